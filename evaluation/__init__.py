@@ -1,0 +1,17 @@
+"""Measuring and showing agents: episodes, statistics, plots and video."""
+
+from .episodes import EpisodeResults, run_episodes
+from .plots import plot_learning_curves, read_metrics
+from .statistics import Interval, mean_and_interval, mean_curve
+from .video import VideoWriter
+
+__all__ = [
+    "EpisodeResults",
+    "Interval",
+    "VideoWriter",
+    "mean_and_interval",
+    "mean_curve",
+    "plot_learning_curves",
+    "read_metrics",
+    "run_episodes",
+]

@@ -1,0 +1,124 @@
+"""Whole episodes of an agent that exploits, with no bias towards short ones.
+
+`E` denotes the number of environments that are stepped together, `N` the number of episodes.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..agents.base import ActorState, Agent, Decision, Params
+from ..environments.types import TimeStep, VectorEnvironment
+
+
+class EpisodeResults(NamedTuple):
+    """What came of N episodes, in the order of the environments, and in each of them of time.
+
+    Attributes:
+      returns: float64 `[N]`, the undiscounted sum of an episode's rewards.
+      lengths: int64 `[N]`, an episode's transitions: its time steps less one.
+    """
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+def run_episodes(
+    agent: Agent,
+    params: Params,
+    environment: VectorEnvironment,
+    *,
+    key: jax.Array,
+    num_episodes: int,
+    on_frame: Callable[[np.ndarray], None] | None = None,
+) -> EpisodeResults:
+    """Acts with `agent.exploit` until `num_episodes` episodes have ended.
+
+    Taking the first N episodes that end, in whichever environment, would prefer short ones. Here
+    every environment has its share of the N episodes fixed beforehand (the first `N mod E` have
+    one more than the others), and what it does beyond its share is ignored.
+
+    The environment is reset first, and left wherever the last episode ended; its own seed decides
+    what it does, and `key` what the agent does. Nothing else is random. The acting function is
+    compiled once for an agent, so evaluating it again costs no compilation. An environment whose
+    episodes never end keeps this function for ever.
+
+    Args:
+      agent: whose `begin` and `exploit` are used.
+      params: what `agent.acting_params` gave.
+      environment: E environments.
+      key: a PRNG key, from which each environment's actor state begins.
+      num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
+      on_frame: called with a picture of the first environment, uint8 `[height, width, 3]`, at each
+        of its time steps while its share lasts: `VideoWriter.append`, for one.
+
+    Returns:
+      Returns and lengths of exactly N episodes.
+
+    Raises:
+      ValueError: if `num_episodes` is less than 1.
+    """
+    if num_episodes < 1:
+        raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
+    tally = _Tally(num_episodes, environment.num_envs)
+    states = _begin(agent, key, environment.num_envs)
+    decide = _batched(agent.exploit)
+    timestep = environment.reset()
+    while True:
+        if on_frame is not None and not tally.done(0):
+            on_frame(environment.render())
+        tally.add(timestep)
+        if tally.all_done():
+            return tally.results()
+        decision = decide(params, states, timestep)
+        states = decision.state
+        timestep = environment.step(np.asarray(decision.action))
+
+
+class _Tally:
+    """Sums the rewards of the running episodes, and keeps the sums until the shares are full."""
+
+    def __init__(self, num_episodes: int, num_envs: int) -> None:
+        share, rest = divmod(num_episodes, num_envs)
+        self._shares = [share + (index < rest) for index in range(num_envs)]
+        self._finished: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+
+    def add(self, timestep: TimeStep) -> None:
+        first = timestep.step_type == dm_env.StepType.FIRST
+        self._returns = np.where(first, 0.0, self._returns + timestep.reward)
+        self._lengths = np.where(first, 0, self._lengths + 1)
+        for index in np.flatnonzero(timestep.step_type == dm_env.StepType.LAST):
+            if not self.done(index):
+                self._finished[index].append((self._returns[index], self._lengths[index]))
+
+    def done(self, index: int) -> bool:
+        return len(self._finished[index]) == self._shares[index]
+
+    def all_done(self) -> bool:
+        return all(self.done(index) for index in range(len(self._shares)))
+
+    def results(self) -> EpisodeResults:
+        episodes = [episode for group in self._finished for episode in group]
+        returns, lengths = zip(*episodes, strict=True)
+        return EpisodeResults(np.array(returns, np.float64), np.array(lengths, np.int64))
+
+
+def _begin(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
+    """Actor states `[E, ...]`."""
+    begin = jax.vmap(lambda key, actor_id: agent.begin(key, actor_id, num_envs))
+    return jax.jit(begin)(jax.random.split(key, num_envs), jnp.arange(num_envs, dtype=jnp.int32))
+
+
+@functools.lru_cache(maxsize=8)
+def _batched(
+    exploit: Callable[[Params, ActorState, TimeStep], Decision],
+) -> Callable[[Params, Any, TimeStep], Decision]:
+    # jax.jit forgets what it compiled with the function it returns; an agent is evaluated often.
+    return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)))

@@ -1,0 +1,183 @@
+"""Learning curves out of run directories.
+
+A run directory has `config.json` (with the keys `agent`, `environment` and `seed`) and
+`metrics.csv` (a header, the column `steps`, and a column for each metric; an empty cell means that
+there was no value).
+"""
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import statistics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MAX_COLUMNS = 3  # panels side by side
+_PANEL_INCHES = (5.0, 3.6)
+_DOTS_PER_INCH = 120
+
+
+class _Run(NamedTuple):
+    """A run's curve, and what it is a curve of."""
+
+    config: dict[str, Any]
+    curve: tuple[np.ndarray, np.ndarray]
+
+
+def read_metrics(run: Path) -> dict[str, np.ndarray]:
+    """Reads the `metrics.csv` of a run, which may still be going on.
+
+    Args:
+      run: the run directory.
+
+    Returns:
+      From a column's name to its values, float64 `[N]`, NaN for empty cells. A last line that is
+      not complete yet is left out.
+
+    Raises:
+      ValueError: if the file is missing, has no rows, or holds something else than numbers.
+    """
+    path = run / "metrics.csv"
+    if not path.is_file():
+        raise ValueError(f"{run} has no metrics.csv.")
+    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    header, *rows = list(csv.reader(complete.splitlines())) or [[]]
+    if not rows:
+        raise ValueError(f"{path} is empty: nothing was measured yet.")
+    try:
+        values = [[float(cell) if cell else np.nan for cell in row] for row in rows]
+        table = np.array(values, np.float64)
+        return dict(zip(header, table.T, strict=True))
+    except ValueError:
+        raise ValueError(f"{path} is damaged: its rows are not {len(header)} numbers.") from None
+
+
+def plot_learning_curves(
+    runs: Sequence[Path],
+    output: Path,
+    *,
+    metric: str = "episode_return",
+    window: int = 1,
+) -> None:
+    """Draws a metric against the steps: a panel for each environment, a colour for each setting.
+
+    Runs whose configurations differ only in the seed share a colour: a thin line for each of them,
+    and a bold one for their mean, as far as all of them go.
+
+    Args:
+      runs: run directories, at least one.
+      output: the PNG file to write; its directory is made if it does not exist.
+      metric: a column of `metrics.csv`.
+      window: each point is the mean of this many measurements, itself and those before it.
+
+    Raises:
+      ValueError: in one sentence, if there are no runs, if one is not a run directory or has
+        nothing to draw, if `metric` is not among its columns, if `window` is less than 1, or if
+        `output` does not end in `.png`.
+    """
+    if not runs:
+        raise ValueError("There is nothing to plot: no run directories were given.")
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+    loaded = [_read_run(Path(run), metric, window) for run in runs]
+    # Only plots need matplotlib, and it takes a second to import; no pyplot: it keeps global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    environments = sorted({str(run.config["environment"]) for run in loaded})
+    columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
+    rows = -(-len(environments) // columns)
+    figsize = (_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows)
+    figure = Figure(figsize=figsize, dpi=_DOTS_PER_INCH, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    styles = _styles(loaded)
+    for panel, environment in zip(panels, environments, strict=False):
+        here = [run for run in loaded if str(run.config["environment"]) == environment]
+        _draw(panel, here, styles)
+        panel.set(title=environment, xlabel="environment steps", ylabel=metric.replace("_", " "))
+    for panel in panels[len(environments) :]:
+        panel.set_axis_off()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    canvas.print_png(output)
+
+
+def _read_run(run: Path, metric: str, window: int) -> _Run:
+    try:
+        config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+        config["agent"], config["environment"], config["seed"]
+    except (OSError, ValueError, TypeError, KeyError):
+        raise ValueError(
+            f"{run} is not a run directory: it has no config.json with agent, environment and seed."
+        ) from None
+    columns = read_metrics(run)
+    for name in ("steps", metric):
+        if name not in columns:
+            raise ValueError(f"{run} has no metric {name!r}; its metrics are {sorted(columns)}.")
+    measured = ~np.isnan(columns[metric])
+    if not np.any(measured):
+        raise ValueError(f"{run} has no value of {metric!r} yet.")
+    values = statistics.moving_average(columns[metric][measured], window)
+    return _Run(config, (columns["steps"][measured], values))
+
+
+def _setting(config: dict[str, Any], *without: str) -> str:
+    """What runs of one colour have in common, as text that can be compared and sorted."""
+    return json.dumps({k: v for k, v in config.items() if k not in without}, sort_keys=True)
+
+
+def _group(runs: Iterable[_Run], *without: str) -> dict[str, list[_Run]]:
+    groups: dict[str, list[_Run]] = {}
+    for run in runs:
+        groups.setdefault(_setting(run.config, *without), []).append(run)
+    return groups
+
+
+def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
+    """Colour and label of each setting, the same in all panels."""
+    groups = _group(runs, "seed", "environment")
+    flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
+    styles = {}
+    for number, (setting, config) in enumerate(sorted(flat.items())):
+        rivals = [other for other in flat.values() if other["agent"] == config["agent"]]
+        differing = [k for k in config if any(other.get(k) != config[k] for other in rivals)]
+        told = [
+            f"{k.rpartition('.')[2]}={config[k]}"
+            for k in differing
+            if k not in ("seed", "environment")
+        ]
+        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *told]))
+    return styles
+
+
+def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            flat.update(_flatten(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]]) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    for setting, group in sorted(_group(runs, "seed", "environment").items()):
+        colour, label = styles[setting]
+        if len(group) > 1:
+            for run in group:
+                panel.plot(*run.curve, color=colour, linewidth=0.8, alpha=0.45)
+            label = f"{label} ({len(group)} seeds)"
+        mean = statistics.mean_curve([run.curve for run in group])
+        panel.plot(*mean, color=colour, linewidth=2.2, label=label)
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize="small", frameon=False)

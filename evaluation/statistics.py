@@ -1,0 +1,111 @@
+"""Numbers about several episodes and several seeds. NumPy arrays, float64.
+
+`N` denotes the number of values.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+
+class Interval(NamedTuple):
+    """A mean, and between which limits it is to be believed.
+
+    Attributes:
+      mean: the mean of the values.
+      low: the lower limit; NaN if nothing can be said of it.
+      high: the upper limit; NaN if nothing can be said of it.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """`12.5 (10.1 to 14.9)`, or `12.5` alone where there is no interval."""
+        if np.isnan(self.low):
+            return f"{self.mean:.6g}"
+        return f"{self.mean:.6g} ({self.low:.6g} to {self.high:.6g})"
+
+
+def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 0.95) -> Interval:
+    """The mean, with Student's confidence interval for it.
+
+    The interval is `mean +- t s / sqrt(N)`, with `s` the standard deviation (N - 1 in its
+    denominator) and `t` the `(1 + confidence) / 2` quantile of Student's distribution with N - 1
+    degrees of freedom. It holds for values that are independent and not far from normal: for
+    twenty episodes or more mostly good enough, for three seeds a rough guide.
+
+    Args:
+      values: `[N]`, N at least 1.
+      confidence: how often such an interval contains the true mean, in (0, 1).
+
+    Returns:
+      The interval. Of a single value the spread is unknown, so its limits are NaN, and so they are
+      if a value is not finite; equal values have an interval of width zero.
+
+    Raises:
+      ValueError: if there are no values, if they are not a vector, or if `confidence` is not in
+        (0, 1).
+    """
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"values must be a vector of at least one, got shape {values.shape}.")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}.")
+    if values.size == 1 or not np.all(np.isfinite(values)):
+        with np.errstate(invalid="ignore"):  # inf - inf
+            return Interval(float(np.mean(values)), np.nan, np.nan)
+    if np.all(values == values[0]):  # the mean of equal values may differ from them by rounding
+        return Interval(*[float(values[0])] * 3)
+    mean = float(np.mean(values))
+    quantile = special.stdtrit(values.size - 1, (1.0 + confidence) / 2.0)
+    half_width = float(quantile * np.std(values, ddof=1) / np.sqrt(values.size))
+    return Interval(mean, mean - half_width, mean + half_width)
+
+
+def mean_curve(
+    curves: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of curves that were measured at different places.
+
+    Each curve is interpolated linearly at all places where any of them was measured, but only
+    between the greatest first place and the smallest last place: where all curves exist, so that
+    the mean does not jump when one run ends before the others.
+
+    Args:
+      curves: pairs `(x, y)` of vectors of one length, at least one of them; x increasing.
+
+    Returns:
+      x and y of the mean, `[K]`; empty (K = 0) if the curves have no place in common.
+
+    Raises:
+      ValueError: if there are no curves, or one of them is empty.
+    """
+    if not curves or any(len(x) == 0 for x, _ in curves):
+        raise ValueError("mean_curve needs at least one curve, and no curve may be empty.")
+    grid = np.unique(np.concatenate([x for x, _ in curves]))
+    start, stop = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    grid = grid[(grid >= start) & (grid <= stop)]
+    return grid, np.mean([np.interp(grid, x, y) for x, y in curves], axis=0)
+
+
+def moving_average(values: np.ndarray, window: int) -> np.ndarray:
+    """The mean of each value and the `window - 1` before it (of fewer at the beginning).
+
+    Args:
+      values: `[N]`.
+      window: how many values to average, at least 1; 1 changes nothing.
+
+    Returns:
+      float64 `[N]`.
+
+    Raises:
+      ValueError: if `window` is less than 1.
+    """
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}.")
+    values = np.asarray(values, np.float64)
+    return np.array([np.mean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))])

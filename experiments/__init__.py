@@ -1,0 +1,1 @@
+"""Training in one process: the loop, its run directory, and the `retrax` command."""

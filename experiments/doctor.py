@@ -1,0 +1,244 @@
+"""What of retrax works on this machine, and what to do about the rest.
+
+What is required is read from the metadata of the installed package, and what is installed from
+that of the others: nothing of them is imported but ale-py, and JAX in a process of its own.
+"""
+
+import contextlib
+import io
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from rich.console import Console
+
+_EXTRAS = ("distributed", "mujoco", "video")
+_JAX_SECONDS = 120.0
+_JAX_PROGRAM = """
+import json, jax
+print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.devices()]))
+"""
+_MEND = {
+    "core": "pip install retrax",
+    # Left to itself, pip would search for minutes among the versions that Acme allows.
+    "distributed": "pip install -r requirements.txt",
+    "mujoco": 'pip install "retrax[mujoco]"',
+    "video": 'pip install "retrax[video]"',
+}
+
+
+class Package(NamedTuple):
+    """One required package.
+
+    Attributes:
+      tier: `core`, `distributed`, `mujoco` or `video`.
+      name: its name for pip.
+      wanted: the versions that will do, as pip writes them; empty if any will.
+      installed: the installed version, or None.
+      fits: whether it is installed in a version that will do.
+    """
+
+    tier: str
+    name: str
+    wanted: str
+    installed: str | None
+    fits: bool
+
+
+class Check(NamedTuple):
+    """One thing that works or does not.
+
+    Attributes:
+      name: what was looked at.
+      works: whether it can be used.
+      detail: what was found, in a few words.
+      mend: if it does not work: the one command that mends it, or None if none can.
+    """
+
+    name: str
+    works: bool
+    detail: str
+    mend: str | None = None
+
+
+class Report(NamedTuple):
+    """What was found.
+
+    Attributes:
+      packages: all packages that any tier requires on this Python.
+      checks: Python, the tiers, the devices, the ROMs and the memory.
+      status: an exit status: 1 if the core does not work, else 0.
+    """
+
+    packages: tuple[Package, ...]
+    checks: tuple[Check, ...]
+    status: int
+
+
+def report() -> Report:
+    """Looks at everything; takes a few seconds, and raises nothing because something is missing."""
+    try:
+        packages = tuple(package for tier in ("core", *_EXTRAS) for package in _packages(tier))
+    except (ImportError, metadata.PackageNotFoundError):
+        missing = Check("core", False, "retrax is not installed", "pip install -e .")
+        return Report((), (_python(), missing, _memory()), 1)
+    devices = _devices()
+    core = [_python(), _tier("core", packages), devices]
+    extras = [_tier(extra, packages) for extra in _EXTRAS]
+    checks = (*core, *_idle_gpu(devices), *extras, _roms(), _memory())
+    return Report(packages, checks, int(not all(check.works for check in core)))
+
+
+def print_report(console: "Console", found: Report | None = None) -> int:
+    """Prints a report as tables that fit 80 columns, and the commands that mend what is missing.
+
+    Args:
+      console: where to print.
+      found: what to print; by default, what `report()` finds.
+
+    Returns:
+      The exit status: 1 if the core does not work, else 0.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    found = report() if found is None else found
+    versions = Table("package", "installed", "wanted", "tier", title=f"retrax {__version__}")
+    for package in found.packages:
+        style = "" if package.fits else "red"
+        cells = (package.name, package.installed or "missing", package.wanted, package.tier)
+        versions.add_row(*map(Text, cells), style=style)
+    checks = Table("what", "works", "found", title="What works here")
+    for check in found.checks:
+        mark = Text("yes", "green") if check.works else Text("no", "red")
+        checks.add_row(check.name, mark, Text(check.detail))
+    console.print(versions)
+    console.print(checks)
+    broken = {check.mend: check.name for check in found.checks if not check.works and check.mend}
+    for mend, name in broken.items():
+        line = f"To mend {name}:  {mend}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return found.status
+
+
+def _requirements(tier: str) -> "list[Requirement]":
+    """What the tier requires on this Python and this system, beyond the core."""
+    from packaging.requirements import Requirement  # comes with matplotlib, may be missing
+
+    required = map(Requirement, metadata.requires("retrax") or [])
+    if tier == "core":
+        return [r for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return [
+        r
+        for r in required
+        if r.marker and r.marker.evaluate({"extra": tier}) and not r.marker.evaluate({"extra": ""})
+    ]
+
+
+def _packages(tier: str) -> list[Package]:
+    packages = []
+    for requirement in _requirements(tier):
+        installed = _version(requirement.name)
+        fits = installed is not None and requirement.specifier.contains(installed, prereleases=True)
+        wanted = str(requirement.specifier)
+        packages.append(Package(tier, requirement.name, wanted, installed, fits))
+        if requirement.name == "jax":
+            jaxlib = _version("jaxlib")
+            packages.append(Package(tier, "jaxlib", "", jaxlib, jaxlib is not None))
+    return packages
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    works = (3, 10) <= sys.version_info < (3, 14)
+    detail = f"{version} on {platform.system()}"
+    return Check("Python", works, detail if works else f"{detail}; retrax needs 3.10 to 3.13")
+
+
+def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
+    mine = [package for package in packages if package.tier == tier]
+    name = tier if tier == "core" else f"{tier} tier"
+    if not mine:
+        why = "Reverb and Launchpad exist only for Linux and Python 3.10"
+        return Check(name, False, f"cannot be had here: {why}")
+    missing = [p.name for p in mine if p.installed is None]
+    wrong = [
+        f"{p.name} {p.installed} is not {p.wanted}" for p in mine if p.installed and not p.fits
+    ]
+    if not missing and not wrong:
+        return Check(name, True, f"all {len(mine)} packages")
+    found = ["missing: " + ", ".join(missing)] if missing else []
+    return Check(name, False, "; ".join(found + wrong), _MEND[tier])
+
+
+def _devices() -> Check:
+    """Asks JAX in another process: one that crashes, hangs or takes all GPU memory does no harm."""
+    if _version("jax") is None:
+        return Check("JAX", False, "is missing", _MEND["core"])
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", _JAX_PROGRAM],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_JAX_SECONDS,
+            check=True,
+        )
+        devices = json.loads(answer.stdout.splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
+        return Check("JAX", False, f"does not start: {lines[-1]}", "pip install --upgrade jax")
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        return Check("JAX", False, f"does not answer: {error}", "pip install --upgrade jax")
+    return Check("JAX", True, ", ".join(devices))
+
+
+def _idle_gpu(devices: Check) -> list[Check]:
+    """A GPU that JAX does not see, if there is one."""
+    if not devices.works or "cpu" not in devices.detail or shutil.which("nvidia-smi") is None:
+        return []
+    mend = f'pip install "jax[cuda12]=={_version("jax")}"'
+    return [Check("GPU", False, "nvidia-smi is here, but JAX sees no GPU", mend)]
+
+
+def _roms() -> Check:
+    count = 0
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it announces the directory of each ROM
+            from ale_py import roms
+
+            for name in roms.get_all_rom_ids():
+                with contextlib.suppress(OSError):
+                    count += roms.get_rom_path(name) is not None
+    except Exception as error:  # an extension module that does not fit raises whatever it likes
+        return Check("Atari ROMs", False, f"ale-py: {error}", "pip install --upgrade ale-py")
+    if not count:
+        mend = "unset ALE_ROMS_DIR" if "ALE_ROMS_DIR" in os.environ else None
+        mend = mend or "pip install --force-reinstall --no-deps ale-py"
+        return Check("Atari ROMs", False, "none found", mend)
+    return Check("Atari ROMs", True, f"{count} games")
+
+
+def _memory() -> Check:
+    try:
+        import psutil
+    except ImportError:
+        return Check("free memory", False, "unknown without psutil", _MEND["core"])
+    return Check("free memory", True, f"{psutil.virtual_memory().available / 2**30:.1f} GiB")

@@ -1,0 +1,128 @@
+"""Snapshots of a run: learner, counters and replay, written by orbax, whole or not at all."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import orbax.checkpoint as ocp
+
+_KEPT = 2  # the one before the newest is for the case that the newest gets damaged
+
+
+class Snapshot(NamedTuple):
+    """One moment of a run.
+
+    Attributes:
+      learner: the agent's `LearnerState`.
+      replay: what `SequenceStore.state` gave.
+      counters: JSON values: steps, episodes, updates, seconds.
+    """
+
+    learner: Any
+    replay: Any
+    counters: dict[str, Any]
+
+
+class Snapshots:
+    """The snapshots/ folder of a run; each snapshot is named after its number of steps."""
+
+    def __init__(self, directory: Path, *, writable: bool = True):
+        """Args:
+        directory: the run directory.
+        writable: False never creates, cleans or changes anything.
+        """
+        self.directory = (directory / "snapshots").absolute()
+        if not writable and not self.directory.is_dir():
+            raise ValueError(f"{directory} has no snapshot yet: its training has saved none.")
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=_KEPT,
+            create=writable,
+            read_only=not writable,
+            cleanup_tmp_directories=writable,
+            enable_async_checkpointing=False,
+        )
+        self._manager = ocp.CheckpointManager(self.directory, options=options)
+
+    def steps(self) -> list[int]:
+        """The steps of all complete snapshots, oldest first."""
+        return sorted(self._manager.all_steps())
+
+    def newest(self) -> int:
+        """The steps of the newest complete snapshot.
+
+        Raises:
+          ValueError: there is none.
+        """
+        steps = self.steps()
+        if not steps:
+            raise ValueError(f"{self.directory} holds no complete snapshot.")
+        return steps[-1]
+
+    def save(self, steps: int, snapshot: Snapshot) -> None:
+        """Writes a snapshot; it appears when it is complete."""
+        self._manager.save(
+            steps,
+            args=ocp.args.Composite(
+                learner=ocp.args.StandardSave(snapshot.learner),
+                replay=ocp.args.StandardSave(snapshot.replay),
+                counters=ocp.args.JsonSave(snapshot.counters),
+            ),
+        )
+        self._manager.wait_until_finished()
+
+    def restore(self, learner_template: Any) -> Snapshot:
+        """Reads the newest snapshot.
+
+        Args:
+          learner_template: shapes and dtypes of the learner's state (`jax.eval_shape` of init).
+
+        Raises:
+          ValueError: there is none, it is damaged, or it belongs to another agent or config.
+        """
+        return Snapshot(
+            **self._read(
+                learner=ocp.args.StandardRestore(learner_template),
+                replay=ocp.args.StandardRestore(),
+                counters=ocp.args.JsonRestore(),
+            )
+        )
+
+    def restore_learner(self, learner_template: Any) -> tuple[Any, dict[str, Any]]:
+        """Learner's state and counters of the newest snapshot, without the replay."""
+        read = self._read(
+            learner=ocp.args.StandardRestore(learner_template), counters=ocp.args.JsonRestore()
+        )
+        return read["learner"], read["counters"]
+
+    def close(self) -> None:
+        """Ends orbax's threads."""
+        self._manager.close()
+
+    def _read(self, **items: Any) -> dict[str, Any]:
+        newest, steps = self.newest(), self.steps()
+        path = self.directory / str(newest)
+        try:
+            restored = self._manager.restore(newest, args=ocp.args.Composite(**items))
+            read = {name: restored[name] for name in items}
+            if any(value is None for value in read.values()):
+                raise ValueError("a part is missing")
+            _check_shapes(items["learner"].item, read["learner"])
+        except Exception as error:  # orbax raises nearly every type for damaged files
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            others = f", which leaves the one at {steps[-2]} steps" if len(steps) > 1 else ""
+            raise ValueError(
+                f"The snapshot {path} is damaged or of another config ({reason}): remove it{others}."
+            ) from error
+        return read
+
+
+def _check_shapes(template: Any, state: Any) -> None:
+    """Orbax restores other shapes than asked for without a word."""
+
+    def check(path: Any, wanted: Any, found: Any) -> None:
+        if wanted.shape != found.shape or wanted.dtype != found.dtype:
+            raise ValueError(
+                f"{jax.tree_util.keystr(path)} has shape {found.shape}, expected {wanted.shape}"
+            )
+
+    jax.tree_util.tree_map_with_path(check, template, state)

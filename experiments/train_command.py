@@ -1,0 +1,180 @@
+"""`retrax train`."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+
+from ..environments import make
+from . import config as configs
+from .config import RunConfig
+from .parsing import parse, scan, tell, wants_help
+from .training import Summary, train
+
+_SNAPSHOTS = 5  # in a run, by default
+_LOGS = 100
+_MAX_LOG_STEPS = 10_000
+
+AgentConfig = TypeVar("AgentConfig")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArguments(Generic[AgentConfig]):
+    """Train an agent in one process. What is not given comes from the preset."""
+
+    environment: str
+    """catch, memory, a gymnasium id (CartPole-v1) or an Atari game (ALE/Pong-v5)."""
+
+    preset: str | None = None
+    """Where the agent's fields come from; paper for images and small for vectors if not given."""
+
+    steps: int | None = None
+    """Time steps over all environments; if not given, as many as solve the task."""
+
+    seed: int = 0
+    """The same seed on the same machine gives the same run, bit for bit."""
+
+    num_envs: int = 8
+    """Environments stepped together."""
+
+    run_directory: Path | None = None
+    """Where the run is kept; if not given, a new folder under runs/."""
+
+    snapshot_every: int | None = None
+    """Steps between snapshots; a fifth of the run if not given. There is one at the end, always."""
+
+    log_every: int | None = None
+    """Steps between rows of metrics.csv; a hundredth of the run, at most 10,000, if not given."""
+
+    plain: bool = False
+    """Log lines in place of a progress bar."""
+
+    agent: tyro.conf.FlagConversionOff[AgentConfig]
+    """The agent's config."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResumeArguments:
+    """Go on with a run from its newest snapshot."""
+
+    resume: Path
+    """The run directory."""
+
+    steps: int | None = None
+    """A new last step; the run's own if not given."""
+
+    plain: bool = False
+    """Log lines in place of a progress bar."""
+
+
+def train_command(arguments: Sequence[str]) -> int:
+    """Trains, and says where the run is and what to do next."""
+    if scan(arguments, "--resume") is not None:
+        return _finish(*_resume(arguments))
+    if not arguments or arguments[0].startswith("-"):
+        if not wants_help(arguments):
+            raise ValueError(
+                "retrax train needs an agent first, one of "
+                f"{', '.join(sorted(configs.AGENTS))}: retrax train AGENT --environment ID"
+            )
+        arguments = ["reactor", *arguments]
+    return _finish(*_train(arguments[0], arguments[1:]))
+
+
+def _train(agent: str, arguments: Sequence[str]) -> tuple[Summary, str]:
+    preset = _preset(agent, arguments)
+    agent_config = configs.preset_config(agent, preset)
+    form = TrainArguments[type(agent_config)]  # type: ignore[misc]
+    default: Any = TrainArguments(environment=tyro.MISSING, agent=agent_config)
+    given = parse(form, arguments, prog=f"retrax train {agent}", default=default)
+    steps = given.steps
+    if steps is None:
+        steps = _default_steps(given.environment)
+    if steps < 1:
+        raise ValueError(f"--steps must be at least 1, got {steps}.")
+    run = RunConfig(
+        agent=agent,
+        environment=given.environment,
+        preset=preset,
+        steps=steps,
+        seed=given.seed,
+        num_envs=given.num_envs,
+        snapshot_every=_given(given.snapshot_every, max(1, steps // _SNAPSHOTS)),
+        log_every=_given(given.log_every, min(_MAX_LOG_STEPS, max(1, steps // _LOGS))),
+        agent_config=given.agent,
+    )
+    directory = given.run_directory or _new_directory(run)
+    _check_directory(directory, run)
+    tell(f"preset {preset}, {steps} steps, run directory {directory}")
+    return train(run, directory, plain=given.plain), f"retrax train --resume {directory}"
+
+
+def _resume(arguments: Sequence[str]) -> tuple[Summary, str]:
+    given = parse(ResumeArguments, arguments, prog="retrax train")
+    run = configs.read_config(given.resume)
+    if given.steps is not None:
+        run = dataclasses.replace(run, steps=given.steps)
+    summary = train(run, given.resume, resume=True, plain=given.plain)
+    return summary, f"retrax train --resume {given.resume}"
+
+
+def _finish(summary: Summary, resume: str) -> int:
+    if summary.interrupted:
+        tell(f"Stopped by you at {summary.steps} steps. To go on: {resume}")
+    print(
+        f"Run in {summary.directory}. Next: retrax evaluate {summary.directory}"
+        f"  |  retrax plot {summary.directory}"
+    )
+    return 0
+
+
+def _preset(agent: str, arguments: Sequence[str]) -> str:
+    """Decides the preset before the fields are parsed, since it gives their defaults."""
+    configs.agent_package(agent)
+    preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
+    if preset is not None or environment is None:
+        return preset or "paper"
+    return configs.default_preset(_spec(environment))
+
+
+def _default_steps(environment: str) -> int:
+    return configs.default_steps(environment, _spec(environment))
+
+
+def _spec(environment: str) -> Any:
+    probe = make(environment)
+    try:
+        return probe.spec
+    finally:
+        probe.close()
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _new_directory(run: RunConfig) -> Path:
+    name = f"{run.agent}-{run.environment.replace('/', '-')}-{run.seed}"
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _check_directory(directory: Path, run: RunConfig) -> None:
+    """Refuses a directory that would be written over."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise ValueError(f"--run-directory {directory} is a file.")
+    if not any(directory.iterdir()):
+        return
+    if not (directory / "config.json").exists():
+        raise ValueError(f"--run-directory {directory} is not empty, and holds no run.")
+    changed = configs.differences(configs.read_config(directory), run)
+    if changed:
+        raise ValueError(
+            f"{directory} holds a run with another config ({'; '.join(changed)}): choose another "
+            "--run-directory."
+        )
+    raise ValueError(f"{directory} holds this run already: retrax train --resume {directory}")

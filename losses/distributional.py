@@ -1,0 +1,45 @@
+"""Losses and distances of categorical return distributions.
+
+Unbatched, no reduction beyond the atoms. `N` denotes the number of atoms. A `target` takes no
+gradient and may have negative entries: a sampled distributional Retrace target is a signed measure.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+
+def categorical_cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array:
+    """Cross-entropy -sum_i target_i * log softmax(logits)_i.
+
+    Its gradient is that of KL(target, softmax(logits)) (Reactor, section 3.2, the KL loss). It is
+    linear in the target, so signed targets give unbiased gradients: never clip or renormalise them.
+
+    Args:
+      target: `[N]`, sums to 1, entries may be negative.
+      logits: `[N]`, any real numbers.
+
+    Returns:
+      A scalar `[]`.
+    """
+    chex.assert_rank([target, logits], 1)
+    chex.assert_equal_shape([target, logits])
+    return optax.losses.softmax_cross_entropy(logits, jax.lax.stop_gradient(target))
+
+
+def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
+    """Total variation 1/2 * sum_i |target_i - probs_i|: Reactor's priority (section 3.3).
+
+    In [0, 1] for two distributions; a signed target may exceed 1.
+
+    Args:
+      target: `[N]`, sums to 1, entries may be negative.
+      probs: `[N]`, probabilities.
+
+    Returns:
+      A scalar `[]`, >= 0.
+    """
+    chex.assert_rank([target, probs], 1)
+    chex.assert_equal_shape([target, probs])
+    return 0.5 * jnp.sum(jnp.abs(jax.lax.stop_gradient(target) - probs))

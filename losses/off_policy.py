@@ -1,0 +1,192 @@
+"""Multi-step off-policy targets, expected and distributional.
+
+Unbatched. A window has source steps 0 .. T-1 and destination steps 1 .. T. Every array with the
+suffix `_t` holds the **destination** steps: `r_t[0]` is the reward that followed source step 0,
+`q_t[0]` the values at step 1. `T` denotes the number of transitions, `A` of actions, `N` of atoms.
+Results belong to the source steps 0 .. T-1. All targets are free of gradients.
+
+A trace coefficient c_t says how much of what happened after step t is trusted. The c of the last
+destination step never matters (there is nothing behind it) and is taken as 0. Put a zero wherever
+a trace must be cut: at the last row of an episode, whose action is meaningless.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._libraries import rlax
+
+
+def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
+    """Retrace: c_t = lambda * min(1, pi(a_t|x_t) / mu(a_t|x_t)).
+
+    Munos et al. 2016, section 3; Reactor, section 2 (eq. 4).
+
+    Args:
+      pi_a: `[T]`, probability of the taken action under the target policy, in [0, 1].
+      mu_a: `[T]`, its probability under the behaviour policy, in (0, 1]; zeros are not noticed.
+      lambda_: in [0, 1].
+
+    Returns:
+      c_t, `[T]`, in [0, lambda].
+    """
+    chex.assert_rank([pi_a, mu_a], 1)
+    chex.assert_equal_shape([pi_a, mu_a])
+    return lambda_ * jnp.minimum(1.0, pi_a / mu_a)
+
+
+def tree_backup_coefficients(pi_a: jax.Array, lambda_: float) -> jax.Array:
+    """Tree backup TB(lambda): c_t = lambda * pi(a_t|x_t).
+
+    Precup et al. 2000; Munos et al. 2016, section 3. It needs no behaviour probabilities.
+
+    Args:
+      pi_a: `[T]`, probability of the taken action under the target policy, in [0, 1].
+      lambda_: in [0, 1].
+
+    Returns:
+      c_t, `[T]`, in [0, lambda].
+    """
+    chex.assert_rank(pi_a, 1)
+    return lambda_ * pi_a
+
+
+def importance_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
+    """Importance sampling: c_t = lambda * pi(a_t|x_t) / mu(a_t|x_t), not truncated.
+
+    Precup et al. 2001; Munos et al. 2016, section 3.
+
+    Args:
+      pi_a: `[T]`, probability of the taken action under the target policy, in [0, 1].
+      mu_a: `[T]`, its probability under the behaviour policy, in (0, 1]; zeros are not noticed.
+      lambda_: in [0, 1].
+
+    Returns:
+      c_t, `[T]`, >= 0, unbounded.
+    """
+    chex.assert_rank([pi_a, mu_a], 1)
+    chex.assert_equal_shape([pi_a, mu_a])
+    return lambda_ * pi_a / mu_a
+
+
+def expected_off_policy_return(
+    q_t: jax.Array,
+    a_t: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
+    pi_t: jax.Array,
+    c_t: jax.Array,
+) -> jax.Array:
+    """Multi-step off-policy returns of expected values.
+
+    G_t = r_{t+1} + discount_{t+1} * (E_pi[q_{t+1}] - c_{t+1} q_{t+1}(a_{t+1}) + c_{t+1} G_{t+1}):
+    with `retrace_coefficients` it is Q(x_t, a_t) + Delta Q(x_t, a_t) of Reactor, section 2 (eq. 3).
+
+    Args:
+      q_t: `[T, A]`, action values at the destination steps, from the target network.
+      a_t: `[T]`, the actions taken there, in 0 .. A-1 (others are silently clamped).
+      r_t: `[T]`, rewards that arrived there.
+      discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
+      pi_t: `[T, A]`, the target policy there; rows sum to 1.
+      c_t: `[T]`, trace coefficients there, >= 0; the last one is taken as 0.
+
+    Returns:
+      Returns of the source steps, `[T]`.
+    """
+    return rlax.general_off_policy_returns_from_action_values(
+        q_t, a_t, r_t, discount_t, c_t, pi_t, stop_target_gradients=True
+    )
+
+
+def distributional_off_policy_target(
+    atoms: jax.Array,
+    q_t: jax.Array,
+    a_t: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
+    pi_t: jax.Array,
+    c_t: jax.Array,
+) -> jax.Array:
+    """Multi-step off-policy targets of return distributions.
+
+    Reactor, section 3.2. With `retrace_coefficients` it is distributional Retrace, with
+    `tree_backup_coefficients` TB(lambda), with `importance_coefficients` importance sampling:
+
+      q*_i(x_t, a_t) = sum_{n>=1} sum_a alpha_{n,a} sum_j q_j(x_{t+n}, a) h_i(z_j^n),
+      alpha_{n,a} = (c_{t+1} ... c_{t+n-1}) (pi(a|x_{t+n}) - I{a = a_{t+n}} c_{t+n}),
+      z_j^n = r_{t+1} + ... + discount_{t+1} ... discount_{t+n-1} r_{t+n}
+              + discount_{t+1} ... discount_{t+n} z_j,
+
+    where h_i is the linear interpolation kernel of atom i. Each n-step distribution is projected
+    once, from its own atoms z^n. Single entries may be negative; in expectation under the behaviour
+    policy they are not. Where no atom leaves the support, the mean of the target is the
+    `expected_off_policy_return` of the means.
+
+    Args:
+      atoms: `[N]`, the support z, increasing, N >= 2.
+      q_t: `[T, A, N]`, probabilities of the atoms at the destination steps (target network).
+      a_t: `[T]`, the actions taken there, in 0 .. A-1 (others are silently clamped).
+      r_t: `[T]`, rewards that arrived there.
+      discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
+      pi_t: `[T, A]`, the target policy there; rows sum to 1.
+      c_t: `[T]`, trace coefficients there, >= 0; the last one is taken as 0.
+
+    Returns:
+      Targets q* of the source steps, `[T, N]`; each row sums to 1.
+    """
+    chex.assert_rank([atoms, q_t, a_t, r_t, discount_t, pi_t, c_t], [1, 3, 1, 1, 1, 2, 1])
+    chex.assert_type([atoms, q_t, a_t, r_t], [float, float, int, float])
+    chex.assert_equal_shape([a_t, r_t, discount_t, c_t])
+    chex.assert_shape(pi_t, (*r_t.shape, None))
+    chex.assert_shape(q_t, (*pi_t.shape, *atoms.shape))
+
+    c_t = jnp.asarray(c_t).at[-1].set(0.0)
+    rewards, discounts, traces = _n_step_sums(r_t, discount_t, c_t)
+    # sum_a (pi(a) - I{a = a_t} c_t) q(., a) belongs to the destination step alone, whatever n.
+    q_a_t = jnp.take_along_axis(q_t, a_t[:, None, None], axis=1)[:, 0]
+    masses = jnp.einsum("ta,tan->tn", pi_t, q_t) - c_t[:, None] * q_a_t  # [T, N], signed
+
+    source, destination = np.triu_indices(r_t.shape[0])  # all pairs, n = destination - source + 1
+    shifted = rewards[source, destination, None] + discounts[source, destination, None] * atoms
+    weights = traces[source, destination, None] * masses[destination]
+    target = jnp.zeros((r_t.shape[0], atoms.shape[0]), weights.dtype)
+    return jax.lax.stop_gradient(_add_projected(target, source, atoms, shifted, weights))
+
+
+def _n_step_sums(
+    r_t: jax.Array, discount_t: jax.Array, c_t: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """For each source s and destination d >= s: reward sum, discount product, trace product.
+
+    All `[T, T]`, indexed [s, d], meaningless for d < s. The trace product stops before d.
+    """
+    steps = np.arange(r_t.shape[0])
+    after_source = steps[None, :] >= steps[:, None]
+
+    def products(factors: jax.Array) -> tuple[jax.Array, jax.Array]:
+        inclusive = jnp.cumprod(jnp.where(after_source, factors, 1.0), axis=1)
+        exclusive = jnp.concatenate([jnp.ones_like(inclusive[:, :1]), inclusive[:, :-1]], axis=1)
+        return inclusive, exclusive
+
+    discounts, discounts_before = products(discount_t)
+    _, traces = products(c_t)
+    rewards = jnp.cumsum(jnp.where(after_source, discounts_before * r_t, 0.0), axis=1)
+    return rewards, discounts, traces
+
+
+def _add_projected(
+    target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
+) -> jax.Array:
+    """Adds masses `weights` `[P, N]` at `values` `[P, N]`, projected onto `atoms`, to `rows` `[P]`.
+
+    rlax.categorical_l2_project does the same for one distribution as a dense [N, N] kernel; here
+    there are T (T + 1) / 2 of them, and each mass touches two atoms only: scatter is several times
+    faster than the dense kernel (benchmarks/reactor_step.py).
+    """
+    atoms = jnp.asarray(atoms)
+    values = jnp.clip(values, atoms[0], atoms[-1])
+    lower = jnp.clip(jnp.searchsorted(atoms, values, side="right") - 1, 0, atoms.shape[0] - 2)
+    fraction = (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
+    target = target.at[rows[:, None], lower].add(weights * (1.0 - fraction))
+    return target.at[rows[:, None], lower + 1].add(weights * fraction)

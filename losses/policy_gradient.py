@@ -1,0 +1,130 @@
+"""Policy-gradient losses for one off-policy action, and the entropy.
+
+Unbatched, for one state. `A` denotes the number of actions; the action `a` was drawn from the
+behaviour policy `mu`; `return_` is an estimate of Q^pi(a), e.g. the Retrace return. Each loss is a
+scalar whose gradient with respect to `pi` is *minus* the estimator of sum_a Q^pi(a) grad pi(a) that
+its docstring gives; its value means nothing else. Only `pi` takes a gradient. Actions outside
+0 .. A-1 are silently clamped.
+
+grad pi(a) = pi(a) grad log pi(a), so estimators printed with grad log pi are written here with
+grad pi: no logarithm, hence no infinity where a probability underflows.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+_stop = jax.lax.stop_gradient
+
+
+def truncated_beta(mu_a: jax.Array, c: float) -> jax.Array:
+    """The recommended beta of beta-LOO: min(c, 1 / mu(a)) (Reactor, section 3.1).
+
+    With c = 1 it is identically 1, which is leave-one-out.
+
+    Args:
+      mu_a: any shape, behaviour probability of the action, in (0, 1].
+      c: >= 1.
+
+    Returns:
+      beta, of the shape of `mu_a`, in [1, c].
+    """
+    return jnp.minimum(c, 1.0 / mu_a)
+
+
+def beta_loo_loss(
+    pi: jax.Array, q: jax.Array, a: jax.Array, return_: jax.Array, beta: jax.Array
+) -> jax.Array:
+    """beta-leave-one-out (Reactor, section 3.1, eq. 10).
+
+    Estimator: beta * (R(A) - Q(A)) * grad pi(A) + sum_a Q(a) * grad pi(a).
+
+    beta = 1 is leave-one-out (LOO, eq. 9); beta = 1 / mu(A) is unbiased (eq. 11). The bias is
+    sum_a (1 - mu(a) beta(a)) grad pi(a) (Q(a) - Q^pi(a)) (Proposition 1).
+
+    Args:
+      pi: `[A]`, the policy's probabilities.
+      q: `[A]`, estimated action values.
+      a: `[]`, the action taken.
+      return_: `[]`, the return estimate R(A).
+      beta: `[]`, >= 0.
+
+    Returns:
+      A scalar loss `[]`.
+    """
+    chex.assert_rank([pi, q, a, return_, beta], [1, 1, 0, 0, 0])
+    chex.assert_equal_shape([pi, q])
+    pi, q = jnp.asarray(pi), _stop(jnp.asarray(q))
+    correction = _stop(beta * (return_ - q[a]))
+    return -(correction * pi[a] + jnp.sum(q * pi))
+
+
+def islr_loss(
+    pi: jax.Array, mu_a: jax.Array, v: jax.Array, a: jax.Array, return_: jax.Array
+) -> jax.Array:
+    """Importance-sampled likelihood ratio (Reactor, section 3.1).
+
+    Estimator: pi(A) / mu(A) * (R(A) - V) * grad log pi(A). Unbiased, of high variance.
+
+    Args:
+      pi: `[A]`, the policy's probabilities.
+      mu_a: `[]`, behaviour probability of the action taken, in (0, 1].
+      v: `[]`, a baseline that does not depend on the action.
+      a: `[]`, the action taken.
+      return_: `[]`, the return estimate R(A).
+
+    Returns:
+      A scalar loss `[]`.
+    """
+    chex.assert_rank([pi, mu_a, v, a, return_], [1, 0, 0, 0, 0])
+    return -_stop((return_ - v) / mu_a) * jnp.asarray(pi)[a]
+
+
+def tislr_loss(
+    pi: jax.Array,
+    mu: jax.Array,
+    q: jax.Array,
+    v: jax.Array,
+    a: jax.Array,
+    return_: jax.Array,
+    c: float,
+) -> jax.Array:
+    """Truncated importance-sampled likelihood ratio with bias correction, as in ACER.
+
+    Estimator (Reactor, section 3.1; ACER, eq. 7):
+      min(c, pi(A) / mu(A)) * (R(A) - V) * grad log pi(A)
+      + sum_a (pi(a) / mu(a) - c)_+ * mu(a) * (Q(a) - V) * grad log pi(a).
+
+    Args:
+      pi: `[A]`, the policy's probabilities.
+      mu: `[A]`, the behaviour policy's probabilities; mu(A) > 0.
+      q: `[A]`, estimated action values.
+      v: `[]`, a baseline that does not depend on the action.
+      a: `[]`, the action taken.
+      return_: `[]`, the return estimate R(A).
+      c: truncation of the importance weights, >= 0.
+
+    Returns:
+      A scalar loss `[]`.
+    """
+    chex.assert_rank([pi, mu, q, v, a, return_], [1, 1, 1, 0, 0, 0])
+    chex.assert_equal_shape([pi, mu, q])
+    pi, mu = jnp.asarray(pi), jnp.asarray(mu)
+    # Divided by pi(a), since grad log pi = grad pi / pi; the limit where pi underflows is right.
+    safe_pi = jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)
+    truncated = jnp.minimum(c / safe_pi[a], 1.0 / mu[a]) * (return_ - v)
+    correction = jnp.maximum(1.0 - c * mu / safe_pi, 0.0) * (q - v)
+    return -(_stop(truncated) * pi[a] + jnp.sum(_stop(correction) * pi))
+
+
+def policy_entropy(pi: jax.Array) -> jax.Array:
+    """Entropy -sum_a pi(a) log pi(a), in nats. To be maximised: subtract it from a loss.
+
+    Args:
+      pi: `[A]`, probabilities; its gradient is infinite where one is 0.
+
+    Returns:
+      A scalar `[]`, in [0, log A].
+    """
+    chex.assert_rank(pi, 1)
+    return jnp.sum(jax.scipy.special.entr(pi))

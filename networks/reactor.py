@@ -1,0 +1,110 @@
+"""Reactor's network (Gruslys et al. 2018, section 3.5 and appendix "Network architecture")."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+from dm_env import specs
+
+from .base import RecurrentNetwork, make_recurrent_network
+from .memory import MemoryCore
+from .torsos import REACTOR_CONVOLUTIONS, check_observation, crelu, make_torso
+
+
+class ReactorOutput(NamedTuple):
+    """What Reactor's network says of each of T observations.
+
+    Attributes:
+      policy: `[T, A]`, probabilities, each at least `policy_epsilon / A`.
+      logits: `[T, A, N]`, logits of the return's atoms; with N = 1 the action value itself.
+    """
+
+    policy: jax.Array
+    logits: jax.Array
+
+
+class ReactorModule(hk.Module):
+    """Shared torso and linear layer, then two memories: one for the policy, one for the values.
+
+    The policy's gradient is blocked from what is shared: only the values train it. Value and
+    advantage logits are summed, as the paper says; no mean is subtracted.
+    """
+
+    def __init__(
+        self,
+        observation: specs.Array,
+        *,
+        num_actions: int,
+        num_atoms: int,
+        policy_epsilon: float,
+        convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+        vector_sizes: Sequence[int] = (),
+        shared_size: int = 128,
+        memory_size: int = 128,
+        head_size: int = 32,
+        recurrent: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._num_actions = num_actions
+        self._num_atoms = num_atoms
+        self._policy_epsilon = policy_epsilon
+        self._head_size = head_size
+        self._torso = make_torso(observation, convolutions=convolutions, vector_sizes=vector_sizes)
+        self._shared = hk.Linear(shared_size, name="shared")
+        self._policy_memory = MemoryCore(memory_size, recurrent, name="policy_memory")
+        self._value_memory = MemoryCore(memory_size, recurrent, name="value_memory")
+
+    def initial_state(self) -> Any:
+        """States of both memories, (policy, value)."""
+        return self._policy_memory.initial_state(), self._value_memory.initial_state()
+
+    def __call__(
+        self, observations: jax.Array, is_first: jax.Array, state: Any
+    ) -> tuple[ReactorOutput, Any]:
+        shared = crelu(self._shared(self._torso(observations)))
+
+        def remember(inputs: tuple[jax.Array, jax.Array], state: Any) -> tuple[Any, Any]:
+            features, is_first = inputs
+            blocked = jax.lax.stop_gradient(features)
+            policy, policy_state = self._policy_memory((blocked, is_first), state[0])
+            value, value_state = self._value_memory((features, is_first), state[1])
+            return (policy, value), (policy_state, value_state)
+
+        # One scan for both memories: half the loop's overhead.
+        (policy, value), state = hk.dynamic_unroll(remember, (shared, is_first), state)
+        return ReactorOutput(self._policy(policy), self._logits(value)), state
+
+    def _policy(self, features: jax.Array) -> jax.Array:
+        """`[T, D] -> [T, A]`: softmax, mixed with the uniform distribution."""
+        logits = self._head(features, self._num_actions, "policy")
+        uniform = 1.0 / self._num_actions
+        epsilon = self._policy_epsilon
+        return (1.0 - epsilon) * jax.nn.softmax(logits) + epsilon * uniform
+
+    def _logits(self, features: jax.Array) -> jax.Array:
+        """`[T, D] -> [T, A, N]`: value logits plus advantage logits."""
+        value = self._head(features, self._num_atoms, "value")
+        advantage = self._head(features, self._num_actions * self._num_atoms, "advantage")
+        shape = (*advantage.shape[:-1], self._num_actions, self._num_atoms)
+        return jnp.expand_dims(value, -2) + advantage.reshape(shape)
+
+    def _head(self, features: jax.Array, size: int, name: str) -> jax.Array:
+        hidden = crelu(hk.Linear(self._head_size, name=f"{name}_hidden")(features))
+        return hk.Linear(size, name=f"{name}_output")(hidden)
+
+
+def make_reactor_network(observation: specs.Array, **sizes: Any) -> RecurrentNetwork:
+    """Reactor's network for one kind of observation; outputs are `ReactorOutput`s.
+
+    Args:
+      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
+      **sizes: arguments of `ReactorModule`, whose defaults are the paper's.
+
+    Raises:
+      ValueError: for an observation that the network cannot take.
+    """
+    check_observation(observation, sizes.get("convolutions", REACTOR_CONVOLUTIONS))
+    return make_recurrent_network(lambda: ReactorModule(observation, **sizes), observation)

@@ -1,0 +1,103 @@
+"""Torsos: from observations `[T, ...]` to features `[T, D]`, for images and for vectors."""
+
+from collections.abc import Sequence
+
+import chex
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+# Reactor, appendix, table of layers: (channels, kernel, stride) of each convolution.
+REACTOR_CONVOLUTIONS = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
+
+
+def crelu(x: jax.Array) -> jax.Array:
+    """Concatenated ReLU: `[..., D] -> [..., 2 D]`, (relu(x), relu(-x)) (Shang et al. 2016)."""
+    return jax.nn.relu(jnp.concatenate([x, -x], axis=-1))
+
+
+class ImageTorso(hk.Module):
+    """uint8 images `[T, height, width, channels]` -> features `[T, D]`.
+
+    Scaled to [0, 1], then valid convolutions, each followed by a concatenated ReLU, then flattened.
+    """
+
+    def __init__(
+        self,
+        convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._convolutions = [
+            hk.Conv2D(channels, kernel, stride, padding="VALID")
+            for channels, kernel, stride in convolutions
+        ]
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        chex.assert_rank(images, 4)
+        features = images.astype(jnp.float32) / 255.0
+        for convolution in self._convolutions:
+            features = crelu(convolution(features))
+        return hk.Flatten()(features)
+
+
+class VectorTorso(hk.Module):
+    """Float arrays `[T, ...]`, flattened, -> features `[T, D]`: linear layers with CReLU."""
+
+    def __init__(self, sizes: Sequence[int], name: str | None = None):
+        super().__init__(name=name)
+        self._layers = [hk.Linear(size) for size in sizes]
+
+    def __call__(self, vectors: jax.Array) -> jax.Array:
+        features = hk.Flatten()(vectors.astype(jnp.float32))
+        for layer in self._layers:
+            features = crelu(layer(features))
+        return features
+
+
+def make_torso(
+    observation: specs.Array,
+    *,
+    convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+    vector_sizes: Sequence[int] = (),
+) -> hk.Module:
+    """The torso that fits an observation: images are uint8 of rank 3, all else must be float.
+
+    Call `check_observation` before, outside of Haiku, for readable errors.
+    """
+    if _is_image(observation):
+        return ImageTorso(convolutions, name="torso")
+    return VectorTorso(vector_sizes, name="torso")
+
+
+def check_observation(
+    observation: specs.Array, convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS
+) -> None:
+    """Refuses observations that no torso takes.
+
+    Raises:
+      ValueError: names shape and dtype of the observation, and what is allowed.
+    """
+    given = f"observations of shape {observation.shape} and dtype {np.dtype(observation.dtype)}"
+    if not _is_image(observation):
+        if not np.issubdtype(observation.dtype, np.floating):
+            raise ValueError(
+                f"No network for {given}: allowed are uint8 images [height, width, channels] and "
+                "float arrays of any shape."
+            )
+        return
+    for side in observation.shape[:2]:
+        size = side
+        for _, kernel, stride in convolutions:
+            size = (size - kernel) // stride + 1
+        if size < 1:
+            raise ValueError(
+                f"No network for {given}: a side of {side} pixels is too small for convolutions of "
+                f"(channels, kernel, stride) {tuple(convolutions)}."
+            )
+
+
+def _is_image(observation: specs.Array) -> bool:
+    return len(observation.shape) == 3 and observation.dtype == np.uint8

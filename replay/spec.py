@@ -1,0 +1,123 @@
+"""What is stored and what is sampled: rows in arrival form. Pure; agents may import it.
+
+`B` denotes the batch, `T` the number of transitions in a sequence, so a sequence has `T + 1` rows.
+"""
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import jax
+
+from .._validation import check_one_of, check_range
+
+
+class Row(NamedTuple):
+    """One time step t: what arrived, and what was then done.
+
+    Attributes:
+      observation: the observation at t.
+      reward: float32 `[]`, arrived with the observation; 0 on a first row.
+      discount: float32 `[]`, arrived with the observation; 0 on termination only, 1 on a first row
+        and on a last row that a time limit cut off.
+      is_first: bool `[]`, whether an episode begins here.
+      is_last: bool `[]`, whether an episode ends here; the row's action is then meaningless.
+      action: what was chosen at t.
+      extras: whatever the agent wants back (`Decision.extras`): a dictionary of arrays.
+    """
+
+    observation: Any
+    reward: jax.Array
+    discount: jax.Array
+    is_first: jax.Array
+    is_last: jax.Array
+    action: jax.Array
+    extras: Any
+
+
+class Sample(NamedTuple):
+    """A batch of sequences out of a replay.
+
+    Attributes:
+      rows: a `Row` of arrays `[B, T+1, ...]`. Extras that `SequenceSpec.first_row_extras` names are
+        `[B, ...]` instead: they belong to the sequence's first row.
+      weights: float32 `[B]`, importance weights, computed by the replay.
+      mask: bool `[B, T+1]`, False for the padding behind the end of an episode (always True where
+        sequences may cross episodes).
+    """
+
+    rows: Row
+    weights: jax.Array
+    mask: jax.Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequenceSpec:
+    """How a replay cuts the stream of rows into sequences. Static.
+
+    Attributes:
+      length: the rows of a sequence, T + 1; at least 2.
+      period: rows between the starts of adjacent sequences; 1 makes every row a start.
+      crosses_episodes: whether a sequence goes on into the next episode. If not, starts are counted
+        from the episode's first row, and a sequence that meets the end is padded and masked.
+      extras: a dictionary of `jax.ShapeDtypeStruct`, what `Decision.extras` looks like.
+      first_row_extras: names of extras that matter only at a sequence's first row (a recurrent
+        state); replays keep them only where a sequence can start.
+    """
+
+    length: int
+    period: int = 1
+    crosses_episodes: bool = True
+    extras: Any = dataclasses.field(default_factory=dict)
+    first_row_extras: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_range(self, "length", 2)
+        check_range(self, "period", 1)
+        unknown = sorted(set(self.first_row_extras) - set(self.extras))
+        if unknown:
+            raise ValueError(
+                f"first_row_extras names {unknown}, but extras has only {sorted(self.extras)}."
+            )
+
+
+SELECTORS = ("uniform", "proportional", "contextual")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """How experience is kept and selected, and how often it is learned from."""
+
+    selector: Literal["uniform", "proportional", "contextual"] = "uniform"
+    """Which sequences are drawn: all alike; in proportion to their priorities, new ones with the
+    largest so far; or contextual, where new ones have their neighbourhood's priority."""
+
+    capacity: int = 1_000_000
+    """Rows (time steps) kept, over all environments."""
+
+    min_rows: int = 1_000
+    """Rows to be collected before learning starts."""
+
+    batch_size: int = 4
+    """Sequences in one update."""
+
+    acting_steps_per_update: float = 5.0
+    """Time steps taken in the environments for each update of the learner."""
+
+    priority_exponent: float = 1.0
+    """Exponent alpha on priorities, >= 0; 0 makes any selector uniform."""
+
+    importance_exponent: float = 1.0
+    """Exponent beta of the importance weights (1 / (N P))^beta, in [0, 1]; 1 removes all bias."""
+
+    uniform_fraction: float = 0.1
+    """Share of the draws that ignore priorities, in [0, 1]; bounds the weights by its inverse."""
+
+    def __post_init__(self) -> None:
+        check_one_of(self, "selector", SELECTORS)
+        check_range(self, "capacity", 1)
+        check_range(self, "min_rows", 1, self.capacity)
+        check_range(self, "batch_size", 1)
+        check_range(self, "acting_steps_per_update", 0.0, above=True)
+        check_range(self, "priority_exponent", 0.0)
+        check_range(self, "importance_exponent", 0.0, 1.0)
+        check_range(self, "uniform_fraction", 0.0, 1.0)

@@ -1,0 +1,200 @@
+"""Learning curves of made-up run directories."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import image
+from matplotlib.figure import Figure
+
+from retrax.evaluation.plots import plot_learning_curves, read_metrics
+
+
+def make_run(directory, metrics, *, agent="reactor", environment="Catch", seed=0, **config):
+    directory.mkdir(parents=True)
+    config = {"agent": agent, "environment": environment, "seed": seed, **config}
+    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "metrics.csv").write_text(metrics)
+    return directory
+
+
+def make_metrics(steps, values, *, metric="episode_return"):
+    rows = zip(steps, values, strict=True)
+    return f"steps,{metric}\n" + "".join(f"{step},{value}\n" for step, value in rows)
+
+
+SHORT = make_metrics([0, 100], [1.0, 2.0])
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that were drawn."""
+    drawn = []
+    original = Figure.__init__
+
+    def remember(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        drawn.append(self)
+
+    monkeypatch.setattr(Figure, "__init__", remember)
+    return drawn
+
+
+def panels_of(figure):
+    return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+
+
+def curves_of(axes):
+    """From (colour, whether it is bold) to the curves drawn so, as lists of points."""
+    curves = {}
+    for line in axes.get_lines():
+        points = [tuple(point) for point in line.get_xydata().tolist()]
+        curves.setdefault((line.get_color(), line.get_linewidth() > 1.5), []).append(points)
+    return curves
+
+
+def labels_of(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_draws_a_picture(tmp_path):
+    run = make_run(tmp_path / "run", SHORT)
+    output = tmp_path / "new" / "curves.png"
+    plot_learning_curves([run], output)
+    picture = image.imread(output)
+    assert picture.shape[0] > 300
+    assert picture.shape[1] > 400
+    assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 10  # not blank
+
+
+def test_seeds_share_a_colour_and_a_bold_mean(tmp_path, figures):
+    runs = [
+        make_run(tmp_path / "0", make_metrics([0, 100, 200], [1.0, 3.0, 9.0]), seed=0),
+        make_run(tmp_path / "1", make_metrics([0, 100], [3.0, 5.0]), seed=1),
+    ]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    assert curves_of(axes) == {
+        ("C0", False): [[(0, 1), (100, 3), (200, 9)], [(0, 3), (100, 5)]],
+        ("C0", True): [[(0, 2), (100, 4)]],
+    }
+    assert labels_of(axes) == ["reactor (2 seeds)"]
+    assert axes.get_title() == "Catch"
+    assert axes.get_xlabel() == "environment steps"
+    assert axes.get_ylabel() == "episode return"
+
+
+def test_settings_that_differ_in_more_than_the_seed_have_other_colours(tmp_path, figures):
+    runs = [
+        make_run(tmp_path / "a", SHORT, seed=0, agent="acer"),
+        make_run(tmp_path / "b", SHORT, seed=0, config={"rate": 0.1, "size": 4}),
+        make_run(tmp_path / "c", SHORT, seed=1, config={"rate": 0.2, "size": 4}),
+    ]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    assert set(curves_of(axes)) == {("C0", True), ("C1", True), ("C2", True)}
+    assert labels_of(axes) == ["acer", "reactor, rate=0.1", "reactor, rate=0.2"]
+
+
+def test_a_panel_for_each_environment_with_the_same_colours(tmp_path, figures):
+    names = ["Catch", "Deep", "Chain", "Pong", "Maze"]
+    runs = [make_run(tmp_path / f"r{name}", SHORT, environment=name) for name in names]
+    runs.append(make_run(tmp_path / "acer", SHORT, environment="Maze", agent="acer"))
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    panels = panels_of(figures[0])
+    assert list(panels) == sorted(names)
+    assert all(("C1", True) in curves_of(axes) for axes in panels.values())  # reactor
+    assert labels_of(panels["Pong"]) == ["reactor"]
+    assert labels_of(panels["Maze"]) == ["acer", "reactor"]
+
+
+def test_another_metric_and_gaps_in_it(tmp_path, figures):
+    metrics = "steps,episode_return,loss\n0,1.0,\n10,,4.0\n20,,\n30,2.0,8.0\n"
+    plot_learning_curves([make_run(tmp_path / "run", metrics)], tmp_path / "a.png", metric="loss")
+    (axes,) = figures[0].axes
+    assert curves_of(axes) == {("C0", True): [[(10, 4), (30, 8)]]}
+    assert axes.get_ylabel() == "loss"
+
+
+def test_window_smooths(tmp_path, figures):
+    run = make_run(tmp_path / "run", make_metrics([0, 1, 2], [2.0, 4.0, 8.0]))
+    plot_learning_curves([run], tmp_path / "curves.png", window=2)
+    assert curves_of(figures[0].axes[0]) == {("C0", True): [[(0, 2), (1, 3), (2, 6)]]}
+
+
+def test_reads_a_run_that_is_still_going_on(tmp_path):
+    """The last line may be half written, even where it looks like a row."""
+    run = make_run(tmp_path / "run", "steps,episode_return\n0,1.5\n10,\n20,2")
+    columns = read_metrics(run)
+    assert list(columns) == ["steps", "episode_return"]
+    np.testing.assert_array_equal(columns["steps"], [0.0, 10.0])
+    np.testing.assert_array_equal(columns["episode_return"], [1.5, np.nan])
+
+
+def assert_rejected(runs, output, match, **kwargs):
+    with pytest.raises(ValueError, match=match) as caught:
+        plot_learning_curves(runs, output, **kwargs)
+    assert "\n" not in str(caught.value)
+    assert not output.exists()
+
+
+def test_rejects_no_runs(tmp_path):
+    assert_rejected([], tmp_path / "a.png", "no run directories were given")
+
+
+def test_rejects_other_formats(tmp_path):
+    run = make_run(tmp_path / "run", SHORT)
+    assert_rejected([run], tmp_path / "a.pdf", r"a\.pdf must end in \.png")
+
+
+def test_rejects_what_is_not_a_run_directory(tmp_path):
+    match = "is not a run directory: it has no config.json with agent, environment and seed"
+    assert_rejected([tmp_path / "nowhere"], tmp_path / "a.png", match)
+    run = make_run(tmp_path / "run", SHORT)
+    for text in ("{", "[]", '{"agent": "acer"}'):
+        (run / "config.json").write_text(text)
+        assert_rejected([run], tmp_path / "a.png", match)
+
+
+def test_rejects_missing_metrics(tmp_path):
+    run = make_run(tmp_path / "run", SHORT)
+    (run / "metrics.csv").unlink()
+    assert_rejected([run], tmp_path / "a.png", r"run has no metrics\.csv")
+
+
+@pytest.mark.parametrize("text", ["", "steps,episode_return\n", "steps,episode_return\n0,1"])
+def test_rejects_empty_metrics(tmp_path, text):
+    run = make_run(tmp_path / "run", text)
+    assert_rejected([run], tmp_path / "a.png", "is empty: nothing was measured yet")
+
+
+@pytest.mark.parametrize("row", ["0,one", "0,1,2", "0"])
+def test_rejects_damaged_metrics(tmp_path, row):
+    run = make_run(tmp_path / "run", f"{SHORT}{row}\n")
+    assert_rejected([run], tmp_path / "a.png", "is damaged: its rows are not 2 numbers")
+
+
+def test_rejects_unknown_metric_and_names_the_known(tmp_path):
+    run = make_run(tmp_path / "run", SHORT)
+    match = r"no metric 'los'; its metrics are \['episode_return', 'steps'\]"
+    assert_rejected([run], tmp_path / "a.png", match, metric="los")
+
+
+def test_rejects_metric_without_values(tmp_path):
+    run = make_run(tmp_path / "run", "steps,episode_return\n0,\n10,\n")
+    assert_rejected([run], tmp_path / "a.png", "has no value of 'episode_return' yet")
+
+
+def test_leaves_pyplot_alone(tmp_path):
+    """A library that touches pyplot may open windows, and keeps every figure in memory."""
+    run = make_run(tmp_path / "run", SHORT)
+    program = f"""
+import pathlib, sys
+from retrax import evaluation
+assert "matplotlib" not in sys.modules, "importing retrax.evaluation should not cost a second"
+evaluation.plot_learning_curves([pathlib.Path({str(run)!r})], pathlib.Path({str(run / "a.png")!r}))
+assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

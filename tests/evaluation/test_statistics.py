@@ -1,0 +1,114 @@
+"""Means, intervals and mean curves."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from retrax.evaluation.statistics import Interval, mean_and_interval, mean_curve, moving_average
+
+
+def test_interval_by_hand():
+    """Of 1, 2, 3: s = 1, and the table says t = 4.303 for 2 degrees of freedom."""
+    mean, low, high = mean_and_interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    np.testing.assert_allclose(high - mean, 4.303 / np.sqrt(3.0), rtol=1e-4)
+    np.testing.assert_allclose(mean - low, high - mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("size", [2, 5, 40])
+def test_agrees_with_scipy_stats(size, confidence):
+    values = np.random.default_rng(size).normal(3.0, 2.0, size)
+    mean, low, high = mean_and_interval(values, confidence)
+    expected = stats.t.interval(confidence, size - 1, loc=np.mean(values), scale=stats.sem(values))
+    np.testing.assert_allclose([mean, low, high], [np.mean(values), *expected], rtol=1e-9)
+
+
+def test_contains_the_true_mean_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    intervals = [mean_and_interval(rng.normal(5.0, 3.0, 4), 0.8) for _ in range(2000)]
+    covered = np.mean([low <= 5.0 <= high for _, low, high in intervals])
+    assert abs(covered - 0.8) < 0.03  # its standard deviation is 0.009
+
+
+def test_equal_values_have_no_width():
+    assert mean_and_interval([0.1] * 3) == (0.1, 0.1, 0.1)
+    assert mean_and_interval(np.full(7, -21.0, np.float32)) == (-21.0, -21.0, -21.0)
+
+
+def test_one_value_has_no_interval():
+    mean, low, high = mean_and_interval([4.0])
+    assert mean == 4.0
+    assert np.isnan([low, high]).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_have_no_interval(bad):
+    mean, low, high = mean_and_interval([1.0, bad, 2.0])
+    np.testing.assert_equal(mean, bad)
+    assert np.isnan([low, high]).all()
+
+
+def test_opposite_infinities_do_not_warn():
+    assert np.isnan(mean_and_interval([np.inf, -np.inf])).all()
+
+
+def test_reads_well():
+    assert str(Interval(12.5, 10.0, 15.0)) == "12.5 (10 to 15)"
+    assert str(mean_and_interval([4.0])) == "4"
+
+
+@pytest.mark.parametrize("values", [[], [[1.0, 2.0]], 3.0])
+def test_rejects_what_is_not_a_vector(values):
+    with pytest.raises(ValueError, match="must be a vector of at least one"):
+        mean_and_interval(values)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, np.nan])
+def test_rejects_confidence(confidence):
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\)"):
+        mean_and_interval([1.0, 2.0], confidence)
+
+
+def test_mean_curve_of_one_is_itself():
+    x, y = np.array([0.0, 2.0, 7.0]), np.array([1.0, -1.0, 5.0])
+    mean_x, mean_y = mean_curve([(x, y)])
+    np.testing.assert_array_equal(mean_x, x)
+    np.testing.assert_array_equal(mean_y, y)
+
+
+def test_mean_curve_by_hand():
+    """y = x at 0, 2, 4 and y = 10 at 1, 3: both exist from 1 to 3."""
+    x, y = mean_curve(
+        [
+            (np.array([0.0, 2.0, 4.0]), np.array([0.0, 2.0, 4.0])),
+            (np.array([1.0, 3.0]), np.array([10.0, 10.0])),
+        ]
+    )
+    np.testing.assert_array_equal(x, [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(y, [5.5, 6.0, 6.5])
+
+
+def test_mean_curve_of_curves_apart_is_empty():
+    one = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    other = (np.array([2.0, 3.0]), np.array([0.0, 1.0]))
+    x, y = mean_curve([one, other])
+    assert x.shape == y.shape == (0,)
+
+
+@pytest.mark.parametrize("curves", [[], [(np.array([]), np.array([]))]])
+def test_mean_curve_rejects_nothing(curves):
+    with pytest.raises(ValueError, match="at least one curve"):
+        mean_curve(curves)
+
+
+def test_moving_average_by_hand():
+    values = [1.0, 3.0, 8.0, 4.0]
+    np.testing.assert_array_equal(moving_average(values, 1), values)
+    np.testing.assert_array_equal(moving_average(values, 3), [1.0, 2.0, 4.0, 5.0])
+    np.testing.assert_array_equal(moving_average(values, 100), [1.0, 2.0, 4.0, 4.0])
+
+
+def test_moving_average_rejects_window():
+    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
+        moving_average([1.0], 0)

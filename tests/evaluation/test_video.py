@@ -1,0 +1,161 @@
+"""Videos that are written and read back."""
+
+import re
+import subprocess
+import sys
+
+import imageio.v2 as imageio
+import imageio_ffmpeg
+import jax
+import numpy as np
+import pytest
+
+from retrax.evaluation.video import VideoWriter
+
+COLOURS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (128, 128, 128)]
+
+
+def make_picture(colour, height=32, width=48):
+    return np.broadcast_to(np.array(colour, np.uint8), (height, width, 3)).copy()
+
+
+def read(path):
+    """A video's pictures and, of an MP4, what ffmpeg says about it.
+
+    imageio would start ffmpeg by a fork, which JAX forbids.
+    """
+    if path.suffix.lower() == ".gif":
+        with imageio.get_reader(path) as reader:
+            return [np.asarray(picture)[..., :3] for picture in reader], reader.get_meta_data()
+    program = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24"]
+    answer = subprocess.run([*program, "-"], capture_output=True, check=True, timeout=60)
+    said = answer.stderr.decode()
+    width, height = map(int, re.search(r"Video:.* (\d+)x(\d+)", said).groups())
+    return list(np.frombuffer(answer.stdout, np.uint8).reshape(-1, height, width, 3)), said
+
+
+def write(path, pictures, **kwargs):
+    with VideoWriter(path, **kwargs) as video:
+        for picture in pictures:
+            video.append(picture)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif", ".GIF"])
+def test_pictures_come_back(tmp_path, suffix):
+    path = tmp_path / "new" / f"episode{suffix}"
+    write(path, map(make_picture, COLOURS))
+    pictures, _ = read(path)
+    assert len(pictures) == len(COLOURS)
+    for picture, colour in zip(pictures, COLOURS, strict=True):
+        assert picture.shape == (32, 48, 3)
+        np.testing.assert_allclose(picture.mean(axis=(0, 1)), colour, atol=12)  # compressed
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_mp4_has_the_rate(tmp_path):
+    write(tmp_path / "a.mp4", map(make_picture, COLOURS * 5), frames_per_second=10)
+    pictures, said = read(tmp_path / "a.mp4")
+    assert len(pictures) == 20
+    assert re.search(r"Duration: 00:00:02\.0", said)
+    assert re.search(r"Video: h264 .* yuv420p.* 10 fps", said)
+
+
+def test_gif_has_the_rate(tmp_path):
+    write(tmp_path / "a.gif", map(make_picture, COLOURS), frames_per_second=20)
+    _, data = read(tmp_path / "a.gif")
+    assert data["duration"] == 50  # milliseconds a picture
+
+
+def test_odd_sizes_are_completed(tmp_path):
+    write(tmp_path / "a.mp4", [make_picture(COLOURS[0], 33, 47)] * 2)
+    pictures, _ = read(tmp_path / "a.mp4")
+    assert pictures[0].shape == (34, 48, 3)
+    np.testing.assert_allclose(pictures[0][-1, -1], COLOURS[0], atol=12)
+
+
+def test_appears_only_when_complete(tmp_path):
+    path = tmp_path / "a.mp4"
+    path.write_text("an older video")
+    with VideoWriter(path) as video:
+        video.append(make_picture(COLOURS[0]))
+        assert path.read_text() == "an older video"
+    assert len(read(path)[0]) == 1
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_an_exception_leaves_nothing(tmp_path, suffix):
+    def interrupted():
+        yield make_picture(COLOURS[0])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / f"a{suffix}", interrupted())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_rejects_a_video_of_nothing(tmp_path, suffix):
+    with (
+        pytest.raises(ValueError, match="No picture was given"),
+        VideoWriter(tmp_path / f"a{suffix}"),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a.avi", "a", "mp4"])
+def test_rejects_other_formats_before_writing(tmp_path, name):
+    with pytest.raises(ValueError, match=r"must end in \.mp4 or \.gif"):
+        VideoWriter(tmp_path / "new" / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, float("nan")])
+def test_rejects_rate(tmp_path, rate):
+    with pytest.raises(ValueError, match="frames_per_second must be positive"):
+        VideoWriter(tmp_path / "a.mp4", rate)
+
+
+@pytest.mark.parametrize(
+    "picture", [np.zeros((4, 4, 3)), np.zeros((4, 4), np.uint8), np.zeros((4, 4, 4), np.uint8)]
+)
+def test_rejects_what_is_not_a_picture(tmp_path, picture):
+    with pytest.raises(ValueError, match=r"must be uint8 \[height, width, 3\], got"):
+        write(tmp_path / "a.gif", [picture])
+
+
+def test_rejects_another_size(tmp_path):
+    pictures = [make_picture(COLOURS[0]), make_picture(COLOURS[0], 16, 16)]
+    with pytest.raises(ValueError, match=r"pictures are \(32, 48, 3\), got \(16, 16, 3\)"):
+        write(tmp_path / "a.gif", pictures)
+
+
+def test_rejects_pictures_outside_the_block(tmp_path):
+    video = VideoWriter(tmp_path / "a.gif")
+    with pytest.raises(RuntimeError, match="only inside"):
+        video.append(make_picture(COLOURS[0]))
+    with video:
+        video.append(make_picture(COLOURS[0]))
+    with pytest.raises(RuntimeError, match="only inside"):
+        video.append(make_picture(COLOURS[0]))
+
+
+def test_tells_what_ffmpeg_says(tmp_path):
+    """It refuses this size, and has ended before all pictures are given."""
+    pictures = [np.zeros((2, 40_000, 3), np.uint8)] * 40
+    with pytest.raises(RuntimeError, match=r"ffmpeg failed: .*[Ww]idth"):
+        write(tmp_path / "a.mp4", pictures)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_works_after_jax_without_a_fork(tmp_path):
+    """JAX warns of forks, and warnings are errors here."""
+    jax.block_until_ready(jax.numpy.ones(3) + 1)
+    write(tmp_path / "a.mp4", map(make_picture, COLOURS))
+
+
+@pytest.mark.parametrize("module", ["imageio.v2", "imageio_ffmpeg"])
+def test_says_what_to_install(tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r'pip install "retrax\[video\]"'):
+        VideoWriter(tmp_path / "a.mp4")

@@ -1,0 +1,254 @@
+"""The doctor's report, on this machine and on made-up ones."""
+
+import builtins
+import io
+import subprocess
+import sys
+from importlib import metadata
+
+import ale_py.roms
+import pytest
+from rich.console import Console
+
+import retrax
+from retrax.experiments import doctor
+
+CHECKS = ["Python", "core", "JAX", "distributed tier", "mujoco tier", "video tier", "Atari ROMs"]
+REAL_DEVICES = doctor._devices
+
+
+@pytest.fixture
+def no_jax_process(monkeypatch):
+    """Takes JAX's answer for granted: the process takes seconds."""
+    monkeypatch.setattr(doctor, "_devices", lambda: doctor.Check("JAX", True, "cpu:0 cpu"))
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+
+
+@pytest.fixture
+def installed(monkeypatch, no_jax_process):
+    """From a package's name to its made-up version (None: missing); others are as they are."""
+    versions = {}
+    original = metadata.version
+
+    def version(name):
+        if versions.get(name, "") is None:
+            raise metadata.PackageNotFoundError(name)
+        return versions.get(name) or original(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    return versions
+
+
+@pytest.fixture
+def required(monkeypatch, no_jax_process):
+    """What retrax requires; to be filled by the test."""
+    lines = []
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: lines)
+    return lines
+
+
+def find(report, name):
+    (check,) = [check for check in report.checks if check.name == name]
+    return check
+
+
+def print_to_text(found=None, width=80):
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    status = doctor.print_report(console, found)
+    return status, console.file.getvalue()
+
+
+def hide(monkeypatch, name):
+    """Makes `import name` fail, as if it were not installed."""
+    original = builtins.__import__
+
+    def refuse(module, *args, **kwargs):
+        if module.split(".")[0] == name:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return original(module, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+def test_this_machine_is_well():
+    """The tests run where the core is installed, JAX included."""
+    found = doctor.report()
+    assert found.status == 0
+    assert [check.name for check in found.checks if check.name != "GPU"] == [*CHECKS, "free memory"]
+    assert all(find(found, name).works for name in ("Python", "core", "JAX", "Atari ROMs"))
+    assert ":0 " in find(found, "JAX").detail
+    assert find(found, "Atari ROMs").detail == f"{len(ale_py.roms.get_all_rom_ids())} games"
+    assert find(found, "free memory").detail.endswith(" GiB")
+
+
+def test_lists_what_pyproject_requires_and_jaxlib(no_jax_process):
+    packages = {package.name: package for package in doctor.report().packages}
+    for name in ("jax", "jaxlib", "dm-haiku", "optax", "rlax", "chex", "numpy", "gymnasium"):
+        assert packages[name].tier == "core"
+        assert packages[name].installed == metadata.version(name)
+        assert packages[name].fits
+    assert packages["mujoco"].tier == "mujoco"
+    assert packages["imageio-ffmpeg"].tier == "video"
+    assert "pytest" not in packages  # the tools of developers are no tier
+    assert ("dm-reverb" in packages) == (sys.version_info < (3, 11) and sys.platform == "linux")
+
+
+def test_missing_core_package(installed):
+    installed["optax"] = None
+    found = doctor.report()
+    assert found.status == 1
+    assert find(found, "core") == ("core", False, "missing: optax", "pip install retrax")
+
+
+def test_outdated_core_package(installed):
+    installed["jax"] = "0.4.1"
+    found = doctor.report()
+    assert found.status == 1
+    assert find(found, "core").detail == "jax 0.4.1 is not >=0.6.2"
+
+
+def test_development_versions_are_new_enough(installed):
+    installed["jax"] = "0.99.0.dev20300101"
+    assert doctor.report().status == 0
+
+
+def test_missing_extras_are_no_failure(installed):
+    installed.update({"mujoco": None, "dm-control": None, "imageio-ffmpeg": None})
+    found = doctor.report()
+    assert found.status == 0
+    assert find(found, "mujoco tier").detail == "missing: dm-control, mujoco"
+    assert find(found, "mujoco tier").mend == 'pip install "retrax[mujoco]"'
+    assert find(found, "video tier").mend == 'pip install "retrax[video]"'
+
+
+def test_distributed_tier_with_its_mend(required):
+    required.extend(["jax", "no-such-reverb==0.7.0; extra == 'distributed'"])
+    check = find(doctor.report(), "distributed tier")
+    assert check.detail == "missing: no-such-reverb"
+    assert check.mend == "pip install -r requirements.txt"
+
+
+def test_distributed_tier_that_cannot_be_had(required):
+    required.extend(["jax", "dm-reverb; python_version < '3' and extra == 'distributed'"])
+    found = doctor.report()
+    check = find(found, "distributed tier")
+    assert not check.works
+    assert check.mend is None
+    assert check.detail.endswith("Reverb and Launchpad exist only for Linux and Python 3.10")
+    assert found.status == 0
+
+
+def test_retrax_not_installed(monkeypatch, no_jax_process):
+    def requires(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "requires", requires)
+    found = doctor.report()
+    assert found.status == 1
+    assert find(found, "core").mend == "pip install -e ."
+    assert print_to_text(found)[0] == 1
+
+
+@pytest.mark.parametrize("name", ["packaging", "psutil", "ale_py"])
+def test_survives_a_missing_module(monkeypatch, no_jax_process, name):
+    hide(monkeypatch, name)
+    found = doctor.report()
+    assert found.status == int(name == "packaging")
+    assert any(not check.works and check.mend for check in found.checks)
+
+
+@pytest.mark.parametrize("version", [(3, 9, 1), (3, 14, 0)])
+def test_wrong_python(monkeypatch, no_jax_process, version):
+    monkeypatch.setattr(doctor.sys, "version_info", version)
+    check = doctor._python()
+    assert not check.works
+    assert check.detail.endswith("retrax needs 3.10 to 3.13")
+
+
+@pytest.mark.parametrize(
+    ("program", "detail"),
+    [
+        (
+            "raise ImportError('jaxlib is too old')",
+            "does not start: ImportError: jaxlib is too old",
+        ),
+        ("import os; os._exit(3)", "does not start: exit status 3"),
+        ("print('no JSON')", "does not answer: "),
+        ("pass", "does not answer: "),
+        ("import time; time.sleep(60)", "does not answer: "),
+    ],
+)
+def test_jax_that_does_not_start(monkeypatch, program, detail):
+    monkeypatch.setattr(doctor, "_JAX_PROGRAM", program)
+    monkeypatch.setattr(doctor, "_JAX_SECONDS", 3.0)
+    check = doctor._devices()
+    assert not check.works
+    assert check.detail.startswith(detail)
+    assert check.mend
+
+
+def test_broken_jax_is_a_failure(monkeypatch, installed):
+    installed["jax"] = None
+    monkeypatch.setattr(doctor, "_devices", REAL_DEVICES)
+    found = doctor.report()
+    assert found.status == 1
+    assert find(found, "JAX") == ("JAX", False, "is missing", "pip install retrax")
+
+
+def test_gpu_that_jax_does_not_see(monkeypatch, installed):
+    installed["jax"] = "0.6.2"
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}")
+    found = doctor.report()
+    assert find(found, "GPU").mend == 'pip install "jax[cuda12]==0.6.2"'
+    assert found.status == 0
+    assert doctor._idle_gpu(doctor.Check("JAX", True, "gpu:0 NVIDIA H200")) == []
+
+
+def test_no_roms(monkeypatch, tmp_path, no_jax_process):
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    found = doctor.report()
+    assert find(found, "Atari ROMs") == ("Atari ROMs", False, "none found", "unset ALE_ROMS_DIR")
+    assert found.status == 0
+
+
+def test_rom_search_is_silent(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    doctor._roms()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_prints_within_80_columns(installed):
+    installed.update({"mujoco": None, "imageio": "1.0", "optax": None})
+    status, text = print_to_text(doctor.report())
+    assert status == 1
+    assert max(map(len, text.splitlines())) <= 80
+    for word in ("ale-py", "missing", "imageio 1.0 is not", f"retrax {retrax.__version__}"):
+        assert word in text
+    assert 'To mend mujoco tier:  pip install "retrax[mujoco]"' in text.splitlines()
+    assert "To mend core:  pip install retrax" in text.splitlines()
+
+
+def test_prints_what_it_finds_itself(no_jax_process):
+    status, text = print_to_text()
+    assert status == 0
+    assert "What works here" in text
+
+
+def test_commands_are_never_broken_into_lines(no_jax_process):
+    mend = "pip install " + "x" * 100
+    found = doctor.Report((), (doctor.Check("core", False, "[red]odd[/red]", mend),), 1)
+    status, text = print_to_text(found)
+    assert status == 1
+    assert f"To mend core:  {mend}" in text.splitlines()
+    assert "[red]odd[/red]" in text
+
+
+def test_imports_none_of_what_it_looks_at():
+    program = """
+import sys
+from retrax.experiments import doctor
+doctor.report()
+loaded = {"tensorflow", "reverb", "acme", "launchpad", "jax", "matplotlib"} & set(sys.modules)
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=180)

@@ -1,0 +1,252 @@
+"""Metrics as CSV and as TensorBoard events, and the log."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrax.experiments.loggers import MetricsWriter, close_log, setup_log
+
+COLUMNS = ("steps", "loss", "episode_return")
+
+# TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
+READER = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.modules["tensorflow"] = None
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+tags = events.Tags()["scalars"]
+print(json.dumps({tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags}))
+"""
+
+
+def read_events(directory):
+    program = [sys.executable, "-c", READER, str(directory)]
+    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
+    curves = json.loads(answer.stdout.splitlines()[-1])
+    return {tag: [tuple(point) for point in points] for tag, points in curves.items()}
+
+
+def make_row(steps, loss=0.5, episode_return=1.0):
+    return {"steps": steps, "loss": loss, "episode_return": episode_return}
+
+
+def write(directory, rows):
+    with MetricsWriter(directory, COLUMNS) as writer:
+        for row in rows:
+            writer.write(row)
+
+
+def read_csv(directory):
+    return (directory / "metrics.csv").read_text()
+
+
+def test_csv_by_hand(tmp_path):
+    write(tmp_path / "run", [make_row(0), make_row(100, loss=0.1, episode_return=-21)])
+    assert read_csv(tmp_path / "run") == "steps,loss,episode_return\n0,0.5,1.0\n100,0.1,-21\n"
+
+
+def test_tensorboard_reads_the_same(tmp_path):
+    write(tmp_path, [make_row(0), make_row(2**40, loss=0.1, episode_return=-21)])
+    assert read_events(tmp_path) == {
+        "loss": [(0, 0.5), (2**40, float(np.float32(0.1)))],
+        "episode_return": [(0, 1.0), (2**40, -21.0)],
+    }
+    (path,) = tmp_path.glob("events.out.tfevents.*")
+    assert path.name.split(".")[3].isdigit()
+
+
+def test_order_of_a_row_does_not_matter(tmp_path):
+    write(tmp_path, [dict(reversed(make_row(3).items()))])
+    assert read_csv(tmp_path).endswith("\n3,0.5,1.0\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (3, "3"),
+        (True, "1"),
+        (np.int64(2**53 + 1), "9007199254740993"),
+        (jnp.int32(-4), "-4"),
+        (0.1, "0.1"),
+        (1 / 3, "0.33333334"),
+        (np.float64(np.pi), "3.1415927"),
+        (jnp.float32(0.1), "0.1"),
+        (jnp.bfloat16(0.5), "0.5"),
+        (1e-30, "1e-30"),
+        (1e300, "inf"),
+        (-np.inf, "-inf"),
+        (np.nan, ""),
+    ],
+)
+def test_cells(tmp_path, value, cell):
+    write(tmp_path, [make_row(0, loss=value)])
+    assert read_csv(tmp_path).splitlines()[1] == f"0,{cell},1.0"
+
+
+def test_numbers_come_back_as_the_same_float32(tmp_path):
+    values = np.random.default_rng(0).normal(size=200).astype(np.float32)
+    write(tmp_path, [make_row(i, loss=value) for i, value in enumerate(values)])
+    cells = [line.split(",")[1] for line in read_csv(tmp_path).splitlines()[1:]]
+    np.testing.assert_array_equal(np.array(cells, np.float32), values)
+
+
+def test_nan_is_nothing(tmp_path):
+    write(tmp_path, [make_row(0, loss=np.nan), make_row(1), make_row(2, loss=jnp.nan)])
+    assert read_csv(tmp_path).splitlines()[1:] == ["0,,1.0", "1,0.5,1.0", "2,,1.0"]
+    assert read_events(tmp_path)["loss"] == [(1, 0.5)]
+
+
+def test_rows_are_there_before_the_end(tmp_path):
+    with MetricsWriter(tmp_path, COLUMNS) as writer:
+        assert read_csv(tmp_path) == "steps,loss,episode_return\n"
+        writer.write(make_row(7))
+        assert read_csv(tmp_path).endswith("\n7,0.5,1.0\n")
+        assert read_events(tmp_path)["loss"] == [(7, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        ({"steps": 1, "loss": 0.0}, r"missing \['episode_return'\], unknown \[\]"),
+        ({**make_row(1), "los": 0.0}, r"missing \[\], unknown \['los'\]"),
+        (make_row(1, loss=np.zeros(2)), r"loss must be a scalar, got an array of shape \(2,\)"),
+        (make_row(1, loss="high"), "loss must be a number, got 'high'"),
+        (make_row(1, loss=None), "loss must be a number, got None"),
+        (make_row(1.5), "steps must be an integer, got 1.5"),
+        (make_row(np.nan), "steps must be an integer, got nan"),
+    ],
+)
+def test_rejects_rows_and_writes_nothing_of_them(tmp_path, row, match):
+    with MetricsWriter(tmp_path, COLUMNS) as writer:
+        with pytest.raises(ValueError, match=match):
+            writer.write(row)
+        writer.write(make_row(2))
+    assert read_csv(tmp_path) == "steps,loss,episode_return\n2,0.5,1.0\n"
+
+
+@pytest.mark.parametrize("columns", [("loss",), ("steps", "loss", "loss"), ()])
+def test_rejects_columns(tmp_path, columns):
+    with pytest.raises(ValueError, match="columns must be different names, 'steps' among them"):
+        MetricsWriter(tmp_path, columns)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_does_not_overwrite(tmp_path):
+    write(tmp_path, [make_row(1)])
+    with pytest.raises(ValueError, match="exists already: resume its run"):
+        MetricsWriter(tmp_path, COLUMNS)
+    assert read_csv(tmp_path).endswith("\n1,0.5,1.0\n")
+
+
+def test_resumed_is_the_same_as_never_interrupted(tmp_path):
+    rows = [make_row(10 * i, loss=0.3 * i) for i in range(6)]
+    write(tmp_path / "whole", rows)
+    write(tmp_path / "parts", [*rows[:3], make_row(30, loss=99.0), make_row(40, loss=99.0)])
+    with MetricsWriter.resume(tmp_path / "parts", COLUMNS, 20) as writer:
+        for row in rows[3:]:
+            writer.write(row)
+    assert read_csv(tmp_path / "parts") == read_csv(tmp_path / "whole")
+    assert read_events(tmp_path / "parts") == read_events(tmp_path / "whole")
+
+
+def test_resume_drops_a_broken_last_line(tmp_path):
+    write(tmp_path, [make_row(1), make_row(2)])
+    with (tmp_path / "metrics.csv").open("a") as file:
+        file.write("3,0.")
+    MetricsWriter.resume(tmp_path, COLUMNS, 100).close()
+    assert read_csv(tmp_path) == "steps,loss,episode_return\n1,0.5,1.0\n2,0.5,1.0\n"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_resumes_again_and_again(tmp_path):
+    """Several times within a second: TensorBoard must still find the right order."""
+    write(tmp_path, [make_row(0), make_row(1, loss=8.0)])
+    for loss in (7.0, 6.0, 5.0):
+        with MetricsWriter.resume(tmp_path, COLUMNS, 0) as writer:
+            writer.write(make_row(1, loss=loss))
+    assert read_csv(tmp_path).splitlines()[1:] == ["0,0.5,1.0", "1,5.0,1.0"]
+    assert read_events(tmp_path)["loss"] == [(0, 0.5), (1, 5.0)]
+
+
+def test_resume_rejects_other_columns(tmp_path):
+    write(tmp_path, [make_row(1)])
+    match = (
+        r"has the columns \['steps', 'loss', 'episode_return'\], but this run writes \['steps'\]"
+    )
+    with pytest.raises(ValueError, match=match):
+        MetricsWriter.resume(tmp_path, ["steps"], 0)
+    assert read_csv(tmp_path).endswith("\n1,0.5,1.0\n")
+
+
+@pytest.mark.parametrize("text", [None, ""])
+def test_resume_rejects_what_was_not_started(tmp_path, text):
+    if text is not None:
+        (tmp_path / "metrics.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"does not exist: there are no|has the columns \[\]"):
+        MetricsWriter.resume(tmp_path, COLUMNS, 0)
+
+
+def test_close_twice(tmp_path):
+    writer = MetricsWriter(tmp_path, COLUMNS)
+    writer.close()
+    writer.close()
+
+
+def test_tensorflow_is_never_imported(tmp_path):
+    program = f"""
+import pathlib, sys
+from retrax.experiments.loggers import MetricsWriter
+with MetricsWriter(pathlib.Path({str(tmp_path)!r}), ["steps", "loss"]) as writer:
+    writer.write({{"steps": 1, "loss": 2.0}})
+assert "tensorflow" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
+    assert read_events(tmp_path) == {"loss": [(1, 2.0)]}
+
+
+@pytest.fixture
+def log_directory(tmp_path):
+    yield tmp_path
+    close_log(logging.getLogger("retrax"))
+
+
+def test_log_goes_to_the_file_and_to_the_console(log_directory, capsys):
+    logger = setup_log(log_directory / "run")
+    logger.info("step %d of [bold]%s[/bold]", 3, "Pong")
+    logger.debug("not this")
+    logging.getLogger("retrax.agents").warning("from a module")
+    lines = (log_directory / "run" / "log.txt").read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == [
+        "INFO step 3 of [bold]Pong[/bold]",
+        "WARNING from a module",
+    ]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "step 3 of [bold]Pong[/bold]" in err
+    assert "not this" not in err
+
+
+def test_log_is_appended_to_and_set_up_once(log_directory, capsys):
+    setup_log(log_directory).info("first")
+    setup_log(log_directory).info("second")
+    text = (log_directory / "log.txt").read_text()
+    assert text.count("first") == text.count("second") == 1
+    assert capsys.readouterr().err.count("second") == 1
+
+
+def test_closed_log_leaves_nothing_behind(log_directory):
+    logger = setup_log(log_directory)
+    handlers = list(logger.handlers)
+    close_log(logger)
+    close_log(logger)
+    logger.info("too late")
+    assert logger.handlers == []
+    assert logger.propagate
+    assert "too late" not in (log_directory / "log.txt").read_text()
+    assert all(getattr(handler, "stream", None) is None for handler in handlers[:1])

@@ -1,0 +1,65 @@
+"""Cross-entropy and total variation, with signed targets."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrax import losses
+
+SIGNED = np.array([-0.5, 1.2, 0.3], np.float32)
+
+
+def test_cross_entropy_by_hand_with_a_signed_target():
+    logits = np.log(np.array([0.2, 0.5, 0.3], np.float32)) + 7.0  # a constant does not matter
+    expected = -(-0.5 * np.log(0.2) + 1.2 * np.log(0.5) + 0.3 * np.log(0.3))
+    loss = losses.categorical_cross_entropy(target=SIGNED, logits=jnp.asarray(logits))
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_cross_entropys_gradient_is_prediction_minus_target():
+    logits = jnp.array([0.1, -2.0, 3.0])
+    gradient = jax.grad(losses.categorical_cross_entropy, argnums=1)(SIGNED, logits)
+    np.testing.assert_allclose(gradient, jax.nn.softmax(logits) - SIGNED, atol=1e-6)
+
+
+def test_gradients_of_signed_targets_average_to_that_of_their_mean():
+    rng = np.random.default_rng(0)
+    targets = rng.normal(size=(50, 3)).astype(np.float32)
+    targets[:, 2] = 1 - targets[:, 0] - targets[:, 1]
+    logits = jnp.array([0.3, 0.1, -0.4])
+    gradient = jax.grad(losses.categorical_cross_entropy, argnums=1)
+    each = jax.vmap(gradient, in_axes=(0, None))(targets, logits)
+    np.testing.assert_allclose(each.mean(0), gradient(targets.mean(0), logits), atol=1e-5)
+
+
+def test_targets_take_no_gradient():
+    logits = jnp.array([0.1, -2.0, 3.0])
+    for loss in (losses.categorical_cross_entropy, losses.total_variation):
+        chex.assert_trees_all_equal(jax.grad(loss)(SIGNED, logits), np.zeros(3, np.float32))
+
+
+def test_total_variation_by_hand():
+    probs = jnp.array([0.2, 0.5, 0.3])
+    np.testing.assert_allclose(losses.total_variation(SIGNED, probs), 0.5 * (0.7 + 0.7 + 0.0))
+    np.testing.assert_allclose(losses.total_variation(probs, probs), 0.0)
+    np.testing.assert_allclose(losses.total_variation(jnp.eye(3)[0], jnp.eye(3)[1]), 1.0)
+
+
+@pytest.mark.parametrize("loss", [losses.categorical_cross_entropy, losses.total_variation])
+def test_wrong_shapes_are_refused(loss):
+    with pytest.raises(AssertionError, match="shape"):
+        loss(jnp.ones(3), jnp.ones(4))
+    with pytest.raises(AssertionError, match="rank"):
+        loss(jnp.ones((2, 3)), jnp.ones((2, 3)))
+
+
+class Variants(chex.TestCase):
+    @chex.all_variants(with_pmap=False)
+    def test_variants(self):
+        targets, logits = jnp.eye(3), jnp.arange(9.0).reshape(3, 3)
+        for loss in (losses.categorical_cross_entropy, losses.total_variation):
+            batched = self.variant(jax.vmap(loss))(targets, logits)
+            single = [loss(t, logit) for t, logit in zip(targets, logits, strict=True)]
+            np.testing.assert_allclose(batched, single, rtol=1e-6)

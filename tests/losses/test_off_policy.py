@@ -1,0 +1,249 @@
+"""Targets against their definitions, and the identities that tie them together."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax import losses
+
+
+def random_window(seed, horizon, num_actions, num_atoms, terminations=0.2):
+    """Arrays at destination steps; a termination has discount 0, a cut trace c = 0."""
+    rng = np.random.default_rng(seed)
+    pi_t = rng.dirichlet(np.ones(num_actions), horizon)
+    mu_t = rng.dirichlet(np.ones(num_actions), horizon)
+    a_t = rng.integers(num_actions, size=horizon)
+    taken = (np.arange(horizon), a_t)
+    discount_t = np.where(rng.random(horizon) < terminations, 0.0, rng.uniform(0.8, 1.0, horizon))
+    return {
+        "atoms": np.sort(rng.uniform(-3, 3, num_atoms)),
+        "q_t": rng.dirichlet(np.ones(num_atoms), (horizon, num_actions)),
+        "a_t": a_t,
+        "r_t": rng.normal(size=horizon),
+        "discount_t": discount_t,
+        "pi_t": pi_t,
+        "pi_a": pi_t[taken],
+        "mu_a": mu_t[taken],
+    }
+
+
+def single(tree):
+    return jax.tree.map(
+        lambda x: x.astype(np.int32 if x.dtype.kind == "i" else np.float32), tree
+    )
+
+
+def with_traces(window, c_t):
+    kept = ("atoms", "q_t", "a_t", "r_t", "discount_t", "pi_t")
+    return single({**{name: window[name] for name in kept}, "c_t": np.asarray(c_t)})
+
+
+WINDOWS = {
+    "seed": st.integers(0, 2**31),
+    "horizon": st.integers(1, 7),
+    "num_actions": st.integers(1, 4),
+    "num_atoms": st.integers(2, 6),
+}
+# A few shapes only, since each is compiled anew; values and episode ends vary freely.
+SHAPES = st.sampled_from([(1, 1, 2), (1, 3, 5), (2, 2, 2), (5, 3, 4), (7, 4, 6)])
+
+
+@pytest.mark.parametrize("kind", ["retrace", "tree_backup", "importance"])
+@settings(max_examples=40, deadline=None)
+@given(seed=WINDOWS["seed"], shape=SHAPES, lambda_=st.floats(0, 1), end=st.floats(0, 0.6))
+def test_distributional_target_is_the_papers_triple_sum(kind, seed, shape, lambda_, end):
+    window = random_window(seed, *shape, terminations=end)
+    c_t = {
+        "retrace": losses.retrace_coefficients(window["pi_a"], window["mu_a"], lambda_),
+        "tree_backup": losses.tree_backup_coefficients(jnp.asarray(window["pi_a"]), lambda_),
+        "importance": losses.importance_coefficients(
+            window["pi_a"], np.maximum(window["mu_a"], 0.05), lambda_
+        ),
+    }[kind]
+    arrays = with_traces(window, c_t)
+    target = jax.jit(losses.distributional_off_policy_target)(**arrays)
+    expected = oracles.distributional_off_policy_target(**arrays)
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(target, expected, atol=2e-5 * scale)
+    np.testing.assert_allclose(target.sum(-1), 1.0, atol=2e-5 * scale)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=WINDOWS["seed"], shape=SHAPES, lambda_=st.floats(0, 1), end=st.floats(0, 0.6))
+def test_expected_return_is_the_sum_of_corrected_td_errors(seed, shape, lambda_, end):
+    window = random_window(seed, *shape, terminations=end)
+    window["q_t"] = np.random.default_rng(seed).normal(size=shape[:2])
+    c_t = losses.retrace_coefficients(window["pi_a"], window["mu_a"], lambda_)
+    arrays = with_traces(window, c_t)
+    del arrays["atoms"]
+    returns = jax.jit(losses.expected_off_policy_return)(**arrays)
+    np.testing.assert_allclose(
+        returns, oracles.expected_off_policy_return(**arrays), rtol=1e-4, atol=1e-4
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=WINDOWS["seed"], shape=SHAPES, lambda_=st.floats(0, 1), end=st.floats(0, 0.6))
+def test_mean_of_the_target_is_the_expected_return_where_nothing_is_clipped(
+    seed, shape, lambda_, end
+):
+    window = random_window(seed, *shape, terminations=end)
+    # Wide outer atoms that carry no mass: the others stay inside, whatever the rewards.
+    window["atoms"][[0, -1]] = -200.0, 200.0
+    window["q_t"][..., [0, -1]] = 0.0
+    if shape[2] == 2:  # no other atoms there
+        window["q_t"][...] = 0.5
+        window["discount_t"] = np.minimum(window["discount_t"], 0.1)
+    else:
+        window["q_t"] /= window["q_t"].sum(-1, keepdims=True)
+    c_t = losses.retrace_coefficients(window["pi_a"], window["mu_a"], lambda_)
+    arrays = with_traces(window, c_t)
+    target = losses.distributional_off_policy_target(**arrays)
+    atoms, q_t = arrays.pop("atoms"), arrays.pop("q_t")
+    returns = losses.expected_off_policy_return(q_t=q_t @ atoms, **arrays)
+    np.testing.assert_allclose(target @ atoms, returns, atol=2e-3)
+
+
+def test_one_step_by_hand():
+    # One step, reward 1, discount 0.5, values 0 or 2 with certainty: 1 + 0.5 * 2 = 2 for action 1.
+    target = losses.distributional_off_policy_target(
+        atoms=jnp.array([0.0, 1.0, 2.0]),
+        q_t=jnp.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]),
+        a_t=jnp.array([0]),
+        r_t=jnp.array([1.0]),
+        discount_t=jnp.array([0.5]),
+        pi_t=jnp.array([[0.25, 0.75]]),
+        c_t=jnp.array([1.0]),  # of the last step: taken as 0
+    )
+    np.testing.assert_allclose(target, [[0.0, 0.25, 0.75]])
+
+
+def test_a_sample_can_have_negative_entries_that_vanish_in_expectation():
+    # Two steps, all returns 0 but for the value -1 of action 0 at the middle step. With c = 1 and
+    # pi(0) = 1/2, alpha_{1,0} = 1/2 - 1: the mass on that value is negative if action 0 is taken.
+    def target(action):
+        return losses.distributional_off_policy_target(
+            atoms=jnp.array([-1.0, 0.0, 1.0]),
+            q_t=jnp.array([[[1.0, 0, 0], [0, 1.0, 0]], [[0, 1.0, 0], [0, 1.0, 0]]]),
+            a_t=jnp.array([action, 0]),
+            r_t=jnp.zeros(2),
+            discount_t=jnp.ones(2),
+            pi_t=jnp.full((2, 2), 0.5),
+            c_t=jnp.ones(2),
+        )[0]
+
+    np.testing.assert_allclose(target(0), [-0.5, 1.5, 0.0])
+    np.testing.assert_allclose(0.5 * (target(0) + target(1)), [0.0, 1.0, 0.0], atol=1e-7)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=WINDOWS["seed"], end=st.integers(0, 5))
+def test_nothing_behind_a_termination_matters(seed, end):
+    window = random_window(seed, 6, 3, 5, terminations=0.0)
+    window["discount_t"][end] = 0.0
+    other = random_window(seed + 1, 6, 3, 5)
+    changed = {name: value.copy() for name, value in window.items()}
+    for name in ("r_t", "discount_t", "a_t"):
+        changed[name][end + 1 :] = other[name][end + 1 :]
+    for name in ("q_t", "pi_t"):
+        changed[name][end:] = other[name][end:]  # the terminal state's own values neither
+    c_t = np.full(6, 0.9)
+    c_t[end] = 0.0
+    first = losses.distributional_off_policy_target(**with_traces(window, c_t))
+    second = losses.distributional_off_policy_target(**with_traces(changed, c_t))
+    np.testing.assert_allclose(first[: end + 1], second[: end + 1], atol=1e-5)
+
+
+def test_a_cut_trace_hides_the_future_but_not_the_bootstrap():
+    window = random_window(3, 6, 3, 5, terminations=0.0)
+    c_t = np.ones(6)
+    c_t[2] = 0.0  # as at a truncation: its last observation still bootstraps
+    changed = {**window, "r_t": window["r_t"] + np.where(np.arange(6) > 2, 1.0, 0.0)}
+    first = losses.distributional_off_policy_target(**with_traces(window, c_t))
+    second = losses.distributional_off_policy_target(**with_traces(changed, c_t))
+    np.testing.assert_allclose(first[:3], second[:3], atol=1e-6)
+    assert np.abs(first[3:] - second[3:]).max() > 0.01
+    bootstrapped = {**window, "pi_t": np.roll(window["pi_t"], 1, axis=1)}
+    third = losses.distributional_off_policy_target(**with_traces(bootstrapped, c_t))
+    assert np.abs(first[2] - third[2]).max() > 0.01
+
+
+def test_zero_traces_are_one_step_targets():
+    window = random_window(5, 4, 2, 5)
+    whole = losses.distributional_off_policy_target(**with_traces(window, np.zeros(4)))
+    for t in range(4):
+        step = {k: v if k == "atoms" else v[t : t + 1] for k, v in window.items()}
+        one = losses.distributional_off_policy_target(**with_traces(step, np.zeros(1)))
+        np.testing.assert_allclose(whole[t], one[0], atol=1e-6)
+
+
+def test_unit_traces_on_policy_are_monte_carlo_with_bootstrap():
+    # c = 1 and a deterministic policy that was followed: only the longest return is left.
+    window = random_window(7, 5, 3, 5, terminations=0.0)
+    window["pi_t"] = np.eye(3)[window["a_t"]]
+    arrays = with_traces(window, np.ones(5))
+    target = losses.distributional_off_policy_target(**arrays)
+    rewards, discount = 0.0, 1.0
+    for r, d in zip(window["r_t"], window["discount_t"], strict=True):
+        rewards, discount = rewards + discount * r, discount * d
+    expected = np.zeros(5)
+    for j, mass in enumerate(window["q_t"][-1, window["a_t"][-1]]):
+        x = rewards + discount * window["atoms"][j]
+        for i in range(5):
+            expected[i] += mass * oracles.linear_interpolation_kernel(window["atoms"], i, x)
+    np.testing.assert_allclose(target[0], expected, atol=1e-5)
+
+
+def test_coefficients_by_hand():
+    pi_a, mu_a = jnp.array([0.5, 0.2, 0.0]), jnp.array([0.25, 0.8, 0.5])
+    np.testing.assert_allclose(losses.retrace_coefficients(pi_a, mu_a, 0.9), [0.9, 0.225, 0.0])
+    np.testing.assert_allclose(losses.tree_backup_coefficients(pi_a, 0.9), [0.45, 0.18, 0.0])
+    np.testing.assert_allclose(losses.importance_coefficients(pi_a, mu_a, 0.9), [1.8, 0.225, 0.0])
+
+
+def test_targets_take_no_gradient():
+    window = random_window(11, 4, 2, 5)
+    arrays = with_traces(window, np.full(4, 0.7))
+    a_t = arrays.pop("a_t")
+    grads = jax.grad(lambda x: losses.distributional_off_policy_target(a_t=a_t, **x)[:, 0].sum())(
+        arrays
+    )
+    chex.assert_trees_all_equal(grads, jax.tree.map(np.zeros_like, arrays))
+    arrays["q_t"] = arrays["q_t"] @ arrays.pop("atoms")
+    grads = jax.grad(lambda x: losses.expected_off_policy_return(a_t=a_t, **x).sum())(arrays)
+    chex.assert_trees_all_equal(grads, jax.tree.map(np.zeros_like, arrays))
+
+
+class Variants(chex.TestCase):
+    @chex.all_variants(with_pmap=False)
+    def test_batched_and_jitted_are_the_unbatched(self):
+        windows = [with_traces(random_window(s, 4, 3, 5), np.full(4, 0.8)) for s in range(3)]
+        batch = jax.tree.map(lambda *x: np.stack(x), *windows)
+        batched = self.variant(jax.vmap(lambda x: losses.distributional_off_policy_target(**x)))(
+            batch
+        )
+        single_ = [losses.distributional_off_policy_target(**window) for window in windows]
+        np.testing.assert_allclose(batched, np.stack(single_), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("q_t", np.zeros((4, 3), np.float32)),
+        ("q_t", np.zeros((4, 3, 6), np.float32)),
+        ("a_t", np.zeros(4, np.float32)),
+        ("r_t", np.zeros(5, np.float32)),
+        ("pi_t", np.zeros((4, 2), np.float32)),
+        ("c_t", np.zeros((4, 1), np.float32)),
+    ],
+)
+def test_wrong_arrays_are_refused(name, wrong):
+    arrays = with_traces(random_window(0, 4, 3, 5), np.ones(4))
+    arrays[name] = wrong
+    with pytest.raises(AssertionError, match="assert_"):  # chex names what it got
+        losses.distributional_off_policy_target(**arrays)

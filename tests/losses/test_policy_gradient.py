@@ -1,0 +1,203 @@
+"""Losses whose gradients are minus the estimators of Reactor, section 3.1; bias and unbiasedness."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax import losses
+
+SEEDS = st.integers(0, 2**31)
+SIZES = st.sampled_from([1, 2, 3, 6])
+
+
+def bandit(seed, num_actions):
+    """A softmax policy with logits as parameters, a behaviour policy, and true and wrong values."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=num_actions)
+    pi = np.exp(logits) / np.exp(logits).sum()
+    grad_pi = np.diag(pi) - np.outer(pi, pi)  # [a, parameter]
+    mu = 0.8 * rng.dirichlet(np.ones(num_actions)) + 0.2 / num_actions
+    q_pi = rng.normal(size=num_actions)
+    q = q_pi + rng.normal(size=num_actions)
+    return logits.astype(np.float32), pi, grad_pi, mu, q_pi, q
+
+
+def minus_gradient(loss, logits, *arguments):
+    """The estimator that a loss stands for, with respect to the logits."""
+    return -jax.grad(lambda x: loss(jax.nn.softmax(x), *arguments))(logits)
+
+
+def f32(*values):
+    return [jnp.asarray(v, jnp.int32 if np.asarray(v).dtype.kind == "i" else jnp.float32) for v in values]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, size=SIZES, c=st.floats(1, 20))
+def test_gradients_are_minus_the_estimators(seed, size, c):
+    logits, pi, grad_pi, mu, q_pi, q = bandit(seed, size)
+    rng = np.random.default_rng(seed)
+    a, return_, v = int(rng.integers(size)), rng.normal(), rng.normal()
+    beta = min(c, 1 / mu[a])
+    cases = [
+        (
+            losses.beta_loo_loss,
+            f32(q, a, return_, beta),
+            oracles.beta_leave_one_out(grad_pi, q, a, return_, beta),
+        ),
+        (
+            losses.beta_loo_loss,
+            f32(q, a, return_, 1.0),
+            oracles.leave_one_out(grad_pi, q, a, return_),
+        ),
+        (losses.islr_loss, f32(mu[a], v, a, return_), oracles.islr(grad_pi, pi, mu, v, a, return_)),
+        (
+            losses.tislr_loss,
+            f32(mu, q, v, a, return_, c),
+            oracles.tislr(grad_pi, pi, mu, q, v, a, return_, c),
+        ),
+    ]
+    for loss, arguments, estimator in cases:
+        np.testing.assert_allclose(
+            minus_gradient(loss, logits, *arguments), estimator, rtol=2e-4, atol=2e-4
+        )
+
+
+def expectation(estimates, mu):
+    """Over the behaviour policy's action."""
+    return sum(mu[a] * estimates[a] for a in range(len(mu)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, size=SIZES, c=st.floats(1, 5))
+def test_bias_of_beta_loo_is_proposition_1(seed, size, c):
+    logits, _, grad_pi, mu, q_pi, q = bandit(seed, size)
+    beta = np.minimum(c, 1 / mu)
+    true = sum(q_pi[b] * grad_pi[b] for b in range(size))
+    estimates = [
+        minus_gradient(losses.beta_loo_loss, logits, *f32(q, a, q_pi[a], beta[a]))
+        for a in range(size)
+    ]
+    bias = expectation(estimates, mu) - true
+    np.testing.assert_allclose(
+        bias, oracles.proposition_1(grad_pi, q, q_pi, mu, beta), rtol=1e-3, atol=1e-4
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, size=SIZES)
+def test_unbiased_at_beta_one_over_mu_whatever_q(seed, size):
+    logits, _, grad_pi, mu, q_pi, q = bandit(seed, size)
+    true = sum(q_pi[b] * grad_pi[b] for b in range(size))
+    estimates = [
+        minus_gradient(losses.beta_loo_loss, logits, *f32(q, a, q_pi[a], 1 / mu[a]))
+        for a in range(size)
+    ]
+    np.testing.assert_allclose(expectation(estimates, mu), true, rtol=1e-3, atol=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, size=SIZES, c=st.floats(0, 5), v=st.floats(-2, 2))
+def test_islr_and_tislr_are_unbiased_with_exact_values(seed, size, c, v):
+    logits, _, grad_pi, mu, q_pi, _ = bandit(seed, size)
+    true = sum(q_pi[b] * grad_pi[b] for b in range(size))
+    plain = [
+        minus_gradient(losses.islr_loss, logits, *f32(mu[a], v, a, q_pi[a])) for a in range(size)
+    ]
+    truncated = [
+        minus_gradient(losses.tislr_loss, logits, *f32(mu, q_pi, v, a, q_pi[a], c))
+        for a in range(size)
+    ]
+    np.testing.assert_allclose(expectation(plain, mu), true, rtol=1e-3, atol=2e-4)
+    np.testing.assert_allclose(expectation(truncated, mu), true, rtol=1e-3, atol=2e-4)
+
+
+def test_limits_of_tislrs_truncation():
+    logits, pi, grad_pi, mu, _, q = bandit(4, 3)
+    v = 0.3
+    huge = minus_gradient(losses.tislr_loss, logits, *f32(mu, q, v, 1, 2.0, 1e9))
+    islr = minus_gradient(losses.islr_loss, logits, *f32(mu[1], v, 1, 2.0))
+    np.testing.assert_allclose(huge, islr, rtol=1e-5)
+    zero = minus_gradient(losses.tislr_loss, logits, *f32(mu, q, v, 1, 2.0, 0.0))
+    all_actions = sum((q[b] - v) * grad_pi[b] for b in range(3))
+    np.testing.assert_allclose(zero, all_actions, rtol=1e-4, atol=1e-6)
+
+
+def test_leave_one_out_by_hand():
+    # pi = (1/2, 1/2), Q = (1, 2), action 0 returned 3: -(1 * (3 - 1) * 1/2 + 1/2 + 1) = -2.5.
+    loss = losses.beta_loo_loss(
+        pi=jnp.array([0.5, 0.5]),
+        q=jnp.array([1.0, 2.0]),
+        a=jnp.array(0),
+        return_=jnp.array(3.0),
+        beta=jnp.array(1.0),
+    )
+    np.testing.assert_allclose(loss, -2.5)
+
+
+def test_truncated_beta_is_one_at_c_one():
+    mu_a = jnp.array([0.01, 0.25, 1.0])
+    np.testing.assert_allclose(losses.truncated_beta(mu_a, 1.0), [1.0, 1.0, 1.0])
+    np.testing.assert_allclose(losses.truncated_beta(mu_a, 5.0), [5.0, 4.0, 1.0])
+
+
+def test_only_the_policy_takes_a_gradient():
+    _, pi, _, mu, _, q = bandit(1, 3)
+    a, v, r = jnp.array(1), jnp.array(0.1), jnp.array(2.0)
+    pi, mu, q = (jnp.asarray(x, jnp.float32) for x in (pi, mu, q))
+    beta = jnp.array(1.5)
+    cases = [
+        jax.grad(lambda x: losses.beta_loo_loss(pi, x[0], a, x[1], x[2]))((q, r, beta)),
+        jax.grad(lambda x: losses.islr_loss(pi, x[0], x[1], a, x[2]))((mu[1], v, r)),
+        jax.grad(lambda x: losses.tislr_loss(pi, x[0], x[1], x[2], a, x[3], 2.0))((mu, q, v, r)),
+    ]
+    for grads in cases:
+        chex.assert_trees_all_equal(grads, jax.tree.map(jnp.zeros_like, grads))
+
+
+def test_tislr_stays_finite_when_probabilities_underflow():
+    grads = jax.grad(losses.tislr_loss)(
+        jnp.array([0.0, 1.0]),
+        jnp.array([0.5, 0.5]),
+        jnp.array([1.0, 2.0]),
+        jnp.array(0.0),
+        jnp.array(0),
+        jnp.array(1.0),
+        10.0,
+    )
+    assert np.isfinite(grads).all()
+
+
+def test_entropy():
+    np.testing.assert_allclose(losses.policy_entropy(jnp.full(4, 0.25)), np.log(4), rtol=1e-6)
+    np.testing.assert_allclose(losses.policy_entropy(jnp.array([1.0, 0.0])), 0.0)
+
+
+@pytest.mark.parametrize("loss", ["beta_loo_loss", "islr_loss", "tislr_loss"])
+def test_batches_are_refused(loss):
+    pi = jnp.full((2, 3), 1 / 3)
+    arguments = {
+        "beta_loo_loss": (pi[0], jnp.array(0), jnp.array(1.0), jnp.array(1.0)),
+        "islr_loss": (jnp.array(0.5), jnp.array(0.0), jnp.array(0), jnp.array(1.0)),
+        "tislr_loss": (pi[0], pi[0], jnp.array(0.0), jnp.array(0), jnp.array(1.0), 1.0),
+    }[loss]
+    with pytest.raises(AssertionError, match="rank"):
+        getattr(losses, loss)(pi, *arguments)
+
+
+class Variants(chex.TestCase):
+    @chex.all_variants(with_pmap=False)
+    def test_variants(self):
+        _, pi, _, mu, _, q = bandit(2, 3)
+        actions = jnp.arange(3)
+
+        def each(a):
+            arguments = f32(mu, q, 0.5)
+            return losses.tislr_loss(jnp.asarray(pi, jnp.float32), *arguments, a, 1.0, 2.0)
+
+        batched = self.variant(jax.vmap(each))(actions)
+        np.testing.assert_allclose(batched, [each(a) for a in actions], rtol=1e-6)

@@ -1,0 +1,186 @@
+"""Slow, obvious NumPy definitions that the fast code is tested against.
+
+Everything here is float64, loops over time and actions one by one, and shares no code with the
+package. One section for each module of the package.
+"""
+
+import numpy as np
+
+# replay/tree.py
+
+
+def priority_tree_estimates(present, priorities):
+    """Estimated priorities `[capacity]` by recursion over a balanced tree with slots at its leaves.
+
+    `present` is bool and `priorities` float, NaN where unknown. Absent slots get NaN; where nothing
+    is known, every present one gets 1.
+    """
+    width = 1
+    while width < len(present):
+        width *= 2
+
+    def summary(low, high):
+        """(count of present slots, mean priority or None) of slots low to high - 1."""
+        if low >= len(present):
+            return 0, None
+        if high - low == 1:
+            known = present[low] and not np.isnan(priorities[low])
+            return int(present[low]), (priorities[low] if known else None)
+        middle = (low + high) // 2
+        parts = [summary(low, middle), summary(middle, high)]
+        known_parts = [(count, mean) for count, mean in parts if mean is not None]
+        weight = sum(count for count, _ in known_parts)
+        mean = sum(count * mean for count, mean in known_parts) / weight if weight else None
+        return sum(count for count, _ in parts), mean
+
+    estimates = np.full(len(present), np.nan)
+
+    def fill(low, high, inherited):
+        count, mean = summary(low, high)
+        if count == 0:
+            return
+        mean = inherited if mean is None else mean
+        if high - low == 1:
+            estimates[low] = mean
+            return
+        fill(low, (low + high) // 2, mean)
+        fill((low + high) // 2, high, mean)
+
+    fill(0, width, 1.0)
+    return estimates
+
+
+def priority_tree_probabilities(present, priorities):
+    """Probabilities `[capacity]`: estimates, normalised; uniform where they are all 0."""
+    estimates = np.where(present, priority_tree_estimates(present, priorities), 0.0)
+    if estimates.sum() == 0:
+        estimates = np.asarray(present, np.float64)
+    return estimates / estimates.sum()
+
+
+def partition_estimates(cell_of, priorities, collection_of):
+    """Estimates by the paper's definition, for a partition in cells of one known priority each.
+
+    `cell_of[t]` is the cell of slot t, `collection_of[i]` the collection J of cells around cell i;
+    `priorities` is NaN where unknown. Estimate: the mean of the priorities known in J, weighted by
+    the lengths of their cells.
+    """
+    estimates = np.array(priorities, np.float64)
+    known_slots = [t for t in range(len(priorities)) if not np.isnan(priorities[t])]
+    for t in range(len(priorities)):
+        if t in known_slots:
+            continue
+        total, weights = 0.0, 0
+        for s in known_slots:
+            if collection_of[cell_of[s]] == collection_of[cell_of[t]]:
+                length = sum(cell == cell_of[s] for cell in cell_of)
+                total, weights = total + length * priorities[s], weights + length
+        estimates[t] = total / weights
+    return estimates
+
+
+# losses/off_policy.py
+
+
+def n_step_alphas(pi_t, a_t, c_t, source):
+    """Coefficients alpha_{n,a} of one source step (Reactor, section 3.2): n -> [A]."""
+    horizon = len(a_t)
+    c_t = [float(c) for c in c_t]
+    c_t[-1] = 0.0
+    alphas = {}
+    trace = 1.0
+    for destination in range(source, horizon):
+        alpha = [float(p) for p in pi_t[destination]]
+        alpha[a_t[destination]] -= c_t[destination]
+        alphas[destination - source + 1] = trace * np.array(alpha)
+        trace *= c_t[destination]
+    return alphas
+
+
+def linear_interpolation_kernel(atoms, i, x):
+    """h_{z_i}(x): the share of a mass at x that atom i gets."""
+    last = len(atoms) - 1
+    if i == 0 and x <= atoms[0]:
+        return 1.0
+    if i == last and x >= atoms[last]:
+        return 1.0
+    if i > 0 and atoms[i - 1] <= x <= atoms[i]:
+        return (x - atoms[i - 1]) / (atoms[i] - atoms[i - 1])
+    if i < last and atoms[i] <= x <= atoms[i + 1]:
+        return (atoms[i + 1] - x) / (atoms[i + 1] - atoms[i])
+    return 0.0
+
+
+def distributional_off_policy_target(atoms, q_t, a_t, r_t, discount_t, pi_t, c_t):
+    """q*_i by the three sums of Reactor, section 3.2, one term at a time."""
+    horizon, num_actions, num_atoms = np.shape(q_t)
+    target = np.zeros((horizon, num_atoms))
+    for source in range(horizon):
+        alphas = n_step_alphas(pi_t, a_t, c_t, source)
+        rewards, discount = 0.0, 1.0
+        for n in range(1, horizon - source + 1):
+            destination = source + n - 1
+            rewards += discount * float(r_t[destination])
+            discount *= float(discount_t[destination])
+            for a in range(num_actions):
+                for j in range(num_atoms):
+                    mass = alphas[n][a] * float(q_t[destination][a][j])
+                    for i in range(num_atoms):
+                        share = linear_interpolation_kernel(
+                            atoms, i, rewards + discount * float(atoms[j])
+                        )
+                        target[source, i] += mass * share
+    return target
+
+
+def expected_off_policy_return(q_t, a_t, r_t, discount_t, pi_t, c_t):
+    """Q + Delta Q as a sum of corrected TD errors (Munos et al. 2016, eq. 3), not a recursion.
+
+    The value at the source step cancels, so any number may stand for it; 0 does.
+    """
+    horizon = len(r_t)
+    returns = np.zeros(horizon)
+    for source in range(horizon):
+        q_now, weight = 0.0, 1.0
+        for s in range(source, horizon):
+            expected = sum(float(p) * float(q) for p, q in zip(pi_t[s], q_t[s], strict=True))
+            delta = float(r_t[s]) + float(discount_t[s]) * expected - q_now
+            returns[source] += weight * delta
+            weight *= float(discount_t[s]) * float(c_t[s])
+            q_now = float(q_t[s][a_t[s]])
+    return returns
+
+
+# losses/policy_gradient.py: estimators as vectors, given grad pi(a) for each action, [A, P].
+
+
+def leave_one_out(grad_pi, q, a, return_):
+    """Reactor, section 3.1, eq. 9."""
+    others = sum(q[b] * grad_pi[b] for b in range(len(q)) if b != a)
+    return return_ * grad_pi[a] + others
+
+
+def beta_leave_one_out(grad_pi, q, a, return_, beta):
+    """Reactor, section 3.1, eq. 10."""
+    return beta * (return_ - q[a]) * grad_pi[a] + sum(q[b] * grad_pi[b] for b in range(len(q)))
+
+
+def islr(grad_pi, pi, mu, v, a, return_):
+    """Reactor, section 3.1: the importance-sampled likelihood ratio."""
+    return pi[a] / mu[a] * (return_ - v) * grad_pi[a] / pi[a]
+
+
+def tislr(grad_pi, pi, mu, q, v, a, return_, c):
+    """Reactor, section 3.1: the truncated one, with its correction over all actions."""
+    estimate = min(c, pi[a] / mu[a]) * (return_ - v) * grad_pi[a] / pi[a]
+    for b in range(len(pi)):
+        excess = max(pi[b] / mu[b] - c, 0.0)
+        estimate = estimate + excess * mu[b] * (q[b] - v) * grad_pi[b] / pi[b]
+    return estimate
+
+
+def proposition_1(grad_pi, q, q_pi, mu, beta):
+    """Bias of beta-LOO: sum_a (1 - mu(a) beta(a)) grad pi(a) (Q(a) - Q^pi(a))."""
+    return sum(
+        (1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q))
+    )

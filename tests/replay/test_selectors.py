@@ -1,0 +1,236 @@
+import numpy as np
+import oracles
+import pytest
+import scipy.stats
+from retrax.replay.selectors import importance_weights, make_selector
+
+KINDS = ("uniform", "proportional", "contextual")
+
+
+def array(*slots):
+    return np.array(slots, np.int64)
+
+
+def make(kind, capacity=8, exponent=1.0, fraction=0.0):
+    return make_selector(kind, capacity, priority_exponent=exponent, uniform_fraction=fraction)
+
+
+def test_uniform_is_uniform_whatever_the_priorities():
+    selector = make("uniform")
+    selector.insert(np.arange(5))
+    selector.set_priorities(array(0, 1), np.array([100.0, 0.0]))
+    np.testing.assert_array_equal(selector.probabilities(np.arange(5)), np.full(5, 0.2))
+    assert set(selector.sample(np.random.default_rng(0), 200)) == set(range(5))
+
+
+def test_proportional_gives_new_slots_the_largest_priority_so_far():
+    selector = make("proportional")
+    selector.insert(array(0, 1))  # 1, 1
+    selector.set_priorities(array(1), np.array([0.5]))  # 1 stays the largest
+    selector.insert(array(2))
+    selector.set_priorities(array(0), np.array([3.0]))
+    selector.insert(array(3))
+    selector.set_priorities(array(0), np.array([0.5]))  # the largest was 3, and stays
+    selector.insert(array(1))
+    expected = np.array([0.5, 3.0, 1.0, 3.0])
+    np.testing.assert_allclose(
+        selector.probabilities(np.arange(4)), expected / expected.sum(), rtol=1e-12
+    )
+
+
+def test_proportional_applies_the_exponent_to_the_largest_priority_once():
+    selector = make("proportional", exponent=2.0)
+    selector.insert(array(0))
+    selector.set_priorities(array(0), np.array([3.0]))
+    selector.insert(array(1))
+    np.testing.assert_array_equal(selector.probabilities(array(0, 1)), [0.5, 0.5])
+
+
+def test_contextual_estimates_new_slots_from_their_neighbourhood():
+    selector = make("contextual", exponent=0.5)
+    selector.insert(np.arange(8))
+    selector.set_priorities(array(0, 6), np.array([4.0, 25.0]))
+    roots = np.full(8, np.nan)
+    roots[[0, 6]] = 2.0, 5.0
+    expected = oracles.priority_tree_probabilities(np.ones(8, bool), roots)
+    np.testing.assert_allclose(selector.probabilities(np.arange(8)), expected, rtol=1e-12)
+
+
+def test_contextual_equals_proportional_once_everything_is_known():
+    priorities = np.random.default_rng(0).random(8)
+    selectors = [make(kind, exponent=0.6, fraction=0.1) for kind in ("proportional", "contextual")]
+    for selector in selectors:
+        selector.insert(np.arange(8))
+        selector.set_priorities(np.arange(8), priorities)
+    powers = priorities**0.6
+    expected = 0.1 / 8 + 0.9 * powers / powers.sum()
+    for selector in selectors:
+        np.testing.assert_allclose(selector.probabilities(np.arange(8)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+def test_exponent_zero_makes_every_priority_one(kind):
+    selector = make(kind, exponent=0.0)
+    selector.insert(np.arange(3))
+    selector.set_priorities(array(0, 1), np.array([0.0, 50.0]))
+    np.testing.assert_allclose(selector.probabilities(np.arange(3)), np.full(3, 1 / 3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+def test_frequencies_are_the_mixed_probabilities(kind, fraction):
+    selector = make(kind, capacity=11, fraction=fraction)
+    selector.insert(np.arange(10))
+    selector.remove(array(4))
+    selector.set_priorities(array(0, 1, 2, 9), np.array([5.0, 1.0, 0.0, 2.0]))
+    slots = np.delete(np.arange(10), 4)
+    probabilities = selector.probabilities(slots)
+    np.testing.assert_allclose(probabilities.sum(), 1.0, rtol=1e-12)
+    assert (probabilities >= fraction / 9).all()
+    drawn = selector.sample(np.random.default_rng(7), 20_000)
+    assert drawn.dtype == np.int64
+    counts = np.bincount(drawn, minlength=11)
+    assert counts[[4, 10]].sum() == 0
+    possible = probabilities > 0
+    assert counts[slots][~possible].sum() == 0
+    expected = 20_000 * probabilities[possible]
+    assert scipy.stats.chisquare(counts[slots][possible], expected).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_of_a_batch_are_exchangeable(kind):
+    # Each draw chooses for itself whether it is uniform: the first is no different from the last.
+    selector = make(kind, fraction=0.5)
+    selector.insert(np.arange(4))
+    selector.set_priorities(np.arange(4), np.array([0.0, 0.0, 0.0, 1.0]))
+    rng = np.random.default_rng(0)
+    batches = np.stack([selector.sample(rng, 2) for _ in range(4000)])
+    share = (batches == 3).mean(axis=0)
+    expected = 0.25 if kind == "uniform" else 0.5 / 4 + 0.5
+    np.testing.assert_allclose(share, expected, atol=0.03)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_draws_the_same(kind):
+    selector = make(kind, fraction=0.5)
+    selector.insert(np.arange(8))
+    first, again = (selector.sample(np.random.default_rng(3), 40) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_restores_everything_that_follows(kind):
+    selector, other = make(kind, fraction=0.2), make(kind, fraction=0.2)
+    selector.insert(np.arange(6))
+    selector.set_priorities(array(2, 3), np.array([0.5, 7.0]))
+    other.insert(array(7))
+    other.restore(selector.state())
+    assert len(other) == len(selector) == 6
+    for each in (selector, other):
+        each.insert(array(6))
+        each.set_priorities(array(3), np.array([0.1]))
+        each.insert(array(7, 0))
+    np.testing.assert_array_equal(
+        selector.probabilities(np.arange(8)), other.probabilities(np.arange(8))
+    )
+    draws = [each.sample(np.random.default_rng(0), 50) for each in (selector, other)]
+    np.testing.assert_array_equal(*draws)
+
+
+def test_a_refused_state_changes_nothing():
+    selector = make("proportional")
+    selector.insert(array(1))
+    good = selector.state()
+    wrong = [
+        (make("contextual").state(), "must hold 'largest', got only"),
+        ({**good, "largest": np.asarray(np.nan)}, "got nan"),
+        ({**good, "largest": np.asarray(9.0), "known": np.zeros(3, bool)}, r"got bool of .*\(3,\)"),
+    ]
+    for state, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            selector.restore(state)
+        for key, value in selector.state().items():
+            np.testing.assert_array_equal(value, good[key])
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
+def test_wrong_priorities_are_refused_before_the_exponent_hides_them(kind, exponent, wrong):
+    selector = make(kind, exponent=exponent)
+    selector.insert(np.arange(3))
+    before = selector.state()
+    with pytest.raises(ValueError, match=f"priorities must be finite.*got {wrong}"):
+        selector.set_priorities(array(0, 1), np.array([5.0, wrong]))
+    for key, value in selector.state().items():
+        np.testing.assert_array_equal(value, before[key])
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+def test_a_power_beyond_the_range_is_refused(kind):
+    selector = make(kind, exponent=10.0)
+    selector.insert(array(0))
+    before = selector.state()
+    with pytest.raises(ValueError, match=r"at most 1e.*got inf"):
+        selector.set_priorities(array(0), np.array([1e60]))
+    for key, value in selector.state().items():
+        np.testing.assert_array_equal(value, before[key])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_are_checked_by_the_tree(kind):
+    selector = make(kind)
+    with pytest.raises(ValueError, match="from 0 to 7, got 8"):
+        selector.insert(array(8))
+    with pytest.raises(ValueError, match="insert slots first"):
+        selector.sample(np.random.default_rng(0), 1)
+    with pytest.raises(ValueError, match="0 is not"):
+        selector.probabilities(array(0))
+    assert len(selector) == 0
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"kind": "rank"}, r"kind must be one of \['contextual', 'proportional', 'uniform'\]"),
+        ({"kind": "uniform", "capacity": 0}, "capacity must be at least 1 slot, got 0"),
+        ({"kind": "contextual", "exponent": -0.5}, "priority_exponent must be .* got -0.5"),
+        ({"kind": "contextual", "exponent": np.nan}, "priority_exponent must be .* got nan"),
+        ({"kind": "proportional", "fraction": 1.5}, "uniform_fraction must be .* got 1.5"),
+        ({"kind": "proportional", "fraction": np.nan}, "uniform_fraction must be .* got nan"),
+    ],
+)
+def test_wrong_configurations_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        make(**kwargs)
+
+
+def test_importance_weights_make_the_mean_unbiased():
+    rng = np.random.default_rng(0)
+    selector = make("contextual", fraction=0.1)
+    selector.insert(np.arange(8))
+    selector.set_priorities(array(1, 2, 5), np.array([0.0, 4.0, 1.0]))
+    probabilities, values = selector.probabilities(np.arange(8)), rng.normal(size=8)
+    weights = importance_weights(probabilities, len(selector), 1.0)
+    np.testing.assert_allclose((probabilities * weights * values).sum(), values.mean(), rtol=1e-12)
+
+
+def test_importance_weights_by_hand():
+    probabilities = np.array([0.5, 0.25, 0.125])
+    np.testing.assert_array_equal(importance_weights(probabilities, 4, 1.0), [0.5, 1.0, 2.0])
+    np.testing.assert_allclose(importance_weights(probabilities, 4, 0.5), np.sqrt([0.5, 1, 2]))
+    np.testing.assert_array_equal(importance_weights(probabilities, 4, 0.0), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "size", "exponent", "message"),
+    [
+        ([0.5, 0.0], 4, 1.0, "probabilities must be above 0 and finite, got 0.0"),
+        ([np.nan], 4, 1.0, "probabilities must be above 0 and finite, got nan"),
+        ([0.5], 0, 1.0, "size must be at least 1 slot, got 0"),
+        ([0.5], 4, -1.0, "exponent must be finite and at least 0, got -1.0"),
+    ],
+)
+def test_importance_weights_refuse(probabilities, size, exponent, message):
+    with pytest.raises(ValueError, match=message):
+        importance_weights(np.array(probabilities), size, exponent)
