@@ -30,6 +30,4 @@ def check_one_of(config: Any, field: str, allowed: Sequence[Any]) -> None:
     value = getattr(config, field)
     if value not in allowed:
         names = ", ".join(map(str, allowed))
-        raise ValueError(
-            f"{type(config).__name__}.{field} must be one of {names}, got {value!r}."
-        )
+        raise ValueError(f"{type(config).__name__}.{field} must be one of {names}, got {value!r}.")

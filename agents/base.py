@@ -1,6 +1,7 @@
 """The interface of every agent: one NamedTuple of pure functions."""
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from retrax.replay.tree import ContextualPriorityTree
 
 BATCHES = (1, 4, 64, 4096)

@@ -51,7 +51,9 @@ def agent_package(agent: str) -> ModuleType:
       ValueError: names the agent, and those that there are.
     """
     if agent not in AGENTS:
-        raise ValueError(f"Unknown agent {agent!r}{nearest(agent, AGENTS)}: allowed are {_list(AGENTS)}.")
+        raise ValueError(
+            f"Unknown agent {agent!r}{nearest(agent, AGENTS)}: allowed are {_list(AGENTS)}."
+        )
     return importlib.import_module(AGENTS[agent])
 
 

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import socket
+import sys
 import time
 import types
 import warnings
@@ -16,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.logging import RichHandler
 
 with warnings.catch_warnings():
     # TensorBoard 2.8, the newest beside Acme's TensorFlow, reads np.bool8 while it is imported.
@@ -151,6 +150,18 @@ class _EventFile:
         self._records.flush()
 
 
+class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to what `sys.stderr` is at the time: a progress bar puts itself in its place."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, stream: Any) -> None:
+        """Ignored: the base class sets it once."""
+
+
 def setup_log(directory: Path) -> logging.Logger:
     """The log of a run: `log.txt` in its directory (appended to), and the console (stderr).
 
@@ -168,7 +179,7 @@ def setup_log(directory: Path) -> logging.Logger:
     close_log(logger)
     file = logging.FileHandler(directory / "log.txt", encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    console = RichHandler(console=Console(stderr=True), show_path=False, highlighter=None)
+    console = _StderrHandler()
     console.setFormatter(logging.Formatter("%(message)s"))
     for handler in (file, console):
         logger.addHandler(handler)

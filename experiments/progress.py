@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bar, TextColumn
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
 
 from .loop import Counters
 

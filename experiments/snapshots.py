@@ -37,7 +37,6 @@ class Snapshots:
         options = ocp.CheckpointManagerOptions(
             max_to_keep=_KEPT,
             create=writable,
-            read_only=not writable,
             cleanup_tmp_directories=writable,
             enable_async_checkpointing=False,
         )
@@ -108,7 +107,9 @@ class Snapshots:
                 raise ValueError("a part is missing")
             _check_shapes(items["learner"].item, read["learner"])
         except Exception as error:  # orbax raises nearly every type for damaged files
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            reason = (
+                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            )
             others = f", which leaves the one at {steps[-2]} steps" if len(steps) > 1 else ""
             raise ValueError(
                 f"The snapshot {path} is damaged or of another config ({reason}): remove it{others}."

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from ..environments import VectorEnvironment, make
 from ..replay.spec import ReplayConfig
@@ -55,7 +54,9 @@ class _Parts(NamedTuple):
     seconds: float  # wall-clock time of the run's earlier parts
 
 
-def train(config: RunConfig, directory: Path, *, resume: bool = False, plain: bool = False) -> Summary:
+def train(
+    config: RunConfig, directory: Path, *, resume: bool = False, plain: bool = False
+) -> Summary:
     """Trains an agent; everything is checked before anything is written.
 
     Args:
@@ -200,7 +201,9 @@ def _stop_requested() -> Iterator[_Stop]:
         stop.requested = True
 
     try:
-        before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)
+        }
     except ValueError:  # not the main thread: signals are somebody else's
         before = {}
     try:
@@ -226,9 +229,7 @@ def _restored(config: RunConfig, directory: Path) -> _Parts:
         environment = make(config.environment, seed=seed, num_envs=config.num_envs)
         try:
             loop, store = _build(config, environment)
-            template = jax.tree.map(
-                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), loop.learner
-            )
+            template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), loop.learner)
             snapshot = snapshots.restore(template)
             counters = dict(snapshot.counters)
             seconds = counters.pop("seconds")

@@ -1,6 +1,7 @@
 """From Haiku modules to pure functions: the only place where `hk.transform` is called."""
 
-from typing import Any, Callable, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import haiku as hk
 import jax

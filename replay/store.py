@@ -181,7 +181,10 @@ class SequenceStore:
         """
         environments, starts = np.divmod(np.asarray(slots), self._num_starts)
         steps = np.arange(self._sequence.length)
-        index = (environments[:, None], (starts[:, None] * self._sequence.period + steps) % self._num_rows)
+        index = (
+            environments[:, None],
+            (starts[:, None] * self._sequence.period + steps) % self._num_rows,
+        )
         rows: Row = jax.tree.map(lambda ring: ring[index], self._rows)
         mask = np.ones(rows.is_last.shape, bool)
         if not self._sequence.crosses_episodes:

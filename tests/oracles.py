@@ -181,6 +181,80 @@ def tislr(grad_pi, pi, mu, q, v, a, return_, c):
 
 def proposition_1(grad_pi, q, q_pi, mu, beta):
     """Bias of beta-LOO: sum_a (1 - mu(a) beta(a)) grad pi(a) (Q(a) - Q^pi(a))."""
-    return sum(
-        (1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q))
-    )
+    return sum((1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q)))
+
+
+# agents/reactor
+
+
+def _softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def reactor_linear_update(params, target_params, rows, weights, config, learning_rate):
+    """One SGD step of Reactor on a linear network, gradients by hand, one row at a time.
+
+    params: `policy` [D, A] and `value` [D, A, N]; pi = (1 - eps) softmax(x policy) + eps / A.
+    rows: arrays [B, T+1, ...] with keys observation [.., D], reward, discount, is_last, action, mu.
+    config: a dictionary. Returns new params and priorities [B].
+    """
+    atoms = np.linspace(config["vmin"], config["vmax"], config["num_atoms"])
+    batch, length = rows["action"].shape
+    horizon, num_actions = length - 1, params["policy"].shape[1]
+    grads = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = np.zeros(batch)
+
+    def policy_of(weights, x):
+        eps = config["policy_epsilon"]
+        return (1 - eps) * _softmax(x @ weights["policy"]) + eps / num_actions
+
+    def probs_of(weights, x):
+        return _softmax(np.einsum("d,dan->an", x, weights["value"]))
+
+    for b in range(batch):
+        x = rows["observation"][b]
+        pi_t = np.array([policy_of(target_params, x[d]) for d in range(1, length)])
+        q_t = np.array([probs_of(target_params, x[d]) for d in range(1, length)])
+        a_t = rows["action"][b, 1:]
+        c_t = np.zeros(horizon)
+        for d in range(1, length):
+            a = rows["action"][b, d]
+            if not rows["is_last"][b, d]:
+                ratio = pi_t[d - 1, a] / rows["mu"][b, d, a]
+                c_t[d - 1] = config["retrace_lambda"] * min(1.0, ratio)
+        clip = config["max_abs_reward"]
+        q_star = distributional_off_policy_target(
+            atoms,
+            q_t,
+            a_t,
+            np.clip(rows["reward"][b, 1:], -clip, clip),
+            config["discount"] * rows["discount"][b, 1:],
+            pi_t,
+            c_t,
+        )
+        errors = []
+        for s in range(horizon):
+            if rows["is_last"][b, s]:
+                continue
+            a, mu = rows["action"][b, s], rows["mu"][b, s]
+            probs, pi = probs_of(params, x[s]), policy_of(params, x[s])
+            errors.append(0.5 * np.abs(q_star[s] - probs[a]).sum())
+            scale = weights[b] / (batch * horizon)
+            grads["value"][:, a] += scale * np.outer(x[s], probs[a] - q_star[s])
+            p = _softmax(x[s] @ params["policy"])
+            grad_pi = (1 - config["policy_epsilon"]) * (np.diag(p) - np.outer(p, p))
+            q, return_ = probs @ atoms, q_star[s] @ atoms
+            if config["policy_gradient"] == "beta_loo":
+                beta = min(config["policy_gradient_cap"], 1 / mu[a])
+                estimate = beta_leave_one_out(grad_pi, q, a, return_, beta)
+            elif config["policy_gradient"] == "islr":
+                estimate = islr(grad_pi, pi, mu, pi @ q, a, return_)
+            else:
+                cap = config["policy_gradient_cap"]
+                estimate = tislr(grad_pi, pi, mu, q, pi @ q, a, return_, cap)
+            entropy = -sum((np.log(pi[k]) + 1) * grad_pi[k] for k in range(num_actions))
+            ascent = estimate + config["entropy_cost"] * entropy
+            grads["policy"] -= scale * np.outer(x[s], ascent)
+        priorities[b] = np.mean(errors) if errors else 0.0
+    return {name: params[name] - learning_rate * grads[name] for name in params}, priorities

@@ -9,7 +9,7 @@ from dm_env import StepType, specs
 
 from ... import losses
 from ...environments.types import EnvironmentSpec, TimeStep
-from ...networks import RecurrentNetwork, ReactorOutput, make_reactor_network
+from ...networks import ReactorOutput, RecurrentNetwork, make_reactor_network
 from ...replay.spec import Row, Sample, SequenceSpec
 from ..base import Agent, Decision, Update
 from .config import Config
@@ -185,9 +185,7 @@ def make_agent(
 
     def loss(params: Any, target_params: Any, sample: Sample) -> tuple[jax.Array, Any]:
         rows = sample.rows
-        each = jax.vmap(steps, in_axes=(None, None, 0, 0))(
-            params, target_params, rows, sample.mask
-        )
+        each = jax.vmap(steps, in_axes=(None, None, 0, 0))(params, target_params, rows, sample.mask)
         # A source step counts if it was acted upon: no step from a last row to a first one.
         valid = sample.mask[:, 1:] & ~rows.is_last[:, :-1]  # [B, T]
         total = each.critic_loss + each.policy_loss - config.entropy_cost * each.entropy
@@ -216,7 +214,7 @@ def make_agent(
         target_params = optax.periodic_update(
             params, state.target_params, num_updates, config.target_update_period
         )
-        metrics |= {"priority": jnp.mean(priorities), "gradient_norm": optax.global_norm(grads)}
+        metrics |= {"priority": jnp.mean(priorities), "gradient_norm": optax.tree.norm(grads)}
         new_state = LearnerState(params, target_params, optimizer_state, num_updates)
         return new_state, Update(priorities, metrics)
 

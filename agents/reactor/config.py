@@ -138,6 +138,7 @@ class Config:
                 discount=0.97,
                 vmin=-5.0,
                 vmax=35.0,
+                num_atoms=41,  # one apart, 0 and 1 among them
                 learning_rate=1e-3,
                 target_update_period=50,
                 sequence_length=17,

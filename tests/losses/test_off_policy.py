@@ -33,9 +33,7 @@ def random_window(seed, horizon, num_actions, num_atoms, terminations=0.2):
 
 
 def single(tree):
-    return jax.tree.map(
-        lambda x: x.astype(np.int32 if x.dtype.kind == "i" else np.float32), tree
-    )
+    return jax.tree.map(lambda x: x.astype(np.int32 if x.dtype.kind == "i" else np.float32), tree)
 
 
 def with_traces(window, c_t):

@@ -33,7 +33,10 @@ def minus_gradient(loss, logits, *arguments):
 
 
 def f32(*values):
-    return [jnp.asarray(v, jnp.int32 if np.asarray(v).dtype.kind == "i" else jnp.float32) for v in values]
+    return [
+        jnp.asarray(v, jnp.int32 if np.asarray(v).dtype.kind == "i" else jnp.float32)
+        for v in values
+    ]
 
 
 @settings(max_examples=30, deadline=None)

@@ -2,6 +2,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.stats
+
 from retrax.replay.selectors import importance_weights, make_selector
 
 KINDS = ("uniform", "proportional", "contextual")

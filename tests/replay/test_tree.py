@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import scipy.stats
+
 from retrax.replay.tree import ContextualPriorityTree
 
 UNKNOWN = np.nan

@@ -1,0 +1,187 @@
+"""Atari 2600 games as DQN saw them, on ale-py's own vector of emulators."""
+
+import os
+from typing import Any
+
+import numpy as np
+from ale_py import roms
+from ale_py.vector_env import AtariVectorEnv
+from dm_env import specs
+
+from .arrival import arrival, checked_actions, integer_seeds
+from .types import EnvironmentSpec, TimeStep
+
+FRAME_SKIP = 4
+SIDE = 84
+_RENDER_FACTOR = 4
+# These cartridges are for two players; they have no mode for one.
+_TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
+
+
+def games() -> dict[str, str]:
+    """The games that can be played: their ids (`ALE/MsPacman-v5`) and ale-py's names for them."""
+    names = sorted(set(roms.get_all_rom_ids()) - _TWO_PLAYERS)
+    return {f"ALE/{name.title().replace('_', '')}-v5": name for name in names}
+
+
+class Atari:
+    """E emulators of one game, on a few threads.
+
+    Preprocessing is that of DQN (Mnih et al. 2015, Methods): each action is repeated for 4 frames,
+    the observation is the maximum of the last two, gray, 84 x 84. An episode is a game, not a life.
+    A game that is over ends with discount 0, one that was cut off by `max_frames` with discount 1.
+    The observation of a last step can mix older frames in, because a game may end before the
+    fourth frame. When there are several frames in an observation, the newest is the last channel
+    and the first step of an episode has zeros in the others.
+
+    Rewards are the game's own, so that returns are its score: agents clip or rescale them in their
+    update (Reactor and ACER, `Config.max_abs_reward`), and so can each do what its paper does.
+
+    The papers' values of the switches ("as DQN" where Reactor only names DQN's preprocessing; NGU
+    also stands for R2D2 and Agent57):
+
+    | switch | here | DQN | Reactor | NGU |
+    |---|---|---|---|---|
+    | frame_stack | 1 | 4 | 1 | 1 |
+    | full_action_set | False | False | as DQN | True: 18 actions |
+    | max_noops | 30 | 30 | 30 | 30 |
+    | max_frames | 108,000 | 18,000 in evaluation | not said | 108,000 |
+    | repeat_action_probability | 0 | 0 | 0 | 0 |
+    | clip_rewards | False | True | as DQN, done in our update | False |
+
+    Args:
+      game: ale-py's name of the game, in snake case: "pong", "ms_pacman".
+      num_envs: E >= 1.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone, not on E or threads.
+      frame_stack: >= 1, observations (each of 4 frames) that are seen at once: the channels.
+      full_action_set: offer all 18 actions instead of those that the game uses.
+      max_noops: >= 0. An episode begins after 0 to `max_noops` frames of doing nothing.
+      max_frames: >= 4. Episodes are cut off after so many frames (30 minutes), no-ops not counted.
+      repeat_action_probability: in [0, 1]. Chance, each frame, that the previous action is
+        repeated ("sticky actions"; 0.25 in Machado et al. 2018).
+      clip_rewards: clip rewards to [-1, 1] here. Returns are then no longer the game's score.
+      num_threads: >= 1; the smaller of E and the number of processors when None.
+
+    Raises:
+      ValueError: an argument is out of its range, or there is no such game.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        num_envs: int = 1,
+        seed: int = 0,
+        frame_stack: int = 1,
+        full_action_set: bool = False,
+        max_noops: int = 30,
+        max_frames: int = 108_000,
+        repeat_action_probability: float = 0.0,
+        clip_rewards: bool = False,
+        num_threads: int | None = None,
+    ) -> None:
+        self._seeds = integer_seeds(seed, num_envs)
+        if num_threads is None:
+            num_threads = min(num_envs, os.cpu_count() or 1)
+        _check_game(game)
+        _check_range("frame_stack", frame_stack, 1)
+        _check_range("max_noops", max_noops, 0)
+        _check_range("max_frames", max_frames, FRAME_SKIP)
+        _check_range("repeat_action_probability", repeat_action_probability, 0, 1)
+        _check_range("num_threads", num_threads, 1)
+        self._emulators: Any = AtariVectorEnv(
+            game,
+            num_envs,
+            num_threads=num_threads,
+            stack_num=frame_stack,
+            full_action_space=full_action_set,
+            noop_max=max_noops + 1 if max_noops else 0,  # ale-py draws from 0 to noop_max - 1
+            max_num_frames_per_episode=max_frames,
+            repeat_action_probability=repeat_action_probability,
+            reward_clipping=clip_rewards,
+            frameskip=FRAME_SKIP,
+            maxpool=True,
+            img_height=SIDE,
+            img_width=SIDE,
+            use_fire_reset=False,
+            episodic_life=False,
+        )
+        image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
+        num_actions = int(self._emulators.single_action_space.n)
+        self._spec = EnvironmentSpec(image, specs.DiscreteArray(num_actions, np.int32, "action"))
+        self._last = np.ones(num_envs, bool)
+        self._picture: np.ndarray | None = None  # the newest frame of the first environment
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments E."""
+        return len(self._seeds)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The spec of one of them."""
+        return self._spec
+
+    def reset(self) -> TimeStep:
+        """Starts a new episode in every environment: first steps, `[E, 84, 84, frame_stack]`."""
+        frames, _ = self._emulators.reset(seed=self._seeds)
+        self._seeds = np.full_like(self._seeds, -1)  # ale-py: go on with the generators you have
+        nothing = np.zeros(self.num_envs, bool)
+        return self._arrived(frames, np.zeros(self.num_envs), nothing, nothing, ~nothing)
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        """Takes actions `[E]` and returns the time steps that follow, `[E, ...]`.
+
+        Raises:
+          ValueError: the actions are not E integers of the action spec.
+        """
+        # An action out of range would kill a thread of ale-py, and with it this process would wait
+        # for ever.
+        actions = checked_actions(actions, self._spec.actions, self.num_envs)
+        if self._picture is None:
+            return self.reset()
+        frames, reward, terminated, truncated, _ = self._emulators.step(actions)
+        return self._arrived(frames, reward, terminated, truncated, self._last)
+
+    def render(self) -> np.ndarray:
+        """What the agent sees in the first environment: uint8 `[336, 336, 3]`, gray.
+
+        It is the newest preprocessed frame, enlarged 4 times: the emulators that ale-py steps
+        together give no frames in colour beside the ones for the agent.
+
+        Raises:
+          ValueError: no episode has begun.
+        """
+        if self._picture is None:
+            raise ValueError("there is nothing to render before reset().")
+        large = self._picture.repeat(_RENDER_FACTOR, axis=0).repeat(_RENDER_FACTOR, axis=1)
+        return large[..., None].repeat(3, axis=2)
+
+    def close(self) -> None:
+        """Stops the emulators. Calling it twice does no harm."""
+        self._emulators = None  # ale-py ends its threads when nobody holds them
+
+    def _arrived(
+        self,
+        frames: np.ndarray,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        first: np.ndarray,
+    ) -> TimeStep:
+        """Books who begins next, and moves ale-py's axis of stacked frames to the end."""
+        self._last = terminated | truncated
+        self._picture = frames[0, -1]
+        observation = np.ascontiguousarray(np.moveaxis(frames, 1, -1))
+        return arrival(observation, reward, terminated, truncated, first)
+
+
+def _check_game(game: str) -> None:
+    if game not in games().values():
+        raise ValueError(f"ale-py has no game {game!r} for one player.")
+
+
+def _check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
+    if not low <= value <= high:
+        above = "" if high == float("inf") else f" and at most {high}"
+        raise ValueError(f"Atari: {name} must be at least {low}{above}, got {value}.")

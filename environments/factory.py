@@ -1,0 +1,143 @@
+"""One way to make every kind of environment, by its id."""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .tiny import Catch, Memory
+from .types import VectorEnvironment
+
+# Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
+
+_TINY: dict[str, type[Catch] | type[Memory]] = {"catch": Catch, "memory": Memory}
+_COMMON = {"num_envs", "seed"}  # arguments of every environment, so never switches
+_ALE = "ALE/"
+
+
+def make(
+    id: str | Callable[[], Any],
+    *,
+    seed: int = 0,
+    num_envs: int = 1,
+    render: bool = False,
+    **switches: Any,
+) -> VectorEnvironment:
+    """Makes a vector of environments.
+
+    Args:
+      id: one of `known_environments()`: "catch", "memory", an Atari game ("ALE/Pong-v5"), or any
+        id registered with Gymnasium ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports
+        `my_module` first). Or a function without arguments that returns a `gymnasium.Env`.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
+      num_envs: E >= 1.
+      render: whether `render()` will be called; needed for Gymnasium's environments only. A
+        function that is given as `id` chooses its own render mode.
+      **switches: what the environment offers besides: `length` for "memory", those of
+        `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...), and
+        the constructor's arguments and `max_episode_steps` for a Gymnasium id.
+
+    Returns:
+      The environments. Call `reset()` first.
+
+    Raises:
+      ValueError: the id is unknown, the environment has no such switch, an argument is out of its
+        range, or a Gymnasium space is not supported.
+      ModuleNotFoundError: there is no such `my_module`.
+    """
+    if callable(id):
+        _refuse_unknown(switches, (), "an environment made by a function")
+        return _gymnasium_vector(id, num_envs, seed)
+    if id in _TINY:
+        _refuse_unknown(switches, _parameters(_TINY[id]) - _COMMON, id)
+        return _TINY[id](num_envs=num_envs, seed=seed, **switches)
+    if id.startswith(_ALE):
+        return _make_atari(id, num_envs, seed, switches)
+    return _make_gymnasium(id, num_envs, seed, render, switches)
+
+
+def known_environments() -> list[str]:
+    """The ids that `make` knows: our own tasks, Gymnasium's registered ids, Atari games."""
+    from .atari import games
+
+    return [*_TINY, *_gymnasium_ids(), *games()]
+
+
+def _make_atari(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> VectorEnvironment:
+    from .atari import Atari, games
+
+    if id not in games():
+        raise _unknown(id)
+    _refuse_unknown(switches, _parameters(Atari) - _COMMON - {"game"}, id)
+    return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
+
+
+def _make_gymnasium(
+    id: str, num_envs: int, seed: int, render: bool, switches: dict[str, Any]
+) -> VectorEnvironment:
+    import gymnasium
+
+    module, _, name = id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    if name not in _gymnasium_ids():
+        raise _unknown(id)
+    spec = gymnasium.spec(name)
+    _refuse_unknown(switches, _gymnasium_switches(spec), id)
+    if render:
+        switches = {**switches, "render_mode": "rgb_array"}
+    # Its checker looks at the first step only; check_environment looks at all of them.
+    return _gymnasium_vector(
+        lambda: gymnasium.make(spec, disable_env_checker=True, **switches), num_envs, seed
+    )
+
+
+def _gymnasium_vector(make_one: Callable[[], Any], num_envs: int, seed: int) -> VectorEnvironment:
+    from .gymnasium_adapter import GymnasiumVector
+
+    return GymnasiumVector(make_one, num_envs=num_envs, seed=seed)
+
+
+def _gymnasium_ids() -> list[str]:
+    """What is registered with Gymnasium, except Atari: `ALE/` ids have their own class here."""
+    import gymnasium
+
+    ours = {
+        id
+        for id, spec in gymnasium.registry.items()
+        if spec.entry_point is not None and not str(spec.entry_point).startswith("ale_py")
+    }
+    return sorted(ours)
+
+
+def _gymnasium_switches(spec: Any) -> set[str] | None:
+    """The names that a registered environment takes; None when it takes any."""
+    import gymnasium
+
+    creator = spec.entry_point
+    if not callable(creator):
+        creator = gymnasium.envs.registration.load_env_creator(creator)
+    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(creator).parameters.values()):
+        return None
+    return (_parameters(creator) | {"max_episode_steps"}) - {"render_mode"}
+
+
+def _parameters(function: Callable[..., Any]) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
+def _refuse_unknown(switches: dict[str, Any], known: Iterable[str] | None, id: str) -> None:
+    if known is None:
+        return
+    unknown = sorted(set(switches) - set(known))
+    if unknown:
+        allowed = ", ".join(sorted(known)) or "none"
+        raise ValueError(f"{id} has no switch {', '.join(unknown)}; its switches are: {allowed}.")
+
+
+def _unknown(id: str) -> ValueError:
+    known = {name.lower(): name for name in known_environments()}
+    nearest = [known[n] for n in difflib.get_close_matches(id.lower(), known, cutoff=0.4)]
+    hint = f"the nearest known are {', '.join(nearest)}" if nearest else "see known_environments()"
+    return ValueError(f"unknown environment {id!r}: {hint}.")

@@ -1,0 +1,386 @@
+"""Reactor: one update against NumPy, masks, acting, presets, saving, compilation, rejections."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import oracles
+import pytest
+from dm_env import StepType, specs
+
+from retrax.agents import reactor
+from retrax.agents.reactor import Config, make_agent
+from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.networks import ReactorOutput, RecurrentNetwork
+from retrax.replay.spec import ReplayConfig, Row, Sample
+
+D, A = 4, 3
+SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
+
+
+def small(**changes):
+    return Config.small(vector_sizes=(8,), shared_size=8, memory_size=8, head_size=8, **changes)
+
+
+def linear_network(config):
+    """pi and logits linear in the observation: no memory, nothing shared."""
+    atoms = config.num_atoms if config.distributional else 1
+
+    def init(key):
+        keys = jax.random.split(key)
+        return {
+            "policy": jax.random.normal(keys[0], (D, A)),
+            "value": jax.random.normal(keys[1], (D, A, atoms)),
+        }
+
+    def unroll(params, observations, is_first, state):
+        softmax = jax.nn.softmax(observations @ params["policy"])
+        policy = (1 - config.policy_epsilon) * softmax + config.policy_epsilon / A
+        logits = jnp.einsum("td,dan->tan", observations, params["value"])
+        return ReactorOutput(policy, logits), state
+
+    def step(params, observation, is_first, state):
+        outputs, state = unroll(params, observation[None], is_first[None], state)
+        return jax.tree.map(lambda x: x[0], outputs), state
+
+    return RecurrentNetwork(init, lambda: (), unroll, step)
+
+
+def initial(agent, seed):
+    return jax.jit(agent.init)(jax.random.key(seed))
+
+
+def random_rows(seed, batch, length, ends=0.2):
+    """Rows with terminations and truncations, a first row behind each last one."""
+    rng = np.random.default_rng(seed)
+    shape = (batch, length)
+    is_last = rng.random(shape) < ends
+    is_first = np.zeros(shape, bool)
+    is_first[:, 1:] = is_last[:, :-1]
+    is_last &= ~is_first
+    is_first[:, 1:] = is_last[:, :-1]
+    terminated = is_last & (rng.random(shape) < 0.5)
+    return {
+        "observation": rng.normal(size=(*shape, D)).astype(np.float32),
+        "reward": np.where(is_first, 0, 2 * rng.normal(size=shape)).astype(np.float32),
+        "discount": np.where(terminated, 0.0, 1.0).astype(np.float32),
+        "is_first": is_first,
+        "is_last": is_last,
+        "action": rng.integers(A, size=shape).astype(np.int32),
+        "mu": (0.9 * rng.dirichlet(np.ones(A), shape) + 0.1 / A).astype(np.float32),
+    }
+
+
+def as_sample(rows, weights=None, mask=None):
+    rows = dict(rows)
+    extras = {"mu": rows.pop("mu")}
+    batch, length = rows["reward"].shape
+    weights = np.ones(batch, np.float32) if weights is None else weights
+    mask = np.ones((batch, length), bool) if mask is None else mask
+    return Sample(Row(extras=extras, **rows), weights, mask)
+
+
+@pytest.mark.parametrize("policy_gradient", ["beta_loo", "tislr", "islr"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_update_is_the_numpy_loop(policy_gradient, seed):
+    config = Config(
+        policy_gradient=policy_gradient,
+        policy_gradient_cap=2.0,
+        retrace_lambda=0.9,
+        discount=0.8,
+        num_atoms=5,
+        vmin=-3.0,
+        vmax=3.0,
+        policy_epsilon=0.1,
+        entropy_cost=0.2,
+        max_abs_reward=1.5,
+        sequence_length=6,
+        target_update_period=1000,
+    )
+    agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(0.5))
+    learner = initial(agent, seed)
+    other = initial(agent, seed + 10).params
+    learner = learner._replace(target_params=other)
+    rows = random_rows(seed, 3, 6)
+    assert rows["is_last"].any()
+    weights = np.array([0.5, 2.0, 1.3], np.float32)
+    new, update = jax.jit(agent.update)(learner, as_sample(rows, weights))
+
+    def double(tree):
+        return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+
+    params, priorities = oracles.reactor_linear_update(
+        double(learner.params), double(other), rows, weights, dataclasses.asdict(config), 0.5
+    )
+    chex.assert_trees_all_close(new.params, params, atol=2e-5)
+    np.testing.assert_allclose(update.priorities, priorities, atol=1e-5)
+    chex.assert_trees_all_equal(new.target_params, other)
+    assert new.num_updates == 1
+
+
+def test_without_distributions_one_step_is_td_by_hand():
+    config = Config(
+        distributional=False, sequence_length=2, discount=0.5, entropy_cost=0.0, policy_epsilon=0.2
+    )
+    agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(1.0))
+    learner = initial(agent, 0)
+    rows = random_rows(3, 1, 2, ends=0.0)
+    new, update = jax.jit(agent.update)(learner, as_sample(rows))
+    x, a = rows["observation"][0], rows["action"][0, 0]
+    params = jax.tree.map(np.asarray, learner.params)
+    pi = 0.8 * np.asarray(jax.nn.softmax(x[1] @ params["policy"])) + 0.2 / A
+    q = np.einsum("td,dan->ta", x, params["value"])
+    reward = np.clip(rows["reward"][0, 1], -1, 1)
+    td = reward + 0.5 * pi @ q[1] - q[0, a]
+    np.testing.assert_allclose(update.priorities, [abs(td)], rtol=1e-5)
+    expected = params["value"].copy()
+    expected[:, a, 0] += td * x[0]
+    np.testing.assert_allclose(new.params["value"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("distributional", [True, False])
+def test_padding_and_what_is_behind_a_last_row_do_not_matter(distributional):
+    config = small(distributional=distributional, sequence_length=8)
+    agent = make_agent(SPEC, config)
+    learner = initial(agent, 0)
+    learner = learner._replace(target_params=initial(agent, 1).params)
+    rows = random_rows(0, 2, 8, ends=0.0)
+    rows["is_last"][:, 4] = True
+    mask = np.arange(8)[None] <= np.array([[4], [4]])
+    padded = {k: np.where(mask.reshape(2, 8, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
+    changed = {k: v.copy() for k, v in padded.items()}
+    for name in ("observation", "reward"):
+        changed[name][:, 5:] = 7.0
+    for name in ("action", "mu"):
+        changed[name][:, 4:] = changed[name][:, :4][:, ::-1]  # a last row's action means nothing
+    results = [jax.jit(agent.update)(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
+    chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results))
+
+
+def test_truncation_bootstraps_and_termination_does_not():
+    config = small(sequence_length=3)
+    agent = make_agent(SPEC, config)
+    learner = initial(agent, 0)
+    rows = random_rows(0, 1, 3, ends=0.0)
+    rows["is_last"][:, 2] = True
+
+    update = jax.jit(agent.update)
+
+    def update_with(discount, last_observation):
+        changed = {k: v.copy() for k, v in rows.items()}
+        changed["discount"][:, 2] = discount
+        changed["observation"][:, 2] = last_observation
+        return update(learner, as_sample(changed))[0].params
+
+    chex.assert_trees_all_close(update_with(0.0, 1.0), update_with(0.0, -2.0), atol=1e-7)
+    difference = jax.tree.map(
+        lambda x, y: np.abs(x - y).max(), update_with(1.0, 1.0), update_with(1.0, -2.0)
+    )
+    assert max(jax.tree.leaves(difference)) > 1e-5
+
+
+def test_target_network_is_copied_every_period():
+    agent = make_agent(SPEC, small(target_update_period=3, sequence_length=4))
+    update = jax.jit(agent.update)
+    learner = initial(agent, 0)
+    start = learner.params
+    sample = as_sample(random_rows(0, 2, 4))
+    for number in range(1, 7):
+        learner, _ = update(learner, sample)
+        if number == 2:
+            chex.assert_trees_all_equal(learner.target_params, start)
+        if number in (3, 6):
+            chex.assert_trees_all_equal(learner.target_params, learner.params)
+        if number in (1, 2, 4, 5):
+            with pytest.raises(AssertionError):
+                chex.assert_trees_all_equal(learner.target_params, learner.params)
+
+
+@pytest.mark.parametrize(
+    ("preset", "initial_state"),
+    [*((preset, "zero") for preset in sorted(reactor.PRESETS)), ("small", "stored")],
+)
+def test_compiles_once_for_every_preset(preset, initial_state):
+    config = dataclasses.replace(
+        reactor.PRESETS[preset](),
+        initial_state=initial_state,
+        vector_sizes=(4,),
+        shared_size=4,
+        memory_size=4,
+        sequence_length=5,
+    )
+    agent = make_agent(SPEC, config)
+    chex.clear_trace_counter()
+    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
+    explore = jax.jit(chex.assert_max_traces(agent.explore, n=1))
+    learner = initial(agent, 0)
+    actor = agent.begin(jax.random.key(1), 0, 1)
+    rows = []
+    for t in range(15):
+        observation = np.full(D, t, np.float32)
+        step = TimeStep(np.int32(min(t, 1)), np.float32(t), np.float32(1), observation)
+        decision = explore(learner.params, actor, step)
+        actor = decision.state
+        chex.assert_trees_all_equal_shapes_and_dtypes(decision.extras, agent.sequence.extras)
+        rows.append(
+            Row(
+                observation,
+                step.reward,
+                step.discount,
+                t == 0,
+                False,
+                decision.action,
+                decision.extras,
+            )
+        )
+    for start in (0, 5, 10):
+        stacked = jax.tree.map(lambda *x: np.stack(x)[None], *rows[start : start + 5])
+        for name in agent.sequence.first_row_extras:
+            stacked.extras[name] = jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
+        sample = Sample(stacked, np.ones(1, np.float32), np.ones((1, 5), bool))
+        learner, result = update(learner, sample)
+        assert np.isfinite(result.priorities).all()
+        assert (result.priorities >= 0).all()
+    assert learner.num_updates == 3
+
+
+def test_exploration_follows_the_policy_and_records_it():
+    config = small(policy_epsilon=0.3)
+    agent = make_agent(SPEC, config, network=linear_network(config))
+    params = initial(agent, 4).params
+    timestep = TimeStep(
+        np.int32(StepType.MID), np.float32(0), np.float32(1), np.ones(D, np.float32)
+    )
+    actors = jax.vmap(agent.begin, in_axes=(0, 0, None))(
+        jax.random.split(jax.random.key(0), 4000), np.arange(4000), 4000
+    )
+    decision = jax.vmap(agent.explore, in_axes=(None, 0, None))(params, actors, timestep)
+    mu = np.asarray(decision.extras["mu"][0], np.float64)
+    assert mu.min() >= 0.3 / A - 1e-6
+    counts = np.bincount(decision.action, minlength=A)
+    deviation = (counts - 4000 * mu) / np.sqrt(4000 * mu * (1 - mu))
+    assert np.abs(deviation).max() < 4
+    greedy = jax.vmap(agent.exploit, in_axes=(None, 0, None))(params, actors, timestep)
+    assert (greedy.action == mu.argmax()).all()
+    keys = jax.random.key_data(decision.state.key)
+    assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
+
+
+def test_acting_step_by_step_is_the_learners_unroll():
+    agent = make_agent(SPEC, small(initial_state="stored"))
+    config = small()
+    network = reactor.agent._make_network(SPEC, config)
+    params = initial(agent, 0).params
+    observations = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32)
+    step_types = np.array([0, 1, 2, 0, 1, 1], np.int32)
+    actor = agent.begin(jax.random.key(0), 0, 1)
+    policies, memories = [], []
+    explore = jax.jit(agent.explore)
+    for observation, step_type in zip(observations, step_types, strict=True):
+        step = TimeStep(step_type, np.float32(0), np.float32(1), observation)
+        decision = explore(params, actor, step)
+        policies.append(decision.extras["mu"])
+        memories.append(decision.extras["memory"])
+        actor = decision.state
+    unroll = jax.jit(network.unroll)
+    whole, _ = unroll(params, observations, step_types == 0, network.initial_state())
+    np.testing.assert_allclose(np.stack(policies), whole.policy, atol=1e-6)
+    # From the stored memory before t = 2, the rest is the same: it is not one step off.
+    rest, _ = unroll(params, observations[2:], step_types[2:] == 0, memories[2])
+    np.testing.assert_allclose(rest.policy, whole.policy[2:], atol=1e-6)
+
+
+def test_states_survive_a_round_trip_through_numpy():
+    agent = make_agent(SPEC, small(sequence_length=4))
+    sample = as_sample(random_rows(0, 2, 4))
+    update = jax.jit(agent.update)
+    learner, _ = update(initial(agent, 0), sample)
+    leaves, structure = jax.tree.flatten(learner)
+    restored = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
+    chex.assert_trees_all_equal(update(learner, sample), update(restored, sample))
+
+
+def test_continuous_actions_are_refused():
+    spec = SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1))
+    with pytest.raises(ValueError, match="Reactor needs discrete actions .* got BoundedArray"):
+        make_agent(spec, small())
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (specs.Array((4,), np.int64), r"shape \(4,\) and dtype int64: allowed are uint8 images"),
+        (specs.Array((10, 10, 1), np.uint8), "side of 10 pixels is too small for convolutions"),
+    ],
+)
+def test_observations_that_no_network_takes_are_refused(observation, message):
+    with pytest.raises(ValueError, match=message):
+        make_agent(SPEC._replace(observations=observation), Config.paper())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"policy_gradient": "loo"},
+            "policy_gradient must be one of beta_loo, tislr, islr, got 'loo'",
+        ),
+        ({"policy_gradient_cap": 0.5}, r"policy_gradient_cap must be >= 1.0, got 0.5"),
+        ({"retrace_lambda": 1.5}, r"retrace_lambda must be >= 0.0 and <= 1.0, got 1.5"),
+        ({"discount": float("nan")}, "discount must be .* got nan"),
+        ({"num_atoms": 1}, "num_atoms must be >= 2, got 1"),
+        ({"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
+        ({"vmax": float("inf")}, "vmax must be .* got inf"),
+        ({"policy_epsilon": 0.0}, r"policy_epsilon must be > 0.0 and <= 1.0, got 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0.0, got 0.0"),
+        ({"sequence_length": 1}, "sequence_length must be >= 2, got 1"),
+        ({"target_update_period": 0}, "target_update_period must be >= 1, got 0"),
+        ({"initial_state": "warm"}, "initial_state must be one of zero, stored, got 'warm'"),
+        (
+            {"replay": ReplayConfig(capacity=20, min_rows=5)},
+            "capacity must hold one sequence of 33 rows",
+        ),
+    ],
+)
+def test_wrong_configs_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"selector": "random"}, "selector must be one of uniform, proportional, contextual"),
+        ({"capacity": 0}, "capacity must be >= 1, got 0"),
+        ({"min_rows": 0}, "min_rows must be >= 1 and <= 1000000, got 0"),
+        ({"batch_size": 0}, "batch_size must be >= 1"),
+        ({"acting_steps_per_update": 0.0}, "acting_steps_per_update must be > 0.0"),
+        ({"importance_exponent": 1.1}, "importance_exponent must be >= 0.0 and <= 1.0"),
+        ({"uniform_fraction": -0.1}, "uniform_fraction must be >= 0.0 and <= 1.0"),
+    ],
+)
+def test_wrong_replay_configs_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        ReplayConfig(**changes)
+
+
+def test_paper_preset_has_the_papers_values():
+    config = Config.paper()
+    assert (config.sequence_length, config.replay.batch_size) == (33, 4)
+    assert 4 <= config.replay.acting_steps_per_update <= 6
+    assert (config.learning_rate, config.adam_b1) == (5e-5, 0.0)
+    assert (config.target_update_period, config.retrace_lambda) == (1000, 1.0)
+    assert config.policy_gradient_cap == 1.0
+    assert (config.replay.selector, config.replay.importance_exponent) == ("contextual", 1.0)
+    assert (config.shared_size, config.memory_size, config.head_size) == (128, 128, 32)
+
+
+def test_ablations_differ_from_the_paper_in_one_field():
+    from retrax.experiments.config import differences
+
+    for name in ("non_distributional", "tislr", "uniform_replay", "proportional_replay"):
+        assert len(differences(Config.paper(), reactor.PRESETS[name]())) == 1, name

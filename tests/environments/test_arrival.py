@@ -1,0 +1,87 @@
+import dm_env
+import numpy as np
+import pytest
+from dm_env import specs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrax.environments.arrival import (
+    arrival,
+    checked_actions,
+    environment_seeds,
+    integer_seeds,
+)
+
+FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
+FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans())
+
+
+def by_definition(reward, terminated, truncated, first):
+    """Step type, reward and discount of one environment."""
+    if first:
+        return FIRST, 0.0, 1.0
+    if terminated:
+        return LAST, reward, 0.0
+    return (LAST if truncated else MID), reward, 1.0
+
+
+@given(rows=st.lists(st.tuples(st.integers(-9, 9), FLAGS), min_size=1, max_size=6))
+def test_arrival_against_its_definition(rows):
+    reward = np.array([row[0] for row in rows])
+    flags = np.array([row[1] for row in rows])
+    observation = np.arange(len(rows))
+    found = arrival(observation, reward, *flags.T)
+    expected = [by_definition(r, *f) for r, f in rows]
+    np.testing.assert_array_equal(
+        np.stack([found.step_type, found.reward, found.discount], axis=1), expected
+    )
+    assert found.observation is observation
+    assert found.step_type.dtype == np.int32
+    assert found.reward.dtype == found.discount.dtype == np.float32
+
+
+def test_the_reward_of_a_first_step_is_dropped_even_if_it_is_not_a_number():
+    yes, no = np.array([True]), np.array([False])
+    assert arrival(np.zeros(1), np.array([np.nan]), no, no, yes).reward[0] == 0
+
+
+@given(seed=st.integers(0, 2**64), few=st.integers(1, 4), more=st.integers(1, 4))
+def test_more_environments_keep_the_seeds_of_the_first_ones(seed, few, more):
+    short, long = integer_seeds(seed, few), integer_seeds(seed, few + more)
+    np.testing.assert_array_equal(short, long[:few])
+    assert (long >= 0).all()
+    assert (long < 2**31).all()
+
+
+def test_seeds_of_neighbours_share_nothing():
+    # Adding e to the seed would give environment 1 of seed 0 to environment 0 of seed 1.
+    seeds = np.concatenate([integer_seeds(seed, 50) for seed in range(50)])
+    assert len(np.unique(seeds)) == 2500
+
+
+@pytest.mark.parametrize(
+    ("seed", "num_envs", "message"),
+    [
+        (0, 0, "num_envs must be at least 1, got 0"),
+        (0, -2, "num_envs must be at least 1, got -2"),
+        (-1, 1, "seed must not be negative, got -1"),
+    ],
+)
+def test_wrong_numbers_are_refused(seed, num_envs, message):
+    with pytest.raises(ValueError, match=message):
+        environment_seeds(seed, num_envs)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_discrete_actions_become_int32(dtype):
+    spec = specs.DiscreteArray(3, np.int32)
+    found = checked_actions(np.array([0, 2], dtype), spec, 2)
+    np.testing.assert_array_equal(found, [0, 2])
+    assert found.dtype == np.int32
+
+
+def test_continuous_actions_become_float32_and_may_be_out_of_bounds():
+    spec = specs.BoundedArray((2,), np.float32, -1, 1)
+    found = checked_actions([[5, 0.5]], spec, 1)
+    np.testing.assert_array_equal(found, [[5, 0.5]])
+    assert found.dtype == np.float32

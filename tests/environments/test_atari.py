@@ -1,0 +1,256 @@
+import ale_py
+import dm_env
+import numpy as np
+import pytest
+
+from retrax.environments import check_environment
+from retrax.environments.atari import Atari, games
+
+FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
+
+
+def areas(size, smaller):
+    """`[smaller, size]`: the part of each old pixel that lies in each new one, as a mean."""
+    weights, scale = np.zeros((smaller, size)), size / smaller
+    for new in range(smaller):
+        for old in range(size):
+            overlap = min(old + 1, (new + 1) * scale) - max(old, new * scale)
+            weights[new, old] = max(0.0, overlap) / scale
+    return weights
+
+
+DOWN, ACROSS = areas(210, 84), areas(160, 84).T
+
+
+class ByHand:
+    """One emulator, one frame at a time; shrunk by areas in float64. Shares nothing with ours."""
+
+    def __init__(self, game, full=False):
+        self.ale = ale_py.ALEInterface()
+        self.ale.setFloat("repeat_action_probability", 0.0)
+        self.ale.setInt("random_seed", 0)
+        self.ale.loadROM(ale_py.roms.get_rom_path(game))
+        self.actions = self.ale.getLegalActionSet() if full else self.ale.getMinimalActionSet()
+        self.ale.reset_game()
+
+    def step(self, action):
+        """Four frames: the sum of rewards, and the shrunk maximum of the last two."""
+        reward, frames = 0, []
+        for _ in range(4):
+            if not self.ale.game_over():
+                reward += self.ale.act(self.actions[action])
+                frames.append(self.ale.getScreenGrayscale())
+        return reward, DOWN @ np.maximum(*([frames[0], *frames][-2:])) @ ACROSS
+
+    def look(self):
+        return DOWN @ self.ale.getScreenGrayscale() @ ACROSS
+
+
+def assert_same_picture(found, exact):
+    # Half a grey level of rounding; ale-py computes the means in float32.
+    np.testing.assert_allclose(found.astype(float), exact, atol=0.5 + 1e-3)
+
+
+def random_actions(environment, steps, seed=0):
+    shape = (steps, environment.num_envs)
+    return np.random.default_rng(seed).integers(environment.spec.actions.num_values, size=shape)
+
+
+def history(environment, actions):
+    steps = [environment.reset()] + [environment.step(a) for a in actions]
+    environment.close()
+    return {name: np.stack([getattr(s, name) for s in steps]) for name in dm_env.TimeStep._fields}
+
+
+@pytest.mark.parametrize("game", ["pong", "breakout", "seaquest", "montezuma_revenge", "freeway"])
+@pytest.mark.parametrize("full", [False, True])
+def test_pixels_and_rewards_are_those_of_an_emulator_read_by_hand(game, full):
+    ours, hand = Atari(game, max_noops=0, full_action_set=full), ByHand(game, full)
+    assert ours.spec.actions.num_values == len(hand.actions)
+    assert_same_picture(ours.reset().observation[0, :, :, 0], hand.look())
+    for action in random_actions(ours, 150, seed=1)[:, 0]:
+        timestep = ours.step(np.array([action]))
+        reward, picture = hand.step(int(action))
+        assert timestep.reward[0] == reward
+        assert (timestep.discount[0] == 0) == hand.ale.game_over()
+        if timestep.step_type[0] == LAST:
+            break  # its picture may contain older frames, as its docstring says
+        assert_same_picture(timestep.observation[0, :, :, 0], picture)
+    ours.close()
+
+
+@pytest.mark.parametrize("game", ["space_invaders", "breakout", "qbert"])
+def test_the_return_of_a_game_is_its_score(game):
+    ours, hand = Atari(game, max_noops=0), ByHand(game)
+    ours.reset()
+    score = total = 0
+    for action in random_actions(ours, 3000)[:, 0]:
+        timestep = ours.step(np.array([action]))
+        total += timestep.reward[0]
+        score += hand.step(int(action))[0]
+        if timestep.step_type[0] == LAST:
+            break
+    assert hand.ale.game_over()  # all lives: an episode is a game
+    assert timestep.discount[0] == 0
+    assert total == score > 0
+    ours.close()
+
+
+def test_clipping_rewards():
+    raw, clipped = Atari("space_invaders"), Atari("space_invaders", clip_rewards=True)
+    actions = random_actions(raw, 400)
+    one, two = history(raw, actions), history(clipped, actions)
+    assert one["reward"].max() >= 5  # so that there is something to clip
+    np.testing.assert_array_equal(np.clip(one["reward"], -1, 1), two["reward"])
+    np.testing.assert_array_equal(one["observation"], two["observation"])
+
+
+def test_no_op_starts_are_from_zero_to_thirty_frames_of_doing_nothing():
+    # Seaquest's picture changes in three of four frames: the number of no-ops can be read off it.
+    hand = ByHand("seaquest")
+    pictures = [hand.look()]
+    for _ in range(30):
+        hand.ale.act(hand.actions[0])
+        pictures.append(hand.look())
+    same = np.array([[np.array_equal(one, two) for one in pictures] for two in pictures])
+    readable = same.argmax(axis=1)  # the first frame that looks like this one
+    environment = Atari("seaquest", num_envs=8, seed=0)
+    counts = []
+    for _ in range(40):
+        for seen in environment.reset().observation[..., 0]:
+            fits = [np.abs(seen - picture).max() < 0.51 for picture in pictures]
+            assert any(fits)
+            counts.append(fits.index(True))
+    environment.close()
+    assert 30 in readable
+    assert set(counts) == set(readable)
+
+
+def test_episodes_are_cut_off_without_termination():
+    environment = Atari("pong", num_envs=2, max_frames=40, seed=0)
+    environment.reset()
+    for t in range(1, 11):
+        timestep = environment.step(np.zeros(2, int))
+        assert (timestep.step_type == (LAST if t == 10 else MID)).all()
+        assert (timestep.discount == 1).all()
+    timestep = environment.step(np.zeros(2, int))
+    assert (timestep.step_type == FIRST).all()
+    assert (timestep.reward == 0).all()
+    environment.close()
+
+
+def test_the_step_after_a_last_one_ignores_the_action():
+    one, two = (Atari("pong", num_envs=2, max_frames=20, seed=0) for _ in range(2))
+    actions = np.zeros((12, 2), int)
+    others = actions.copy()
+    others[[5, 11]] = 3  # the steps after the last ones: 5 steps, then the first one of the next
+    left, right = history(one, actions), history(two, others)
+    assert (left["step_type"][[0, 6, 12]] == FIRST).all()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name])
+
+
+@pytest.mark.parametrize("sticky", [0.0, 0.25])
+def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(sticky):
+    def run(num_envs, seed, threads):
+        kwargs = {"repeat_action_probability": sticky, "max_frames": 400}
+        environment = Atari("pong", num_envs=num_envs, seed=seed, num_threads=threads, **kwargs)
+        return history(environment, actions[:, :num_envs])
+
+    actions = random_actions(Atari("pong", num_envs=4), 150)
+    one, few, three = run(4, 1, 2), run(2, 1, 1), run(4, 2, 2)
+    for name in one:
+        np.testing.assert_array_equal(one[name][:, :2], few[name])
+    assert (one["observation"] != three["observation"]).any()
+    assert (one["observation"][:, 1] != three["observation"][:, 0]).any()
+
+
+def test_sticky_actions_change_the_game():
+    one, two = Atari("pong"), Atari("pong", repeat_action_probability=0.9)
+    actions = random_actions(one, 50)
+    assert (history(one, actions)["observation"] != history(two, actions)["observation"]).any()
+
+
+def test_stacked_frames_end_with_the_newest():
+    one, four = (Atari("breakout", frame_stack=k, max_noops=0) for k in (1, 4))
+    actions = random_actions(one, 20)
+    single, stacked = history(one, actions)["observation"], history(four, actions)["observation"]
+    assert stacked.shape == (21, 1, 84, 84, 4)
+    assert not stacked[0, ..., :3].any()
+    for t in range(3, 21):
+        for k in range(4):
+            np.testing.assert_array_equal(stacked[t, ..., k], single[t - 3 + k, ..., 0])
+
+
+def test_specs():
+    environment = Atari("pong", num_envs=2)
+    assert environment.num_envs == 2
+    assert environment.spec.observations.shape == (84, 84, 1)
+    assert environment.spec.observations.dtype == np.uint8
+    assert environment.spec.actions.num_values == 6
+    assert Atari("pong", full_action_set=True).spec.actions.num_values == 18
+
+
+def test_it_keeps_the_promises_of_the_interface():
+    check_environment(Atari("pong", num_envs=3, max_frames=60, seed=5), steps=60)
+    check_environment(Atari("breakout", frame_stack=2, seed=5), steps=300)
+
+
+def test_step_without_reset_is_a_reset():
+    assert Atari("pong").step(np.zeros(1, int)).step_type[0] == FIRST
+
+
+def test_render_is_what_the_agent_sees_enlarged():
+    environment = Atari("pong", num_envs=2, frame_stack=2)
+    with pytest.raises(ValueError, match="nothing to render before reset"):
+        environment.render()
+    observation = environment.reset().observation  # the older of its two frames is black
+    picture = environment.render()
+    assert picture.shape == (336, 336, 3)
+    assert picture.dtype == np.uint8
+    for channel in range(3):
+        np.testing.assert_array_equal(picture[::4, 1::4, channel], observation[0, :, :, 1])
+
+
+def test_games_are_those_that_gymnasium_registers():
+    import gymnasium
+
+    gymnasium.register_envs(ale_py)
+    assert sorted(games()) == sorted(id for id in gymnasium.registry if id.startswith("ALE/"))
+    assert games()["ALE/MsPacman-v5"] == "ms_pacman"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
+        ({"frame_stack": 0}, "frame_stack must be at least 1, got 0"),
+        ({"max_noops": -1}, "max_noops must be at least 0, got -1"),
+        ({"max_frames": 3}, "max_frames must be at least 4, got 3"),
+        ({"num_threads": 0}, "num_threads must be at least 1, got 0"),
+        (
+            {"repeat_action_probability": 1.5},
+            "repeat_action_probability must be at least 0 and at most 1, got 1.5",
+        ),
+        ({"game": "Pong"}, "no game 'Pong' for one player"),
+        ({"game": "combat"}, "no game 'combat' for one player"),
+    ],
+)
+def test_wrong_arguments_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        Atari(**{"game": "pong", **kwargs})
+
+
+def test_an_action_that_would_hang_the_emulator_is_refused():
+    environment = Atari("pong", num_envs=2)
+    environment.reset()
+    with pytest.raises(ValueError, match="action of environment 1 must be 0 to 5, got 6"):
+        environment.step(np.array([0, 6]))
+
+
+def test_closing_twice_does_no_harm():
+    environment = Atari("pong")
+    environment.reset()
+    environment.close()
+    environment.close()

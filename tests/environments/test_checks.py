@@ -1,0 +1,229 @@
+import dm_env
+import numpy as np
+import pytest
+from dm_env import specs
+
+from retrax.environments import EnvironmentSpec, TimeStep, check_environment
+from retrax.environments.tiny import Catch
+
+FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
+OBSERVATIONS = specs.BoundedArray((3,), np.float32, -1, 1, "observation")
+ACTIONS = specs.DiscreteArray(2, np.int32, "action")
+
+
+class Broken:
+    """Two environments with episodes of three steps, that keep every promise until `spoil`.
+
+    `spoil(t, fields)` may change the fields of the time step at step t (0 is the reset).
+    """
+
+    num_envs = 2
+
+    def __init__(self, spoil=None, observations=OBSERVATIONS, actions=ACTIONS):
+        self.spec = EnvironmentSpec(observations, actions)
+        self._spoil, self._t, self.actions = spoil or (lambda t, fields: None), 0, []
+
+    def reset(self):
+        self._t = 0
+        return self._make()
+
+    def step(self, actions):
+        self._t += 1
+        self.actions.append(actions)
+        return self._make()
+
+    def _make(self):
+        kind = (FIRST, MID, MID, LAST)[self._t % 4]
+        observation = np.zeros((2, *self.spec.observations.shape), self.spec.observations.dtype)
+        fields = {
+            "step_type": np.full(2, kind, np.int32),
+            "reward": np.full(2, kind != FIRST, np.float32),
+            "discount": np.full(2, kind != LAST, np.float32),
+            "observation": observation,
+        }
+        self._spoil(self._t, fields)
+        return TimeStep(**fields)
+
+
+def replace(step, name, value):
+    def spoil(t, fields):
+        if t == step:
+            fields[name] = value
+
+    return spoil
+
+
+def put(step, name, index, value):
+    def spoil(t, fields):
+        if t == step:
+            fields[name][index] = value
+
+    return spoil
+
+
+def test_what_keeps_its_promises_passes():
+    environment = Broken()
+    check_environment(environment, steps=9)
+    assert len(environment.actions) == 9
+    assert environment._t == 0  # it was reset
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
+def test_terminations_truncations_and_other_discounts_pass(discount):
+    check_environment(Broken(put(3, "discount", 0, discount)), steps=5)
+
+
+def test_a_discount_between_zero_and_one_may_stand_in_the_middle():
+    check_environment(Broken(put(2, "discount", 0, 0.9)), steps=5)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (replace(0, "reward", [0.0, 0.0]), "reward at step 0 must be a NumPy array, got .*list"),
+        (replace(1, "reward", np.ones(2)), "reward at step 1 must be float32, got float64"),
+        (replace(2, "discount", np.ones(2, int)), "discount at step 2 must be float32, got int64"),
+        (
+            replace(1, "step_type", np.ones(2, np.int8)),
+            "step_type at step 1 must be int32, got int8",
+        ),
+        (
+            replace(4, "reward", np.zeros((2, 1), np.float32)),
+            r"reward at step 4 must have shape \(2,\), got \(2, 1\)",
+        ),
+        (
+            replace(1, "observation", np.zeros((2, 4), np.float32)),
+            r"observation at step 1 must have shape \(2, 3\), got \(2, 4\)",
+        ),
+        (
+            replace(1, "observation", np.zeros((2, 3))),
+            "observation at step 1 must be float32, got float64",
+        ),
+        (
+            put(1, "step_type", 1, 7),
+            "step_type of environment 1 at step 1 must be 0, 1 or 2, got 7",
+        ),
+        (
+            put(0, "step_type", 1, MID),
+            r"step_type of environment 1 at step 0 must be 0 \(FIRST\).*1",
+        ),
+        (
+            put(4, "step_type", 0, MID),
+            r"step_type of environment 0 at step 4 must be 0 \(FIRST\).*1",
+        ),
+        (
+            put(2, "step_type", 1, FIRST),
+            "step_type of environment 1 at step 2 must be 1 or 2.*got 0",
+        ),
+        (put(2, "reward", 1, np.nan), "reward of environment 1 at step 2 must be finite, got nan"),
+        (put(4, "reward", 1, 2.5), "reward of environment 1 at step 4 must be 0 on a.*got 2.5"),
+        (
+            put(0, "reward", 0, 1),
+            "reward of environment 0 at step 0 must be 0 on a first step, got 1",
+        ),
+        (put(1, "discount", 0, 1.5), "discount of environment 0 at step 1 must be 0 to 1, got 1.5"),
+        (
+            put(1, "discount", 0, np.nan),
+            "discount of environment 0 at step 1 must be 0 to 1, got nan",
+        ),
+        (put(4, "discount", 1, 0.5), "discount of environment 1 at step 4 must be 1 on a.*got 0.5"),
+        (put(2, "discount", 1, 0), "discount of environment 1 at step 2 must be above 0.*got 0.0"),
+        (
+            put(2, "observation", (1, 2), np.inf),
+            r"observation\[2\] of environment 1 at step 2 must be finite, got inf",
+        ),
+        (
+            put(2, "observation", (0, 1), 1.5),
+            r"observation\[1\] of environment 0 at step 2 must be at most 1.*got 1.5",
+        ),
+        (
+            put(2, "observation", (0, 1), -1.5),
+            r"observation\[1\] of environment 0 at step 2 must be at least -1.*got -1.5",
+        ),
+    ],
+)
+def test_each_broken_promise_is_named(spoil, message):
+    with pytest.raises(ValueError, match=message):
+        check_environment(Broken(spoil), steps=9)
+
+
+def test_an_array_that_the_next_step_overwrites_is_named():
+    shared = np.zeros((2, 3), np.float32)
+
+    def spoil(t, fields):
+        shared[:] = t / 100
+        fields["observation"] = shared
+
+    with pytest.raises(ValueError, match="observation of step 0 was overwritten by step 1"):
+        check_environment(Broken(spoil), steps=9)
+
+
+class BrokenReset(Catch):
+    """Goes on with its episode at a second reset."""
+
+    def reset(self):
+        return super().reset() if self._starts.all() else self.step(np.zeros(self.num_envs, int))
+
+
+def test_a_reset_that_does_not_restart_is_named():
+    with pytest.raises(ValueError, match="step_type of environment 0 at step 4 must be 0"):
+        check_environment(BrokenReset(num_envs=2), steps=3)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        (
+            {"actions": specs.Array((2,), np.float32)},
+            "spec.actions must be a DiscreteArray or a Bou",
+        ),
+        ({"actions": specs.DiscreteArray(2, np.int64)}, "spec.actions must be int32, got int64"),
+        (
+            {"actions": specs.BoundedArray((2,), np.float64, 0, 1)},
+            "spec.actions must be float32, got float64",
+        ),
+        (
+            {"actions": specs.BoundedArray((2,), np.float32, [0, -np.inf], 1)},
+            "spec.actions must have finite bounds",
+        ),
+        (
+            {"observations": specs.Array((3,), np.float64)},
+            r"spec.observations must be float32, or uint8 .*, got float64 \[3\]",
+        ),
+        (
+            {"observations": specs.Array((84, 84), np.uint8)},
+            r"spec.observations must be float32, or uint8 .*, got uint8 \[84, 84\]",
+        ),
+    ],
+)
+def test_each_broken_spec_is_named(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        check_environment(Broken(**kwargs))
+
+
+def test_images_and_bounded_actions_pass():
+    bounds = specs.BoundedArray((2,), np.float32, [-1.0, 0.0], [1.0, 5.0])
+    environment = Broken(observations=specs.Array((4, 5, 3), np.uint8), actions=bounds)
+    check_environment(environment, steps=50)
+    actions = np.stack(environment.actions)
+    assert actions.shape == (50, 2, 2)
+    assert actions.dtype == np.float32
+    assert (actions >= bounds.minimum).all()
+    assert (actions <= bounds.maximum).all()
+    assert actions[..., 1].max() > 4
+
+
+def test_the_seed_chooses_the_actions():
+    runs = []
+    for seed in (0, 0, 1):
+        environment = Broken()
+        check_environment(environment, steps=30, seed=seed)
+        runs.append(np.stack(environment.actions))
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert (runs[0] != runs[2]).any()
+    assert set(np.unique(runs[0])) == {0, 1}
+
+
+def test_no_steps_check_nothing_and_are_refused():
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        check_environment(Broken(), steps=0)

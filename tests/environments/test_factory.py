@@ -1,0 +1,176 @@
+import subprocess
+import sys
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+
+from retrax.environments import check_environment, known_environments, make
+from retrax.environments.tiny import Catch, Memory
+
+
+@pytest.fixture
+def registered():
+    """Registers an environment of our own for one test; `**kwargs` in its constructor."""
+
+    class Open(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self, **kwargs):
+            self.kwargs = kwargs
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 1, 0.0, False, False, {}
+
+    gymnasium.register("RetraxOpen-v0", entry_point=Open)
+    yield "RetraxOpen-v0"
+    gymnasium.registry.pop("RetraxOpen-v0")
+
+
+@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_every_kind_keeps_the_promises_of_the_interface(id, num_envs):
+    environment = make(id, seed=2, num_envs=num_envs)
+    assert environment.num_envs == num_envs
+    check_environment(environment, steps=60)
+    environment.close()
+
+
+@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+def test_every_kind_draws_itself_and_passes_the_seed_on(id):
+    pictures = []
+    for _ in range(2):
+        environment = make(id, seed=2, render=True)
+        environment.reset()
+        pictures.append(environment.render())
+        environment.close()
+    height, width, channels = pictures[0].shape
+    assert channels == 3
+    # Video codecs want even sides.
+    assert (height % 2, width % 2) == (0, 0)
+    assert pictures[0].dtype == np.uint8
+    np.testing.assert_array_equal(*pictures)
+
+
+def test_ids_choose_the_class_and_switches_reach_it():
+    assert isinstance(make("catch"), Catch)
+    memory = make("memory", length=2)
+    assert isinstance(memory, Memory)
+    kinds = [int(memory.reset().step_type[0])]
+    kinds += [int(memory.step(np.zeros(1, int)).step_type[0]) for _ in range(3)]
+    assert kinds == [0, 1, 1, 2]
+    atari = make("ALE/MsPacman-v5", full_action_set=True, frame_stack=4)
+    assert atari.spec.actions.num_values == 18
+    assert atari.spec.observations.shape == (84, 84, 4)
+
+
+def test_gymnasium_switches():
+    environment = make("CartPole-v1", max_episode_steps=3, sutton_barto_reward=True)
+    environment.reset()
+    steps = [environment.step(np.zeros(1, int)) for _ in range(3)]
+    assert steps[-1].step_type[0] == dm_env.StepType.LAST
+    assert steps[-1].discount[0] == 1
+    assert steps[0].reward[0] == 0  # Sutton and Barto pay nothing until the pole falls
+
+
+def test_an_environment_that_takes_any_argument_gets_it(registered):
+    environment = make(registered, colour="red")
+    assert environment._environments[0].unwrapped.kwargs == {"colour": "red"}
+
+
+def test_an_id_may_name_the_module_that_registers_it(tmp_path, monkeypatch):
+    (tmp_path / "registers_one.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('RetraxFromModule-v0', entry_point=CartPoleEnv)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert make("registers_one:RetraxFromModule-v0").spec.observations.shape == (4,)
+    gymnasium.registry.pop("RetraxFromModule-v0")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        make("no_such_module:Any-v0")
+
+
+def test_a_function_is_an_environment_too():
+    environment = make(lambda: gymnasium.make("Pendulum-v1"), seed=1, num_envs=2)
+    by_id = make("Pendulum-v1", seed=1, num_envs=2)
+    np.testing.assert_array_equal(environment.reset().observation, by_id.reset().observation)
+    assert environment.spec.actions.shape == (1,)
+
+
+def test_known_environments_are_all_of_them_once():
+    known = known_environments()
+    assert {"catch", "memory", "CartPole-v1", "ALE/Pong-v5", "ALE/MontezumaRevenge-v5"} <= set(
+        known
+    )
+    assert len(set(known)) == len(known)
+    # What ale-py registers with Gymnasium depends on who imported it; what we list does not.
+    assert not any("NoFrameskip" in id for id in known)
+
+
+@pytest.mark.parametrize(
+    ("id", "nearest"),
+    [
+        ("Catch", "catch"),
+        ("pong", "ALE/Pong-v5"),
+        ("ALE/MsPacMan-v5", "ALE/MsPacman-v5"),
+        ("ALE/Pong-v4", "ALE/Pong-v5"),
+        ("CartPole", "CartPole-v1"),
+        ("PongNoFrameskip-v4", "ALE/Pong-v5"),
+        ("Cartpole-v1", "CartPole-v1"),
+    ],
+)
+def test_unknown_ids_are_refused_with_the_nearest(id, nearest):
+    with pytest.raises(ValueError, match=f"unknown environment '{id}': the nearest .*{nearest}"):
+        make(id)
+
+
+def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
+    with pytest.raises(
+        ValueError, match=r"unknown environment 'zzzzzz': see known_environments\(\)"
+    ):
+        make("zzzzzz")
+
+
+@pytest.mark.parametrize(
+    ("id", "allowed"),
+    [
+        ("catch", "none"),
+        ("memory", "length"),
+        ("ALE/Pong-v5", "clip_rewards, frame_stack, full_action_set, max_frames, max_noops, num_"),
+        ("CartPole-v1", "max_episode_steps, sutton_barto_reward"),
+    ],
+)
+@pytest.mark.parametrize("switch", ["lenght", "render_mode", "game"])
+def test_unknown_switches_are_refused_with_the_allowed_ones(id, switch, allowed):
+    with pytest.raises(
+        ValueError, match=f"{id} has no switch {switch}; its switches are: {allowed}"
+    ):
+        make(id, **{switch: 3})
+
+
+def test_a_function_has_no_switches():
+    with pytest.raises(ValueError, match="made by a function has no switch length"):
+        make(lambda: gymnasium.make("CartPole-v1"), length=3)
+
+
+@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+def test_wrong_numbers_are_refused(id):
+    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+        make(id, num_envs=0)
+    with pytest.raises(ValueError, match="seed must not be negative, got -1"):
+        make(id, seed=-1)
+
+
+def test_importing_and_making_our_own_tasks_loads_neither_gymnasium_nor_ale():
+    code = (
+        "import sys, retrax.environments as e; e.make('catch').reset(); "
+        "print([m for m in ('gymnasium', 'ale_py', 'jax') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,335 @@
+"""The store against a list of everything that ever happened."""
+
+import collections
+import json
+
+import jax
+import numpy as np
+import pytest
+from dm_env import specs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax.environments.types import EnvironmentSpec
+from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore
+
+SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
+State = collections.namedtuple("State", ["hidden", "cell"])
+
+
+def sequence_spec(length, period, crosses, stored=False):
+    extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
+    if stored:
+        hidden = jax.ShapeDtypeStruct((4,), np.float32)
+        extras["memory"] = State(hidden, hidden)
+    return SequenceSpec(
+        length=length,
+        period=period,
+        crosses_episodes=crosses,
+        extras=extras,
+        first_row_extras=("memory",) if stored else (),
+    )
+
+
+class Stream:
+    """Rows of E environments with random episode ends; each row's numbers tell where it is from."""
+
+    def __init__(self, num_envs, seed, ends, stored=False):
+        self.rng = np.random.default_rng(seed)
+        self.num_envs, self.ends, self.stored = num_envs, ends, stored
+        self.time = 0
+        self.was_last = np.ones(num_envs, bool)
+
+    def next(self):
+        self.time += 1
+        e = np.arange(self.num_envs)
+        first = self.was_last
+        last = ~first & (self.rng.random(self.num_envs) < self.ends)
+        self.was_last = last
+        code = np.stack([e, np.full(self.num_envs, self.time)], 1).astype(np.float32)
+        extras = {"mu": np.repeat(code[:, 1:], 3, 1)}
+        if self.stored:
+            extras["memory"] = State(np.repeat(code[:, 1:], 4, 1), np.repeat(code[:, :1], 4, 1))
+        return Row(
+            observation=code,
+            reward=self.rng.normal(size=self.num_envs).astype(np.float32),
+            discount=np.where(last & (self.rng.random(self.num_envs) < 0.5), 0, 1).astype("f"),
+            is_first=first,
+            is_last=last,
+            action=self.rng.integers(3, size=self.num_envs).astype(np.int32),
+            extras=extras,
+        )
+
+
+class NaiveStore:
+    """Every row of every environment at its position, and sequences found by looking at all."""
+
+    def __init__(self, num_envs, capacity, spec):
+        self.kept = capacity // num_envs // spec.period * spec.period
+        self.spec = spec
+        self.rows = [{} for _ in range(num_envs)]  # position -> row
+        self.episode = [{} for _ in range(num_envs)]  # position -> number of the episode
+        self.head = [0] * num_envs
+
+    def add(self, rows):
+        for e in range(len(self.rows)):
+            row = jax.tree.map(lambda x, e=e: np.array(x[e]), rows)
+            position = self.head[e]
+            before = self.episode[e].get(position - 1, -1)
+            if row.is_first:
+                before = max(self.episode[e].values(), default=-1) + 1
+            self.rows[e][position], self.episode[e][position] = row, before
+            self.head[e] = position + 1
+            if row.is_last and not self.spec.crosses_episodes:
+                self.head[e] = -(-self.head[e] // self.spec.period) * self.spec.period
+
+    def sequences(self):
+        """(environment, start) of all complete sequences whose rows are all still kept."""
+        found = set()
+        for e, rows in enumerate(self.rows):
+            for start in rows:
+                kept = self.head[e] <= start + self.kept
+                if start % self.spec.period == 0 and kept and self.complete(e, start):
+                    found.add((e, start))
+        return found
+
+    def complete(self, e, start):
+        wanted = range(start, start + self.spec.length)
+        if all(p in self.rows[e] and self.belongs(e, start, p) for p in wanted):
+            return True
+        if self.spec.crosses_episodes or self.rows[e][start].is_last:
+            return False
+        return any(
+            p in self.rows[e] and self.belongs(e, start, p) and self.rows[e][p].is_last
+            for p in wanted
+        )
+
+    def belongs(self, e, start, position):
+        same = self.episode[e][position] == self.episode[e][start]
+        return self.spec.crosses_episodes or same
+
+    def read(self, e, start):
+        rows, mask = [], []
+        template = self.rows[e][start]
+        for p in range(start, start + self.spec.length):
+            there = p in self.rows[e] and self.belongs(e, start, p)
+            mask.append(there)
+            rows.append(self.rows[e][p] if there else jax.tree.map(np.zeros_like, template))
+        return jax.tree.map(lambda *x: np.stack(x), *rows), np.array(mask)
+
+
+def present(store):
+    return np.flatnonzero(store.state()["selector"]["present"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    length=st.integers(2, 7),
+    period=st.integers(1, 5),
+    crosses=st.booleans(),
+    ends=st.sampled_from([0.0, 0.05, 0.2, 0.6]),
+    slack=st.integers(0, 12),
+    steps=st.integers(1, 60),
+)
+def test_every_sequence_is_what_happened(
+    seed, num_envs, length, period, crosses, ends, slack, steps
+):
+    spec = sequence_spec(length, period, crosses, stored=True)
+    capacity = num_envs * (length + period + slack)
+    config = ReplayConfig(capacity=capacity, min_rows=1, batch_size=2)
+    store = SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0)
+    naive = NaiveStore(num_envs, capacity, spec)
+    stream = Stream(num_envs, seed, ends, stored=True)
+    for _ in range(steps):
+        rows = stream.next()
+        store.add(rows)
+        naive.add(rows)
+        assert store.num_sequences == len(naive.sequences())
+    slots = present(store)
+    if not slots.size:
+        return
+    rows, mask = store.read(slots)
+    expected = {}
+    for e, start in naive.sequences():
+        slot = e * (naive.kept // period) + start % naive.kept // period
+        expected[slot] = naive.read(e, start)
+    assert sorted(expected) == slots.tolist()
+    for index, slot in enumerate(slots):
+        wanted, wanted_mask = expected[slot]
+        found = jax.tree.map(lambda x, index=index: x[index], rows)
+        np.testing.assert_array_equal(mask[index], wanted_mask)
+        memory = jax.tree.map(lambda x: x[0], wanted.extras["memory"])  # the first row's alone
+        wanted = wanted._replace(extras={"mu": wanted.extras["mu"], "memory": memory})
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+
+
+def filled(config, spec, steps=40, num_envs=2, ends=0.1, seed=0):
+    store = SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=seed)
+    stream = Stream(num_envs, 1, ends, stored="memory" in spec.extras)
+    for _ in range(steps):
+        store.add(stream.next())
+    return store, stream
+
+
+def test_a_sample_is_a_batch_with_weights():
+    config = ReplayConfig(
+        capacity=100, min_rows=1, batch_size=5, selector="contextual", uniform_fraction=0.2
+    )
+    store, _ = filled(config, sequence_spec(4, 1, True))
+    slots, sample = store.sample()
+    store.set_priorities(slots, np.arange(1.0, 6.0))
+    slots, sample = store.sample()
+    assert sample.rows.observation.shape == (5, 4, 2)
+    assert sample.rows.extras["mu"].shape == (5, 4, 3)
+    assert (sample.weights.dtype, sample.weights.shape) == (np.float32, (5,))
+    assert sample.mask.all()
+    probabilities = store._selector.probabilities(slots)
+    np.testing.assert_allclose(
+        sample.weights, 1 / (store.num_sequences * probabilities), rtol=1e-6
+    )
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
+    assert store.sample_shape() == shapes
+
+
+def test_sampled_often_in_proportion_to_priority():
+    config = ReplayConfig(
+        capacity=12, min_rows=1, batch_size=2000, selector="proportional", uniform_fraction=0.0
+    )
+    store, _ = filled(config, sequence_spec(2, 1, True), steps=12, num_envs=1)
+    slots = present(store)
+    priorities = np.arange(slots.size, dtype=float)
+    store.set_priorities(slots, priorities)
+    drawn, sample = store.sample()
+    frequency = np.bincount(drawn, minlength=12)[slots] / 2000
+    np.testing.assert_allclose(frequency, priorities / priorities.sum(), atol=0.04)
+    assert frequency[0] == 0
+    np.testing.assert_allclose(np.mean(sample.weights), (slots.size - 1) / slots.size, atol=0.1)
+
+
+def test_the_same_seed_draws_the_same():
+    config = ReplayConfig(capacity=100, min_rows=1, batch_size=8)
+    draws = [filled(config, sequence_spec(3, 2, True), seed=s)[0].sample()[0] for s in (3, 3, 4)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).any()
+
+
+@pytest.mark.parametrize("crosses", [True, False])
+def test_state_and_restore_go_on_as_if_nothing_had_happened(crosses):
+    config = ReplayConfig(capacity=60, min_rows=1, batch_size=6, selector="proportional")
+    spec = sequence_spec(5, 2, crosses, stored=True)
+    store, stream = filled(config, spec)
+    slots, _ = store.sample()
+    store.set_priorities(slots, np.arange(1.0, 7.0))
+    other = SequenceStore(SPEC, spec, config, num_envs=2, seed=99)
+    other.restore(store.state())
+    for _ in range(30):
+        rows = stream.next()
+        store.add(rows)
+        other.add(rows)
+        results = [s.sample() for s in (store, other)]
+        jax.tree.map(np.testing.assert_array_equal, *results)
+
+
+def test_state_is_small_while_the_store_is_nearly_empty():
+    config = ReplayConfig(capacity=100_000, min_rows=1)
+    store, _ = filled(config, sequence_spec(5, 1, True), steps=10)
+    state = store.state()
+    assert all(array.shape[:2] == (2, 10) for array in state["rows"].values())
+    json.loads(np.asarray(state["rng"]).tobytes())
+
+
+@pytest.mark.parametrize("crosses", [True, False])
+def test_cut_ends_running_episodes_as_a_time_limit_would(crosses):
+    config = ReplayConfig(capacity=60, min_rows=1)
+    store, stream = filled(config, sequence_spec(4, 1, crosses), steps=10, ends=0.0)
+    store.cut()
+    stream.was_last[:] = True
+    for _ in range(10):
+        store.add(stream.next())
+    slots = present(store)
+    rows, mask = store.read(slots)
+    joins = mask[:, 1:] & rows.is_first[:, 1:]
+    assert rows.is_last[:, :-1][joins].all(), "a first row follows a last one"
+    ended = rows.is_last & mask
+    assert ended.any()
+    assert (rows.discount[ended] == 1).all()
+    assert joins.any() == crosses
+
+
+def test_cut_of_an_empty_store_does_nothing():
+    config = ReplayConfig(capacity=60, min_rows=1)
+    store = SequenceStore(SPEC, sequence_spec(4, 1, True), config, num_envs=2, seed=0)
+    store.cut()
+    assert store.num_rows == 0
+
+
+def test_memory_does_not_grow_once_the_rings_are_made():
+    config = ReplayConfig(capacity=1000, min_rows=1)
+    store, stream = filled(config, sequence_spec(4, 1, True), steps=10)
+    rings = [id(ring) for ring in jax.tree.leaves(store._rows)]
+    assert store.nbytes == 1000 * (8 + 4 + 4 + 1 + 1 + 4 + 12)
+    for _ in range(2000):
+        store.add(stream.next())
+    assert store.num_rows == store.capacity == 1000
+    assert rings == [id(ring) for ring in jax.tree.leaves(store._rows)]
+
+
+def test_a_million_atari_rows_stay_below_8_gb():
+    atari = EnvironmentSpec(specs.Array((84, 84, 1), np.uint8), specs.DiscreteArray(18))
+    spec = SequenceSpec(length=33, extras={"mu": jax.ShapeDtypeStruct((18,), np.float32)})
+    store = SequenceStore(atari, spec, ReplayConfig(), num_envs=4, seed=0)  # not touched: not used
+    assert store.capacity == 1_000_000
+    assert store.nbytes < 8e9
+
+
+def test_first_row_extras_are_kept_only_where_a_sequence_can_start():
+    config = ReplayConfig(capacity=1000, min_rows=1)
+    each = SequenceStore(SPEC, sequence_spec(4, 1, True, stored=True), config, num_envs=2, seed=0)
+    few = SequenceStore(SPEC, sequence_spec(4, 10, True, stored=True), config, num_envs=2, seed=0)
+    assert each.nbytes - few.nbytes == 900 * 2 * 16
+
+
+def test_capacities_that_do_not_fit_are_refused_with_the_numbers():
+    spec = sequence_spec(33, 1, True)
+    with pytest.raises(
+        ValueError,
+        match=r"capacity of 100 rows over 4 environments keeps 25 rows each, but a sequence has "
+        r"33: at least 132 rows are needed\.",
+    ):
+        SequenceStore(SPEC, spec, ReplayConfig(capacity=100, min_rows=1), num_envs=4, seed=0)
+    with pytest.raises(ValueError, match=r"needs 34000\.0 GB, but only .* GB .*: at most \d+ rows"):
+        SequenceStore(SPEC, spec, ReplayConfig(capacity=10**12), num_envs=1, seed=0)
+
+
+def test_bad_priorities_are_refused():
+    config = ReplayConfig(capacity=100, min_rows=1, batch_size=2, selector="contextual")
+    store, _ = filled(config, sequence_spec(4, 1, True))
+    slots, _ = store.sample()
+    for wrong in (np.nan, np.inf, -1.0):
+        with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
+            store.set_priorities(slots, np.array([1.0, wrong]))
+
+
+def test_an_empty_store_says_that_it_is_empty():
+    config = ReplayConfig(capacity=60, min_rows=1)
+    store = SequenceStore(SPEC, sequence_spec(4, 1, True), config, num_envs=2, seed=0)
+    with pytest.raises(ValueError, match="nothing to sample"):
+        store.sample()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length": 1}, "SequenceSpec.length must be >= 2, got 1"),
+        ({"length": 3, "period": 0}, "SequenceSpec.period must be >= 1, got 0"),
+        (
+            {"length": 3, "first_row_extras": ("memory",)},
+            r"first_row_extras names \['memory'\], but extras has only \[\]",
+        ),
+    ],
+)
+def test_wrong_sequence_specs_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        SequenceSpec(**changes)
