@@ -1,4 +1,4 @@
-"""Haiku modules and factories of networks. All shapes are unbatched, time comes first: `[T, ...]`."""
+"""Haiku modules and factories of networks: unbatched, time comes first, `[T, ...]`."""
 
 from .base import RecurrentNetwork, make_recurrent_network
 from .memory import MemoryCore

@@ -14,10 +14,12 @@ class MemoryCore(hk.RNNCore):
     """
 
     def __init__(self, size: int, recurrent: bool = True, name: str | None = None):
-        """Args:
-        size: number of outputs (and of hidden units).
-        recurrent: False puts a linear layer with tanh in the LSTM's place; its state is empty.
-        name: Haiku's name of the module.
+        """Makes the core.
+
+        Args:
+          size: number of outputs (and of hidden units).
+          recurrent: False puts a linear layer with tanh in the LSTM's place; its state is empty.
+          name: Haiku's name of the module.
         """
         super().__init__(name=name)
         self._core = hk.ResetCore(hk.LSTM(size)) if recurrent else None
@@ -28,6 +30,7 @@ class MemoryCore(hk.RNNCore):
         return () if self._core is None else self._core.initial_state(batch_size)
 
     def __call__(self, inputs: tuple[jax.Array, jax.Array], state: Any) -> tuple[jax.Array, Any]:
+        """One step, as the class says."""
         if self._core is None:
             assert self._layer is not None
             return jnp.tanh(self._layer(inputs[0])), state

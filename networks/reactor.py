@@ -64,6 +64,7 @@ class ReactorModule(hk.Module):
     def __call__(
         self, observations: jax.Array, is_first: jax.Array, state: Any
     ) -> tuple[ReactorOutput, Any]:
+        """Observations `[T, ...]`, `is_first` `[T]`, state before -> outputs, state behind."""
         shared = crelu(self._shared(self._torso(observations)))
 
         def remember(inputs: tuple[jax.Array, jax.Array], state: Any) -> tuple[Any, Any]:

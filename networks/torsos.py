@@ -36,6 +36,7 @@ class ImageTorso(hk.Module):
         ]
 
     def __call__(self, images: jax.Array) -> jax.Array:
+        """`[T, height, width, channels]` -> `[T, D]`."""
         chex.assert_rank(images, 4)
         features = images.astype(jnp.float32) / 255.0
         for convolution in self._convolutions:
@@ -51,6 +52,7 @@ class VectorTorso(hk.Module):
         self._layers = [hk.Linear(size) for size in sizes]
 
     def __call__(self, vectors: jax.Array) -> jax.Array:
+        """`[T, ...]` -> `[T, D]`."""
         features = hk.Flatten()(vectors.astype(jnp.float32))
         for layer in self._layers:
             features = crelu(layer(features))

@@ -4,11 +4,12 @@
 """
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
-
-import jax
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .._validation import check_one_of, check_range
+
+
+Array: TypeAlias = Any  # of JAX or NumPy, or its `jax.ShapeDtypeStruct`
 
 
 class Row(NamedTuple):
@@ -26,11 +27,11 @@ class Row(NamedTuple):
     """
 
     observation: Any
-    reward: jax.Array
-    discount: jax.Array
-    is_first: jax.Array
-    is_last: jax.Array
-    action: jax.Array
+    reward: Array
+    discount: Array
+    is_first: Array
+    is_last: Array
+    action: Array
     extras: Any
 
 
@@ -46,8 +47,8 @@ class Sample(NamedTuple):
     """
 
     rows: Row
-    weights: jax.Array
-    mask: jax.Array
+    weights: Array
+    mask: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

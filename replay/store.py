@@ -166,7 +166,7 @@ class SequenceStore:
         return slots, Sample(rows, weights.astype(np.float32), mask)
 
     def sample_shape(self) -> Sample:
-        """What `sample` will give, as a `Sample` of `jax.ShapeDtypeStruct`s; for an empty store too."""
+        """What `sample` gives, as `jax.ShapeDtypeStruct`s; an empty store tells it too."""
         batch = np.zeros(self._config.batch_size, np.int64)
         rows, mask = self.read(batch)
         weights = np.zeros(batch.shape, np.float32)
@@ -216,7 +216,7 @@ class SequenceStore:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state` gave, from a store that was made with the same arguments."""
-        for rings, values in ((self._rows, state["rows"]), (self._first, state.get("first"))):
+        for rings, values in ((self._rows, state["rows"]), (self._first, state.get("first") or {})):
             for name, ring in _named(rings):
                 ring[:, : values[name].shape[1]] = values[name]
         self._heads[:] = state["heads"]

@@ -258,3 +258,56 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
             grads["policy"] -= scale * np.outer(x[s], ascent)
         priorities[b] = np.mean(errors) if errors else 0.0
     return {name: params[name] - learning_rate * grads[name] for name in params}, priorities
+
+
+# networks/torsos.py, networks/memory.py
+
+
+def valid_convolution(image, weights, biases, stride):
+    """`image` [H, W, C], `weights` [k, k, C, D], `biases` [D]: only where the kernel fits."""
+    kernel = weights.shape[0]
+    height = (image.shape[0] - kernel) // stride + 1
+    width = (image.shape[1] - kernel) // stride + 1
+    result = np.zeros((height, width, weights.shape[3]))
+    for i in range(height):
+        for j in range(width):
+            top, left = i * stride, j * stride
+            patch = image[top : top + kernel, left : left + kernel].astype(np.float64)
+            for channel in range(weights.shape[3]):
+                result[i, j, channel] = np.sum(patch * weights[..., channel]) + biases[channel]
+    return result
+
+
+def concatenated_relu(x):
+    """`[..., D] -> [..., 2 D]`: the positive parts, then the sizes of the negative ones."""
+    return np.concatenate([np.maximum(x, 0.0), np.maximum(-x, 0.0)], axis=-1)
+
+
+def image_features(image, layers):
+    """uint8 image `[H, W, C]` -> `[D]`; `layers` is a list of (weights, biases, stride)."""
+    features = image.astype(np.float64) / 255.0
+    for weights, biases, stride in layers:
+        features = concatenated_relu(valid_convolution(features, weights, biases, stride))
+    return features.reshape(-1)
+
+
+def lstm(inputs, is_first, hidden, cell, weights, biases):
+    """Outputs `[T, H]` and the last (hidden, cell), `[H]` each; zeros where `is_first`.
+
+    `weights` [D + H, 4 H] and `biases` [4 H] give input gate, candidate, forget gate and output
+    gate; 1 is added to the forget gate (Jozefowicz et al. 2015).
+    """
+
+    def sigmoid(x):
+        return 1.0 / (1.0 + np.exp(-x))
+
+    outputs = []
+    for x, first in zip(inputs, is_first, strict=True):
+        if first:
+            hidden, cell = np.zeros_like(hidden), np.zeros_like(cell)
+        gates = np.concatenate([x, hidden]).astype(np.float64) @ weights + biases
+        entry, candidate, forget, output = np.split(gates, 4)
+        cell = sigmoid(forget + 1.0) * cell + sigmoid(entry) * np.tanh(candidate)
+        hidden = sigmoid(output) * np.tanh(cell)
+        outputs.append(hidden)
+    return np.array(outputs), (hidden, cell)

@@ -166,9 +166,9 @@ def make_agent(
         both have the same memory of the same frames.
         """
         memory = rows.extras["memory"] if stores_memory else network.initial_state()
-        inputs = (rows.observation, rows.is_first)
-        online, _ = network.unroll(params, *jax.tree.map(lambda x: x[:-1], inputs), memory)
-        target, _ = network.unroll(target_params, *inputs, memory)
+        sources = rows.observation[:-1], rows.is_first[:-1]
+        online, _ = network.unroll(params, *sources, memory)
+        target, _ = network.unroll(target_params, rows.observation, rows.is_first, memory)
         return online, jax.tree.map(lambda x: x[1:], target)
 
     def steps(params: Any, target_params: Any, rows: Row, mask: jax.Array) -> _Steps:

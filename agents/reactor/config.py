@@ -10,6 +10,7 @@ from ...replay.spec import ReplayConfig
 
 POLICY_GRADIENTS = ("beta_loo", "tislr", "islr")
 INITIAL_STATES = ("zero", "stored")
+_REPLAY = ReplayConfig(selector="contextual")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Config:
     """Distributional Retrace (3.2); False is the paper's "Reactor ND": expected values."""
 
     policy_gradient: Literal["beta_loo", "tislr", "islr"] = "beta_loo"
-    """The estimator (3.1): beta-leave-one-out, ACER's truncated one, or plain importance sampling."""
+    """The estimator (3.1): beta-leave-one-out, ACER's truncated one, or plain ISLR."""
 
     policy_gradient_cap: float = 1.0
     """c of beta = min(c, 1/mu) (3.1) and of TISLR, >= 1. Paper: beta = 1, which is c = 1."""
@@ -73,7 +74,7 @@ class Config:
     initial_state: Literal["zero", "stored"] = "zero"
     """Recurrent state at a sequence's first row: zeros, or the actor's own. Ours: not said."""
 
-    replay: ReplayConfig = ReplayConfig(selector="contextual")
+    replay: ReplayConfig = _REPLAY
     """Batches of 4, 4 to 6 acting steps an update (3.4), importance exponent 1 (3.3); capacity,
     first update and share of uniform draws are ours."""
 

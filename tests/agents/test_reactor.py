@@ -306,7 +306,7 @@ def test_states_survive_a_round_trip_through_numpy():
 
 def test_continuous_actions_are_refused():
     spec = SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1))
-    with pytest.raises(ValueError, match="Reactor needs discrete actions .* got BoundedArray"):
+    with pytest.raises(ValueError, match=r"Reactor needs discrete actions .* got BoundedArray"):
         make_agent(spec, small())
 
 

@@ -1,4 +1,4 @@
-"""Losses whose gradients are minus the estimators of Reactor, section 3.1; bias and unbiasedness."""
+"""Gradients are minus the estimators of Reactor, section 3.1; bias and unbiasedness."""
 
 import chex
 import jax
@@ -42,7 +42,7 @@ def f32(*values):
 @settings(max_examples=30, deadline=None)
 @given(seed=SEEDS, size=SIZES, c=st.floats(1, 20))
 def test_gradients_are_minus_the_estimators(seed, size, c):
-    logits, pi, grad_pi, mu, q_pi, q = bandit(seed, size)
+    logits, pi, grad_pi, mu, _, q = bandit(seed, size)
     rng = np.random.default_rng(seed)
     a, return_, v = int(rng.integers(size)), rng.normal(), rng.normal()
     beta = min(c, 1 / mu[a])
@@ -120,7 +120,7 @@ def test_islr_and_tislr_are_unbiased_with_exact_values(seed, size, c, v):
 
 
 def test_limits_of_tislrs_truncation():
-    logits, pi, grad_pi, mu, _, q = bandit(4, 3)
+    logits, _, grad_pi, mu, _, q = bandit(4, 3)
     v = 0.3
     huge = minus_gradient(losses.tislr_loss, logits, *f32(mu, q, v, 1, 2.0, 1e9))
     islr = minus_gradient(losses.islr_loss, logits, *f32(mu[1], v, 1, 2.0))

@@ -368,7 +368,7 @@ def test_state_is_refused_whole_or_taken_whole():
 
 
 def test_the_benchmark_runs(capsys):
-    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "tree.py"
+    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "priority_tree.py"
     spec = importlib.util.spec_from_file_location("benchmark_of_the_tree", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

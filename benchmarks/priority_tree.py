@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=0.4, help="for each measurement")
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES, help="keys in a call")
     options = parser.parse_args(arguments)
     rng = np.random.default_rng(0)
     priorities = rng.random(options.keys)
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return np.searchsorted(masses, rng.random(n) * masses[-1], side="right")
 
     print(f"{options.keys} keys; keys per second; ratio to sampling by cumsum and searchsorted")
-    for n in BATCHES:
+    for n in options.batches:
         plain = n * calls_per_second(lambda n=n: baseline(n), options.seconds)
         print(f"batch {n:>4}  {'cumsum':<16}{plain:>12.0f}")
         for name, function in operations(tree, rng, options.keys, n).items():

@@ -1,0 +1,166 @@
+"""What a step of Reactor costs: the update, the target in it, the loop around it, the tree.
+
+    python benchmarks/reactor_step.py [--environment ALE/Pong-v5] [--updates 50] [--keys 1000000]
+
+Ratios are against something measured in the same run, beside the limit that we hold ourselves to.
+"""
+
+import argparse
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import priority_tree  # beside this file
+
+from retrax import losses
+from retrax._libraries import rlax
+from retrax.agents.reactor import PRESETS, make_agent
+from retrax.environments import make
+from retrax.experiments.config import default_preset
+from retrax.experiments.loop import Loop
+from retrax.replay import SequenceStore
+
+TARGET_LIMIT = 0.05
+OUTSIDE_LIMIT = 0.10
+
+
+def naive_target(atoms, q_t, a_t, r_t, discount_t, pi_t, c_t):
+    """The peer: for each source step a scan over n, each distribution projected by rlax."""
+    horizon = r_t.shape[0]
+    c_t = c_t.at[-1].set(0.0)
+
+    def from_source(source):
+        def add_n(carry, destination):
+            target, rewards, discount, trace = carry
+            behind = destination >= source
+            rewards = rewards + discount * r_t[destination] * behind
+            discount = jnp.where(behind, discount * discount_t[destination], discount)
+            alpha = pi_t[destination].at[a_t[destination]].add(-c_t[destination])
+            mass = trace * behind * (alpha @ q_t[destination])
+            target += rlax.categorical_l2_project(rewards + discount * atoms, mass, atoms)
+            trace = jnp.where(behind, trace * c_t[destination], trace)
+            return (target, rewards, discount, trace), None
+
+        start = (jnp.zeros_like(atoms), 0.0, 1.0, 1.0)
+        return jax.lax.scan(add_n, start, jnp.arange(horizon))[0][0]
+
+    return jax.vmap(from_source)(jnp.arange(horizon))
+
+
+def seconds(function, repeats):
+    """Median seconds of a call, compilation left out."""
+    jax.block_until_ready(function())
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        jax.block_until_ready(function())
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def say(name, value, limit=""):
+    print(f"{name:<52} {value:>14} {limit}", flush=True)
+
+
+def verdict(share, limit, config):
+    """The share in percent, and, at the paper's sizes, whether it keeps the limit."""
+    percent = f"{100 * share:.1f} %"
+    if config != PRESETS["paper"]():
+        return percent, "(the limits are for the paper's sizes)"
+    return percent, f"(limit {100 * limit:.0f} %: {'ok' if share < limit else 'MISSED'})"
+
+
+def measure_update(agent, loop, store, config, num_actions, repeats):
+    _, sample = store.sample()
+    sample = jax.device_put(sample)
+    update = jax.jit(agent.update)
+    learner = loop.learner
+    whole = seconds(lambda: update(learner, sample), repeats)
+    say("update on resident data", f"{1e3 * whole:.2f} ms")
+    if not config.distributional:
+        return
+    arguments = target_arguments(config, num_actions)
+
+    def batched(function):
+        return jax.jit(jax.vmap(function, in_axes=(None, 0, 0, 0, 0, 0, 0)))
+
+    ours = batched(losses.distributional_off_policy_target)
+    naive = batched(naive_target)
+    np.testing.assert_allclose(ours(*arguments), naive(*arguments), atol=1e-4)
+    target = seconds(lambda: ours(*arguments), repeats)
+    peer = seconds(lambda: naive(*arguments), repeats)
+    say("share of the target in it", *verdict(target / whole, TARGET_LIMIT, config))
+    say("the same for a naive scan with rlax's projection", f"{100 * peer / whole:.1f} %")
+    say("naive scan / ours", f"{peer / target:.1f} x")
+
+
+def target_arguments(config, num_actions):
+    rng = np.random.default_rng(0)
+    shape = (config.replay.batch_size, config.sequence_length - 1)
+    arguments = (
+        np.linspace(config.vmin, config.vmax, config.num_atoms),
+        rng.dirichlet(np.ones(config.num_atoms), (*shape, num_actions)),
+        rng.integers(num_actions, size=shape),
+        rng.normal(size=shape),
+        np.full(shape, config.discount),
+        rng.dirichlet(np.ones(num_actions), shape),
+        rng.random(shape),
+    )
+    return jax.device_put([x.astype("i4" if x.dtype.kind == "i" else "f4") for x in arguments])
+
+
+def measure_loop(loop, config, updates):
+    inside = 0.0
+
+    def timed(function):
+        def call(*arguments):
+            nonlocal inside
+            started = time.perf_counter()
+            result = jax.block_until_ready(function(*arguments))
+            inside += time.perf_counter() - started
+            return result
+
+        return call
+
+    loop._act, loop._update = timed(loop._act), timed(loop._update)
+    for _ in range(3):  # compiled by now
+        loop.advance()
+    inside, before = 0.0, (loop.counters.steps, loop.counters.updates)
+    started = time.perf_counter()
+    while loop.counters.updates < before[1] + updates:
+        loop.advance()
+    elapsed = time.perf_counter() - started
+    steps, done = loop.counters.steps - before[0], loop.counters.updates - before[1]
+    say("training loop", f"{steps / elapsed:.0f} steps/s", f"({done / elapsed:.1f} updates/s)")
+    outside = 1 - inside / elapsed
+    say("share of the loop outside jitted calls", *verdict(outside, OUTSIDE_LIMIT, config))
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--environment", default="ALE/Pong-v5")
+    parser.add_argument("--num-envs", type=int, default=8)
+    parser.add_argument("--updates", type=int, default=50)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    given = parser.parse_args(arguments)
+    environment = make(given.environment, seed=0, num_envs=given.num_envs)
+    config = PRESETS[default_preset(environment.spec)]()
+    agent = make_agent(environment.spec, config)
+    store = SequenceStore(
+        environment.spec, agent.sequence, config.replay, num_envs=given.num_envs, seed=0
+    )
+    loop = Loop(agent, environment, store, config.replay, seed=0)
+    print(f"jax {jax.__version__} on {jax.devices()[0]}, {given.environment}")
+    while loop.counters.updates < 1:
+        loop.advance()
+    num_actions = environment.spec.actions.num_values
+    measure_update(agent, loop, store, config, num_actions, given.updates)
+    measure_loop(loop, config, given.updates)
+    environment.close()
+    priority_tree.main(["--keys", str(given.keys), "--batches", str(config.replay.batch_size)])
+
+
+if __name__ == "__main__":
+    main()

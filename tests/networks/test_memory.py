@@ -1,0 +1,75 @@
+"""The memory against a NumPy LSTM, its resets, and the layer without memory."""
+
+import haiku as hk
+import jax
+import numpy as np
+import oracles
+import pytest
+
+from retrax.networks import MemoryCore
+
+T, D, SIZE = 6, 3, 4
+RESETS = [0, 0, 1, 0, 1, 1]
+
+
+def transformed(recurrent, seed=0):
+    """`apply(params, inputs [T, D], is_first [T], state)`, and random parameters and inputs."""
+
+    def unroll(inputs, is_first, state):
+        return hk.dynamic_unroll(MemoryCore(SIZE, recurrent), (inputs, is_first), state)
+
+    network = hk.without_apply_rng(hk.transform(unroll))
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(T, D)).astype(np.float32)
+    params = network.init(jax.random.key(0), inputs, np.zeros(T, bool), initial_state(recurrent))
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
+    return network.apply, params, inputs
+
+
+def initial_state(recurrent):
+    network = hk.transform(lambda: MemoryCore(SIZE, recurrent).initial_state())
+    return network.apply({}, None)
+
+
+def random_state(seed):
+    rng = np.random.default_rng(seed)
+    return hk.LSTMState(*rng.normal(size=(2, SIZE)).astype(np.float32))
+
+
+@pytest.mark.parametrize("is_first", [[0] * T, [1] + [0] * (T - 1), RESETS, [1] * T])
+def test_is_the_numpy_lstm(is_first):
+    apply, params, inputs = transformed(recurrent=True)
+    is_first = np.array(is_first, bool)
+    start = random_state(1)
+    outputs, state = apply(params, inputs, is_first, start)
+    layer = params["memory_core/~/lstm/linear"]
+    expected, (hidden, cell) = oracles.lstm(
+        inputs, is_first, start.hidden, start.cell, layer["w"], layer["b"]
+    )
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(state.hidden, hidden, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(state.cell, cell, rtol=1e-5, atol=1e-5)
+
+
+def test_the_initial_state_is_zero():
+    state = initial_state(recurrent=True)
+    np.testing.assert_array_equal(state.hidden, np.zeros(SIZE))
+    np.testing.assert_array_equal(state.cell, np.zeros(SIZE))
+
+
+def test_the_past_matters_until_an_episode_begins():
+    apply, params, inputs = transformed(recurrent=True)
+    is_first = np.array([0, 0, 0, 1, 0, 0], bool)
+    results = [apply(params, inputs, is_first, random_state(seed))[0] for seed in (1, 2)]
+    differs = np.any(np.asarray(results[0]) != np.asarray(results[1]), axis=-1)
+    np.testing.assert_array_equal(differs, [True, True, True, False, False, False])
+
+
+def test_without_recurrence_it_is_a_layer_with_an_empty_state():
+    apply, params, inputs = transformed(recurrent=False)
+    assert initial_state(recurrent=False) == ()
+    outputs, state = apply(params, inputs, np.array(RESETS, bool), ())
+    assert state == ()
+    layer = params["memory_core/~/linear"]
+    expected = np.tanh(inputs @ layer["w"] + layer["b"])
+    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,385 @@
+"""What may import what, and what may be called where: rules that the sources are read for.
+
+Each rule is a function of parsed source; it is shown a source that breaks it before it is trusted.
+"""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import retrax
+
+ROOT = Path(retrax.__file__).parent
+FOLDERS = {
+    # From folder to layer: an import may only go to a lower layer, or stay within its own.
+    "losses": 0,
+    "networks": 0,
+    "agents": 1,
+    "replay": 2,
+    "environments": 2,
+    "evaluation": 2,
+    "experiments": 3,
+    "launchpad_programs": 4,
+}
+# Pure modules of a higher layer, which agents may import.
+PURE = ("retrax.replay.spec", "retrax.environments.types")
+# At the root: importable by all folders, as the version is, and importing nothing of ours.
+SHARED = ("retrax._libraries", "retrax._validation")
+DISTRIBUTED = ("acme", "launchpad", "reverb", "tensorflow")
+BEHIND_LIBRARIES = ("distrax", "rlax", "tensorflow_probability")
+
+
+class Source(NamedTuple):
+    """A parsed module: its full name, whether it is an `__init__.py`, and its tree."""
+
+    name: str
+    is_package: bool
+    tree: ast.Module
+
+
+class Import(NamedTuple):
+    """One imported name: the absolute name of what may be a module, or something in one."""
+
+    name: str
+    relative: bool
+    line: int
+
+
+def parse(name: str, text: str, is_package: bool = False) -> Source:
+    return Source(name, is_package, ast.parse(text))
+
+
+def find_sources() -> list[Source]:
+    paths = list(ROOT.glob("*.py"))
+    paths += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    sources = []
+    for path in sorted(paths):
+        parts = ["retrax", *path.relative_to(ROOT).with_suffix("").parts]
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        sources.append(parse(name, path.read_text(encoding="utf-8"), is_package))
+    return sources
+
+
+SOURCES = find_sources()
+MODULES = {source.name for source in SOURCES}
+
+
+def imports_of(source: Source) -> Iterator[Import]:
+    """All of them, those inside of functions and of `if TYPE_CHECKING` too."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, False, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            prefix = node.module or ""
+            if node.level:
+                parts = source.name.split(".")
+                up = node.level - source.is_package
+                base = parts[: max(0, len(parts) - up)]
+                assert base, f"{source.name}:{node.lineno} imports from above the package"
+                prefix = ".".join([*base, *filter(None, [node.module])])
+            for alias in node.names:
+                yield Import(f"{prefix}.{alias.name}", node.level > 0, node.lineno)
+
+
+def is_within(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
+
+
+def ours(source: Source) -> Iterator[Import]:
+    return (found for found in imports_of(source) if is_within(found.name, "retrax"))
+
+
+def folder_of(name: str) -> str | None:
+    """The folder of ours that a name lies in; None for modules at the root."""
+    return next((part for part in name.split(".")[1:2] if part in FOLDERS), None)
+
+
+def may_import(source: Source, name: str) -> bool:
+    """Whether `name`, which is within retrax, is below `source` or beside it."""
+    here, there = folder_of(source.name), folder_of(name)
+    if here is None:
+        return False
+    if there is None:
+        return name == "retrax.__version__" or any(is_within(name, module) for module in SHARED)
+    if source.name in PURE:
+        return False
+    if here == "agents" and any(is_within(name, module) for module in PURE):
+        return True
+    return FOLDERS[there] <= FOLDERS[here]
+
+
+def upward_imports(source: Source) -> list[str]:
+    """Imports against `losses, networks -> agents -> replay, ... -> launchpad_programs`."""
+    return [
+        f"{source.name}:{found.line} imports {found.name}"
+        for found in ours(source)
+        if not may_import(source, found.name)
+    ]
+
+
+def absolute_imports(source: Source) -> list[str]:
+    """Imports of our own modules that are not relative."""
+    return [
+        f"{source.name}:{found.line} imports {found.name}"
+        for found in ours(source)
+        if not found.relative
+    ]
+
+
+def is_distributed(name: str) -> bool:
+    return is_within(name, "retrax.launchpad_programs") or name.startswith("retrax.replay.reverb_")
+
+
+def tier_imports(source: Source) -> list[str]:
+    """Imports of the distributed tier, or of what only it may import, from the core."""
+    if is_distributed(source.name):
+        return []
+    return [
+        f"{source.name}:{found.line} imports {found.name}"
+        for found in imports_of(source)
+        if any(is_within(found.name, library) for library in DISTRIBUTED)
+        or is_distributed(found.name)
+    ]
+
+
+def library_imports(source: Source) -> list[str]:
+    """Imports of rlax and of what it needs, but through `_libraries.py`."""
+    if source.name == "retrax._libraries":
+        return []
+    return [
+        f"{source.name}:{found.line} imports {found.name}"
+        for found in imports_of(source)
+        if any(is_within(found.name, library) for library in BEHIND_LIBRARIES)
+    ]
+
+
+def qualified_names(source: Source) -> Iterator[tuple[str, int]]:
+    """What names and attributes stand for, by the module's imports: `hk.transform` and such."""
+    known = {}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                known[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                yield f"{node.module}.{alias.name}", node.lineno
+    for node in ast.walk(source.tree):
+        attributes: list[str] = []
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute):
+            attributes.insert(0, inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id in known and attributes:
+            yield ".".join([known[inner.id], *attributes]), node.lineno
+
+
+def transforms(source: Source) -> list[str]:
+    """Uses of Haiku's transforms elsewhere than in networks/base.py."""
+    if source.name == "retrax.networks.base":
+        return []
+    names = ("transform", "transform_with_state", "multi_transform", "multi_transform_with_state")
+    forbidden = {f"haiku.{name}" for name in names}
+    return [
+        f"{source.name}:{line} uses {name}"
+        for name, line in qualified_names(source)
+        if name in forbidden
+    ]
+
+
+def global_randomness(source: Source) -> list[str]:
+    """Uses of random numbers whose state belongs to no one: `random`, `np.random.rand`."""
+    found = [
+        f"{source.name}:{line} imports random"
+        for name, _, line in imports_of(source)
+        if is_within(name, "random")
+    ]
+    owned = ("default_rng", "Generator", "BitGenerator", "SeedSequence", "PCG64", "Philox")
+    for name, line in qualified_names(source):
+        parts = name.split(".")
+        if parts[:2] == ["numpy", "random"] and len(parts) > 2 and parts[2] not in owned:
+            found.append(f"{source.name}:{line} uses {name}")
+    return found
+
+
+RULES: list[Callable[[Source], list[str]]] = [
+    upward_imports,
+    absolute_imports,
+    tier_imports,
+    library_imports,
+    transforms,
+    global_randomness,
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps_the_rule(rule):
+    assert [violation for source in SOURCES for violation in rule(source)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "module", "text", "violation"),
+    [
+        (upward_imports, "losses.a", "from ..networks.base import x", None),
+        (upward_imports, "losses.a", "from ..agents import x", "retrax.agents.x"),
+        (upward_imports, "losses.a", "from .. import agents", "retrax.agents"),
+        (upward_imports, "losses.a", "from ..replay.spec import Row", "retrax.replay.spec.Row"),
+        (upward_imports, "networks.a", "from ..environments import types", "environments.types"),
+        (upward_imports, "networks.a", "def f():\n  from ..agents.b import c", "agents.b.c"),
+        (upward_imports, "agents.b.a", "from ...losses import x", None),
+        (upward_imports, "agents.b.a", "from ... import losses", None),
+        (upward_imports, "agents.b.a", "from ..base import Agent", None),
+        (upward_imports, "agents.b.a", "from ...replay.spec import Row", None),
+        (upward_imports, "agents.b.a", "from ...environments import types", None),
+        (upward_imports, "agents.b.a", "from ...replay.store import x", "retrax.replay.store.x"),
+        (upward_imports, "agents.b.a", "from ...replay import Row", "retrax.replay.Row"),
+        (upward_imports, "agents.b.a", "from ... import evaluation", "retrax.evaluation"),
+        (upward_imports, "agents.b.a", "import retrax.environments.tiny", "environments.tiny"),
+        (upward_imports, "replay.spec", "from .tree import x", "retrax.replay.tree.x"),
+        (upward_imports, "replay.spec", "from .._validation import x", None),
+        (upward_imports, "replay.store", "from ..environments.types import x", None),
+        (upward_imports, "evaluation.a", "from ..agents.base import Agent", None),
+        (upward_imports, "evaluation.a", "from ..experiments import x", "retrax.experiments.x"),
+        (upward_imports, "experiments.a", "from ..launchpad_programs import x", "programs.x"),
+        (upward_imports, "launchpad_programs.a", "from ..experiments import x", None),
+        (upward_imports, "experiments.a", "from .. import __version__", None),
+        (upward_imports, "experiments.a", "from .. import utils", "retrax.utils"),
+        (upward_imports, "_validation", "from .losses import x", "retrax.losses.x"),
+        (upward_imports, "_validation", "from ._libraries import x", "retrax._libraries.x"),
+        (absolute_imports, "agents.a", "from retrax.losses import x", "retrax.losses.x"),
+        (absolute_imports, "agents.a", "import retrax", "retrax"),
+        (absolute_imports, "agents.a", "import retraxed", None),
+        (absolute_imports, "agents.a", "from ..losses import x", None),
+        (tier_imports, "replay.store", "import reverb", "reverb"),
+        (tier_imports, "experiments.a", "def f():\n  from acme.utils import x", "acme.utils.x"),
+        (tier_imports, "experiments.a", "import tensorflow as tf", "tensorflow"),
+        (tier_imports, "experiments.a", "from ..replay import reverb_table", "reverb_table"),
+        (tier_imports, "replay.reverb_table", "import reverb", None),
+        (tier_imports, "launchpad_programs.nodes", "import launchpad", None),
+        (tier_imports, "replay.store", "import acmeology, tensorflow_metadata", None),
+        (library_imports, "losses.a", "import rlax", "rlax"),
+        (library_imports, "losses.a", "from distrax import x", "distrax.x"),
+        (library_imports, "agents.a", "import tensorflow_probability.substrates.jax", "substrates"),
+        (library_imports, "losses.a", "from .._libraries import rlax", None),
+        (transforms, "networks.a", "import haiku as hk\nhk.transform(f)", "haiku.transform"),
+        (transforms, "networks.a", "from haiku import transform as t", "haiku.transform"),
+        (transforms, "agents.a", "import haiku\nf = haiku.transform_with_state", "with_state"),
+        (transforms, "networks.a", "import haiku as hk\nhk.without_apply_rng(f)", None),
+        (transforms, "networks.base", "import haiku as hk\nhk.transform(f)", None),
+        (global_randomness, "replay.a", "import random", "random"),
+        (global_randomness, "replay.a", "from random import choice", "random"),
+        (global_randomness, "replay.a", "import numpy as np\nnp.random.seed(0)", "random.seed"),
+        (global_randomness, "replay.a", "from numpy.random import rand", "numpy.random.rand"),
+        (global_randomness, "replay.a", "from numpy import random as r\nr.rand()", "random.rand"),
+        (global_randomness, "replay.a", "import numpy as np\nnp.random.default_rng(0)", None),
+        (global_randomness, "replay.a", "import jax\njax.random.key(0)", None),
+    ],
+)
+def test_the_rules_can_fail(rule, module, text, violation):
+    found = rule(parse(f"retrax.{module}", text))
+    assert bool(found) == (violation is not None), found
+    assert all(violation in sentence for sentence in found)
+
+
+def test_relative_imports_are_resolved_from_packages_and_modules():
+    texts = "from . import a\nfrom .b import c\nfrom .. import d"
+    package = parse("retrax.agents.reactor", texts, is_package=True)
+    module = parse("retrax.agents.reactor.agent", texts)
+    expected = ["retrax.agents.reactor.a", "retrax.agents.reactor.b.c", "retrax.agents.d"]
+    assert [found.name for found in imports_of(package)] == expected
+    assert [found.name for found in imports_of(module)] == expected
+    with pytest.raises(AssertionError, match="from above the package"):
+        list(imports_of(parse("retrax.losses.a", "from .... import x")))
+
+
+def test_every_folder_with_modules_has_a_layer():
+    others = {"tests", "benchmarks", "docs", "build"}
+    folders = {
+        path.name
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith(".") and any(path.rglob("*.py"))
+    }
+    assert folders - others <= FOLDERS.keys()
+    assert len(SOURCES) > 30  # the rules were not shown an empty folder
+
+
+def missing_names(module) -> list[str]:
+    """Names of `__all__` that are not there, or are functions or classes without a docstring.
+
+    NamedTuples and dataclasses write one themselves when they have none: their signature.
+    """
+    problems = []
+    for name in module.__all__:
+        if not hasattr(module, name):
+            problems.append(f"{module.__name__}.{name} does not exist")
+            continue
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+            if not text or text.startswith(f"{name}("):
+                problems.append(f"{module.__name__}.{name} has no docstring")
+    return problems
+
+
+def with_all() -> list[str]:
+    return [
+        source.name
+        for source in SOURCES
+        if not is_distributed(source.name)
+        and any(
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            for node in source.tree.body
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", with_all())
+def test_public_names_exist_and_are_documented(name):
+    assert missing_names(importlib.import_module(name)) == []
+
+
+def test_public_names_can_be_found_missing():
+    class Fake:
+        __name__ = "fake"
+        __all__ = ("Bare", "Named", "Good", "nothing", "number", "function")
+
+        class Bare:
+            pass
+
+        class Named(NamedTuple):
+            x: int
+
+        class Good:
+            """Has one."""
+
+        number = 3
+
+        @staticmethod
+        def function():
+            pass
+
+    assert missing_names(Fake) == [
+        "Fake.Bare has no docstring",
+        "Fake.Named has no docstring",
+        "Fake.nothing does not exist",
+        "Fake.function has no docstring",
+    ]
+
+
+def test_packages_say_what_is_public():
+    """A package that imports names for its users lists them in `__all__`."""
+    silent = [
+        source.name
+        for source in SOURCES
+        if source.is_package
+        and any(isinstance(node, ast.ImportFrom) for node in source.tree.body)
+        and source.name not in with_all()
+    ]
+    assert silent == []

@@ -1,0 +1,39 @@
+"""Every benchmark runs, at a size that takes seconds, and prints what it is there for."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (
+            "reactor_step.py --environment catch --updates 3 --keys 1000",
+            [
+                "update on resident data",
+                "share of the target in it",
+                "naive scan / ours",
+                "share of the loop outside jitted calls",
+                "set_priorities",
+            ],
+        ),
+    ],
+)
+def test_benchmark_runs(arguments, printed, tmp_path):
+    name, *rest = arguments.split()
+    command = [sys.executable, str(BENCHMARKS / name), *rest]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert result.returncode == 0, result.stderr
+    for line in printed:
+        assert line in result.stdout
+
+
+def test_every_benchmark_is_run_by_a_test():
+    tests = "".join(path.read_text() for path in pathlib.Path(__file__).parent.rglob("test_*.py"))
+    for path in BENCHMARKS.glob("*.py"):
+        assert path.name in tests, path.name

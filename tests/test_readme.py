@@ -1,0 +1,71 @@
+"""Every command and every piece of Python in the README does what it is there for."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+SET_UP, CORE, *OTHERS = blocks("bash")
+PYTHON = blocks("python")
+
+
+def test_set_up_is_what_we_promise():
+    assert SET_UP.splitlines() == [
+        "python3.10 -m venv .venv && . .venv/bin/activate",
+        "pip install -r requirements.txt",
+        "retrax train reactor --environment catch",
+        "pytest",
+    ]
+    assert "pip install -e ." in CORE
+
+
+def test_continuous_integration_runs_the_set_up_blocks():
+    script = (ROOT / ".ci" / "run").read_text()
+    assert script.count("readme 0") == 3
+    assert script.count("readme 1") == 1
+    for number, block in enumerate((SET_UP, CORE)):
+        command = [sys.executable, str(ROOT / ".ci" / "readme_commands.py"), str(number)]
+        assert subprocess.run(command, capture_output=True, text=True).stdout == block
+
+
+@pytest.mark.parametrize("block", range(len(OTHERS)))
+def test_commands(block, tmp_path):
+    scripts = sysconfig.get_path("scripts")
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    for line in OTHERS[block].splitlines():
+        result = subprocess.run(
+            shlex.split(line),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=540,
+        )
+        assert result.returncode == 0, f"{line}\n{result.stderr}"
+    for name in re.findall(r"--(?:output|video) (\S+)", OTHERS[block]):
+        assert (tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("block", range(len(PYTHON)))
+def test_python(block):
+    exec(compile(PYTHON[block], f"README block {block}", "exec"), {})
+
+
+def test_links_lead_somewhere():
+    pages = [ROOT / "README.md", *ROOT.glob("agents/*/README.md"), *ROOT.glob("docs/**/*.md")]
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"
