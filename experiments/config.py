@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._validation import check_range
+from .._validation import check_integer
 from ..environments import EnvironmentSpec
 
 # From the agent's name to its package, which has `make_agent`, `Config` and `PRESETS`.
@@ -37,11 +37,11 @@ class RunConfig:
     agent_config: Any
 
     def __post_init__(self) -> None:
-        check_range(self, "steps", 1)
-        check_range(self, "seed", 0)
-        check_range(self, "num_envs", 1)
-        check_range(self, "snapshot_every", 1)
-        check_range(self, "log_every", 1)
+        check_integer(self, "steps", 1)
+        check_integer(self, "seed", 0)
+        check_integer(self, "num_envs", 1)
+        check_integer(self, "snapshot_every", 1)
+        check_integer(self, "log_every", 1)
 
 
 def agent_package(agent: str) -> ModuleType:

@@ -83,11 +83,13 @@ def check_observation(
       ValueError: names shape and dtype of the observation, and what is allowed.
     """
     given = f"observations of shape {observation.shape} and dtype {np.dtype(observation.dtype)}"
+    if not observation.shape or 0 in observation.shape:
+        raise ValueError(f"No network for {given}: allowed are arrays with at least one entry.")
     if not _is_image(observation):
         if not np.issubdtype(observation.dtype, np.floating):
             raise ValueError(
                 f"No network for {given}: allowed are uint8 images [height, width, channels] and "
-                "float arrays of any shape."
+                "float arrays."
             )
         return
     for side in observation.shape[:2]:

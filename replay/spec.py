@@ -6,8 +6,7 @@
 import dataclasses
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .._validation import check_one_of, check_range
-
+from .._validation import check_integer, check_one_of, check_range
 
 Array: TypeAlias = Any  # of JAX or NumPy, or its `jax.ShapeDtypeStruct`
 
@@ -72,8 +71,8 @@ class SequenceSpec:
     first_row_extras: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_range(self, "length", 2)
-        check_range(self, "period", 1)
+        check_integer(self, "length", 2)
+        check_integer(self, "period", 1)
         unknown = sorted(set(self.first_row_extras) - set(self.extras))
         if unknown:
             raise ValueError(
@@ -115,9 +114,9 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         check_one_of(self, "selector", SELECTORS)
-        check_range(self, "capacity", 1)
-        check_range(self, "min_rows", 1, self.capacity)
-        check_range(self, "batch_size", 1)
+        check_integer(self, "capacity", 1)
+        check_integer(self, "min_rows", 1, self.capacity)
+        check_integer(self, "batch_size", 1)
         check_range(self, "acting_steps_per_update", 0.0, above=True)
         check_range(self, "priority_exponent", 0.0)
         check_range(self, "importance_exponent", 0.0, 1.0)

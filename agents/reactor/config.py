@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ..._validation import check_one_of, check_range
+from ..._validation import check_integer, check_one_of, check_range, check_sizes
 from ...networks.torsos import REACTOR_CONVOLUTIONS
 from ...replay.spec import ReplayConfig
 
@@ -99,19 +99,28 @@ class Config:
     def __post_init__(self) -> None:
         check_one_of(self, "policy_gradient", POLICY_GRADIENTS)
         check_one_of(self, "initial_state", INITIAL_STATES)
+        check_one_of(self, "distributional", (True, False))
+        check_one_of(self, "recurrent", (True, False))
         check_range(self, "policy_gradient_cap", 1.0)
         check_range(self, "retrace_lambda", 0.0, 1.0)
         check_range(self, "discount", 0.0, 1.0)
         check_range(self, "max_abs_reward", 0.0, above=True)
-        check_range(self, "num_atoms", 2)
-        check_range(self, "policy_epsilon", 0.0, 1.0, above=True)
+        check_range(self, "policy_epsilon", 0.0, 1.0, above=True, below=True)
         check_range(self, "entropy_cost", 0.0)
         check_range(self, "learning_rate", 0.0, above=True)
-        check_range(self, "adam_b1", 0.0, 1.0)
-        check_range(self, "adam_b2", 0.0, 1.0)
+        check_range(self, "adam_b1", 0.0, 1.0, below=True)
+        check_range(self, "adam_b2", 0.0, 1.0, below=True)
         check_range(self, "adam_epsilon", 0.0, above=True)
-        check_range(self, "vmin", float("-inf"))
-        check_range(self, "vmax", float("-inf"))
+        check_range(self, "vmin")
+        check_range(self, "vmax")
+        for field in ("num_atoms", "sequence_length"):
+            check_integer(self, field, 2)
+        for field in ("target_update_period", "sequence_period"):
+            check_integer(self, field, 1)
+        for field in ("shared_size", "memory_size", "head_size"):
+            check_integer(self, field, 1)
+        check_sizes(self, "convolutions")
+        check_sizes(self, "vector_sizes")
         if self.vmin >= self.vmax:
             raise ValueError(
                 f"Config.vmin must be less than vmax, got vmin {self.vmin}, vmax {self.vmax}."

@@ -186,9 +186,7 @@ def test_a_sample_is_a_batch_with_weights():
     assert (sample.weights.dtype, sample.weights.shape) == (np.float32, (5,))
     assert sample.mask.all()
     probabilities = store._selector.probabilities(slots)
-    np.testing.assert_allclose(
-        sample.weights, 1 / (store.num_sequences * probabilities), rtol=1e-6
-    )
+    np.testing.assert_allclose(sample.weights, 1 / (store.num_sequences * probabilities), rtol=1e-6)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
     assert store.sample_shape() == shapes
 
@@ -322,8 +320,8 @@ def test_an_empty_store_says_that_it_is_empty():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"length": 1}, "SequenceSpec.length must be >= 2, got 1"),
-        ({"length": 3, "period": 0}, "SequenceSpec.period must be >= 1, got 0"),
+        ({"length": 1}, "SequenceSpec.length must be an integer >= 2, got 1"),
+        ({"length": 3, "period": 0}, "SequenceSpec.period must be an integer >= 1, got 0"),
         (
             {"length": 3, "first_row_extras": ("memory",)},
             r"first_row_extras names \['memory'\], but extras has only \[\]",

@@ -1,0 +1,185 @@
+"""What is shipped: the wheel has every module and nothing else, and the pins are consistent."""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import retrax
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(retrax.__file__).parent
+NOT_SHIPPED = ("tests", "benchmarks", "docs")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+# What the pins are for.
+TARGET = {"python_version": "3.10", "python_full_version": "3.10.0", "sys_platform": "linux"}
+
+
+def source_files() -> list[Path]:
+    """What belongs to the repository, relative to its root; without git, all but hidden files."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode == 0 and listed.stdout:
+        paths = [Path(name) for name in listed.stdout.split("\0") if name]
+    else:
+        paths = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
+        hidden = ("build", "dist", "runs", "__pycache__")
+        paths = [
+            path
+            for path in paths
+            if not any(
+                part.startswith(".") or part.endswith(".egg-info") or part in hidden
+                for part in path.parts
+            )
+        ]
+    return [path for path in paths if (ROOT / path).is_file()]
+
+
+def shipped_modules() -> set[str]:
+    return {
+        path.as_posix()
+        for path in source_files()
+        if path.suffix == ".py"
+        and path.parts[0] not in NOT_SHIPPED
+        and not path.parts[0].startswith(".")
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a clean copy: nothing that an earlier build left helps it."""
+    copy = tmp_path_factory.mktemp("copy")
+    for path in source_files():
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, copy / path)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
+    built = subprocess.run(
+        command, cwd=copy, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    [path] = (copy / "dist").glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def test_the_wheel_has_every_module_and_nothing_else(wheel):
+    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == {f"retrax/{name}" for name in shipped_modules() | {"py.typed"}}
+
+
+def test_the_wheel_has_the_modules_as_they_are(wheel):
+    for name in ("__init__.py", "agents/reactor/agent.py"):
+        assert wheel.read(f"retrax/{name}") == (ROOT / name).read_bytes()
+
+
+def test_the_wheel_says_its_version_and_its_command(wheel):
+    [metadata] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    fields = Parser().parsestr(wheel.read(metadata).decode())
+    assert fields["Name"] == "retrax"
+    assert fields["Version"] == retrax.__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+", retrax.__version__)
+    commands = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
+    assert "retrax = retrax.experiments.command:main" in commands
+
+
+def test_every_folder_with_modules_is_a_listed_package():
+    modules = [Path(name) for name in shipped_modules()]
+    folders = {".".join(("retrax", *path.parent.parts)) for path in modules}
+    with_init = {
+        ".".join(("retrax", *path.parent.parts)) for path in modules if path.name == "__init__.py"
+    }
+    listed = PROJECT["tool"]["setuptools"]["packages"]
+    assert folders - with_init == set(), "folders without an __init__.py"
+    assert set(listed) == with_init
+    assert listed == sorted(set(listed))
+
+
+def pins() -> list[str]:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines[:-1] if line and not line.startswith("#")]
+
+
+def test_requirements_end_with_the_package_itself():
+    assert (ROOT / "requirements.txt").read_text(encoding="utf-8").endswith("\n-e .\n")
+
+
+def test_every_requirement_is_pinned_once():
+    for line in pins():
+        assert re.fullmatch(r"[a-z0-9][a-z0-9-]*==[0-9][a-z0-9.+]*", line), line
+    names = [Requirement(line).name for line in pins()]
+    assert len(set(names)) == len(names)
+
+
+def unpinned(requirements: list[str], versions: dict[str, str], env: dict[str, str]) -> list[str]:
+    """Requirements that hold in `env` and that no pin satisfies."""
+    found = []
+    for text in requirements:
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if name == "retrax" or (requirement.marker and not requirement.marker.evaluate(env)):
+            continue
+        if name not in versions or versions[name] not in requirement.specifier:
+            found.append(text)
+    return found
+
+
+def test_the_pins_satisfy_every_range():
+    versions = dict(line.split("==") for line in pins())
+    wanted = [
+        *PROJECT["build-system"]["requires"],
+        *PROJECT["project"]["dependencies"],
+        *(text for extra in EXTRAS.values() for text in extra),
+    ]
+    assert unpinned(wanted, versions, TARGET) == []
+
+
+@pytest.mark.parametrize(
+    ("requirement", "refused"),
+    [
+        ("jax>=0.6", False),
+        ("jax>=0.7", True),
+        ("Dm_Tree>=0.1", False),
+        ("absent", True),
+        ("absent; python_version > '3.10'", False),
+        ("jax<0.6; sys_platform == 'linux'", True),
+    ],
+)
+def test_a_pin_outside_its_range_is_found(requirement, refused):
+    versions = {"jax": "0.6.2", "dm-tree": "0.1.10"}
+    assert unpinned([requirement], versions, TARGET) == ([requirement] if refused else [])
+
+
+def test_the_core_needs_nothing_of_the_distributed_tier():
+    core = {Requirement(text).name for text in PROJECT["project"]["dependencies"]}
+    heavy = {Requirement(text).name for text in EXTRAS["distributed"]}
+    assert {"dm-acme", "dm-launchpad", "dm-reverb", "tensorflow-cpu"} <= heavy
+    assert core & (heavy | {"tensorflow"}) == set()
+
+
+def test_the_distributed_tier_is_asked_for_only_where_it_exists():
+    elsewhere = [
+        {**TARGET, "python_version": "3.12", "python_full_version": "3.12.0"},
+        {**TARGET, "sys_platform": "darwin"},
+    ]
+    for text in EXTRAS["distributed"]:
+        marker = Requirement(text).marker
+        assert marker is not None, text
+        assert marker.evaluate(TARGET), text
+        assert not any(marker.evaluate(env) for env in elsewhere), text
