@@ -1,5 +1,7 @@
 """The `retrax` command: train, evaluate, plot, doctor."""
 
+import difflib
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -19,9 +21,17 @@ usage: retrax COMMAND [...]
 `retrax COMMAND --help` tells more. For a first run: retrax train reactor --environment catch
 """
 
+_INTERRUPTED = 130  # what shells give for SIGINT
+_BROKEN_PIPE = 141  # and for SIGPIPE
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; the exit status is 0, or 2 for wrong input, told in one sentence."""
+    """Runs a command.
+
+    Returns:
+      The exit status: 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if
+      interrupted before there was a run. Whatever it is, one sentence says why.
+    """
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if command in ("-h", "--help"):
         print(_USAGE, end="")
@@ -31,18 +41,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if command not in _COMMANDS:
         allowed = ", ".join(_COMMANDS)
-        return _refuse(f"Unknown command {command!r}: allowed are {allowed}.")
+        close = difflib.get_close_matches(command, _COMMANDS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     try:
         return _COMMANDS[command](rest)
-    except (ValueError, ImportError, OSError, FloatingPointError) as error:
+    except BrokenPipeError:  # nobody reads on: `retrax train reactor --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except (ValueError, ImportError, OSError) as error:
         return _refuse(str(error))
+    except Exception as error:
+        if not type(error).__module__.startswith("gymnasium"):
+            raise
+        return _refuse(str(error))  # an environment lacks a library
     except KeyboardInterrupt:
-        return _refuse("Interrupted.")
+        return _refuse("Interrupted.", _INTERRUPTED)
 
 
-def _refuse(sentence: str) -> int:
+def _refuse(sentence: str, status: int = 2) -> int:
     print(f"retrax: {sentence}", file=sys.stderr)
-    return 2
+    return status
 
 
 # Each command imports what it needs when it runs: `--help` and `doctor` must not wait for JAX.

@@ -17,8 +17,11 @@ from ..environments import EnvironmentSpec
 AGENTS = {"reactor": "retrax.agents.reactor"}
 
 # Time steps after which the preset `small` has solved the task (docs/results); others get the rest.
-SMALL_STEPS = {"catch": 60_000, "memory": 100_000, "CartPole-v1": 200_000}
+SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 100_000}
 OTHER_STEPS = 200_000
+# Purposes of other seeds than the run's own: no two may share their episodes.
+EVALUATION, RESUME = 1, 2
+_MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
 
 
@@ -38,7 +41,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_integer(self, "steps", 1)
-        check_integer(self, "seed", 0)
+        check_integer(self, "seed", 0, _MAX_SEED)
         check_integer(self, "num_envs", 1)
         check_integer(self, "snapshot_every", 1)
         check_integer(self, "log_every", 1)
@@ -85,9 +88,11 @@ def default_steps(environment: str, spec: EnvironmentSpec) -> int:
 
 
 def write_config(directory: Path, config: RunConfig) -> None:
-    """Writes config.json."""
+    """Writes config.json, whole or not at all."""
     text = json.dumps(dataclasses.asdict(config), indent=2)
-    (directory / "config.json").write_text(text + "\n")
+    partial = directory / "config.json.partial"
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(directory / "config.json")
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -100,12 +105,15 @@ def read_config(directory: Path) -> RunConfig:
     if not path.is_file():
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
         config_class = agent_package(values["agent"]).Config
         values["agent_config"] = _build(config_class, values["agent_config"])
         return RunConfig(**values)
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read by this version of retrax: {error}.") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(
+            f"{path} is damaged or of another version of retrax: {reason.rstrip('.')}."
+        ) from error
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
@@ -121,7 +129,7 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
 
 
 def derive_seed(seed: int, *purpose: int) -> int:
-    """Another seed for another purpose, unrelated to the first."""
+    """Another seed for another purpose, unrelated to the first (zeros at the end do not count)."""
     return int(np.random.SeedSequence([seed, *purpose]).generate_state(1)[0])
 
 
@@ -136,7 +144,7 @@ def _build(config_class: type, values: dict[str, Any]) -> Any:
     defaults = {field.name: field.default for field in dataclasses.fields(config_class)}
     unknown = sorted(set(values) - set(defaults))
     if unknown:
-        raise KeyError(f"{config_class.__name__} has no field {unknown[0]}")
+        raise ValueError(f"{config_class.__name__} has no field {unknown[0]}")
     restored = {
         name: _build(type(defaults[name]), value)
         if dataclasses.is_dataclass(defaults[name])

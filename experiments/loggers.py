@@ -24,6 +24,7 @@ with warnings.catch_warnings():
     from tensorboard.compat.proto import event_pb2, summary_pb2
     from tensorboard.summary.writer.record_writer import RecordWriter
 
+FILE_ONLY = "file_only"  # what records carry (`extra`) that the console must not show
 _CSV_NAME = "metrics.csv"
 _EVENTS_PREFIX = "events.out.tfevents."
 
@@ -69,7 +70,8 @@ class MetricsWriter:
           steps: the snapshot's steps; rows with more are dropped.
 
         Raises:
-          ValueError: if there is no `metrics.csv`, or its header is not `columns`.
+          ValueError: if there is no `metrics.csv`, its header is not `columns`, or it is damaged;
+        nothing is changed then.
         """
         self = cls.__new__(cls)
         self._columns = _checked(columns)
@@ -150,7 +152,7 @@ class _EventFile:
         self._records.flush()
 
 
-class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+class _StderrHandler(logging.StreamHandler):
     """Writes to what `sys.stderr` is at the time: a progress bar puts itself in its place."""
 
     @property
@@ -166,6 +168,7 @@ def setup_log(directory: Path) -> logging.Logger:
     """The log of a run: `log.txt` in its directory (appended to), and the console (stderr).
 
     It is the logger `retrax`, from level INFO on; a log that was set up before is closed first.
+    Tracebacks go to the file alone, and the file is made with its first line.
 
     Args:
       directory: the run directory, made if it does not exist.
@@ -177,10 +180,11 @@ def setup_log(directory: Path) -> logging.Logger:
     directory.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger("retrax")
     close_log(logger)
-    file = logging.FileHandler(directory / "log.txt", encoding="utf-8")
+    file = logging.FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     console = _StderrHandler()
     console.setFormatter(logging.Formatter("%(message)s"))
+    console.addFilter(lambda record: not (record.exc_info or getattr(record, FILE_ONLY, False)))
     for handler in (file, console):
         logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -233,7 +237,10 @@ def _drop_newer(path: Path, columns: Sequence[str], steps: int) -> None:
     if header != list(columns):
         raise ValueError(f"{path} has the columns {header}, but this run writes {list(columns)}.")
     place = header.index("steps")
-    kept = [header, *(row for row in rows if int(row[place]) <= steps)]
+    try:
+        kept = [header, *(row for row in rows if int(row[place]) <= steps)]
+    except (ValueError, IndexError):
+        raise ValueError(f"{path} is damaged: a row of it has no steps.") from None
     partial = path.with_suffix(".csv.partial")
     partial.write_text("".join(map(_line, kept)), encoding="utf-8", newline="")
     partial.replace(path)

@@ -14,11 +14,10 @@ from rich.console import Console
 from ..environments import make
 from ..evaluation import VideoWriter, mean_and_interval, plot_learning_curves, run_episodes
 from . import doctor
-from .config import agent_package, derive_seed, read_config
+from .config import EVALUATION, agent_package, derive_seed, read_config
 from .parsing import parse
 from .snapshots import Snapshots
 
-_EVALUATION = 1  # what `derive_seed` is asked for: evaluation never sees training's episodes
 _MAX_ENVS = 16
 
 
@@ -26,7 +25,7 @@ _MAX_ENVS = 16
 class EvaluateArguments:
     """Evaluate the newest snapshot of a run: its greedy policy, in environments of its own."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run directory."""
 
     episodes: int = 100
@@ -35,25 +34,24 @@ class EvaluateArguments:
     seed: int = 0
     """Seed of the evaluation's environments."""
 
-    json: bool = False
-    """Print one JSON object: mean_return, low, high (95 %), episodes, steps (of the training that
-    the snapshot has behind it), mean_length."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print one JSON object: mean_return, low, high (95 %), episodes, steps, mean_length."""
 
-    video: Path | None = None
-    """Write the first environment's episodes to this file, .mp4 or .gif."""
+    video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the episodes to this file, .mp4 or .gif."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotArguments:
     """Draw learning curves: runs that differ in the seed alone share a colour."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """Run directories."""
 
-    output: Path = Path("curves.png")
+    output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("curves.png")
     """The PNG file to write."""
 
-    metric: str = "episode_return"
+    metric: Annotated[str, tyro.conf.arg(metavar="NAME")] = "episode_return"
     """A column of metrics.csv."""
 
     window: Annotated[int, tyro.conf.arg(metavar="N")] = 1
@@ -68,8 +66,9 @@ class DoctorArguments:
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Evaluates a run."""
     given = parse(EvaluateArguments, arguments, prog="retrax evaluate")
-    if given.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {given.episodes}.")
+    for option, value, least in (("episodes", given.episodes, 1), ("seed", given.seed, 0)):
+        if value < least:
+            raise ValueError(f"--{option} must be at least {least}, got {value}.")
     result = _evaluate(given)
     if given.json:
         print(json.dumps(result))
@@ -100,7 +99,7 @@ def doctor_command(arguments: Sequence[str]) -> int:
 
 def _evaluate(given: EvaluateArguments) -> dict[str, Any]:
     config = read_config(given.run)
-    seed = derive_seed(config.seed, _EVALUATION, given.seed)
+    seed = derive_seed(config.seed, EVALUATION, given.seed)
     num_envs = 1 if given.video else min(given.episodes, _MAX_ENVS)
     with contextlib.ExitStack() as stack:
         snapshots = stack.enter_context(contextlib.closing(Snapshots(given.run, writable=False)))

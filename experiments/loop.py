@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
@@ -126,7 +127,7 @@ class Loop:
         num_envs = self._environment.num_envs
         keys = jax.random.split(jax.random.fold_in(self._actor_key, self.counters.steps), num_envs)
         begin = jax.vmap(self._agent.begin, in_axes=(0, 0, None))
-        self._actors = begin(keys, np.arange(num_envs), num_envs)
+        self._actors = begin(keys, jnp.arange(num_envs), num_envs)
         self._timestep = self._environment.reset()
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)

@@ -9,10 +9,29 @@ from typing import Any
 
 import tyro
 
-_FRAME = re.compile(r"[╭╮╰╯│─]+")
+_FRAME = "│╭╮╰╯ "
+_RULE = re.compile(r"[─-]{3,}")
+
+# What tyro says, and the same in our words.
+_REWRITTEN = (
+    (r"Unrecognized options: (-[^\s,]*).*", r"Unknown option \1"),
+    (r"Unrecognized options: ([^\s,]*).*", r"Unknown argument \1"),
+    (r"Missing from (.*?): (--\S+ \S+|\S+) (.*?)\.? \(required\).*", r"\1 needs \2: \3"),
+    (r"Missing value for argument '(\S+)'.*", r"\1 needs a value"),
+    (r"Error parsing (--\S+): .*invalid literal for int.*: (.*)", r"\1 must be an integer, got \2"),
+    (r"Error parsing (--\S+): .*string to float: (.*)", r"\1 must be a number, got \2"),
+    (r"Error parsing (--\S+): .* valid parse for arguments: \[(.*)\]", r"\1 cannot be \2"),
+    (
+        r"invalid choice (.*) for argument '(\S+)'. Expected (one of .*?)\.?",
+        r"\2 must be \3, got \1",
+    ),
+    (r"Error parsing (?!--)[^:]*: (.*)", r"\1"),  # a config refused itself
+)
 
 
-def parse(form: Any, arguments: Sequence[str], *, prog: str, default: Any = None) -> Any:
+def parse(
+    form: Any, arguments: Sequence[str], *, prog: str, default: Any = None, description: str = ""
+) -> Any:
     """Parses arguments into the dataclass `form`.
 
     Args:
@@ -20,20 +39,23 @@ def parse(form: Any, arguments: Sequence[str], *, prog: str, default: Any = None
       arguments: of the command line.
       prog: the command, for the help.
       default: an instance with the fields' defaults.
+      description: the help's first lines; the docstring of `form` if empty.
 
     Raises:
       ValueError: tells in one sentence what was given and what is allowed.
       SystemExit: after `--help` was printed.
     """
     errors = io.StringIO()
-    options: dict[str, Any] = {} if default is None else {"default": default}
+    options: dict[str, Any] = {"description": description or None}
+    if default is not None:
+        options["default"] = default
     try:
         with contextlib.redirect_stderr(errors):
             return tyro.cli(form, args=list(arguments), prog=prog, **options)
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ValueError(f"{_sentence(errors.getvalue())} See: {prog} --help") from None
+        raise ValueError(f"{_sentence(errors.getvalue(), prog)}") from None
 
 
 def scan(arguments: Sequence[str], option: str) -> str | None:
@@ -51,17 +73,31 @@ def wants_help(arguments: Sequence[str]) -> bool:
     return any(argument in ("-h", "--help") for argument in arguments)
 
 
-def _sentence(text: str) -> str:
-    """The message inside the frame that tyro draws, without its advice."""
-    lines = []
-    for line in text.splitlines()[1:]:
-        if "─" in line:  # a rule: what follows is the help text of the argument, or advice
-            break
-        lines.append(_FRAME.sub(" ", line).strip())
-    sentence = " ".join(filter(None, lines)) or text.strip()
-    return sentence if sentence.endswith(".") else f"{sentence}."
-
-
 def tell(text: str) -> None:
     """Prints for a person: to stderr, so that stdout holds results alone."""
     print(text, file=sys.stderr)
+
+
+def _sentence(text: str, prog: str) -> str:
+    """The message inside the frame that tyro draws, in our words."""
+    message, *advice = _paragraphs(text) or [text.strip()]
+    for pattern, words in _REWRITTEN:
+        match = re.fullmatch(pattern, message)
+        if match:
+            message = match.expand(words)
+            break
+    near = [a.split()[3] for a in advice if a.startswith("Perhaps you meant:")]
+    hint = f"did you mean {near[0]}?" if near else f"see {prog} --help"
+    return f"{message.rstrip('.')} ({hint})."
+
+
+def _paragraphs(text: str) -> list[str]:
+    """What stands between the rules, each in one line; the frame's title is left out."""
+    lines = [line.strip(_FRAME) for line in text.splitlines()[1:]]
+    paragraphs: list[list[str]] = [[]]
+    for line in lines:
+        if _RULE.fullmatch(line):
+            paragraphs.append([])
+        elif line:
+            paragraphs[-1].append(line)
+    return [" ".join(paragraph) for paragraph in paragraphs if paragraph]

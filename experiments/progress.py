@@ -18,10 +18,12 @@ class Progress:
     """Steps, rates, return and time to go."""
 
     def __init__(self, steps: int, *, start: int = 0, plain: bool = False):
-        """Args:
-        steps: the run's last step.
-        start: the step at which this part of it begins.
-        plain: never a bar.
+        """Shows nothing yet.
+
+        Args:
+          steps: the run's last step.
+          start: the step at which this part of it begins.
+          plain: never a bar.
         """
         self._steps, self._start = steps, start
         self._started = time.perf_counter()
@@ -29,8 +31,15 @@ class Progress:
         console = Console(stderr=True)
         self._bar: Bar | None = None
         if console.is_terminal and not plain:
-            self._bar = Bar(BarColumn(), TextColumn("{task.description}"), console=console)
+            # The bar takes what the text leaves, so that the time to go fits into 80 columns.
+            text = TextColumn("{task.description}", markup=False)
+            self._bar = Bar(text, BarColumn(bar_width=None), console=console, expand=True)
             self._task = self._bar.add_task("starting", total=steps, completed=start)
+
+    @property
+    def has_bar(self) -> bool:
+        """Whether there is a bar, so that the terminal needs no lines."""
+        return self._bar is not None
 
     def __enter__(self) -> "Progress":
         if self._bar:
@@ -47,21 +56,22 @@ class Progress:
             self._bar.stop()
 
     def show(self, counters: Counters, last_return: float, clock: Mapping[str, float]) -> str:
-        """Brings the bar up to date, or gives a line for the log ("" if there was one just now)."""
+        """Brings the bar up to date; gives a line for the log, "" if there was one just now."""
         now = time.perf_counter()
-        text = (
-            f"{counters.steps}/{self._steps} steps | {clock['steps_per_second']:.0f} steps/s "
-            f"(acting {clock['acting_steps_per_second']:.0f} steps/s, "
-            f"learning {clock['learning_updates_per_second']:.1f} updates/s) | "
-            f"{counters.updates} updates | return {last_return:.3g} | ETA {self._eta(counters, now)}"
-        )
-        if self._bar:
+        steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
+        speed = f"{clock['steps_per_second']:.0f} steps/s"
+        learning = f"{clock['learning_updates_per_second']:.0f} updates/s"
+        if self._bar is not None:
+            text = f"{steps}, {speed}, {learning}, return {last_return:.3g}, ETA {eta}"
             self._bar.update(self._task, description=text, completed=counters.steps)
-            return ""
         if now - self._last_line < _LINE_SECONDS and counters.steps < self._steps:
             return ""
         self._last_line = now
-        return text
+        acting = f"{clock['acting_steps_per_second']:.0f} steps/s"
+        return (
+            f"{steps} | {speed} (acting {acting}, learning {learning}) | "
+            f"{counters.updates} updates | return {last_return:.3g} | ETA {eta}"
+        )
 
     def _eta(self, counters: Counters, now: float) -> timedelta:
         done = counters.steps - self._start

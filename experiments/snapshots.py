@@ -1,11 +1,15 @@
 """Snapshots of a run: learner, counters and replay, written by orbax, whole or not at all."""
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
 
+_MAX_REASON = 200  # letters; some of orbax's reasons fill a page
 _KEPT = 2  # the one before the newest is for the case that the newest gets damaged
 
 
@@ -27,20 +31,26 @@ class Snapshots:
     """The snapshots/ folder of a run; each snapshot is named after its number of steps."""
 
     def __init__(self, directory: Path, *, writable: bool = True):
-        """Args:
-        directory: the run directory.
-        writable: False never creates, cleans or changes anything.
+        """Opens the folder.
+
+        Args:
+          directory: the run directory.
+          writable: False never creates, cleans or changes anything.
+
+        Raises:
+          ValueError: there is no folder, and none may be made.
         """
         self.directory = (directory / "snapshots").absolute()
         if not writable and not self.directory.is_dir():
-            raise ValueError(f"{directory} has no snapshot yet: its training has saved none.")
+            raise self._none()
         options = ocp.CheckpointManagerOptions(
             max_to_keep=_KEPT,
             create=writable,
             cleanup_tmp_directories=writable,
             enable_async_checkpointing=False,
         )
-        self._manager = ocp.CheckpointManager(self.directory, options=options)
+        with _quiet():
+            self._manager = ocp.CheckpointManager(self.directory, options=options)
 
     def steps(self) -> list[int]:
         """The steps of all complete snapshots, oldest first."""
@@ -54,20 +64,19 @@ class Snapshots:
         """
         steps = self.steps()
         if not steps:
-            raise ValueError(f"{self.directory} holds no complete snapshot.")
+            raise self._none()
         return steps[-1]
 
     def save(self, steps: int, snapshot: Snapshot) -> None:
         """Writes a snapshot; it appears when it is complete."""
-        self._manager.save(
-            steps,
-            args=ocp.args.Composite(
-                learner=ocp.args.StandardSave(snapshot.learner),
-                replay=ocp.args.StandardSave(snapshot.replay),
-                counters=ocp.args.JsonSave(snapshot.counters),
-            ),
+        items = ocp.args.Composite(
+            learner=ocp.args.StandardSave(snapshot.learner),
+            replay=ocp.args.StandardSave(snapshot.replay),
+            counters=ocp.args.JsonSave(snapshot.counters),
         )
-        self._manager.wait_until_finished()
+        with _quiet():
+            self._manager.save(steps, args=items)
+            self._manager.wait_until_finished()
 
     def restore(self, learner_template: Any) -> Snapshot:
         """Reads the newest snapshot.
@@ -97,24 +106,49 @@ class Snapshots:
         """Ends orbax's threads."""
         self._manager.close()
 
+    def damaged(self, error: Exception) -> ValueError:
+        """The one sentence for whatever was raised when the newest snapshot was taken over."""
+        *others, newest = self.steps()
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        mend = f"remove it to go on from {others[-1]} steps" if others else "there is no other one"
+        return ValueError(
+            f"The snapshot {self.directory / str(newest)} is damaged or of another config: {mend} "
+            f"({reason[:_MAX_REASON].rstrip('.')})."
+        )
+
+    def _none(self) -> ValueError:
+        return ValueError(
+            f"{self.directory} holds no complete snapshot: training was stopped before the first "
+            "one, and this run must be trained anew."
+        )
+
     def _read(self, **items: Any) -> dict[str, Any]:
-        newest, steps = self.newest(), self.steps()
-        path = self.directory / str(newest)
+        newest = self.newest()
         try:
-            restored = self._manager.restore(newest, args=ocp.args.Composite(**items))
+            with _quiet():
+                restored = self._manager.restore(newest, args=ocp.args.Composite(**items))
             read = {name: restored[name] for name in items}
             if any(value is None for value in read.values()):
                 raise ValueError("a part is missing")
             _check_shapes(items["learner"].item, read["learner"])
         except Exception as error:  # orbax raises nearly every type for damaged files
-            reason = (
-                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            )
-            others = f", which leaves the one at {steps[-2]} steps" if len(steps) > 1 else ""
-            raise ValueError(
-                f"The snapshot {path} is damaged or of another config ({reason}): remove it{others}."
-            ) from error
+            raise self.damaged(error) from error
         return read
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what orbax logs off the terminal: what matters of it, it raises too."""
+    logger = logging.getLogger("absl")
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
 
 
 def _check_shapes(template: Any, state: Any) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 
@@ -12,26 +12,43 @@ from ..environments import make
 from . import config as configs
 from .config import RunConfig
 from .parsing import parse, scan, tell, wants_help
-from .training import Summary, train
+from .training import RunFailedError, Summary, train
 
 _SNAPSHOTS = 5  # in a run, by default
 _LOGS = 100
 _MAX_LOG_STEPS = 10_000
 
+_USAGE = """\
+usage: retrax train AGENT --environment ID [OPTIONS]
+       retrax train --resume RUN [--steps N] [--plain]
+
+Train an agent in one process, or go on with a run from its newest snapshot. Ctrl-C leaves a
+snapshot too.
+
+  AGENT             {agents}
+  --environment ID  catch, memory, a gymnasium id (CartPole-v1) or an Atari game (ALE/Pong-v5)
+  --resume RUN      a run directory
+  --steps N         the last step, over all environments
+
+`retrax train AGENT --help` lists all options: the run's, and every field of the agent's config.
+"""
+
 AgentConfig = TypeVar("AgentConfig")
+_Optional = Annotated[int | None, tyro.conf.arg(metavar="N")]
+_Switch = tyro.conf.FlagCreatePairsOff[bool]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainArguments(Generic[AgentConfig]):
     """Train an agent in one process. What is not given comes from the preset."""
 
-    environment: str
+    environment: Annotated[str, tyro.conf.arg(metavar="ID")]
     """catch, memory, a gymnasium id (CartPole-v1) or an Atari game (ALE/Pong-v5)."""
 
-    preset: str | None = None
+    preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Where the agent's fields come from; paper for images and small for vectors if not given."""
 
-    steps: int | None = None
+    steps: _Optional = None
     """Time steps over all environments; if not given, as many as solve the task."""
 
     seed: int = 0
@@ -40,16 +57,16 @@ class TrainArguments(Generic[AgentConfig]):
     num_envs: int = 8
     """Environments stepped together."""
 
-    run_directory: Path | None = None
+    run_directory: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
     """Where the run is kept; if not given, a new folder under runs/."""
 
-    snapshot_every: int | None = None
+    snapshot_every: _Optional = None
     """Steps between snapshots; a fifth of the run if not given. There is one at the end, always."""
 
-    log_every: int | None = None
-    """Steps between rows of metrics.csv; a hundredth of the run, at most 10,000, if not given."""
+    log_every: _Optional = None
+    """Steps between rows of metrics.csv; if not given a hundredth of the run, at most 10,000."""
 
-    plain: bool = False
+    plain: _Switch = False
     """Log lines in place of a progress bar."""
 
     agent: tyro.conf.FlagConversionOff[AgentConfig]
@@ -60,36 +77,53 @@ class TrainArguments(Generic[AgentConfig]):
 class ResumeArguments:
     """Go on with a run from its newest snapshot."""
 
-    resume: Path
+    resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     """The run directory."""
 
-    steps: int | None = None
+    steps: _Optional = None
     """A new last step; the run's own if not given."""
 
-    plain: bool = False
+    plain: _Switch = False
     """Log lines in place of a progress bar."""
 
 
 def train_command(arguments: Sequence[str]) -> int:
-    """Trains, and says where the run is and what to do next."""
-    if scan(arguments, "--resume") is not None:
-        return _finish(*_resume(arguments))
-    if not arguments or arguments[0].startswith("-"):
-        if not wants_help(arguments):
-            raise ValueError(
-                "retrax train needs an agent first, one of "
-                f"{', '.join(sorted(configs.AGENTS))}: retrax train AGENT --environment ID"
-            )
-        arguments = ["reactor", *arguments]
-    return _finish(*_train(arguments[0], arguments[1:]))
+    """Trains, and says where the run is and what to do next.
+
+    Returns:
+      The exit status: 1 if the run failed, else 0.
+    """
+    agents = ", ".join(sorted(configs.AGENTS))
+    resumes = any(argument.partition("=")[0] == "--resume" for argument in arguments)
+    try:
+        if resumes:
+            return _finish(_resume(arguments))
+        if arguments and not arguments[0].startswith("-"):
+            return _finish(_train(arguments[0], arguments[1:]))
+    except RunFailedError as failure:
+        tell(f"retrax: {failure}")
+        return 1
+    if not wants_help(arguments):
+        raise ValueError(
+            f"retrax train needs an agent first ({agents}): retrax train AGENT --environment ID"
+        )
+    print(_USAGE.format(agents=agents), end="")
+    return 0
 
 
-def _train(agent: str, arguments: Sequence[str]) -> tuple[Summary, str]:
+def _train(agent: str, arguments: Sequence[str]) -> Summary:
     preset = _preset(agent, arguments)
     agent_config = configs.preset_config(agent, preset)
-    form = TrainArguments[type(agent_config)]  # type: ignore[misc]
+    generic: Any = TrainArguments
+    form = generic[type(agent_config)]
     default: Any = TrainArguments(environment=tyro.MISSING, agent=agent_config)
-    given = parse(form, arguments, prog=f"retrax train {agent}", default=default)
+    given = parse(
+        form,
+        arguments,
+        prog=f"retrax train {agent}",
+        default=default,
+        description=f"Train {agent} in one process. Defaults of the agent: preset {preset}.",
+    )
     steps = given.steps
     if steps is None:
         steps = _default_steps(given.environment)
@@ -108,22 +142,20 @@ def _train(agent: str, arguments: Sequence[str]) -> tuple[Summary, str]:
     )
     directory = given.run_directory or _new_directory(run)
     _check_directory(directory, run)
-    tell(f"preset {preset}, {steps} steps, run directory {directory}")
-    return train(run, directory, plain=given.plain), f"retrax train --resume {directory}"
+    return train(run, directory, plain=given.plain)
 
 
-def _resume(arguments: Sequence[str]) -> tuple[Summary, str]:
+def _resume(arguments: Sequence[str]) -> Summary:
     given = parse(ResumeArguments, arguments, prog="retrax train")
     run = configs.read_config(given.resume)
     if given.steps is not None:
         run = dataclasses.replace(run, steps=given.steps)
-    summary = train(run, given.resume, resume=True, plain=given.plain)
-    return summary, f"retrax train --resume {given.resume}"
+    return train(run, given.resume, resume=True, plain=given.plain)
 
 
-def _finish(summary: Summary, resume: str) -> int:
+def _finish(summary: Summary) -> int:
     if summary.interrupted:
-        tell(f"Stopped by you at {summary.steps} steps. To go on: {resume}")
+        tell(f"Stopped by you. To go on: retrax train --resume {summary.directory}")
     print(
         f"Run in {summary.directory}. Next: retrax evaluate {summary.directory}"
         f"  |  retrax plot {summary.directory}"

@@ -14,8 +14,8 @@ import jax
 from ..environments import VectorEnvironment, make
 from ..replay.spec import ReplayConfig
 from ..replay.store import SequenceStore
-from .config import RunConfig, agent_package, derive_seed, write_config
-from .loggers import MetricsWriter, close_log, setup_log
+from .config import RESUME, RunConfig, agent_package, derive_seed, write_config
+from .loggers import FILE_ONLY, MetricsWriter, close_log, setup_log
 from .loop import Loop
 from .progress import Progress
 from .snapshots import Snapshot, Snapshots
@@ -47,6 +47,10 @@ class Summary(NamedTuple):
     interrupted: bool
 
 
+class RunFailedError(RuntimeError):
+    """A run that could not go on; says in one sentence where and why."""
+
+
 class _Parts(NamedTuple):
     environment: VectorEnvironment
     loop: Loop
@@ -67,19 +71,25 @@ def train(
 
     Raises:
       ValueError: the environment, the agent's config, the replay's size or the snapshot is refused.
+      RunFailedError: something went wrong after the first step; the traceback is in the log.
     """
     parts = _restored(config, directory) if resume else _fresh(config)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_config(directory, config)
-    log = setup_log(directory)
-    try:
-        with contextlib.closing(parts.environment), _stop_requested() as stop:
-            return _Run(config, directory, parts, log, resume=resume, plain=plain).run(stop)
-    except Exception:
-        log.exception("The run failed.")
-        raise
-    finally:
-        close_log(log)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(parts.environment))
+        log = setup_log(directory)
+        stack.callback(close_log, log)
+        run = _Run(config, directory, parts, log, resume=resume, plain=plain)
+        write_config(directory, config)
+        stop = stack.enter_context(_stop_requested())
+        try:
+            return run.run(stop)
+        except Exception as error:
+            log.exception("The run failed.")
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise RunFailedError(
+                f"The run failed at {parts.loop.counters.steps} steps: {reason.rstrip('.')} "
+                f"(traceback in {directory / 'log.txt'})."
+            ) from error
 
 
 class _Run:
@@ -132,14 +142,17 @@ class _Run:
                 if next_snapshot <= counters.steps < config.steps:
                     self._save()
                     next_snapshot = _next_multiple(counters.steps, config.snapshot_every)
+            if self._loop.window.steps:
+                self._write_metrics()
             self._save()
         return self._summary(stop.requested and counters.steps < config.steps)
 
     def _describe(self) -> None:
         config, store = self._config, self._store
         self._log.info(
-            f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "
-            f"seed {config.seed}, {config.num_envs} environments, in {self._directory}"
+            f"{config.agent} on {config.environment}, preset {config.preset}, "
+            f"{config.steps} steps, seed {config.seed}, "
+            f"{config.num_envs} environments, in {self._directory}"
         )
         self._log.info(
             f"Replay: {store.capacity} rows take {store.nbytes / 1e9:.2f} GB when it is full; "
@@ -164,7 +177,7 @@ class _Run:
             self._last_return = means["episode_return"]
         line = self._progress.show(counters, self._last_return, clock)
         if line:
-            self._log.info(line)
+            self._log.info(line, extra={FILE_ONLY: self._progress.has_bar})
 
     def _save(self) -> None:
         counters = self._loop.counters
@@ -224,21 +237,35 @@ def _fresh(config: RunConfig) -> _Parts:
 
 def _restored(config: RunConfig, directory: Path) -> _Parts:
     with contextlib.closing(Snapshots(directory, writable=False)) as snapshots:
+        if snapshots.newest() >= config.steps:
+            raise ValueError(
+                f"{directory} is at {snapshots.newest()} steps already: to go on, give --steps "
+                f"more than that, got {config.steps}."
+            )
         # New episodes that differ from those at the run's beginning, whatever the snapshot says.
-        seed = derive_seed(config.seed, snapshots.newest())
+        seed = derive_seed(config.seed, RESUME, snapshots.newest())
         environment = make(config.environment, seed=seed, num_envs=config.num_envs)
         try:
             loop, store = _build(config, environment)
             template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), loop.learner)
             snapshot = snapshots.restore(template)
-            counters = dict(snapshot.counters)
-            seconds = counters.pop("seconds")
-            store.restore(snapshot.replay)
-            loop.restore(snapshot.learner, counters)
+            seconds = _take_over(snapshots, snapshot, loop, store)
         except BaseException:
             environment.close()
             raise
     return _Parts(environment, loop, store, seconds)
+
+
+def _take_over(snapshots: Snapshots, snapshot: Snapshot, loop: Loop, store: SequenceStore) -> float:
+    """Puts the snapshot in; returns the seconds that the run had taken."""
+    try:
+        counters = dict(snapshot.counters)
+        seconds = float(counters.pop("seconds"))
+        store.restore(snapshot.replay)
+        loop.restore(snapshot.learner, counters)
+    except Exception as error:
+        raise snapshots.damaged(error) from error
+    return seconds
 
 
 def _build(config: RunConfig, environment: VectorEnvironment) -> tuple[Loop, SequenceStore]:

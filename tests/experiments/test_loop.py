@@ -1,0 +1,230 @@
+"""The training loop: its order, its counters, and that it compiles once."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import StepType
+
+from retrax.agents import reactor
+from retrax.agents.base import Agent, Decision, Update
+from retrax.environments import make
+from retrax.experiments.loop import Counters, Loop, Window
+from retrax.replay.spec import ReplayConfig, SequenceSpec
+from retrax.replay.store import SequenceStore
+
+NUM_ENVS = 3
+
+
+def make_replay(**changes):
+    fields = {"capacity": 300, "min_rows": 12, "batch_size": 2, "acting_steps_per_update": 4.0}
+    return ReplayConfig(**{**fields, **changes})
+
+
+def constant_agent(priority=1.0):
+    """Acts 0; its learner counts updates and tells the count as a metric."""
+
+    def update(learner, sample):
+        batch = sample.weights.shape[0]
+        metrics = {"count": jnp.float32(learner), "rows": jnp.float32(sample.mask.sum())}
+        return learner + 1, Update(jnp.full(batch, priority), metrics)
+
+    def act(params, state, timestep):
+        return Decision(jnp.int32(0), {"seen": jnp.sum(timestep.observation)}, state + 1)
+
+    return Agent(
+        init=lambda key: jnp.int32(0),
+        acting_params=lambda learner: learner,
+        begin=lambda key, actor_id, num_actors: jnp.int32(0),
+        explore=act,
+        exploit=act,
+        update=update,
+        sequence=SequenceSpec(length=4, extras={"seen": jax.ShapeDtypeStruct((), jnp.float32)}),
+    )
+
+
+class Tape:
+    """Writes down the names of the methods that are called on what it wraps."""
+
+    def __init__(self, wrapped, names, events):
+        self._wrapped, self._names, self._events = wrapped, names, events
+
+    def __getattr__(self, name):
+        if name in self._names:
+            self._events.append(name)
+        return getattr(self._wrapped, name)
+
+
+def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=None):
+    replay = replay or make_replay()
+    made = make(environment, seed=seed, num_envs=NUM_ENVS)
+    agent = agent or constant_agent()
+    if callable(agent) and not isinstance(agent, Agent):
+        agent = agent(made.spec)
+    store = SequenceStore(made.spec, agent.sequence, replay, num_envs=NUM_ENVS, seed=seed)
+    if events is not None:
+        made = Tape(made, {"reset", "step"}, events)
+        store = Tape(store, {"add", "sample", "set_priorities", "cut"}, events)
+    return Loop(agent, made, store, replay, seed=seed), store
+
+
+def tiny_reactor(spec, **changes):
+    config = reactor.Config.small(
+        shared_size=4, memory_size=4, head_size=4, num_atoms=5, sequence_length=4, vector_sizes=(4,)
+    )
+    return reactor.make_agent(spec, dataclasses.replace(config, **changes))
+
+
+def test_order_of_events():
+    events = []
+    loop, _ = make_loop(events=events)
+    assert events == ["reset"]
+    events.clear()
+    for _ in range(3):
+        loop.advance()
+    assert events == ["add", "step"] * 3
+    events.clear()
+    loop.advance()  # 12 rows: learning may begin, but no update is due yet
+    loop.advance()  # 15 steps, 3 since learning began
+    loop.advance()  # 18 steps, 6 since
+    assert events == [*["add", "step"] * 3, "sample", "set_priorities"]
+
+
+@pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
+def test_updates_keep_pace_with_acting(acting_steps_per_update):
+    replay = make_replay(acting_steps_per_update=acting_steps_per_update)
+    loop, _ = make_loop(replay=replay)
+    for _ in range(60):
+        loop.advance()
+        counters = loop.counters
+        if counters.learning_since >= 0:
+            acted = counters.steps - counters.learning_since
+            assert counters.updates == int(acted / acting_steps_per_update)
+        else:
+            assert counters.updates == 0
+    assert counters.updates > 0
+    assert int(loop.learner) == counters.updates
+
+
+def test_counters_by_hand():
+    """Catch: 9 actions, then a step that begins the next episode and is no transition."""
+    loop, store = make_loop()
+    for _ in range(9):
+        loop.advance()
+    assert (loop.counters.steps, loop.counters.episodes) == (27, 3)
+    loop.advance()
+    assert (loop.counters.steps, loop.counters.episodes) == (27, 3)
+    loop.advance()
+    assert (loop.counters.steps, loop.counters.episodes) == (30, 3)
+    assert store.num_rows == 33
+
+
+def test_rows_are_in_arrival_form():
+    loop, store = make_loop()
+    for _ in range(12):
+        loop.advance()
+    rows, _ = store.read(np.array([7]))  # rows 7 to 10 of the first environment
+    assert rows.is_last[0].tolist() == [False, False, True, False]
+    assert rows.is_first[0].tolist() == [False, False, False, True]
+    assert rows.reward[0, :2].tolist() == [0.0, 0.0]
+    assert abs(rows.reward[0, 2]) == 1.0
+    assert rows.discount[0].tolist() == [1.0, 1.0, 0.0, 1.0]
+    np.testing.assert_array_equal(rows.extras["seen"], rows.observation.sum(-1))
+
+
+def test_returns_and_lengths_of_episodes():
+    loop, _ = make_loop()
+    for _ in range(30):
+        loop.advance()
+    window = loop.look()
+    assert window.lengths == [9] * 9
+    assert set(window.returns) <= {-1.0, 1.0}
+    assert window.steps == loop.counters.steps == 81
+    assert loop.look().returns == []
+
+
+def test_window_means_by_hand():
+    window = Window()
+    assert set(window.means()) == {"episode_return", "episode_length"}
+    assert np.isnan(window.means()["episode_return"])
+    window.returns, window.lengths = [1.0, 2.0], [3, 5]
+    for loss in (0.5, 1.5):
+        window.add_update(Update(np.zeros(2), {"loss": np.float32(loss)}))
+    assert window.means() == {"episode_return": 1.5, "episode_length": 4.0, "loss": 1.0}
+
+
+def test_metric_names_are_known_before_the_first_update():
+    loop, _ = make_loop()
+    assert loop.metric_names() == ["count", "rows"]
+    for _ in range(10):
+        loop.advance()
+    assert sorted(loop.look().metrics) == ["count", "rows"]
+
+
+@pytest.mark.parametrize("priority", [np.nan, np.inf])
+def test_a_diverged_learner_is_told(priority):
+    loop, _ = make_loop(constant_agent(priority))
+    with pytest.raises(FloatingPointError, match=r"Update 1 gave priorities that are not finite"):
+        for _ in range(20):
+            loop.advance()
+
+
+def test_restore_goes_on_from_counters_and_begins_new_episodes():
+    events = []
+    loop, _ = make_loop(events=events)
+    for _ in range(8):
+        loop.advance()
+    events.clear()
+    counters = {"steps": 24, "episodes": 2, "updates": 3, "learning_since": 12}
+    loop.restore(jnp.int32(3), counters)
+    assert events == ["cut", "reset"]
+    assert loop.counters == Counters(**counters)
+    loop.advance()
+    assert loop.counters.steps == 27
+    assert loop.counters.updates == 3
+    loop.advance()
+    assert loop.counters.updates == 4
+
+
+def test_the_same_seed_gives_the_same_run():
+    first, second, other = (
+        make_loop(tiny_reactor, environment="memory", seed=seed)[0] for seed in (0, 0, 1)
+    )
+    for loop in (first, second, other):
+        for _ in range(20):
+            loop.advance()
+    leaves = [jax.tree.leaves(loop.learner) for loop in (first, second, other)]
+    for one, same in zip(leaves[0], leaves[1], strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert any((one != another).any() for one, another in zip(leaves[0], leaves[2], strict=True))
+    assert first.look().metrics == second.look().metrics
+
+
+@pytest.mark.parametrize("initial_state", ["zero", "stored"])
+def test_nothing_is_compiled_twice(initial_state):
+    loop, store = make_loop(lambda spec: tiny_reactor(spec, initial_state=initial_state))
+    for _ in range(60):
+        loop.advance()
+    learner = jax.tree.map(jnp.array, jax.device_get(loop.learner))
+    loop.restore(learner, dataclasses.asdict(loop.counters))
+    for _ in range(10):
+        loop.advance()
+    assert loop.counters.updates > 20
+    assert loop._act._cache_size() == 1
+    assert loop._update._cache_size() == 1
+
+
+def test_donation_never_meets_a_shared_buffer():
+    """The target network begins as a copy of the online one, not as the same memory."""
+    loop, _ = make_loop(tiny_reactor)
+    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(loop.learner)]
+    assert len(set(pointers)) == len(pointers)
+
+
+def test_actors_of_different_environments_draw_differently():
+    loop, _ = make_loop(tiny_reactor)
+    keys = jax.random.key_data(loop._actors.key)
+    assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
+    assert (loop._timestep.step_type == StepType.FIRST).all()

@@ -1,0 +1,167 @@
+"""Snapshots: exact, whole or not at all, and clear when damaged."""
+
+import shutil
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrax.experiments.snapshots import Snapshot, Snapshots
+
+
+class Learner(NamedTuple):
+    params: Any
+    key: jax.Array
+    count: jax.Array
+
+
+def make_snapshot(steps, size=3):
+    learner = Learner(
+        {"layer": {"w": jnp.full((size, 2), steps / 3.0)}},
+        jax.random.key_data(jax.random.key(steps)),
+        jnp.int32(steps),
+    )
+    replay = {"rows": {"reward": np.arange(4.0) / 3, "observation": np.arange(3, dtype=np.uint8)}}
+    return Snapshot(learner, replay, {"steps": steps, "seconds": 0.1})
+
+
+def template(size=3):
+    return jax.eval_shape(lambda: make_snapshot(0, size).learner)
+
+
+def save(directory, *steps):
+    snapshots = Snapshots(directory)
+    for step in steps:
+        snapshots.save(step, make_snapshot(step))
+    snapshots.close()
+
+
+@pytest.fixture
+def reader(tmp_path):
+    """Opens snapshots to read, and closes them."""
+    opened = []
+
+    def open_(directory=tmp_path):
+        opened.append(Snapshots(directory, writable=False))
+        return opened[-1]
+
+    yield open_
+    for snapshots in opened:
+        snapshots.close()
+
+
+def test_restores_what_was_saved(tmp_path, reader):
+    save(tmp_path, 7)
+    found, saved = reader().restore(template()), make_snapshot(7)
+    assert isinstance(found.learner, Learner)
+    chex.assert_trees_all_equal(found.learner, saved.learner)
+    chex.assert_trees_all_equal_dtypes(found.learner, saved.learner)
+    chex.assert_trees_all_equal(found.replay, saved.replay)
+    assert found.replay["rows"]["reward"].dtype == np.float64
+    assert found.counters == saved.counters
+
+
+def test_learner_alone(tmp_path, reader):
+    save(tmp_path, 7)
+    shutil.rmtree(tmp_path / "snapshots" / "7" / "replay")
+    learner, counters = reader().restore_learner(template())
+    chex.assert_trees_all_equal(learner, make_snapshot(7).learner)
+    assert counters["steps"] == 7
+
+
+def test_the_newest_two_are_kept(tmp_path, reader):
+    save(tmp_path, 1, 2, 10)
+    assert reader().steps() == [2, 10]
+    assert reader().newest() == 10
+    learner, _ = reader().restore_learner(template())
+    assert learner.count == 10
+
+
+def test_reading_changes_nothing(tmp_path, reader, contents):
+    save(tmp_path, 1, 2)
+    unfinished = tmp_path / "snapshots" / "3.orbax-checkpoint-tmp-1"
+    unfinished.mkdir()
+    (unfinished / "file").write_text("half")
+    before = contents(tmp_path)
+    snapshots = reader()
+    assert snapshots.newest() == 2
+    snapshots.restore(template())
+    assert contents(tmp_path) == before
+
+
+def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path):
+    save(tmp_path, 1)
+    unfinished = tmp_path / "snapshots" / "3.orbax-checkpoint-tmp-1"
+    unfinished.mkdir()
+    save(tmp_path, 2)
+    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1", "2"]
+
+
+def test_nothing_is_printed(tmp_path, capfd, reader):
+    save(tmp_path, 1, 2, 3)
+    reader().restore(template())
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_snapshots(tmp_path, reader):
+    with pytest.raises(ValueError, match=r"holds no complete snapshot: training was stopped"):
+        reader()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "snapshots").mkdir()
+    with pytest.raises(ValueError, match=r"holds no complete snapshot"):
+        reader().restore(template())
+
+
+def test_another_shape_is_refused(tmp_path, reader):
+    save(tmp_path, 7)
+    with pytest.raises(ValueError, match=r"7 is damaged or of another config: there is no other"):
+        reader().restore(template(size=4))
+
+
+def test_another_structure_is_refused(tmp_path, reader):
+    save(tmp_path, 7)
+    other = template()._replace(params={"other": jax.ShapeDtypeStruct((1,), jnp.float32)})
+    with pytest.raises(ValueError, match=r"7 is damaged or of another config"):
+        reader().restore(other)
+
+
+def largest(directory):
+    return max((p for p in directory.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    "part", ["learner/_METADATA", "learner/d", "replay/_METADATA", "replay/d", "counters/metadata"]
+)
+@pytest.mark.parametrize("how", ["truncated", "missing"])
+def test_damage_is_told_in_one_sentence(tmp_path, reader, part, how):
+    save(tmp_path, 6, 7)
+    path = tmp_path / "snapshots" / "7" / part
+    path = largest(path) if path.is_dir() else path
+    kept = path.read_bytes()[: path.stat().st_size // 2]
+    path.unlink()
+    if how == "truncated":
+        path.write_bytes(kept)
+    with pytest.raises(
+        ValueError, match=r"another config: remove it to go on from 6 steps"
+    ) as error:
+        reader().restore(template())
+    assert str(tmp_path / "snapshots" / "7") in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("part", ["learner", "replay", "counters"])
+def test_a_missing_part_is_told(tmp_path, reader, part):
+    save(tmp_path, 7)
+    shutil.rmtree(tmp_path / "snapshots" / "7" / part)
+    with pytest.raises(ValueError, match=r"damaged or of another config"):
+        reader().restore(template())
+
+
+def test_the_older_one_serves_when_the_newest_is_removed(tmp_path, reader):
+    save(tmp_path, 6, 7)
+    shutil.rmtree(tmp_path / "snapshots" / "7")
+    assert reader().restore(template()).counters["steps"] == 6
