@@ -242,6 +242,7 @@ def test_log_is_appended_to_and_set_up_once(log_directory, capsys):
 
 def test_closed_log_leaves_nothing_behind(log_directory):
     logger = setup_log(log_directory)
+    logger.info("in time")
     handlers = list(logger.handlers)
     close_log(logger)
     close_log(logger)

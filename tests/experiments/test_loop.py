@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dm_env import StepType
 
 from retrax.agents import reactor
 from retrax.agents.base import Agent, Decision, Update
@@ -61,7 +60,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     replay = replay or make_replay()
     made = make(environment, seed=seed, num_envs=NUM_ENVS)
     agent = agent or constant_agent()
-    if callable(agent) and not isinstance(agent, Agent):
+    if not isinstance(agent, Agent):
         agent = agent(made.spec)
     store = SequenceStore(made.spec, agent.sequence, replay, num_envs=NUM_ENVS, seed=seed)
     if events is not None:
@@ -166,9 +165,10 @@ def test_metric_names_are_known_before_the_first_update():
 @pytest.mark.parametrize("priority", [np.nan, np.inf])
 def test_a_diverged_learner_is_told(priority):
     loop, _ = make_loop(constant_agent(priority))
+    for _ in range(5):
+        loop.advance()
     with pytest.raises(FloatingPointError, match=r"Update 1 gave priorities that are not finite"):
-        for _ in range(20):
-            loop.advance()
+        loop.advance()
 
 
 def test_restore_goes_on_from_counters_and_begins_new_episodes():
@@ -188,23 +188,25 @@ def test_restore_goes_on_from_counters_and_begins_new_episodes():
     assert loop.counters.updates == 4
 
 
-def test_the_same_seed_gives_the_same_run():
-    first, second, other = (
-        make_loop(tiny_reactor, environment="memory", seed=seed)[0] for seed in (0, 0, 1)
-    )
-    for loop in (first, second, other):
-        for _ in range(20):
-            loop.advance()
-    leaves = [jax.tree.leaves(loop.learner) for loop in (first, second, other)]
-    for one, same in zip(leaves[0], leaves[1], strict=True):
-        np.testing.assert_array_equal(one, same)
-    assert any((one != another).any() for one, another in zip(leaves[0], leaves[2], strict=True))
-    assert first.look().metrics == second.look().metrics
+@pytest.fixture(scope="module")
+def reactor_loop():
+    """Reactor with all its parts; its recurrent state is stored, the harder case."""
+    return make_loop(lambda spec: tiny_reactor(spec, initial_state="stored"))[0]
 
 
-@pytest.mark.parametrize("initial_state", ["zero", "stored"])
-def test_nothing_is_compiled_twice(initial_state):
-    loop, store = make_loop(lambda spec: tiny_reactor(spec, initial_state=initial_state))
+def test_donation_never_meets_a_shared_buffer(reactor_loop):
+    """The target network begins as a copy of the online one, not as the same memory."""
+    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(reactor_loop.learner)]
+    assert len(set(pointers)) == len(pointers)
+
+
+def test_actors_of_different_environments_draw_differently(reactor_loop):
+    keys = jax.random.key_data(reactor_loop._actors.key)
+    assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
+
+
+def test_nothing_is_compiled_twice(reactor_loop):
+    loop = reactor_loop
     for _ in range(60):
         loop.advance()
     learner = jax.tree.map(jnp.array, jax.device_get(loop.learner))
@@ -214,17 +216,3 @@ def test_nothing_is_compiled_twice(initial_state):
     assert loop.counters.updates > 20
     assert loop._act._cache_size() == 1
     assert loop._update._cache_size() == 1
-
-
-def test_donation_never_meets_a_shared_buffer():
-    """The target network begins as a copy of the online one, not as the same memory."""
-    loop, _ = make_loop(tiny_reactor)
-    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(loop.learner)]
-    assert len(set(pointers)) == len(pointers)
-
-
-def test_actors_of_different_environments_draw_differently():
-    loop, _ = make_loop(tiny_reactor)
-    keys = jax.random.key_data(loop._actors.key)
-    assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
-    assert (loop._timestep.step_type == StepType.FIRST).all()

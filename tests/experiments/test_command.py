@@ -1,0 +1,422 @@
+"""The `retrax` command, end to end; and what it answers to wrong input."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from retrax import __version__
+from retrax.agents import reactor
+from retrax.experiments import train_command
+from retrax.experiments.command import main
+from retrax.experiments.config import OTHER_STEPS, PAPER_STEPS, SMALL_STEPS
+from retrax.experiments.training import Summary
+
+CATCH = ("train", "reactor", "--environment", "catch")
+
+
+@pytest.fixture
+def parsed(monkeypatch, tmp_path):
+    """What `train` would be asked to do, without doing it: (config, directory)."""
+    asked = []
+
+    def train(config, directory, **options):
+        asked.append((config, directory))
+        return Summary(directory, config.steps, 0, 0.0, False)
+
+    monkeypatch.setattr(train_command, "train", train)
+    monkeypatch.chdir(tmp_path)
+
+    def parse(*arguments):
+        assert main(list(arguments)) == 0
+        return asked.pop()
+
+    return parse
+
+
+# Looking
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_usage(retrax, arguments):
+    status, out, err = retrax(*arguments)
+    assert (status, err) == (0, "")
+    for command in ("train", "evaluate", "plot", "doctor"):
+        assert f"  {command}" in out
+
+
+def test_version(retrax):
+    assert retrax("--version") == (0, f"{__version__}\n", "")
+
+
+def test_train_help_tells_both_forms(retrax):
+    status, out, err = retrax("train", "--help")
+    assert (status, err) == (0, "")
+    assert "retrax train AGENT --environment ID" in out
+    assert "retrax train --resume RUN" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*CATCH[:2], "--help"),
+        (*CATCH, "--help"),
+        ("train", "--resume", "x", "--help"),
+        ("evaluate", "--help"),
+        ("plot", "--help"),
+        ("doctor", "--help"),
+    ],
+)
+def test_help_fits_80_columns(capsys, monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    # Docstrings of commands are given as they are, and may be a little longer.
+    assert max(map(len, out.splitlines())) <= 100
+    assert "{None}" not in out
+
+
+def test_help_lists_every_field_with_its_default(capsys):
+    with pytest.raises(SystemExit):
+        main([*CATCH, "--help"])
+    out, config = capsys.readouterr().out, reactor.Config.small()
+    for field in dataclasses.fields(config):
+        assert f"--agent.{field.name.replace('_', '-')}" in out
+    for field in dataclasses.fields(config.replay):
+        assert f"--agent.replay.{field.name.replace('_', '-')}" in out
+    assert "preset small" in out
+    assert "0.97" in out  # the discount of `small`
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize(
+    ("environment", "preset", "steps"),
+    [
+        ("catch", "small", SMALL_STEPS["catch"]),
+        ("memory", "small", SMALL_STEPS["memory"]),
+        ("CartPole-v1", "small", SMALL_STEPS["CartPole-v1"]),
+        ("Acrobot-v1", "small", OTHER_STEPS),
+        ("ALE/Pong-v5", "paper", PAPER_STEPS),
+    ],
+)
+def test_defaults(parsed, environment, preset, steps):
+    config, directory = parsed("train", "reactor", "--environment", environment)
+    assert (config.preset, config.steps, config.seed) == (preset, steps, 0)
+    assert config.agent_config == reactor.PRESETS[preset]()
+    assert directory.parts[0] == "runs"
+    assert directory.name.startswith(f"reactor-{environment.replace('/', '-')}-0-")
+
+
+@pytest.mark.parametrize("arguments", [("--preset", "tislr"), ("--preset=tislr",)])
+def test_preset_gives_the_fields(parsed, arguments):
+    config, _ = parsed(*CATCH, *arguments, "--agent.discount", "0.5")
+    assert config.agent_config == dataclasses.replace(reactor.Config.tislr(), discount=0.5)
+
+
+def test_environment_after_an_equals_sign(parsed):
+    config, _ = parsed("train", "reactor", "--environment=catch", "--steps=7")
+    assert (config.environment, config.preset, config.steps) == ("catch", "small", 7)
+
+
+def test_fields_by_either_spelling(parsed):
+    for option in ("--agent.learning-rate", "--agent.learning_rate"):
+        config, _ = parsed(*CATCH, option, "0.5")
+        assert config.agent_config.learning_rate == 0.5
+
+
+def test_switches_and_nested_fields(parsed):
+    words = "--agent.distributional False --agent.replay.selector uniform --agent.vector-sizes 3 4"
+    config, _ = parsed(*CATCH, *words.split())
+    assert config.agent_config.distributional is False
+    assert config.agent_config.replay.selector == "uniform"
+    assert config.agent_config.replay.batch_size == reactor.Config.small().replay.batch_size
+    assert config.agent_config.vector_sizes == (3, 4)
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("nonsense",), "Unknown command 'nonsense': allowed are train, evaluate, plot, doctor"),
+        (("evalute",), "Unknown command 'evalute' (did you mean evaluate?)"),
+        (("train",), "needs an agent first (reactor)"),
+        (("train", "--environment", "catch"), "needs an agent first (reactor)"),
+        (("train", "reactr"), "Unknown agent 'reactr' (did you mean reactor?)"),
+        (("train", "reactor"), "needs --environment ID"),
+        (("train", "reactor", "--environment"), "--environment needs a value"),
+        (("train", "reactor", "--environment", "cach"), "'cach': the nearest known are catch"),
+        (("train", "reactor", "--environment", "CartPole"), "nearest known are CartPole-v1"),
+        (("train", "reactor", "--environment", "ALE/Pongg-v5"), "nearest known are ALE/Pong-v5"),
+        (("train", "reactor", "--environment", "no_module:X-v0"), "No module named 'no_module'"),
+        (("train", "reactor", "--environment", "Pendulum-v1"), "Reactor needs discrete actions"),
+        (("train", "reactor", "--environment", "Blackjack-v1"), "Tuple"),
+        ((*CATCH, "--steps", "0"), "--steps must be at least 1, got 0."),
+        ((*CATCH, "--steps", "1e5"), "--steps must be an integer, got '1e5'"),
+        ((*CATCH, "--seed", "-1"), "seed must be an integer >= 0 and <= 4294967295, got -1."),
+        ((*CATCH, "--seed", "4294967296"), "got 4294967296."),
+        ((*CATCH, "--num-envs", "0"), "num_envs must be an integer >= 1, got 0."),
+        ((*CATCH, "--snapshot-every", "0"), "snapshot_every must be an integer >= 1, got 0."),
+        ((*CATCH, "--log-every", "-5"), "log_every must be an integer >= 1, got -5."),
+        ((*CATCH, "--preset", "smal"), "Unknown preset 'smal' of reactor (did you mean small?)"),
+        ((*CATCH, "--foo", "1"), "Unknown option --foo"),
+        ((*CATCH, "more"), "Unknown argument more"),
+        (
+            (*CATCH, "--agent.learning-rat", "1"),
+            "Unknown option --agent.learning-rat (did you mean --agent.learning-rate?)",
+        ),
+        (
+            (*CATCH, "--agent.learning_rate", "fast"),
+            "--agent.learning-rate must be a number, got 'fast'",
+        ),
+        ((*CATCH, "--agent.learning-rate", "-1"), "learning_rate must be a number > 0.0, got -1.0"),
+        ((*CATCH, "--agent.recurrent", "maybe"), "--agent.recurrent must be one of"),
+        ((*CATCH, "--agent.policy-gradient", "x"), "--agent.policy-gradient must be one of"),
+        ((*CATCH, "--agent.vector-sizes", "0"), "vector_sizes must be a tuple of integers >= 1"),
+        (
+            (*CATCH, "--agent.replay.capacity", "10000000000"),
+            "A replay of 10000000000 rows needs",
+        ),
+        ((*CATCH, "--agent.replay.capacity", "600", "--num-envs", "60"), "but a sequence has 17"),
+        (
+            (
+                "train",
+                "reactor",
+                "--environment",
+                "ALE/Pong-v5",
+                "--agent.convolutions",
+                "8",
+                "85",
+                "1",
+            ),
+            "a side of 84 pixels is too small",
+        ),
+        (("train", "--resume"), "--resume needs a value"),
+        (("train", "--resume", "nothing"), "nothing is not a run directory"),
+        (("train", "--resume", "nothing", "--seed", "3"), "Unknown option --seed"),
+        (("train", "reactor", "--resume", "nothing"), "Unknown argument reactor"),
+        (("evaluate",), "needs RUN: The run directory"),
+        (("evaluate", "nothing"), "nothing is not a run directory"),
+        (("evaluate", "nothing", "--episodes", "0"), "--episodes must be at least 1, got 0."),
+        (("evaluate", "nothing", "--seed", "-1"), "--seed must be at least 0, got -1."),
+        (("plot",), "no run directories were given"),
+        (("plot", "nothing"), "nothing is not a run directory"),
+        (("plot", "nothing", "--output", "x.pdf"), "x.pdf must end in .png"),
+        (("doctor", "more"), "Unknown argument more"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_writes_nothing(
+    retrax, tmp_path, monkeypatch, arguments, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = retrax(*arguments)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("retrax: ")
+    assert err.count("\n") == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_environment_that_lacks_a_library(retrax, tmp_path, monkeypatch):
+    from gymnasium.error import DependencyNotInstalled
+
+    def make(*arguments, **options):
+        raise DependencyNotInstalled("Box2D is not installed")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train_command, "make", make)
+    assert retrax(*CATCH) == (2, "", "retrax: Box2D is not installed\n")
+
+
+def test_mistakes_of_ours_keep_their_traceback(monkeypatch):
+    def make(*arguments, **options):
+        raise AttributeError("ours")
+
+    monkeypatch.setattr(train_command, "make", make)
+    with pytest.raises(AttributeError, match="ours"):
+        main(list(CATCH))
+
+
+def refused(retrax, contents, directory, *arguments):
+    """The sentence; the directory must not have changed."""
+    before = contents(directory)
+    status, out, err = retrax(*arguments)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert contents(directory) == before
+    return err
+
+
+def test_directory_with_another_config(run, tiny, retrax, contents):
+    err = refused(retrax, contents, run, *tiny, "--seed", 3, "--run-directory", run)
+    assert f"{run} holds a run with another config (seed: 0 -> 3): choose another" in err
+
+
+def test_directory_with_the_same_config(run, tiny, retrax, contents):
+    err = refused(retrax, contents, run, *tiny, "--run-directory", run)
+    assert f"holds this run already: retrax train --resume {run}" in err
+
+
+def test_directory_with_other_things(tmp_path, tiny, retrax, contents):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    err = refused(retrax, contents, tmp_path, *tiny, "--run-directory", tmp_path)
+    assert "is not empty, and holds no run" in err
+    file = tmp_path / "thesis.txt"
+    err = refused(retrax, contents, tmp_path, *tiny, "--run-directory", file)
+    assert "is a file" in err
+
+
+def test_resume_with_too_few_steps(run, retrax, contents):
+    for arguments in ((), ("--steps", 240), ("--steps", 10)):
+        err = refused(retrax, contents, run, "train", "--resume", run, *arguments)
+        assert f"{run} is at 240 steps already: to go on, give --steps more than that" in err
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 0)
+    assert "RunConfig.steps must be an integer >= 1, got 0." in err
+
+
+@pytest.mark.parametrize(
+    "command", [("train", "--steps", "400", "--resume"), ("evaluate", "--episodes", "1")]
+)
+class TestDamage:
+    def test_no_config(self, run, retrax, contents, command):
+        (run / "config.json").unlink()
+        assert "is not a run directory" in refused(retrax, contents, run, *command, run)
+
+    def test_damaged_config(self, run, retrax, contents, command):
+        text = (run / "config.json").read_text()
+        (run / "config.json").write_text(text[: len(text) // 2])
+        err = refused(retrax, contents, run, *command, run)
+        assert f"{run / 'config.json'} is damaged or of another version" in err
+
+    def test_no_snapshot(self, run, retrax, contents, command):
+        shutil.rmtree(run / "snapshots")
+        err = refused(retrax, contents, run, *command, run)
+        assert "holds no complete snapshot" in err
+        assert "trained anew" in err
+
+    def test_damaged_snapshot(self, run, retrax, contents, command):
+        path = run / "snapshots" / "240" / "learner" / "manifest.ocdbt"
+        path.write_bytes(path.read_bytes()[:20])
+        err = refused(retrax, contents, run, *command, run)
+        assert f"{run / 'snapshots' / '240'} is damaged" in err
+        assert "remove it to go on from 160 steps" in err
+
+    def test_snapshot_of_another_config(self, run, retrax, contents, command):
+        text = (run / "config.json").read_text()
+        (run / "config.json").write_text(text.replace('"memory_size": 4', '"memory_size": 5'))
+        assert "of another config" in refused(retrax, contents, run, *command, run)
+
+
+def test_resume_without_metrics(run, retrax, contents):
+    (run / "metrics.csv").unlink()
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert "metrics.csv does not exist" in err
+
+
+def test_resume_with_a_damaged_replay(run, retrax, contents):
+    (run / "snapshots" / "240" / "replay" / "_METADATA").write_text("{")
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert f"{run / 'snapshots' / '240'} is damaged" in err
+
+
+# End to end
+
+
+def test_train_evaluate_plot(run, retrax, tmp_path):
+    status, out, err = retrax("evaluate", run, "--episodes", 20, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert found.keys() == {"mean_return", "low", "high", "episodes", "steps", "mean_length"}
+    assert (found["episodes"], found["steps"], found["mean_length"]) == (20, 240, 9.0)
+    assert -1 <= found["low"] <= found["mean_return"] <= found["high"] <= 1
+    assert retrax("evaluate", run, "--episodes", 20, "--json") == (0, out, "")
+
+    status, out, err = retrax("evaluate", run, "--episodes", 20)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"mean return {found['mean_return']:.6g} (95 %: ")
+    assert out.endswith("over 20 episodes of 9 steps, after 240 steps of training\n")
+
+    status, out, err = retrax("plot", run, "--output", tmp_path / "curves.png", "--window", 2)
+    assert (status, out, err) == (0, f"{tmp_path / 'curves.png'}\n", "")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    status, out, _ = retrax("train", "--resume", run, "--steps", 280)
+    assert status == 0
+    assert out == f"Run in {run}. Next: retrax evaluate {run}  |  retrax plot {run}\n"
+    _, out, _ = retrax("evaluate", run, "--episodes", 2, "--json")
+    assert json.loads(out)["steps"] == 280
+
+
+def test_evaluation_changes_no_run(run, retrax, contents):
+    before = contents(run)
+    assert retrax("evaluate", run, "--episodes", 1)[0] == 0
+    assert contents(run) == before
+
+
+def test_other_seeds_are_other_episodes(run, retrax):
+    outputs = {retrax("evaluate", run, "--episodes", 50, "--seed", seed)[1] for seed in range(3)}
+    assert len(outputs) > 1
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
+def test_video(run, retrax, tmp_path, suffix):
+    imageio = pytest.importorskip("imageio.v3")
+    pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / f"catch{suffix}"
+    status, out, err = retrax("evaluate", run, "--episodes", 2, "--video", path)
+    assert (status, err) == (0, "")
+    assert out.endswith(f"video in {path}\n")
+    with path.open("rb") as file:
+        assert file.read(16)[:3] == b"GIF" if suffix == ".gif" else b"ftyp"
+    if suffix == ".gif":
+        frames = imageio.imread(path)
+        assert frames.shape == (20, 160, 80, 3)
+        assert np.ptp(frames) > 0
+
+
+def test_wrong_video_leaves_nothing(run, retrax, contents, tmp_path):
+    err = refused(
+        retrax, contents, tmp_path, "evaluate", run, "--episodes", 1, "--video", tmp_path / "x.avi"
+    )
+    assert "must end in .mp4 or .gif" in err
+
+
+def test_doctor_and_the_console_script():
+    answer = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from retrax.experiments.command import main; exit(main())",
+            "doctor",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "What works here" in answer.stdout
+    assert answer.stderr == ""
+
+
+def test_a_closed_pipe_is_no_error():
+    program = "from retrax.experiments.command import main; exit(main())"
+    help_ = subprocess.Popen(
+        [sys.executable, "-c", program, "train", "reactor", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    help_.stdout.close()
+    assert help_.wait(timeout=120) == 141
+    assert help_.stderr.read() == ""
+    help_.stderr.close()

@@ -1,0 +1,62 @@
+"""Reactor learns what it should within the steps that the command line gives it by itself."""
+
+import json
+
+import pytest
+
+# A fraction of the preset `small`, with more updates and a support that fits catch alone.
+QUICK = {
+    "steps": "5000",
+    "agent.replay.min-rows": "200",
+    "agent.replay.acting-steps-per-update": "2.5",
+    "agent.sequence-length": "10",
+    "agent.memory-size": "16",
+    "agent.shared-size": "16",
+    "agent.head-size": "16",
+    "agent.num-atoms": "21",
+    "agent.vmin": "-2",
+    "agent.vmax": "2",
+    "agent.learning-rate": "3e-3",
+    "agent.target-update-period": "20",
+}
+
+
+@pytest.fixture
+def learn(retrax, tmp_path):
+    """Trains with the default preset and steps, except for the options; evaluates greedily."""
+
+    def evaluate(environment, options=(), *, episodes=200):
+        words = [word for name, value in dict(options).items() for word in (f"--{name}", value)]
+        directory = tmp_path / "run"
+        train = ["train", "reactor", "--environment", environment, "--run-directory", directory]
+        status, _, err = retrax(*train, *words)
+        assert status == 0, err
+        status, out, err = retrax("evaluate", directory, "--episodes", episodes, "--json")
+        assert status == 0, err
+        return json.loads(out)["mean_return"]
+
+    return evaluate
+
+
+def test_catch_quickly(learn):
+    assert learn("catch", QUICK) >= 0.95
+
+
+@pytest.mark.slow
+def test_catch(learn):
+    assert learn("catch") >= 0.95
+
+
+@pytest.mark.slow
+def test_memory(learn):
+    assert learn("memory") >= 0.95
+
+
+@pytest.mark.slow
+def test_memory_without_recurrence_stays_at_chance(learn):
+    assert abs(learn("memory", {"agent.recurrent": "False"})) < 0.3
+
+
+@pytest.mark.slow
+def test_cart_pole(learn):
+    assert learn("CartPole-v1", episodes=50) >= 450

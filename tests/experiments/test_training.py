@@ -1,0 +1,254 @@
+"""A run with its files: repeatable, resumable, and stopped without loss."""
+
+import csv
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from retrax.evaluation import read_metrics
+from retrax.experiments import training
+from retrax.experiments.command import main
+from retrax.experiments.loop import Loop
+from retrax.experiments.training import WALL_CLOCK_COLUMNS
+
+# TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
+READER = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.modules["tensorflow"] = None
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+print(json.dumps({tag: len(events.Scalars(tag)) for tag in events.Tags()["scalars"]}))
+"""
+
+
+def timeless(directory):
+    """The text of metrics.csv without the columns that tell the time."""
+    with (directory / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k not in WALL_CLOCK_COLUMNS} for row in rows]
+
+
+def snapshots(directory):
+    """The steps of all snapshots that have been completed."""
+    names = [path.name for path in (directory / "snapshots").iterdir()]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def learner(directory):
+    """The newest snapshot's learner, as plain nested dictionaries and lists of arrays."""
+    path = directory / "snapshots" / str(snapshots(directory)[-1]) / "learner"
+    return ocp.StandardCheckpointer().restore(path)
+
+
+def flat(tree, prefix=""):
+    if not isinstance(tree, (dict, list, tuple)):
+        return {prefix: np.asarray(tree)}
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return {k: v for name, part in items for k, v in flat(part, f"{prefix}/{name}").items()}
+
+
+def stop_with(monkeypatch, *numbers, at=100):
+    """Sends signals to this process once the loop has come to `at` steps."""
+    advance = Loop.advance
+
+    def signalled(self):
+        advance(self)
+        if self.counters.steps == at:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Loop, "advance", signalled)
+
+
+def test_files_of_a_run(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.json", "metrics.csv", "log.txt", "snapshots"} < names
+    assert sum(name.startswith("events.out.tfevents.") for name in names) == 1
+    assert len(names) == 5
+
+
+def test_snapshots_come_at_intervals_and_at_the_end(finished):
+    assert snapshots(finished) == [160, 240]
+
+
+def test_rows_come_at_intervals_and_at_the_end(finished):
+    steps = [int(row["steps"]) for row in timeless(finished)]
+    assert steps == [40, 80, 120, 160, 200, 240]
+
+
+def test_log_tells_memory_and_rates(finished):
+    text = (finished / "log.txt").read_text()
+    assert "reactor on catch, preset small, 240 steps, seed 0, 4 environments" in text
+    assert "Replay: 400 rows take" in text
+    assert "steps/s, learning" in text
+    assert "Finished at 240 steps" in text
+
+
+def test_tensorboard_has_the_names_of_the_csv(finished):
+    program = [sys.executable, "-c", READER, str(finished)]
+    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
+    curves = json.loads(answer.stdout.splitlines()[-1])
+    columns = read_metrics(finished)
+    del columns["steps"]
+    counted = {name: int((~np.isnan(values)).sum()) for name, values in columns.items()}
+    assert curves == {name: count for name, count in counted.items() if count}
+
+
+def test_the_same_command_gives_the_same_run(finished, tiny, retrax, tmp_path):
+    status, _, _ = retrax(*tiny, "--run-directory", tmp_path / "again")
+    assert status == 0
+    assert timeless(tmp_path / "again") == timeless(finished)
+    first, second = flat(learner(finished)), flat(learner(tmp_path / "again"))
+    assert first.keys() == second.keys()
+    assert all((first[name] == second[name]).all() for name in first)
+
+
+def test_resume_goes_on(run, retrax):
+    before = timeless(run)
+    status, out, _ = retrax("train", "--resume", run, "--steps", 320)
+    assert status == 0
+    assert str(run) in out
+    after = timeless(run)
+    assert after[: len(before)] == before
+    assert [int(row["steps"]) for row in after] == [*range(40, 321, 40)]
+    assert snapshots(run) == [240, 320]
+    metrics = read_metrics(run)
+    for name in ("episodes", "updates", "seconds"):
+        assert (np.diff(metrics[name]) >= 0).all()
+    assert json.loads((run / "config.json").read_text())["steps"] == 320
+    assert "Resumed at 240 steps." in (run / "log.txt").read_text()
+
+
+def test_resume_forgets_what_came_after_the_snapshot(run, retrax):
+    """As after a kill: metrics go further than the newest snapshot."""
+    before = timeless(run)
+    shutil.rmtree(run / "snapshots" / "240")
+    status, _, _ = retrax("train", "--resume", run)
+    assert status == 0
+    steps = [int(row["steps"]) for row in timeless(run)]
+    assert steps == [40, 80, 120, 160, 200, 240]
+    assert timeless(run)[:4] == before[:4]
+    assert snapshots(run) == [160, 240]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_snapshot(tiny, retrax, tmp_path, monkeypatch, number):
+    before = signal.getsignal(number)
+    stop_with(monkeypatch, number)
+    directory = tmp_path / "run"
+    status, out, err = retrax(*tiny, "--run-directory", directory)
+    assert status == 0
+    assert "Stopped at 100 steps" in err
+    assert err.endswith(f"Stopped by you. To go on: retrax train --resume {directory}\n")
+    assert str(directory) in out
+    assert snapshots(directory) == [80, 100]
+    assert timeless(directory)[-1]["steps"] == "100"
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_interrupts(tiny, retrax, tmp_path, monkeypatch):
+    stop_with(monkeypatch, signal.SIGINT, signal.SIGINT)
+    status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
+    assert status == 130
+    assert err.endswith("retrax: Interrupted.\n")
+    assert snapshots(tmp_path / "run") == [80]
+    assert logging.getLogger("retrax").handlers == []
+
+
+def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(tiny, retrax, tmp_path):
+    directory = tmp_path / "run"
+    status, out, err = retrax(*tiny, "--run-directory", directory, "--agent.learning-rate", "1e38")
+    assert (status, out) == (1, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("retrax: The run failed at ")
+    assert "the learner diverged" in last
+    assert last.endswith(f"(traceback in {directory / 'log.txt'}).")
+    assert "Traceback" not in err
+    assert "Traceback" in (directory / "log.txt").read_text()
+
+
+def test_any_failure_is_told(tiny, retrax, tmp_path, monkeypatch):
+    def fail(self):
+        raise RuntimeError("something\nlong")
+
+    monkeypatch.setattr(Loop, "advance", fail)
+    status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
+    assert status == 1
+    assert err.splitlines()[-1].startswith("retrax: The run failed at 0 steps: something (trace")
+
+
+def test_environments_are_closed(tiny, tmp_path, monkeypatch):
+    closed, make = [], training.make
+
+    def watched(*arguments, **options):
+        environment = make(*arguments, **options)
+        environment.close = lambda: closed.append(True)
+        return environment
+
+    monkeypatch.setattr(training, "make", watched)
+    monkeypatch.setattr(Loop, "advance", lambda self: 1 / 0)
+    assert main([*tiny, "--run-directory", str(tmp_path / "run")]) == 1
+    assert main([*tiny, "--agent.replay.capacity", "100000000000"]) == 2
+    assert closed == [True, True]
+
+
+def start(arguments):
+    command = [sys.executable, "-c", "from retrax.experiments.command import main; exit(main())"]
+    return subprocess.Popen(
+        [*command, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_snapshot(directory, process):
+    until = time.monotonic() + 120
+    while not ((directory / "snapshots").is_dir() and snapshots(directory)):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_ctrl_c_on_a_real_process(tiny, tmp_path):
+    directory = tmp_path / "run"
+    process = start([*tiny, "--steps", "10000000", "--run-directory", directory])
+    try:
+        wait_for_snapshot(directory, process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "To go on: retrax train --resume" in err
+    assert "Traceback" not in err
+    assert "WARNING" not in err
+    assert out.startswith(f"Run in {directory}.")
+    assert timeless(directory)[-1]["steps"] == str(snapshots(directory)[-1])
+
+
+def test_a_killed_run_can_be_resumed(tiny, tmp_path, retrax):
+    directory = tmp_path / "run"
+    process = start([*tiny, "--steps", "10000000", "--run-directory", directory])
+    try:
+        wait_for_snapshot(directory, process)
+    finally:
+        process.kill()
+        process.communicate()
+    steps = snapshots(directory)[-1] + 40
+    status, _, err = retrax("train", "--resume", directory, "--steps", steps)
+    assert status == 0, err
+    rows = [int(row["steps"]) for row in timeless(directory)]
+    assert rows == sorted(set(rows))
+    assert rows[-1] == snapshots(directory)[-1] >= steps
+    assert not [path for path in (directory / "snapshots").iterdir() if not path.name.isdigit()]
