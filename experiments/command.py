@@ -14,6 +14,7 @@ usage: retrax COMMAND [...]
   train --resume RUN              go on with a run from its newest snapshot
   evaluate RUN                    mean return of the trained policy, with its interval; video
   plot RUN...                     learning curves as PNG
+  atari57 [--scores FILE.csv]     published scores on 57 games, and yours: median, rank, Elo; chart
   doctor                          what is installed, what is missing, how to mend it
 
 `retrax COMMAND --help` tells more. For a first run: retrax train reactor --environment catch
@@ -66,6 +67,12 @@ def _plot(arguments: list[str]) -> int:
     return plot_command(arguments)
 
 
+def _atari57(arguments: list[str]) -> int:
+    from .atari57_commands import atari57_command
+
+    return atari57_command(arguments)
+
+
 def _doctor(arguments: list[str]) -> int:
     from .look_commands import doctor_command
 
@@ -76,5 +83,6 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "evaluate": _evaluate,
     "plot": _plot,
+    "atari57": _atari57,
     "doctor": _doctor,
 }
