@@ -15,7 +15,7 @@ _INCHES = (14.0, 10.5)
 _DOTS_PER_INCH = 110
 # How the human-normalised scores are spread: in proportion up to the human's, then by their logs.
 _LINEAR_UP_TO = 1.0
-_TICKS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
 
 
@@ -99,8 +99,9 @@ def _draw_games(panel: "Axes", focus: Entry, shown: list[Entry]) -> None:
 
 def _scale(panel: "Axes", highest: float, below: float = 0.0) -> None:
     panel.set_xscale("symlog", linthresh=_LINEAR_UP_TO, linscale=0.7)
-    panel.set_xlim(max(-1.0, min(-0.05, below * 1.1)), highest * 1.1)
-    ticks = [tick for tick in (-1.0, -0.5, *_TICKS) if panel.get_xlim()[0] <= tick <= highest * 1.1]
+    low, high = max(-1.0, min(-0.05, below * 1.1)), max(1.0, highest) * 1.1
+    panel.set_xlim(low, high)
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     panel.minorticks_off()
     panel.axvline(1.0, color="black", linewidth=1.0, linestyle="--")
