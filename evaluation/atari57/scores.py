@@ -93,16 +93,16 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
 def load_sources() -> list[Source]:
     """Where the published scores come from, one entry for each algorithm and regime."""
     with (_DATA / "atari57_sources.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return [Source(**{**row, "games": int(row["games"])}) for row in rows]
+        rows = list(csv.reader(file))[1:]
+    return [Source(row[0], row[1], int(row[2]), *row[3:]) for row in rows]
 
 
 def load_headlines(regime: str = "noop") -> list[Headline]:
     """What the papers print about the algorithms, for comparison with our own statistics."""
     with (_DATA / "atari57_headlines.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    headlines = [Headline(**{**row, "value": float(row["value"])}) for row in rows]
-    return [headline for headline in headlines if headline.regime == regime]
+        rows = list(csv.reader(file))[1:]
+    rows = [row for row in rows if row[1] == regime]
+    return [Headline(row[0], row[1], row[2], row[3], float(row[4])) for row in rows]
 
 
 def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
