@@ -68,7 +68,8 @@ def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:
             np.append(share, 0.0),
             color=f"C{number % 10}",
             linestyle=("-", "--", ":")[number // 10 % 3],
-            linewidth=3.2 if entry.own else 1.6,
+            linewidth=3.5 if entry.own else 1.5,
+            zorder=3 if entry.own else 2,
             label=f"{entry.algorithm}  {entry.summary.median:.2f}",
         )
     panel.axhline(0.5, color="grey", linewidth=0.8)
