@@ -365,3 +365,16 @@ def quartiles_cut_mean(values):
     cut = len(values) // 4
     kept = values[cut : len(values) - cut]
     return sum(kept) / len(kept)
+
+
+# environments/shrinking.py
+
+
+def area_weights(size, smaller):
+    """`[smaller, size]`: the part of each old pixel that lies in each new one, as a mean."""
+    weights, scale = np.zeros((smaller, size)), size / smaller
+    for new in range(smaller):
+        for old in range(size):
+            overlap = min(old + 1, (new + 1) * scale) - max(old, new * scale)
+            weights[new, old] = max(0.0, overlap) / scale
+    return weights

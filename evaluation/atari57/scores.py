@@ -5,14 +5,14 @@ A file of scores is CSV with a header. Its columns, in any order: `game` (slug o
 """
 
 import csv
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from .games import GAMES, game_slug
+from .games import GAMES
+from .rows import Row, read_rows, refuse_twice
 
 # How an episode begins: after 0 to 30 no-ops, or where a person had played to.
 REGIMES = ("noop", "human_start")
@@ -21,7 +21,6 @@ _OTHER_REGIMES = ("ppo_paper_last100_40M",)
 # Episodes from saved states stand beside those from human starts, which nobody published.
 _USER_REGIMES = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
 _DATA = Path(__file__).parents[1] / "data"
-_COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 
 
 class Source(NamedTuple):
@@ -61,15 +60,6 @@ class Headline(NamedTuple):
     value: float
 
 
-class _Row(NamedTuple):
-    line: int
-    algorithm: str
-    regime: str
-    game: str
-    seed: int
-    score: float
-
-
 def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """The published scores.
 
@@ -86,7 +76,7 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(REGIMES)}, got {regime!r}.")
-    rows = _read(_DATA / "atari57_scores.csv", (*REGIMES, *_OTHER_REGIMES))
+    rows = read_rows(_DATA / "atari57_scores.csv", (*REGIMES, *_OTHER_REGIMES))
     return {key[0]: scores for key, scores in _arrays(rows, regime).items()}
 
 
@@ -123,9 +113,9 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
       ValueError: in one sentence with line and value: a score that is no finite number, an unknown
         game or regime, a seed that is no integer, the same game twice, or one that is missing.
     """
-    rows = _read(path, tuple(_USER_REGIMES), regime)
+    rows = read_rows(path, tuple(_USER_REGIMES), regime)
     rows = [row._replace(regime=_USER_REGIMES[row.regime]) for row in rows]
-    _refuse_twice(path, rows)  # a game under `states` and under `human_start`
+    refuse_twice(path, rows)  # a game under `states` and under `human_start`
     found: dict[str, list[np.ndarray]] = {}
     for (algorithm, seed), scores in _arrays(rows, regime).items():
         _refuse_missing(path, [r for r in rows if r[1:3] == (algorithm, regime)], seed, scores)
@@ -135,79 +125,7 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
     return {algorithm: np.stack(scores) for algorithm, scores in found.items()}
 
 
-def _read(path: Path, regimes: Sequence[str], regime: str = "") -> list[_Row]:
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file.")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
-        header = [name.strip() for name in next(reader, [])]
-        _check_header(path, header)
-        defaults = {"algorithm": path.stem, "regime": regime, "seed": "0"}
-        rows = []
-        for cells in reader:
-            if cells:
-                where = f"{path} line {reader.line_num}"
-                rows.append(_row(where, reader.line_num, header, cells, defaults, regimes))
-    _refuse_twice(path, rows)
-    return rows
-
-
-def _check_header(path: Path, header: list[str]) -> None:
-    if not {"game", "score"} <= set(header) <= set(_COLUMNS) or len(set(header)) < len(header):
-        raise ValueError(
-            f"{path} line 1 must name the columns game and score, and may name algorithm, regime "
-            f"and seed, got {','.join(header)!r}."
-        )
-
-
-def _row(
-    where: str,
-    line: int,
-    header: list[str],
-    cells: list[str],
-    defaults: dict[str, str],
-    regimes: Sequence[str],
-) -> _Row:
-    if len(cells) != len(header):
-        raise ValueError(f"{where} must have {len(header)} cells, got {','.join(cells)!r}.")
-    cell = {**defaults, **dict(zip(header, map(str.strip, cells), strict=True))}
-    if not cell["algorithm"]:
-        raise ValueError(f"{where} has no name of an algorithm.")
-    if cell["regime"] not in regimes:
-        allowed = ", ".join(regimes)
-        raise ValueError(f"{where}: regime must be one of {allowed}, got {cell['regime']!r}.")
-    try:
-        game = game_slug(cell["game"])
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}.") from None
-    seed, score = _number(where, "seed", cell["seed"]), _number(where, "score", cell["score"])
-    if seed != int(seed):
-        raise ValueError(f"{where}: seed must be an integer, got {cell['seed']!r}.")
-    return _Row(line, cell["algorithm"], cell["regime"], game, int(seed), score)
-
-
-def _number(where: str, name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{where}: {name} must be a finite number, got {text!r}.")
-    return value
-
-
-def _refuse_twice(path: Path, rows: Iterable[_Row]) -> None:
-    lines: dict[tuple[str, str, str, int], int] = {}
-    for row in rows:
-        first = lines.setdefault(row[1:5], row.line)
-        if first != row.line:
-            raise ValueError(
-                f"{path} line {row.line} has {row.game} of {row.algorithm!r} again, with the score "
-                f"{row.score:g}: it is on line {first} already."
-            )
-
-
-def _refuse_missing(path: Path, rows: Sequence[_Row], seed: int, scores: np.ndarray) -> None:
+def _refuse_missing(path: Path, rows: Sequence[Row], seed: int, scores: np.ndarray) -> None:
     missing = [game for game, score in zip(GAMES, scores, strict=True) if np.isnan(score)]
     if missing:
         lines = [row.line for row in rows if row.seed == seed]
@@ -219,7 +137,7 @@ def _refuse_missing(path: Path, rows: Sequence[_Row], seed: int, scores: np.ndar
         )
 
 
-def _arrays(rows: Iterable[_Row], regime: str) -> dict[tuple[str, int], np.ndarray]:
+def _arrays(rows: Iterable[Row], regime: str) -> dict[tuple[str, int], np.ndarray]:
     """From algorithm and seed to scores `[57]`."""
     column = {game: number for number, game in enumerate(GAMES)}
     found: dict[tuple[str, int], np.ndarray] = {}
