@@ -83,12 +83,12 @@ class Atari:
         self._seeds = integer_seeds(seed, num_envs)
         if num_threads is None:
             num_threads = min(num_envs, os.cpu_count() or 1)
-        _check_game(game)
-        _check_range("frame_stack", frame_stack, 1)
-        _check_range("max_noops", max_noops, 0)
-        _check_range("max_frames", max_frames, FRAME_SKIP)
-        _check_range("repeat_action_probability", repeat_action_probability, 0, 1)
-        _check_range("num_threads", num_threads, 1)
+        check_game(game)
+        check_range("frame_stack", frame_stack, 1)
+        check_range("max_noops", max_noops, 0)
+        check_range("max_frames", max_frames, FRAME_SKIP)
+        check_range("repeat_action_probability", repeat_action_probability, 0, 1)
+        check_range("num_threads", num_threads, 1)
         self._emulators: Any = AtariVectorEnv(
             game,
             num_envs,
@@ -106,9 +106,7 @@ class Atari:
             use_fire_reset=False,
             episodic_life=False,
         )
-        image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
-        num_actions = int(self._emulators.single_action_space.n)
-        self._spec = EnvironmentSpec(image, specs.DiscreteArray(num_actions, np.int32, "action"))
+        self._spec = atari_spec(int(self._emulators.single_action_space.n), frame_stack)
         self._last = np.ones(num_envs, bool)
         self._picture: np.ndarray | None = None  # the newest frame of the first environment
 
@@ -152,10 +150,7 @@ class Atari:
         Raises:
           ValueError: no episode has begun.
         """
-        if self._picture is None:
-            raise ValueError("there is nothing to render before reset().")
-        large = self._picture.repeat(_RENDER_FACTOR, axis=0).repeat(_RENDER_FACTOR, axis=1)
-        return large[..., None].repeat(3, axis=2)
+        return enlarged(self._picture)
 
     def close(self) -> None:
         """Stops the emulators. Calling it twice does no harm."""
@@ -176,12 +171,32 @@ class Atari:
         return arrival(observation, reward, terminated, truncated, first)
 
 
-def _check_game(game: str) -> None:
+def atari_spec(num_actions: int, frame_stack: int) -> EnvironmentSpec:
+    """Pictures `[84, 84, frame_stack]`, and `num_actions` actions."""
+    image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
+    return EnvironmentSpec(image, specs.DiscreteArray(num_actions, np.int32, "action"))
+
+
+def enlarged(picture: np.ndarray | None) -> np.ndarray:
+    """A preprocessed frame `[84, 84]` for people: uint8 `[336, 336, 3]`, gray.
+
+    Raises:
+      ValueError: there is none.
+    """
+    if picture is None:
+        raise ValueError("there is nothing to render before reset().")
+    large = picture.repeat(_RENDER_FACTOR, axis=0).repeat(_RENDER_FACTOR, axis=1)
+    return large[..., None].repeat(3, axis=2)
+
+
+def check_game(game: str) -> None:
+    """Refuses what is not ale-py's name of a game for one player."""
     if game not in games().values():
         raise ValueError(f"ale-py has no game {game!r} for one player.")
 
 
-def _check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
+def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
+    """Refuses a switch that is out of [low, high]."""
     if not low <= value <= high:
         above = "" if high == float("inf") else f" and at most {high}"
         raise ValueError(f"Atari: {name} must be at least {low}{above}, got {value}.")

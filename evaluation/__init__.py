@@ -1,4 +1,7 @@
-"""Measuring and showing agents: episodes, statistics, plots and video."""
+"""Measuring and showing agents: episodes, statistics, plots and video.
+
+`retrax.evaluation.atari57` compares agents on 57 Atari games with published scores.
+"""
 
 from .episodes import EpisodeResults, run_episodes
 from .plots import plot_learning_curves, read_metrics

@@ -15,7 +15,10 @@ usage: retrax COMMAND [...]
   train AGENT --environment ID    train an agent; --help lists every field of its config
   train --resume RUN              go on with a run from its newest snapshot
   evaluate RUN                    mean return of the trained policy, with its interval; video
+  evaluate-suite RUN...           mean returns of many Atari games' runs, as a CSV for atari57
+  record-states RUN               emulator states out of a run's play, to begin episodes in
   plot RUN...                     learning curves as PNG
+  atari57 [--scores FILE.csv]     published scores on 57 games, and yours: median, rank, Elo; chart
   doctor                          what is installed, what is missing, how to mend it
 
 `retrax COMMAND --help` tells more. For a first run: retrax train reactor --environment catch
@@ -79,10 +82,28 @@ def _evaluate(arguments: list[str]) -> int:
     return evaluate_command(arguments)
 
 
+def _evaluate_suite(arguments: list[str]) -> int:
+    from .suite_commands import evaluate_suite_command
+
+    return evaluate_suite_command(arguments)
+
+
+def _record_states(arguments: list[str]) -> int:
+    from .suite_commands import record_states_command
+
+    return record_states_command(arguments)
+
+
 def _plot(arguments: list[str]) -> int:
     from .look_commands import plot_command
 
     return plot_command(arguments)
+
+
+def _atari57(arguments: list[str]) -> int:
+    from .atari57_commands import atari57_command
+
+    return atari57_command(arguments)
 
 
 def _doctor(arguments: list[str]) -> int:
@@ -94,6 +115,9 @@ def _doctor(arguments: list[str]) -> int:
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "evaluate": _evaluate,
+    "evaluate-suite": _evaluate_suite,
+    "record-states": _record_states,
     "plot": _plot,
+    "atari57": _atari57,
     "doctor": _doctor,
 }

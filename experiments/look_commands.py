@@ -11,12 +11,12 @@ import jax
 import tyro
 from rich.console import Console
 
-from ..environments import make
 from ..evaluation import VideoWriter, mean_and_interval, plot_learning_curves, run_episodes
 from . import doctor
 from .config import EVALUATION, agent_package, derive_seed, read_config
 from .parsing import parse
 from .snapshots import Snapshots
+from .starts import make_with_starts
 
 _MAX_ENVS = 16
 
@@ -34,8 +34,13 @@ class EvaluateArguments:
     seed: int = 0
     """Seed of the evaluation's environments."""
 
+    starts: tuple[str, ...] = ("noop",)
+    """How episodes begin: `noop`, as the environment does by itself (Atari: after 0 to 30 no-ops),
+    or `states FILE`, in turn in the emulator states that record-states wrote."""
+
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print one JSON object: mean_return, low, high (95 %), episodes, steps, mean_length."""
+    """Print one JSON object: mean_return, low, high (95 %), episodes, steps (of the training that
+    the snapshot has behind it), mean_length."""
 
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the episodes to this file, .mp4 or .gif."""
@@ -69,7 +74,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     for option, value, least in (("episodes", given.episodes, 1), ("seed", given.seed, 0)):
         if value < least:
             raise ValueError(f"--{option} must be at least {least}, got {value}.")
-    result = _evaluate(given)
+    result = evaluate_run(given)
     if given.json:
         print(json.dumps(result))
     else:
@@ -97,14 +102,19 @@ def doctor_command(arguments: Sequence[str]) -> int:
     return doctor.print_report(Console())
 
 
-def _evaluate(given: EvaluateArguments) -> dict[str, Any]:
+def evaluate_run(given: EvaluateArguments) -> dict[str, Any]:
+    """Evaluates a run; the result is what `--json` prints."""
     config = read_config(given.run)
     seed = derive_seed(config.seed, EVALUATION, given.seed)
     num_envs = 1 if given.video else min(given.episodes, _MAX_ENVS)
     with contextlib.ExitStack() as stack:
         snapshots = stack.enter_context(contextlib.closing(Snapshots(given.run, writable=False)))
-        environment = make(
-            config.environment, seed=seed, num_envs=num_envs, render=given.video is not None
+        environment = make_with_starts(
+            config.environment,
+            given.starts,
+            seed=seed,
+            num_envs=num_envs,
+            render=given.video is not None,
         )
         stack.enter_context(contextlib.closing(environment))
         agent = agent_package(config.agent).make_agent(environment.spec, config.agent_config)

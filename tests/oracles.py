@@ -311,3 +311,70 @@ def lstm(inputs, is_first, hidden, cell, weights, biases):
         hidden = sigmoid(output) * np.tanh(cell)
         outputs.append(hidden)
     return np.array(outputs), (hidden, cell)
+
+
+# evaluation/atari57
+
+
+def worst_tied_mean_ranks(scores):
+    """`[A]` out of `[A][G]`: one place behind all that scored more, and behind all others tied."""
+    ranks = []
+    for mine, row in enumerate(scores):
+        places = []
+        for game, score in enumerate(row):
+            ahead = [
+                other
+                for other in range(len(scores))
+                if scores[other][game] > score or (other != mine and scores[other][game] == score)
+            ]
+            places.append(1 + len(ahead))
+        ranks.append(sum(places) / len(places))
+    return np.array(ranks)
+
+
+def wins_with_half_ties(scores):
+    """`[A, A]` out of `[A][G]`, game by game."""
+    wins = np.zeros((len(scores), len(scores)))
+    for i, mine in enumerate(scores):
+        for j, theirs in enumerate(scores):
+            for a, b in zip(mine, theirs, strict=True):
+                if i != j:
+                    wins[i, j] += 1.0 if a > b else 0.5 if a == b else 0.0
+    return wins
+
+
+def elo_by_minorisation(wins, anchor, iterations=20_000):
+    """Bradley-Terry strengths by Hunter's (2004) fixed point, as Elo ratings `[A]`.
+
+    Each strength becomes its wins over the sum of (games between i and j) / (its strength + j's).
+    """
+    count = len(wins)
+    strength = np.ones(count)
+    for _ in range(iterations):
+        for i in range(count):
+            others = [j for j in range(count) if j != i]
+            weight = sum((wins[i, j] + wins[j, i]) / (strength[i] + strength[j]) for j in others)
+            strength[i] = sum(wins[i, j] for j in others) / weight
+        strength /= strength[anchor]
+    return 400.0 * np.log10(strength / strength[anchor])
+
+
+def quartiles_cut_mean(values):
+    """The mean of what is left when the lowest and highest quarter of a list are taken away."""
+    values = sorted(values)
+    cut = len(values) // 4
+    kept = values[cut : len(values) - cut]
+    return sum(kept) / len(kept)
+
+
+# environments/shrinking.py
+
+
+def area_weights(size, smaller):
+    """`[smaller, size]`: the part of each old pixel that lies in each new one, as a mean."""
+    weights, scale = np.zeros((smaller, size)), size / smaller
+    for new in range(smaller):
+        for old in range(size):
+            overlap = min(old + 1, (new + 1) * scale) - max(old, new * scale)
+            weights[new, old] = max(0.0, overlap) / scale
+    return weights

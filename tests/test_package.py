@@ -81,7 +81,9 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_has_every_module_and_nothing_else(wheel):
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert names == {f"retrax/{name}" for name in shipped_modules() | {"py.typed"}}
+    data = {path.as_posix() for path in source_files() if path.match("evaluation/data/*.csv")}
+    assert data, "the published scores"
+    assert names == {f"retrax/{name}" for name in shipped_modules() | data | {"py.typed"}}
 
 
 def test_the_wheel_has_the_modules_as_they_are(wheel):

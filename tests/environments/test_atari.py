@@ -1,6 +1,7 @@
 import ale_py
 import dm_env
 import numpy as np
+import oracles
 import pytest
 
 from retrax.environments import check_environment
@@ -9,17 +10,7 @@ from retrax.environments.atari import Atari, games
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 
 
-def areas(size, smaller):
-    """`[smaller, size]`: the part of each old pixel that lies in each new one, as a mean."""
-    weights, scale = np.zeros((smaller, size)), size / smaller
-    for new in range(smaller):
-        for old in range(size):
-            overlap = min(old + 1, (new + 1) * scale) - max(old, new * scale)
-            weights[new, old] = max(0.0, overlap) / scale
-    return weights
-
-
-DOWN, ACROSS = areas(210, 84), areas(160, 84).T
+DOWN, ACROSS = oracles.area_weights(210, 84), oracles.area_weights(160, 84).T
 
 
 class ByHand:

@@ -1,0 +1,80 @@
+"""States of an Atari emulator in a file: where episodes can begin.
+
+Human starts, by which agents are compared (Nair et al. 2015), were never published; any set of
+states stands in for them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+_KEYS = {"game", "lengths", "states"}
+
+
+class StartStates(NamedTuple):
+    """States of one game.
+
+    Attributes:
+      game: ale-py's name of it.
+      states: N >= 1 of them, as `EmulatedAtari.state` gave them.
+    """
+
+    game: str
+    states: Sequence[bytes]
+
+
+def save_states(path: Path, starts: StartStates) -> None:
+    """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states.
+
+    Args:
+      path: the file; its directory is made if it does not exist.
+      starts: at least one state.
+
+    Raises:
+      ValueError: there are no states, or `path` does not end in `.npz`.
+    """
+    check_states_path(path)
+    if not starts.states:
+        raise ValueError(f"There are no states to write to {path}.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(
+        path,
+        game=np.array(starts.game),
+        lengths=np.array([len(state) for state in starts.states], np.int64),
+        states=np.frombuffer(b"".join(starts.states), np.uint8),
+    )
+
+
+def load_states(path: Path) -> StartStates:
+    """Reads what `save_states` wrote. Whether an emulator takes the states shows when it is made.
+
+    Raises:
+      ValueError: in one sentence, if the file is missing, damaged, or another kind of file.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file of start states: retrax record-states makes one.")
+    try:
+        # NumPy leaves a file open that it opened itself and cannot read.
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            if set(file) != _KEYS:
+                raise ValueError("other contents")
+            game, lengths, states = str(file["game"]), file["lengths"], file["states"].tobytes()
+    except Exception as error:  # zipfile, zlib and NumPy have many for damaged files
+        raise ValueError(f"{path} is damaged, or no file of start states ({error}).") from None
+    ends = np.cumsum(lengths)
+    if len(lengths) == 0 or (lengths <= 0).any() or ends[-1] != len(states):
+        raise ValueError(f"{path} is damaged: its states have not the lengths that it tells.")
+    pieces = [states[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    return StartStates(game, pieces)
+
+
+def check_states_path(path: Path) -> None:
+    """Refuses a file name that NumPy would change.
+
+    Raises:
+      ValueError: `path` does not end in `.npz`.
+    """
+    if path.suffix != ".npz":
+        raise ValueError(f"Start states are written as .npz: {path} must end in .npz.")

@@ -1,0 +1,47 @@
+"""Agents on 57 Atari games: published scores, and the statistics that papers print about them.
+
+`load_scores` gives published scores as arrays and `read_scores` a user's own; `make_table` says of
+each algorithm what the papers say (median, mean rank, Elo ...), with the papers' numbers beside;
+`plot_scores` draws it. The statistics (`human_normalised`, `mean_rank`, `elo`, `iqm_interval` ...)
+are functions of plain arrays.
+"""
+
+from .charts import plot_scores
+from .games import GAMES, ale_id, game_slug
+from .scores import (
+    REGIMES,
+    Headline,
+    Source,
+    load_headlines,
+    load_scores,
+    load_sources,
+    read_scores,
+)
+from .seeds import interquartile_mean, iqm_interval
+from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
+from .table import Entry, Table, make_table
+
+__all__ = [
+    "GAMES",
+    "REGIMES",
+    "Entry",
+    "Headline",
+    "Source",
+    "Summary",
+    "Table",
+    "ale_id",
+    "count_wins",
+    "elo",
+    "game_slug",
+    "human_normalised",
+    "interquartile_mean",
+    "iqm_interval",
+    "load_headlines",
+    "load_scores",
+    "load_sources",
+    "make_table",
+    "mean_rank",
+    "plot_scores",
+    "read_scores",
+    "summarise",
+]

@@ -1,0 +1,110 @@
+"""Scores as a picture: profiles of all algorithms, and one algorithm game by game."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .games import GAMES
+from .table import Entry, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES = (14.0, 10.5)
+_DOTS_PER_INCH = 110
+# How the human-normalised scores are spread: in proportion up to the human's, then by their logs.
+_LINEAR_UP_TO = 1.0
+_TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
+
+
+def plot_scores(table: Table, output: Path) -> None:
+    """Draws profiles of all algorithms, and the games of one of them.
+
+    Left, for each algorithm: in what part of the 57 games its human-normalised score is at least so
+    high; the higher the curve, the better, and where it crosses one half is the median. Right, the
+    games of one algorithm in order (the user's first, otherwise the one with the best median), each
+    with a mark for the best of the others.
+
+    Args:
+      table: what `make_table` gave.
+      output: the PNG file to write; its directory is made if it does not exist.
+
+    Raises:
+      ValueError: `output` does not end in `.png`, or there is nobody to draw but random and human.
+    """
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"Charts are written as PNG: {output} must end in .png.")
+    shown = [entry for entry in table.entries if entry.algorithm not in ("random", "human")]
+    if not shown:
+        raise ValueError("There is nothing to draw: give algorithms beside random and human.")
+    # Only charts need matplotlib, and it takes a second to import; pyplot keeps global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    profiles, games = figure.subplots(1, 2, width_ratios=(1.0, 1.05))
+    _draw_profiles(profiles, shown)
+    _draw_games(games, _focus(shown), shown)
+    figure.suptitle(f"57 Atari games, {_REGIMES[table.regime]}", fontsize=15)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    canvas.print_png(output)
+
+
+def _focus(shown: list[Entry]) -> Entry:
+    own = [entry for entry in shown if entry.own]
+    return own[0] if own else max(shown, key=lambda entry: entry.summary.median)
+
+
+def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:
+    """Step curves, in the legend from the best median down."""
+    for number, entry in enumerate(sorted(shown, key=lambda entry: -entry.summary.median)):
+        scores = np.sort(entry.normalised)
+        share = 1.0 - np.arange(len(scores)) / len(scores)
+        panel.step(
+            np.concatenate([scores, scores[-1:]]),
+            np.append(share, 0.0),
+            color=f"C{number % 10}",
+            linestyle=("-", "--", ":")[number // 10 % 3],
+            linewidth=3.5 if entry.own else 1.5,
+            zorder=3 if entry.own else 2,
+            label=f"{entry.algorithm}  {entry.summary.median:.2f}",
+        )
+    panel.axhline(0.5, color="grey", linewidth=0.8)
+    _scale(panel, max(float(np.max(entry.normalised)) for entry in shown))
+    panel.set(ylim=(0.0, 1.0), ylabel="part of the games with at least this score")
+    panel.set_title("Profiles: higher is better")
+    panel.legend(title="median", loc="upper right", frameon=True)
+
+
+def _draw_games(panel: "Axes", focus: Entry, shown: list[Entry]) -> None:
+    """A bar for each game, the best at the top, blue above the human and orange below."""
+    order = np.argsort(focus.normalised, kind="stable")
+    scores = focus.normalised[order]
+    colours = np.where(scores > 1.0, "C0", "C1")
+    panel.barh(np.arange(len(scores)), scores, color=colours, height=0.75)
+    others = [entry.normalised[order] for entry in shown if entry is not focus]
+    if others:
+        best = np.max(others, axis=0)
+        label = "best of the others"
+        panel.plot(best, np.arange(len(best)), "k|", markersize=8, mew=1.8, label=label)
+        panel.legend(loc="lower right")
+    panel.set_yticks(np.arange(len(scores)), [GAMES[game] for game in order], fontsize=8)
+    panel.set_ylim(-0.7, len(scores) - 0.3)
+    _scale(panel, max(float(np.max(entry.normalised)) for entry in shown), below=min(scores))
+    above = focus.summary.games_above_human
+    panel.set_title(f"{focus.algorithm}: above the human in {above} of {len(scores)} games")
+
+
+def _scale(panel: "Axes", highest: float, below: float = 0.0) -> None:
+    panel.set_xscale("symlog", linthresh=_LINEAR_UP_TO, linscale=0.7)
+    low, high = max(-1.0, min(-0.05, below * 1.1)), max(1.0, highest) * 1.1
+    panel.set_xlim(low, high)
+    ticks = [tick for tick in _TICKS if low <= tick <= high]
+    panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    panel.minorticks_off()
+    panel.axvline(1.0, color="black", linewidth=1.0, linestyle="--")
+    panel.set_xlabel("human-normalised score (0 random, 1 human)")
+    panel.grid(axis="x", alpha=0.3)

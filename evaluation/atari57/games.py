@@ -1,0 +1,96 @@
+"""The 57 games by which agents are compared, and their ids in the Arcade Learning Environment."""
+
+import difflib
+
+# In the order of every array of scores in this package.
+GAMES = (
+    "alien",
+    "amidar",
+    "assault",
+    "asterix",
+    "asteroids",
+    "atlantis",
+    "bank-heist",
+    "battle-zone",
+    "beam-rider",
+    "berzerk",
+    "bowling",
+    "boxing",
+    "breakout",
+    "centipede",
+    "chopper-command",
+    "crazy-climber",
+    "defender",
+    "demon-attack",
+    "double-dunk",
+    "enduro",
+    "fishing-derby",
+    "freeway",
+    "frostbite",
+    "gopher",
+    "gravitar",
+    "hero",
+    "ice-hockey",
+    "jamesbond",
+    "kangaroo",
+    "krull",
+    "kung-fu-master",
+    "montezuma-revenge",
+    "ms-pacman",
+    "name-this-game",
+    "phoenix",
+    "pitfall",
+    "pong",
+    "private-eye",
+    "qbert",
+    "riverraid",
+    "road-runner",
+    "robotank",
+    "seaquest",
+    "skiing",
+    "solaris",
+    "space-invaders",
+    "star-gunner",
+    "surround",
+    "tennis",
+    "time-pilot",
+    "tutankham",
+    "up-n-down",
+    "venture",
+    "video-pinball",
+    "wizard-of-wor",
+    "yars-revenge",
+    "zaxxon",
+)
+
+
+def ale_id(slug: str) -> str:
+    """The id of a game: `ms-pacman` is `ALE/MsPacman-v5`.
+
+    Raises:
+      ValueError: names the slug if it is none of the 57.
+    """
+    if slug not in GAMES:
+        raise ValueError(_unknown(slug))
+    return f"ALE/{slug.title().replace('-', '')}-v5"
+
+
+def game_slug(name: str) -> str:
+    """The slug of a game, from its slug or its id.
+
+    Raises:
+      ValueError: names the game if it is none of the 57, and the nearest of them.
+    """
+    slug = _SLUGS.get(name, name)
+    if slug not in GAMES:
+        raise ValueError(_unknown(name))
+    return slug
+
+
+_SLUGS = {ale_id(slug): slug for slug in GAMES}
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, [*GAMES, *_SLUGS], n=1, cutoff=0.5)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return f"{name!r} is none of the 57 games{hint}"

@@ -1,0 +1,173 @@
+"""What the scores of several algorithms in several games say about the algorithms.
+
+`A` denotes the number of algorithms and `G` the number of games. Scores are finite float64.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize, stats
+from scipy.sparse import csgraph
+
+_ELO = 400.0 / np.log(10.0)  # rating points in one unit of log odds
+
+
+class Summary(NamedTuple):
+    """Human-normalised scores in a few numbers; 0 plays at random, 1 like the human.
+
+    Attributes:
+      median: over the games.
+      mean: over the games.
+      capped_mean: the mean after each game was clipped to [0, 1] (Badia et al. 2020).
+      percentile_5: how good the agent is where it is worst.
+      iqm: the interquartile mean: of the middle half of the games (Agarwal et al. 2021).
+      games_above_human: in how many games the score is above the human's.
+    """
+
+    median: float
+    mean: float
+    capped_mean: float
+    percentile_5: float
+    iqm: float
+    games_above_human: int
+
+
+def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) -> np.ndarray:
+    """`(score - random) / |human - random|`, game by game.
+
+    The denominator is an absolute value: at Video Pinball's human starts the human (15,641) is
+    below random (20,452), and by the plain difference the better score would be the worse.
+
+    Badia et al. (2020) and Kapturowski et al. (2019) took 0 for Video Pinball's random score in
+    their means, where Wang et al. (2016) measured 16,256.9; it changes their means, nothing else.
+
+    Args:
+      scores: `[..., G]`.
+      random: `[G]`.
+      human: `[G]`, nowhere equal to `random`.
+
+    Returns:
+      `[..., G]`.
+
+    Raises:
+      ValueError: somewhere the human is as good as random.
+    """
+    if np.any(human == random):
+        game = int(np.flatnonzero(human == random)[0])
+        raise ValueError(f"human and random must differ, both are {random[game]} in game {game}.")
+    return (np.asarray(scores, np.float64) - random) / np.abs(human - random)
+
+
+def summarise(normalised: np.ndarray) -> Summary:
+    """The summary of one algorithm's human-normalised scores, `[G]` with G at least 1."""
+    return Summary(
+        median=float(np.median(normalised)),
+        mean=float(np.mean(normalised)),
+        capped_mean=float(np.mean(np.clip(normalised, 0.0, 1.0))),
+        percentile_5=float(np.percentile(normalised, 5)),
+        iqm=float(stats.trim_mean(normalised, 0.25)),
+        games_above_human=int(np.sum(normalised > 1.0)),
+    )
+
+
+def mean_rank(scores: np.ndarray) -> np.ndarray:
+    """The mean over games of an algorithm's rank: how many scored as much or more, itself included.
+
+    Algorithms that tie so all have the worst of their ranks, as Reactor's tables demand: under
+    no-op starts, random shares its 0 points in Montezuma's Revenge, Freeway and Venture with eight
+    others; it has the printed 10.93 by this rule, 10.86 by the mean of the tied ranks, and 10.79 by
+    the best of them.
+
+    Args:
+      scores: `[A, G]`.
+
+    Returns:
+      `[A]`, each in [1, A].
+    """
+    return stats.rankdata(-_checked(scores), axis=0, method="max").mean(axis=1)
+
+
+def count_wins(scores: np.ndarray) -> np.ndarray:
+    """In how many games the one beats the other; a tie is half a win for both.
+
+    Args:
+      scores: `[A, G]`.
+
+    Returns:
+      `[A, A]`: the wins of the first over the second; 0 on the diagonal.
+    """
+    scores = _checked(scores)
+    above = (scores[:, None] > scores[None]).sum(axis=-1)
+    equal = (scores[:, None] == scores[None]).sum(axis=-1)
+    wins = above + 0.5 * equal
+    np.fill_diagonal(wins, 0.0)
+    return wins
+
+
+def elo(wins: np.ndarray, anchor: int) -> np.ndarray:
+    """Elo ratings: the maximum of the likelihood of a Bradley-Terry model.
+
+    The model: i beats j with probability `1 / (1 + 10^((R_j - R_i) / 400))`, independently in each
+    game, so that 400 points are odds of ten to one (Reactor, "Rank and Elo evaluation").
+
+    The maximum is at infinity when some never lose to the others; those who are so above the anchor
+    have +inf, those below it -inf, and those whom no games connect with it NaN. The others' ratings
+    are the limit that the likelihood's maximisation tends to.
+
+    Args:
+      wins: `[A, A]`, >= 0: how often the first beat the second; ties count half.
+      anchor: whose rating is 0.
+
+    Returns:
+      `[A]`.
+
+    Raises:
+      ValueError: the wins are not a square of finite numbers >= 0.
+    """
+    wins = np.asarray(wins, np.float64)
+    if wins.ndim != 2 or wins.shape[0] != wins.shape[1]:
+        raise ValueError(f"wins must be a square, got shape {wins.shape}.")
+    if not np.all(np.isfinite(wins) & (wins >= 0)):
+        raise ValueError("wins must be finite and at least 0.")
+    above, below = _reaches(wins, anchor), _reaches(wins.T, anchor)
+    equals = np.flatnonzero(above & below)
+    ratings = np.select([above & ~below, below & ~above], [np.inf, -np.inf], np.nan)
+    strengths = _strengths(wins[np.ix_(equals, equals)])
+    ratings[equals] = _ELO * (strengths - strengths[equals == anchor])
+    return ratings
+
+
+def _checked(scores: np.ndarray) -> np.ndarray:
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim != 2 or 0 in scores.shape or not np.all(np.isfinite(scores)):
+        raise ValueError(f"scores must be finite, [algorithms, games], got shape {scores.shape}.")
+    return scores
+
+
+def _reaches(wins: np.ndarray, goal: int) -> np.ndarray:
+    """`[A]`: who beat someone who beat someone ... who beat `goal`; itself included."""
+    found = csgraph.breadth_first_order(wins.T > 0, goal, return_predecessors=False)
+    return np.isin(np.arange(len(wins)), found)
+
+
+def _strengths(wins: np.ndarray) -> np.ndarray:
+    """Log strengths `[A]` of largest likelihood, the first being 0; finite if all are connected."""
+    if len(wins) == 1:
+        return np.zeros(1)
+    games = wins + wins.T
+
+    def loss(free: np.ndarray) -> tuple[float, np.ndarray]:
+        gaps = np.subtract.outer(*[np.append(0.0, free)] * 2)
+        gradient = (games / (1.0 + np.exp(-gaps)) - wins).sum(axis=1)
+        return float((wins * np.logaddexp(0.0, -gaps)).sum()), gradient[1:]
+
+    def hessian(free: np.ndarray) -> np.ndarray:
+        gaps = np.subtract.outer(*[np.append(0.0, free)] * 2)
+        curvature = games / (2.0 + np.exp(gaps) + np.exp(-gaps))
+        return (np.diag(curvature.sum(axis=1)) - curvature)[1:, 1:]
+
+    start = np.zeros(len(wins) - 1)
+    found = optimize.minimize(
+        loss, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-7}
+    )
+    return np.append(0.0, found.x)

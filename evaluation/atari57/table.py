@@ -1,0 +1,148 @@
+"""The table of a comparison: published algorithms and a user's, ours beside the papers' numbers.
+
+`R` denotes the number of seeds and `A` the number of algorithms.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..statistics import Interval
+from .games import GAMES
+from .scores import load_headlines, load_scores
+from .seeds import iqm_interval
+from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
+
+# Whoever is compared, these take part: ranks include both, and the human's rating is 0.
+_ALWAYS = ("random", "human")
+_RESAMPLING_SEED = 0
+
+
+class Entry(NamedTuple):
+    """What there is to say about one algorithm.
+
+    Attributes:
+      algorithm: its name.
+      own: whether it is the user's.
+      normalised: `[57]`, human-normalised scores, each the mean over the seeds.
+      summary: of those.
+      mean_rank: among all algorithms of the table.
+      elo: among all algorithms of the table, the human being 0; infinite for one who won or lost
+        every game.
+      iqm: interquartile mean over seeds and games, with limits where there are several seeds.
+      seeds: how many.
+      printed: what papers print: from `median`, `mean_rank`, `elo` ... to the number.
+    """
+
+    algorithm: str
+    own: bool
+    normalised: np.ndarray
+    summary: Summary
+    mean_rank: float
+    elo: float
+    iqm: Interval
+    seeds: int
+    printed: dict[str, float]
+
+
+class Table(NamedTuple):
+    """A comparison.
+
+    Attributes:
+      regime: how the episodes began.
+      entries: random and human first, then the others in the order that they were asked for.
+      as_printed: whether the algorithms are exactly those of Reactor's table, so that mean rank and
+        Elo, which depend on who takes part, can be held against the printed ones.
+    """
+
+    regime: str
+    entries: list[Entry]
+    as_printed: bool
+
+
+def make_table(
+    regime: str = "noop",
+    algorithms: Sequence[str] | None = None,
+    own: Mapping[str, np.ndarray] | None = None,
+) -> Table:
+    """Compares published algorithms, and a user's own.
+
+    Args:
+      regime: one of `REGIMES`.
+      algorithms: names of `load_scores(regime)`; those of Reactor's table when None. `random` and
+        `human` always take part.
+      own: what `read_scores` gave: from a name to scores `[R, 57]`.
+
+    Returns:
+      The table. Intervals are the same at each call.
+
+    Raises:
+      ValueError: an algorithm is unknown, has not all 57 games, or a name of `own` is a published
+        algorithm's.
+    """
+    published, printed = load_scores(regime), _printed(regime)
+    standard = [name for name, statistics in printed.items() if "elo" in statistics]
+    pool = list(dict.fromkeys([*_ALWAYS, *(standard if algorithms is None else algorithms)]))
+    for name in pool:
+        _check_published(name, regime, published)
+    own = dict(own or {})
+    for name in own:
+        if name in published:
+            raise ValueError(f"{name!r} is a published algorithm: give your own another name.")
+    scores = {name: published[name][None] for name in pool} | own
+    entries = _entries(scores, set(own), printed)
+    return Table(regime, entries, not own and set(pool) == set(standard))
+
+
+def _entries(
+    scores: Mapping[str, np.ndarray], own: set[str], printed: Mapping[str, dict[str, float]]
+) -> list[Entry]:
+    means = np.stack([seeds.mean(axis=0) for seeds in scores.values()])
+    names = list(scores)
+    random, human = means[names.index("random")], means[names.index("human")]
+    ranks, ratings = mean_rank(means), elo(count_wins(means), names.index("human"))
+    entries = []
+    for name, mean, rank, rating in zip(names, means, ranks, ratings, strict=True):
+        normalised = human_normalised(mean, random, human)
+        generator = np.random.default_rng(_RESAMPLING_SEED)
+        entries.append(
+            Entry(
+                algorithm=name,
+                own=name in own,
+                normalised=normalised,
+                summary=summarise(normalised),
+                mean_rank=float(rank),
+                elo=float(rating),
+                iqm=iqm_interval(human_normalised(scores[name], random, human), generator),
+                seeds=len(scores[name]),
+                printed=printed.get(name, {}),
+            )
+        )
+    return entries
+
+
+def _printed(regime: str) -> dict[str, dict[str, float]]:
+    """From an algorithm to what is printed about it, statistic by statistic."""
+    printed: dict[str, dict[str, float]] = {}
+    for headline in load_headlines(regime):
+        printed.setdefault(headline.algorithm, {})[headline.statistic] = headline.value
+    return printed
+
+
+def _check_published(name: str, regime: str, published: Mapping[str, np.ndarray]) -> None:
+    if name not in published:
+        close = difflib.get_close_matches(name, published, n=1, cutoff=0.5)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        complete = [known for known, scores in published.items() if not np.isnan(scores).any()]
+        raise ValueError(
+            f"There are no scores of {name!r} in the regime {regime!r}{hint}: there are those of "
+            f"{', '.join(complete)}."
+        )
+    missing = [game for game, score in zip(GAMES, published[name], strict=True) if np.isnan(score)]
+    if missing:
+        raise ValueError(
+            f"{name!r} has scores of {len(GAMES) - len(missing)} games in the regime {regime!r}, "
+            f"not of all 57: {', '.join(missing)} were not published."
+        )

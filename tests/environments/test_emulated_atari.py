@@ -1,0 +1,158 @@
+"""Emulators of our own: ale-py's vectorised environment bit for bit, and starts from states."""
+
+import ale_py
+import dm_env
+import numpy as np
+import pytest
+
+from retrax.environments import check_environment
+from retrax.environments.atari import Atari
+from retrax.environments.emulated_atari import EmulatedAtari
+
+FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
+
+
+def random_actions(environment, steps, seed=0):
+    shape = (steps, environment.num_envs)
+    return np.random.default_rng(seed).integers(environment.spec.actions.num_values, size=shape)
+
+
+def played(game="pong", steps=60, seed=0, **kwargs):
+    """An environment in the middle of a game."""
+    environment = EmulatedAtari(game, max_noops=0, **kwargs)
+    environment.reset()
+    for action in random_actions(environment, steps, seed):
+        environment.step(action)
+    return environment
+
+
+def assert_equal(one, two):
+    for name in ("step_type", "reward", "discount"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    if one.step_type[0] != LAST:  # Atari's last pictures can mix older frames in
+        np.testing.assert_array_equal(one.observation, two.observation)
+
+
+@pytest.mark.parametrize("game", ["pong", "breakout", "montezuma_revenge", "qbert", "road_runner"])
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"full_action_set": True, "frame_stack": 3, "max_frames": 402}]
+)
+def test_it_is_ale_pys_vectorised_environment_bit_for_bit(game, kwargs):
+    ours, theirs = (made(game, max_noops=0, **kwargs) for made in (EmulatedAtari, Atari))
+    assert ours.spec == theirs.spec
+    assert_equal(ours.reset(), theirs.reset())
+    ends = 0
+    for action in random_actions(ours, 250, seed=1):
+        found, expected = ours.step(action), theirs.step(action)
+        if kwargs and found.step_type[0] == LAST != expected.step_type[0]:
+            pytest.fail("cut off at another step")
+        assert_equal(found, expected)
+        ends += found.step_type[0] == LAST
+    assert ends >= 2 or not kwargs
+    np.testing.assert_array_equal(ours.render(), theirs.render())
+
+
+def test_it_keeps_the_promises_of_the_interface():
+    check_environment(EmulatedAtari("pong", num_envs=2, max_frames=60, seed=5), steps=40)
+    state = played("breakout").state()
+    check_environment(EmulatedAtari("breakout", states=[state], frame_stack=2), steps=150)
+
+
+def test_a_state_is_played_on_as_it_would_have_been():
+    environment = played("seaquest")
+    again = EmulatedAtari("seaquest", states=[environment.state()])
+    # One frame of doing nothing, in the old emulator too.
+    emulator = environment._emulators[0]
+    emulator._ale.act(0)
+    np.testing.assert_array_equal(again.reset().observation[0, :, :, 0], emulator.look())
+    for action in random_actions(environment, 60, seed=2):
+        assert_equal(environment.step(action), again.step(action))
+
+
+def test_episodes_begin_in_each_state_in_turn():
+    states = [played(steps=steps).state() for steps in (20, 40, 60)]
+    pictures = [EmulatedAtari("pong", states=[s]).reset().observation[0] for s in states]
+    assert (pictures[0] != pictures[1]).any()
+    assert (pictures[1] != pictures[2]).any()
+    environment = EmulatedAtari("pong", states=states, num_envs=2, max_frames=8)
+    begun = [[], []]
+    timestep = environment.reset()
+    for _ in range(9):
+        for e in range(2):
+            if timestep.step_type[e] == FIRST:
+                begun[e].append(
+                    [np.array_equal(timestep.observation[e], p) for p in pictures].index(True)
+                )
+        timestep = environment.step(np.zeros(2, int))
+    assert begun == [[0, 2, 1], [1, 0, 2]]
+
+
+def test_frames_are_counted_from_where_the_episode_begins():
+    environment = EmulatedAtari("pong", states=[played().state()], max_frames=20)
+    kinds = [environment.reset().step_type[0]]
+    kinds += [environment.step(np.zeros(1, int)).step_type[0] for _ in range(6)]
+    assert kinds == [FIRST, MID, MID, MID, MID, LAST, FIRST]
+
+
+def test_no_op_starts_are_spread_and_depend_on_the_seed_alone():
+    def pictures(num_envs, seed):
+        environment = EmulatedAtari("seaquest", num_envs=num_envs, seed=seed)
+        return np.stack([environment.reset().observation for _ in range(15)])
+
+    one = pictures(1, seed=0)
+    assert len(np.unique(one.reshape(15, -1), axis=0)) > 5
+    np.testing.assert_array_equal(pictures(2, seed=0)[:, :1], one)
+    assert (pictures(1, seed=1) != one).any()
+
+
+def test_step_without_reset_is_a_reset():
+    environment = EmulatedAtari("pong")
+    with pytest.raises(ValueError, match="nothing to render before reset"):
+        environment.render()
+    assert environment.step(np.zeros(1, int)).step_type[0] == FIRST
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
+        ({"frame_stack": 0}, "frame_stack must be at least 1, got 0"),
+        ({"max_noops": -1}, "max_noops must be at least 0, got -1"),
+        ({"max_frames": 3}, "max_frames must be at least 4, got 3"),
+        ({"game": "Pong"}, "no game 'Pong' for one player"),
+        ({"states": []}, "must be at least one start state"),
+        ({"states": [b"abc"]}, f"start state 0 is not one of pong in ale-py {ale_py.__version__}"),
+    ],
+)
+def test_wrong_arguments_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        EmulatedAtari(**{"game": "pong", **kwargs})
+
+
+def test_states_of_another_game_or_of_an_ended_one_are_refused():
+    environment = EmulatedAtari("breakout", max_noops=0)
+    timestep = environment.reset()
+    begin = environment.state()
+    for action in random_actions(environment, 600):
+        timestep = environment.step(action)
+        if timestep.step_type[0] == LAST:
+            break
+    assert timestep.discount[0] == 0
+    with pytest.raises(ValueError, match=r"start state 1 of breakout leaves nothing to play"):
+        EmulatedAtari("breakout", states=[begin, environment.state()])
+    with pytest.raises(ValueError, match="start state 0 is not one of pong"):
+        EmulatedAtari("pong", states=[begin])
+
+
+def test_an_action_that_is_none_is_refused():
+    environment = EmulatedAtari("pong", num_envs=2)
+    environment.reset()
+    with pytest.raises(ValueError, match="action of environment 1 must be 0 to 5, got 6"):
+        environment.step(np.array([0, 6]))
+
+
+def test_closing_twice_does_no_harm():
+    environment = EmulatedAtari("pong")
+    environment.close()
+    environment.close()

@@ -1,0 +1,57 @@
+"""States of an emulator in a file."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrax.environments.start_states import StartStates, load_states, save_states
+
+STARTS = StartStates("pong", [b"abc", b"\0\1"])
+
+
+@given(st.lists(st.binary(min_size=1), min_size=1, max_size=5))
+def test_there_and_back(tmp_path_factory, states):
+    path = tmp_path_factory.mktemp("states") / "new" / "pong.npz"
+    save_states(path, StartStates("pong", states))
+    assert load_states(path) == ("pong", states)
+
+
+def test_the_same_states_give_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        save_states(tmp_path / f"{name}.npz", STARTS)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_what_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"written as \.npz: .*pong\.txt must end in \.npz"):
+        save_states(tmp_path / "pong.txt", STARTS)
+    with pytest.raises(ValueError, match="no states to write"):
+        save_states(tmp_path / "pong.npz", StartStates("pong", []))
+    assert list(tmp_path.iterdir()) == []
+
+
+def assert_refused(path, match):
+    with pytest.raises(ValueError, match=match) as caught:
+        load_states(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "pong.npz"
+    assert_refused(path, "is not a file of start states: retrax record-states makes one")
+    path.write_bytes(b"PK, or not")
+    assert_refused(path, "is damaged, or no file of start states")
+    np.savez(path, game="pong")
+    assert_refused(path, r"no file of start states \(other contents\)")
+    save_states(path, STARTS)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert_refused(path, "is damaged")
+
+
+@pytest.mark.parametrize("lengths", [[], [3], [3, 3], [5, 0], [6, -1]])
+def test_lengths_that_do_not_fit_are_refused(tmp_path, lengths):
+    path = tmp_path / "pong.npz"
+    states = np.frombuffer(b"abcde", np.uint8)
+    np.savez(path, game="pong", lengths=np.array(lengths, np.int64), states=states)
+    assert_refused(path, "its states have not the lengths that it tells")

@@ -1,0 +1,62 @@
+"""57 slugs, and what ale-py calls the same games."""
+
+import ale_py.roms
+import pytest
+
+from retrax.environments.atari import games
+from retrax.evaluation.atari57 import GAMES, ale_id, game_slug
+
+
+def test_fifty_seven_in_order():
+    assert len(GAMES) == len(set(GAMES)) == 57
+    assert list(GAMES) == sorted(GAMES)
+
+
+def test_ids_are_those_of_the_installed_roms():
+    playable = games()
+    assert set(map(ale_id, GAMES)) <= set(playable)
+    roms = {slug: playable[ale_id(slug)] for slug in GAMES}
+    assert set(roms.values()) <= set(ale_py.roms.get_all_rom_ids())
+    assert all(rom == slug.replace("-", "_") for slug, rom in roms.items())
+    assert all(ale_py.roms.get_rom_path(rom).exists() for rom in roms.values())
+
+
+@pytest.mark.parametrize("slug", GAMES)
+def test_there_and_back(slug):
+    assert game_slug(ale_id(slug)) == game_slug(slug) == slug
+
+
+@pytest.mark.parametrize(
+    ("slug", "id"),
+    [
+        ("ms-pacman", "ALE/MsPacman-v5"),
+        ("up-n-down", "ALE/UpNDown-v5"),
+        ("kung-fu-master", "ALE/KungFuMaster-v5"),
+        ("jamesbond", "ALE/Jamesbond-v5"),
+    ],
+)
+def test_by_hand(slug, id):
+    assert ale_id(slug) == id
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("pacman", "ms-pacman"),
+        ("ms_pacman", "ms-pacman"),
+        ("Pong", "pong"),
+        ("ALE/Pong-v4", "ALE/Pong-v5"),
+    ],
+)
+def test_others_are_refused_with_a_hint(name, hint):
+    for function in (game_slug, ale_id):
+        with pytest.raises(ValueError, match=rf"{name!r} is none of the 57 games \(did you mean"):
+            function(name)
+    with pytest.raises(ValueError, match=rf"did you mean {hint}\?"):
+        game_slug(name)
+
+
+def test_a_game_of_ale_that_is_none_of_the_57():
+    assert "ALE/Adventure-v5" in games()
+    with pytest.raises(ValueError, match="none of the 57 games"):
+        game_slug("ALE/Adventure-v5")

@@ -1,0 +1,212 @@
+"""`evaluate --starts`, `evaluate-suite` and `record-states`, with agents that never learned."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from retrax.agents import reactor
+from retrax.agents.reactor import Config
+from retrax.environments import make
+from retrax.environments.atari import Atari
+from retrax.environments.emulated_atari import EmulatedAtari
+from retrax.environments.start_states import load_states
+from retrax.evaluation.atari57 import GAMES
+from retrax.experiments.command import main
+from retrax.experiments.config import RunConfig, write_config
+from retrax.experiments.snapshots import Snapshot, Snapshots
+from retrax.experiments.starts import make_with_starts, states_of
+
+TINY = Config(
+    convolutions=((4, 8, 8),), shared_size=8, memory_size=8, head_size=4, num_atoms=3
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def short_games(monkeypatch):
+    """The greedy policy of such an agent may play half an hour without serving the ball."""
+    for kind in (Atari, EmulatedAtari):
+        monkeypatch.setitem(kind.__init__.__kwdefaults__, "max_frames", 120)
+
+
+def make_run(directory, environment, seed=0):
+    """A run directory whose learner is drawn at random."""
+    config = RunConfig(
+        agent="reactor",
+        environment=environment,
+        preset="paper",
+        steps=10,
+        seed=seed,
+        num_envs=1,
+        snapshot_every=10,
+        log_every=10,
+        agent_config=TINY,
+    )
+    directory.mkdir()
+    write_config(directory, config)
+    agent = reactor.make_agent(make(environment).spec, TINY)
+    generator = np.random.default_rng(seed)
+
+    def draw(leaf):
+        """What takes no compilation, where the state's own `init` takes seconds."""
+        return generator.normal(size=leaf.shape).astype(leaf.dtype)
+
+    learner = jax.tree.map(draw, jax.eval_shape(agent.init, jax.random.key(0)))
+    snapshots = Snapshots(directory)
+    snapshots.save(10, Snapshot(learner, {"nothing": np.zeros(1)}, {"steps": 10}))
+    snapshots.close()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run directories: two of Breakout, one of Pong, one that is no Atari game."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        "breakout": make_run(folder / "breakout", "ALE/Breakout-v5"),
+        "breakout-1": make_run(folder / "breakout-1", "ALE/Breakout-v5", seed=1),
+        "pong": make_run(folder / "pong", "ALE/Pong-v5"),
+        "catch": make_run(folder / "catch", "catch"),
+    }
+
+
+@pytest.fixture(scope="module")
+def states(runs, tmp_path_factory):
+    """A folder with start states of Breakout, as the command records them."""
+    folder = tmp_path_factory.mktemp("states")
+    arguments = ["--output", str(folder / "breakout.npz"), "--states", "3", "--steps", "15"]
+    assert main(["record-states", str(runs["breakout"]), *arguments]) == 0
+    return folder
+
+
+def run(capsys, *arguments):
+    status = main(list(map(str, arguments)))
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def assert_refused(capsys, sentence, *arguments):
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_path, capsys):
+    found = load_states(states / "breakout.npz")
+    assert found.game == "breakout"
+    assert len(set(found.states)) == 3
+    again = tmp_path / "again.npz"
+    command = ["record-states", runs["breakout"], "--states", 3, "--steps", 15, "--output", again]
+    assert run(capsys, *command)[:2] == (0, f"3 states of breakout in {again}\n")
+    assert again.read_bytes() == (states / "breakout.npz").read_bytes()
+    run(capsys, *command, "--seed", 1)
+    assert again.read_bytes() != (states / "breakout.npz").read_bytes()
+
+
+def test_episodes_of_an_evaluation_begin_in_the_states(states):
+    file = states / "breakout.npz"
+    environment = make_with_starts("ALE/Breakout-v5", ["states", str(file)], seed=0, num_envs=3)
+    first = environment.reset().observation
+    assert len(np.unique(first.reshape(3, -1), axis=0)) > 1
+    assert states_of("ALE/Breakout-v5", file) == load_states(file)
+    noop = make_with_starts("ALE/Breakout-v5", ["noop"], seed=0, num_envs=1)
+    assert type(noop) is not type(environment)
+
+
+@pytest.mark.parametrize("starts", [["noop"], ["states"]])
+def test_evaluate_with_starts(runs, states, capsys, starts):
+    if starts == ["states"]:
+        starts = ["states", states / "breakout.npz"]
+    command = ["evaluate", runs["breakout"], "--episodes", 2, "--json", "--starts", *starts]
+    status, out, _ = run(capsys, *command)
+    result = json.loads(out)
+    assert (status, result["episodes"], result["steps"]) == (0, 2, 10)
+    assert result["mean_return"] >= 0
+    assert run(capsys, *command)[1] == out
+
+
+def test_noop_is_the_default(runs, capsys):
+    command = ["evaluate", runs["catch"], "--episodes", 3, "--json"]
+    assert run(capsys, *command) == run(capsys, *command, "--starts", "noop")
+
+
+def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, capsys):
+    output = tmp_path / "new" / "scores.csv"
+    command = ["evaluate-suite", runs["breakout"], runs["breakout-1"], runs["pong"]]
+    arguments = ["--episodes", 1, "--games", "ALE/Breakout-v5", "--output", output]
+    status, out, err = run(capsys, *command, *arguments)
+    assert (status, out) == (0, f"{output}\n")
+    assert "2 of 2: breakout, seed 1" in err
+    header, *rows = [line.split(",") for line in output.read_text().splitlines()]
+    assert header == ["algorithm", "regime", "game", "seed", "score"]
+    assert [row[:4] for row in rows] == [["own-reactor", "noop", "breakout", s] for s in "01"]
+    evaluated = run(capsys, "evaluate", runs["breakout-1"], "--episodes", 1, "--json")[1]
+    assert float(rows[1][4]) == json.loads(evaluated)["mean_return"]
+    # The other 56 games of each seed are missing, and that is what atari57 says of it.
+    missing = ", ".join(game for game in GAMES if game != "breakout")
+    sentence = f"1 of 57 games of 'own-reactor' with seed 0: {missing} are missing."
+    assert_refused(capsys, sentence, "atari57", "--scores", output)
+
+
+def test_a_suite_from_states(runs, states, tmp_path, capsys):
+    output = tmp_path / "scores.csv"
+    arguments = ["--starts", "states", states, "--algorithm", "mine", "--output", output]
+    command = ["evaluate-suite", runs["breakout"], "--episodes", 1, *arguments]
+    assert run(capsys, *command)[0] == 0
+    assert output.read_text().splitlines()[1].startswith("mine,states,breakout,0,")
+
+
+def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, capsys):
+    output = tmp_path / "scores.csv"
+    breakout = runs["breakout"]
+
+    def refuses(sentence, *arguments):
+        command = ["evaluate-suite", *arguments, "--output", output]
+        assert_refused(capsys, sentence, *command)
+        assert not output.exists()
+
+    refuses("'catch' is none of the 57 games", breakout, runs["catch"])
+    refuses(f"{breakout} and {breakout} are both of breakout with seed 0", breakout, breakout)
+    refuses("There is no run of pong.", breakout, "--games", "breakout", "pong")
+    refuses("'pongo' is none of the 57 games", breakout, "--games", "pongo")
+    refuses("--episodes must be at least 1, got 0", breakout, "--episodes", 0)
+    refuses("is not a run directory", breakout, tmp_path)
+    refuses("must be noop or states FOLDER, got 'human'", breakout, "--starts", "human")
+    pong = states / "pong.npz"
+    refuses(f"{pong} is not a file", breakout, runs["pong"], "--starts", "states", states)
+    output.write_text("precious")
+    command = ["evaluate-suite", breakout, "--output", output]
+    assert_refused(capsys, f"{output} exists already: choose another", *command)
+    assert output.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("environment", "starts", "sentence"),
+    [
+        ("ALE/Pong-v5", ["states", "{file}"], "{file} has start states of breakout, not of pong"),
+        ("catch", ["states", "{file}"], r"for Atari games \(ALE/...\), not for 'catch'"),
+        ("catch", ["states"], "must be noop or states FILE, got 'states'"),
+        ("catch", ["noop", "{file}"], "must be noop or states FILE, got 'noop {file}'"),
+        ("catch", ["human"], "must be noop or states FILE, got 'human'"),
+        ("catch", [], "must be noop or states FILE, got ''"),
+    ],
+)
+def test_wrong_starts_are_refused(states, environment, starts, sentence):
+    file = str(states / "breakout.npz")
+    starts = [start.format(file=file) for start in starts]
+    with pytest.raises(ValueError, match=sentence.format(file=file)):
+        make_with_starts(environment, starts, seed=0, num_envs=1)
+
+
+def test_recording_refuses_before_it_plays(runs, tmp_path, capsys):
+    def refuses(sentence, *arguments):
+        assert_refused(capsys, sentence, "record-states", *arguments)
+
+    output = ["--output", tmp_path / "states.npz"]
+    refuses("for Atari games (ALE/...), not for 'catch'", runs["catch"], *output)
+    refuses("--states must be at least 1, got 0", runs["pong"], *output, "--states", 0)
+    refuses("--steps must be at least 1, got 0", runs["pong"], *output, "--steps", 0)
+    refuses("must end in .npz", runs["pong"], "--output", tmp_path / "states.csv")
+    assert list(tmp_path.iterdir()) == []
