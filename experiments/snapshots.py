@@ -1,7 +1,9 @@
 """Snapshots of a run: learner, counters and replay, written by orbax, whole or not at all."""
 
 import contextlib
+import gc
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -132,8 +134,12 @@ class Snapshots:
                 raise ValueError("a part is missing")
             _check_shapes(items["learner"].item, read["learner"])
         except Exception as error:  # orbax raises nearly every type for damaged files
-            raise self.damaged(error) from error
-        return read
+            refusal = self.damaged(error)
+        else:
+            return read
+        with _quiet():
+            gc.collect()  # coroutines that orbax left behind complain when they are freed
+        raise refusal
 
 
 @contextlib.contextmanager
@@ -142,7 +148,9 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("absl")
     logger.addFilter(_nothing)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* never awaited", RuntimeWarning)
+            yield
     finally:
         logger.removeFilter(_nothing)
 
