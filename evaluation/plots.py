@@ -19,6 +19,8 @@ from . import statistics
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Runs that differ in these alone are of one setting: how long they went on is no difference.
+_APART = ("seed", "environment", "steps", "snapshot_every", "log_every")
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _DOTS_PER_INCH = 120
@@ -68,7 +70,7 @@ def plot_learning_curves(
 ) -> None:
     """Draws a metric against the steps: a panel for each environment, a colour for each setting.
 
-    Runs whose configurations differ only in the seed share a colour: a thin line for each of them,
+    Runs whose configurations differ only in the seed (or in their length) share a colour: a thin line for each of them,
     and a bold one for their mean, as far as all of them go.
 
     Args:
@@ -142,17 +144,13 @@ def _group(runs: Iterable[_Run], *without: str) -> dict[str, list[_Run]]:
 
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     """Colour and label of each setting, the same in all panels."""
-    groups = _group(runs, "seed", "environment")
+    groups = _group(runs, *_APART)
     flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
     styles = {}
     for number, (setting, config) in enumerate(sorted(flat.items())):
         rivals = [other for other in flat.values() if other["agent"] == config["agent"]]
         differing = [k for k in config if any(other.get(k) != config[k] for other in rivals)]
-        told = [
-            f"{k.rpartition('.')[2]}={config[k]}"
-            for k in differing
-            if k not in ("seed", "environment")
-        ]
+        told = [f"{k.rpartition('.')[2]}={config[k]}" for k in differing if k not in _APART]
         styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *told]))
     return styles
 
@@ -170,7 +168,7 @@ def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter
 
-    for setting, group in sorted(_group(runs, "seed", "environment").items()):
+    for setting, group in sorted(_group(runs, *_APART).items()):
         colour, label = styles[setting]
         if len(group) > 1:
             for run in group:

@@ -153,7 +153,7 @@ class Config:
                 target_update_period=50,
                 sequence_length=17,
                 replay=ReplayConfig(
-                    selector="contextual", capacity=50_000, batch_size=16, min_rows=500
+                    selector="contextual", capacity=100_000, batch_size=16, min_rows=500
                 ),
                 shared_size=32,
                 memory_size=32,
