@@ -1,9 +1,6 @@
-"""The counter: grants steps to the actors, gathers what all nodes report, and writes it down."""
+"""The counter: grants steps to the actors, and gathers what all nodes report."""
 
-import collections
-import contextlib
 import dataclasses
-import json
 import math
 import threading
 import time
@@ -13,59 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from ..experiments.loggers import MetricsWriter
 from ..experiments.loop import Counters
 from .lifecycle import StopEvent
+from .reports import Rate, Rows, Window, write_status
 
-STATUS = "status.json"
 _STEP_SECONDS = 0.2
 _STATUS_SECONDS = 0.5
-_RATE_SECONDS = 5.0  # rates are means over this long
 _PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
 _LARGEST_PORTION = 50
-PHASES = ("starting", "collecting", "learning", "evaluating", "finished")
-
-# Columns of metrics.csv besides the counters and the update's own metrics.
-EPISODE_COLUMNS = ("episode_return", "episode_length")
-PROGRAM_COLUMNS = (
-    "evaluator_return",
-    "evaluator_length",
-    "parameter_staleness",
-    "learner_idle_share",
-    "replay_rows",
-    "replay_sequences",
-)
-CLOCK_COLUMNS = (
-    "seconds",
-    "acting_steps_per_second",
-    "learning_updates_per_second",
-    "steps_per_second",
-)
-
-
-class Rate:
-    """How fast a count grows."""
-
-    def __init__(self) -> None:
-        self._points: collections.deque[tuple[float, int]] = collections.deque()
-
-    def add(self, now: float, count: int) -> None:
-        """Looks at the count, at least once a second."""
-        self._points.append((now, count))
-        while now - self._points[0][0] > _RATE_SECONDS:
-            self._points.popleft()
-
-    def __call__(self) -> float:
-        """Per second, 0 at first."""
-        (first, low), (last, high) = (self._points or [(0.0, 0)])[0], (self._points or [(0.0, 0)])[-1]
-        return (high - low) / (last - first) if last > first else 0.0
 
 
 class Counter:
     """Knows how far the run has come. Its public methods are called over Courier, in any thread.
 
-    A call that got no answer is repeated, so each of them may come twice without harm. Steps are granted before they are taken, so that all actors together take exactly as many as the
-    run has; nothing is granted before the learner has started.
+    A call that got no answer is repeated, so each of them may come twice without harm. Steps are
+    granted before they are taken, so that all actors together take exactly as many as the run has;
+    nothing is granted before the learner has started.
     """
 
     def __init__(
@@ -78,13 +38,15 @@ class Counter:
         final_evaluation_seconds: float,
         stop: StopEvent,
     ):
-        """Args:
-        directory: the run directory.
-        steps: the run's last step.
-        log_every: steps between rows of metrics.csv.
-        num_actors: how many ask for steps.
-        final_evaluation_seconds: how long the evaluator may take at the end.
-        stop: when to end.
+        """Nothing has been counted yet.
+
+        Args:
+          directory: the run directory.
+          steps: the run's last step.
+          log_every: steps between rows of metrics.csv.
+          num_actors: how many ask for steps.
+          final_evaluation_seconds: how long the evaluator may take at the end.
+          stop: when to end.
         """
         self._directory, self._stop = directory, stop
         self._lock = threading.RLock()
@@ -101,9 +63,8 @@ class Counter:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, float] = {}
         self._rates = {"steps": Rate(), "updates": Rate()}
-        self._window = _Window()
-        self._metrics: MetricsWriter | None = None
-        self._names: Sequence[str] = ()
+        self._window = Window()
+        self._rows: Rows | None = None
         self._next_row = 0
         self._next_status = 0.0
 
@@ -115,7 +76,7 @@ class Counter:
           metric_names: of the agent's updates.
         """
         with self._lock:
-            if self._metrics is None:
+            if self._rows is None:
                 self._start(counters, metric_names)
 
     def _start(self, counters: Mapping[str, Any], metric_names: Sequence[str]) -> None:
@@ -124,8 +85,7 @@ class Counter:
         self._counters = Counters(**kept)
         self._granted = self._counters.steps
         self._started = time.monotonic()
-        self._names = list(metric_names)
-        self._metrics = self._writer([f.name for f in dataclasses.fields(Counters)])
+        self._rows = Rows(self._directory, metric_names, steps=self._counters.steps)
         self._next_row = self._counters.steps + self._log_every
         self._phase = "collecting"
 
@@ -179,7 +139,7 @@ class Counter:
 
     def _note(self, name: str, values: dict[str, Any]) -> None:
         if name.startswith("learner"):
-            self._window.add(values.pop("metrics", {}))
+            self._window.add_metrics(values.pop("metrics", {}))
             self._counters.updates = values.get("updates", self._counters.updates)
             since = values.get("learning_since", self._counters.learning_since)
             self._counters.learning_since = since
@@ -202,7 +162,7 @@ class Counter:
             self._phase, self._evaluating_since = "evaluating", now
         if now - self._evaluating_since > self._patience:
             self._phase = "finished"
-        if self._metrics is not None and self._counters.steps >= self._next_row:
+        if self._rows is not None and self._counters.steps >= self._next_row:
             self._write_row()
         if now >= self._next_status or self._phase == "finished":
             write_status(self._directory, self.status())
@@ -217,21 +177,25 @@ class Counter:
     def close(self) -> None:
         """Writes what is left."""
         with self._lock:
-            if self._metrics is not None:
+            if self._rows is not None:
                 self._write_row()
-                self._metrics.close()
+                self._rows.close()
             write_status(self._directory, self.status())
 
     def status(self) -> dict[str, Any]:
-        """Everything that the live table shows, as JSON values."""
-        now, rate = time.monotonic(), self._rates["steps"]()
+        """Everything that the live table shows, as JSON values.
+
+        `phase` is `starting` until the learner has compiled, `collecting` until it updates,
+        `learning`, `evaluating` once all steps are taken, `finished` after the last evaluation.
+        """
+        now, rate = time.monotonic(), self._rates["steps"].per_second()
         left = max(self._steps - self._counters.steps, 0)
         return {
             "phase": self._phase,
             "last_step": self._steps,
             **self._snapshot_counters(),
             "steps_per_second": rate,
-            "updates_per_second": self._rates["updates"](),
+            "updates_per_second": self._rates["updates"].per_second(),
             "eta_seconds": left / rate if rate else None,
             "nodes": {
                 name: {**values, "silent_seconds": now - self._seen[name]}
@@ -251,66 +215,8 @@ class Counter:
     def _snapshot_counters(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self._counters), "seconds": self._seconds()}
 
-    def _writer(self, counters: Sequence[str]) -> MetricsWriter:
-        columns = [*counters, *EPISODE_COLUMNS, *self._names, *PROGRAM_COLUMNS, *CLOCK_COLUMNS]
-        if (self._directory / "metrics.csv").exists():
-            return MetricsWriter.resume(self._directory, columns, self._counters.steps)
-        return MetricsWriter(self._directory, columns)
-
     def _write_row(self) -> None:
-        assert self._metrics is not None
-        window, self._window = self._window, _Window()
-        learner, evaluator = self._nodes.get("learner/0", {}), self._nodes.get("evaluator/0", {})
-        staleness = [v["staleness"] for v in self._nodes.values() if "staleness" in v]
-        rate = self._rates["steps"]()
-        empty = float("nan")
-        self._metrics.write(
-            {
-                **dataclasses.asdict(self._counters),
-                **window.means(self._names),
-                "evaluator_return": evaluator.get("return", empty),
-                "evaluator_length": evaluator.get("length", empty),
-                "parameter_staleness": float(np.mean(staleness)) if staleness else empty,
-                "learner_idle_share": learner.get("idle_share", empty),
-                "replay_rows": learner.get("replay_rows", empty),
-                "replay_sequences": learner.get("replay_sequences", empty),
-                "seconds": self._seconds(),
-                "acting_steps_per_second": rate,
-                "learning_updates_per_second": self._rates["updates"](),
-                "steps_per_second": rate,
-            }
-        )
+        assert self._rows is not None
+        window, self._window = self._window, Window()
+        self._rows.write(self.status(), window)
         self._next_row = (self._counters.steps // self._log_every + 1) * self._log_every
-
-
-class _Window:
-    """What came since the last row."""
-
-    def __init__(self) -> None:
-        self.returns: list[float] = []
-        self.lengths: list[int] = []
-        self._metrics: dict[str, list[float]] = {}
-
-    def add(self, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self._metrics.setdefault(name, []).append(value)
-
-    def means(self, names: Sequence[str]) -> dict[str, float]:
-        columns = {"episode_return": self.returns, "episode_length": self.lengths}
-        columns |= {name: self._metrics.get(name, []) for name in names}
-        return {k: float(np.mean(v)) if v else float("nan") for k, v in columns.items()}
-
-
-def write_status(directory: Path, status: Mapping[str, Any]) -> None:
-    """Replaces status.json in one go."""
-    partial = directory / f"{STATUS}.partial"
-    partial.write_text(json.dumps(status))
-    partial.replace(directory / STATUS)
-
-
-def read_status(directory: Path) -> dict[str, Any]:
-    """The newest status; empty before the first."""
-    with contextlib.suppress(FileNotFoundError):
-        status: dict[str, Any] = json.loads((directory / STATUS).read_text())
-        return status
-    return {}

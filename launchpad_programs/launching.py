@@ -109,9 +109,10 @@ def launch(arguments: Sequence[str], *, network_note: str) -> int:
         network.check_ports(given.port, len(SERVING))
     _prepare(config)
     if given.launch == "sync":
-        return run_synchronously(config, plain=given.plain)
-    note = [network_note] if given.launch == "local_mp" or given.listen_everywhere else []
-    return _finish(config, run_program(config, given.launch, plain=given.plain, notes=note))
+        return _finish(config, run_synchronously(config, plain=given.plain))
+    return _finish(
+        config, run_program(config, given.launch, plain=given.plain, notes=[network_note])
+    )
 
 
 def _agent(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
@@ -131,7 +132,7 @@ def _parse_new(agent: str, arguments: Sequence[str]) -> Any:
     if preset is None and environment is not None:
         preset = configs.default_preset(_spec(environment))
     agent_config = configs.preset_config(agent, preset or "paper")
-    form = LaunchArguments[type(agent_config)]  # type: ignore[misc]
+    form = LaunchArguments[type(agent_config)]  # type: ignore[misc, valid-type]
     default: Any = LaunchArguments(
         environment=tyro.MISSING, preset=preset or "paper", agent=agent_config
     )

@@ -101,12 +101,14 @@ class Node(lp.CourierNode):
         port: int | None = None,
         **arguments: Any,
     ):
-        """Args:
-        lives: of the launch.
-        label: the node's group.
-        factory: takes the arguments (handles become clients) and `stop`.
-        port: to listen on; a free one if None.
-        **arguments: of the factory.
+        """Takes what the node is made from.
+
+        Args:
+          lives: of the launch.
+          label: the node's group.
+          factory: takes the arguments (handles become clients) and `stop`.
+          port: to listen on; a free one if None.
+          **arguments: of the factory.
         """
         super().__init__(_Stoppable(lives, label, factory), **arguments)
         self._lives, self._label, self._port = lives, label, port
@@ -123,7 +125,7 @@ class Node(lp.CourierNode):
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedPort(AbstractAddressBuilder):  # type: ignore[misc]
+class FixedPort(AbstractAddressBuilder):
     """The address of a port that was asked for."""
 
     port: int

@@ -73,7 +73,8 @@ def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> 
         table.add_column(column, justify="right" if column in ("rate", "return") else "left")
     for name, values in {"replay/0": _replay(status), **status["nodes"]}.items():
         state = (ended or {}).get(name) or _state(values)
-        table.add_row(name, state, _rate(values), _number(values.get("return")), _more(values))
+        mean = _number(values.get("return"))
+        table.add_row(name, state, _rate(values), mean, _more(values))
     return table
 
 
@@ -88,7 +89,8 @@ def line(status: Mapping[str, Any]) -> str:
         f"{status['steps_per_second']:.0f} steps/s | "
         f"{status['updates']} updates, {status['updates_per_second']:.1f}/s, "
         f"idle {_share(learner.get('idle_share'))} | replay {_replay(status)['replay_rows']} rows | "
-        f"staleness {_number(_mean(staleness))} | return {_number(_mean(returns))}, "
+        f"staleness {_number(_mean(staleness))} | "
+        f"return {_number(_mean(returns))}, "
         f"evaluator {_number(evaluator.get('return'))} | ETA {_time(status['eta_seconds'])}"
     )
 

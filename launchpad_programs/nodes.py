@@ -34,11 +34,16 @@ _EVALUATING_SHARE = 0.2  # of the evaluator's time; the rest belongs to the othe
 class CounterCalls(Protocol):
     """What the nodes call: `counting.Counter`, or a client of it."""
 
-    def start(self, counters: Mapping[str, Any], metric_names: list[str]) -> None: ...
+    def start(self, counters: Mapping[str, Any], metric_names: list[str]) -> None:
+        """The learner is ready."""
 
-    def claim(self, name: str, number: int, taken: int, values: Mapping[str, Any]) -> int: ...
+    def claim(self, name: str, number: int, taken: int, values: Mapping[str, Any]) -> int:
+        """Asks for steps."""
+        ...
 
-    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]: ...
+    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Tells how the node is."""
+        ...
 
 
 class ActorNode:
@@ -54,13 +59,15 @@ class ActorNode:
         *,
         stop: StopEvent,
     ):
-        """Args:
-        name: of the node.
-        environment: its own.
-        actor: writes rows.
-        client: the actor's.
-        counter: grants steps.
-        stop: when to end.
+        """Takes its parts.
+
+        Args:
+          name: of the node.
+          environment: its own.
+          actor: writes rows.
+          client: the actor's.
+          counter: grants steps.
+          stop: when to end.
         """
         self._name, self._environment, self._actor = name, environment, actor
         self._client, self._counter, self._stop = client, counter, stop
@@ -70,6 +77,13 @@ class ActorNode:
         self._return, self._length = 0.0, 0
         self._ended: dict[str, list[float]] = {"returns": [], "lengths": []}
         self._seen, self._steps = time.monotonic(), 0
+
+    def start(self) -> None:
+        """Compiles, and waits for the learner's first parameters."""
+        self._state("compiling")
+        self._actor.compile(self._environment.reset())
+        self._state("waiting for the learner")
+        self._client.wait()
 
     def step(self) -> bool:
         """One time step, if it is granted; whether it was."""
@@ -91,10 +105,7 @@ class ActorNode:
     def run(self) -> None:
         """Waits for the learner, then steps until told to stop."""
         try:
-            self._state("compiling")
-            self._actor.compile(self._environment.reset())
-            self._state("waiting for the learner")
-            self._client.wait()
+            self.start()
             while not self._stop.is_set():
                 if not self.step():
                     self._stop.wait(_POLL_SECONDS)
@@ -149,19 +160,26 @@ class EvaluatorNode:
         key: jax.Array,
         stop: StopEvent,
     ):
-        """Args:
-        agent: whose `exploit` is used.
-        environment: its own.
-        client: brings the parameters; not threaded.
-        counter: is told the returns.
-        episodes: of one evaluation.
-        key: a PRNG key.
-        stop: when to end.
+        """Takes its parts.
+
+        Args:
+          agent: whose `exploit` is used.
+          environment: its own.
+          client: brings the parameters; not threaded.
+          counter: is told the returns.
+          episodes: of one evaluation.
+          key: a PRNG key.
+          stop: when to end.
         """
         self._agent, self._client, self._counter = agent, client, counter
         self._environment = _Interruptible(environment, stop)
         self._episodes, self._key, self._stop = episodes, key, stop
         self._version = -1
+
+    def start(self) -> None:
+        """Waits for the learner's first parameters."""
+        self._counter.report("evaluator/0", {"state": "waiting for the learner"})
+        self._client.wait()
 
     def step(self) -> bool:
         """An evaluation, if there are newer parameters, or the run has taken its last step."""
@@ -193,8 +211,7 @@ class EvaluatorNode:
     def run(self) -> None:
         """Waits for the learner, then evaluates until told to stop."""
         try:
-            self._counter.report("evaluator/0", {"state": "waiting for the learner"})
-            self._client.wait()
+            self.start()
             while not self._stop.is_set():
                 started = time.monotonic()
                 self.step()
@@ -231,24 +248,28 @@ class LearnerNode:
         metric_names: list[str],
         counters: Mapping[str, Any],
         snapshot_every: int,
+        report_seconds: float = _REPORT_SECONDS,
         stop: StopEvent,
     ):
-        """Args:
-        learner: restored already, if the run is.
-        replay: the learner's.
-        parameters: the learner's.
-        counter: is told how it goes.
-        directory: the run directory.
-        metric_names: of the agent's updates.
-        counters: of the snapshot; empty for a new run.
-        snapshot_every: steps between snapshots.
-        stop: when to end.
+        """Takes its parts.
+
+        Args:
+          learner: restored already, if the run is.
+          replay: the learner's.
+          parameters: the learner's.
+          counter: is told how it goes.
+          directory: the run directory.
+          metric_names: of the agent's updates.
+          counters: of the snapshot; empty for a new run.
+          snapshot_every: steps between snapshots.
+          report_seconds: between reports; 0 reports after every step.
+          stop: when to end.
         """
         self._learner, self._replay, self._parameters = learner, replay, parameters
         self._counter, self._stop = counter, stop
         self._snapshots = Snapshots(directory)
         self._metric_names, self._counters = metric_names, dict(counters)
-        self._every = snapshot_every
+        self._every, self._report_seconds = snapshot_every, report_seconds
         self._next_snapshot = self._after(self._counters.get("steps", 0))
         self._next_report = 0.0
         self._started = False
@@ -281,9 +302,13 @@ class LearnerNode:
         except Stopped:
             pass
         finally:
-            if self._started:
-                self._end()
-            self._snapshots.close()
+            self.close()
+
+    def close(self) -> None:
+        """Saves a snapshot, if there is anything to save."""
+        if self._started:
+            self._end()
+        self._snapshots.close()
 
     def save(self) -> None:
         """A snapshot, unless there is one at this step."""
@@ -296,7 +321,7 @@ class LearnerNode:
         self._snapshots.save(steps, Snapshot(snapshot.learner, snapshot.replay, counters))
 
     def _report(self) -> None:
-        self._next_report = time.monotonic() + _REPORT_SECONDS
+        self._next_report = time.monotonic() + self._report_seconds
         look = self._learner.look()
         counters = self._replay.counters()
         values = {

@@ -136,7 +136,14 @@ class Parts:
     def learner(
         self, counter: CounterCalls, replay: LearnerReplay, *, stop: StopEvent, wait: float = 1.0
     ) -> LearnerNode:
-        """The learner, restored if the run is."""
+        """The learner, restored if the run is.
+
+        Args:
+          counter: where it reports to.
+          replay: its end of the replay.
+          stop: when to end.
+          wait: seconds that a step may wait; 0 in a program of one thread.
+        """
         parameters = ParameterServer(patience=0.2 if wait else 0.0)
         learner = Learner(self.agent, replay, parameters, key=self.keys()[0], wait=wait)
         shapes = jax.eval_shape(self.agent.init, self.keys()[0])
@@ -157,6 +164,7 @@ class Parts:
             metric_names=sorted(update.metrics),
             counters=counters,
             snapshot_every=self.config.run.snapshot_every,
+            report_seconds=wait,
             stop=stop,
         )
 
@@ -305,7 +313,7 @@ def environments(config: ProgramConfig) -> dict[str, dict[str, str]]:
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     cpu = {**shared, **_CPU}
-    return {"learner": shared, **{k: cpu for k in ("replay", "counter", "actor", "evaluator")}}
+    return {"learner": shared, **dict.fromkeys(("replay", "counter", "actor", "evaluator"), cpu)}
 
 
 def write_options(config: ProgramConfig) -> None:

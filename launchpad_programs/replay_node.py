@@ -21,11 +21,13 @@ class ReplayNode(lp.ReverbNode):
         *,
         port: int | None = None,
     ):
-        """Args:
-        lives: of the launch.
-        make_tables: called in the node.
-        make_checkpointer: called in the node.
-        port: to listen on; a free one if None.
+        """Takes what the server is made from.
+
+        Args:
+          lives: of the launch.
+          make_tables: called in the node.
+          make_checkpointer: called in the node.
+          port: to listen on; a free one if None.
         """
         super().__init__(make_tables, make_checkpointer)
         self._lives, self._port = lives, port

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from ..experiments.loggers import close_log, setup_log
 from ..experiments.snapshots import Snapshots
-from .counting import STATUS, read_status
 from .lifecycle import Processes, Threads
 from .live import View
 from .program import ProgramConfig, environments, make_program
+from .reports import STATUS, read_status
 from .supervisor import Ending, Worker, signals, start_processes, start_threads, supervise
 
 _SAVE_SECONDS = 600.0  # a large replay takes its time; a second Ctrl-C ends that
@@ -35,7 +35,9 @@ class Outcome(NamedTuple):
     ending: Ending
 
 
-def run_program(config: ProgramConfig, launch: str, *, plain: bool, notes: Sequence[str]) -> Outcome:
+def run_program(
+    config: ProgramConfig, launch: str, *, plain: bool, notes: Sequence[str]
+) -> Outcome:
     """Runs the program in an existing run directory.
 
     Args:
@@ -111,7 +113,9 @@ def _outcome(config: ProgramConfig, ending: Ending, log: logging.Logger) -> Outc
 
 def newest_snapshot(config: ProgramConfig) -> int | None:
     """Steps of the newest snapshot, None if there is none."""
-    with contextlib.suppress(ValueError):
-        with contextlib.closing(Snapshots(config.directory, writable=False)) as snapshots:
-            return snapshots.newest()
-    return None
+    try:
+        snapshots = Snapshots(config.directory, writable=False)
+    except ValueError:
+        return None
+    with contextlib.closing(snapshots):
+        return max(snapshots.steps(), default=None)

@@ -68,6 +68,7 @@ class ProcessWorker:
         self.pid = process.pid
 
     def ended(self) -> str:
+        """See `Worker`."""
         code = self._process.poll()
         if code is None:
             return ""
@@ -76,12 +77,15 @@ class ProcessWorker:
         return f"failed with exit code {code}" if code else "done"
 
     def ask(self) -> None:
+        """See `Worker`."""
         self._process.terminate()
 
     def kill(self) -> None:
+        """See `Worker`."""
         self._process.kill()
 
     def traceback(self) -> str:
+        """See `Worker`."""
         text = self._log.read_text(errors="replace") if self._log.is_file() else ""
         start = text.rfind("Traceback (most recent call last)")
         return text[start:] if start >= 0 else "".join(text.splitlines(True)[-10:])
@@ -94,20 +98,24 @@ class ThreadWorker:
         self.name, self._worker, self._stop = name, worker, stop
 
     def ended(self) -> str:
+        """See `Worker`."""
         if self._worker.thread.is_alive():
             return ""
         error = self._worker.future.exception()
         return f"failed with {type(error).__name__}" if error else "done"
 
     def ask(self) -> None:
+        """See `Worker`."""
         self._stop.set()
 
     def kill(self) -> None:
+        """Threads cannot be ended: the process is."""
         sys.stderr.write(f"retrax: the thread of {self.name} does not end; ending the process.\n")
         sys.stderr.flush()
         os._exit(1)
 
     def traceback(self) -> str:
+        """See `Worker`."""
         error = self._worker.future.exception()
         return "".join(traceback.format_exception(error))
 

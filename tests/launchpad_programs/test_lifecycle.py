@@ -35,7 +35,7 @@ class Stub:
         """The nodes' processes, when all of them run."""
         paths = [self.directory / f"{label}.pid" for label in LABELS]
         wait_until(lambda: all(path.exists() and path.read_text() for path in paths))
-        return {label: psutil.Process(int(p.read_text())) for label, p in zip(LABELS, paths)}
+        return {path.stem: psutil.Process(int(path.read_text())) for path in paths}
 
     def end(self, timeout=30):
         """Exit status, what it printed, and its seconds."""
@@ -68,7 +68,7 @@ def stub(tmp_path):
 
     yield start
     for stub in stubs:
-        for process in (psutil.Process(stub.process.pid).children() if alive(stub) else []):
+        for process in psutil.Process(stub.process.pid).children() if alive(stub) else []:
             process.kill()
         stub.process.kill()
         stub.process.communicate()
