@@ -76,7 +76,7 @@ class Counter:
           metric_names: of the agent's updates.
         """
         with self._lock:
-            if self._rows is None:
+            if self._phase == "starting":
                 self._start(counters, metric_names)
 
     def _start(self, counters: Mapping[str, Any], metric_names: Sequence[str]) -> None:
@@ -180,6 +180,7 @@ class Counter:
             if self._rows is not None:
                 self._write_row()
                 self._rows.close()
+                self._rows = None
             write_status(self._directory, self.status())
 
     def status(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from . import network
 
 _NEEDED = ("launchpad", "reverb", "acme", "courier")
-MISSING = (
+_MISSING = (
     "launching needs Python 3.10 and the distributed tier: pip install 'retrax[distributed]' on "
     "Linux (this is Python {version}; not installed: {missing}). `retrax train` works without it."
 )
@@ -50,8 +50,12 @@ def main(agent: str) -> int:
         return 2
 
 
+def missing() -> list[str]:
+    """What is not installed of what launching needs."""
+    return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+
+
 def _check_tier() -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
+    if names := missing():
         version = ".".join(map(str, sys.version_info[:2]))
-        raise ModuleNotFoundError(MISSING.format(version=version, missing=", ".join(missing)))
+        raise ModuleNotFoundError(_MISSING.format(version=version, missing=", ".join(names)))
