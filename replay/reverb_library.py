@@ -10,8 +10,7 @@ import warnings
 from .. import _libraries
 
 MISSING = (
-    "Launching needs Python 3.10 on Linux and the distributed tier: "
-    "pip install -r requirements.txt"
+    "Launching needs Python 3.10 on Linux and the distributed tier: pip install -r requirements.txt"
 )
 
 try:

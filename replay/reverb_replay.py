@@ -1,76 +1,33 @@
-"""Replay over Reverb: tables, the actors' writers, and the learner's two ways to read.
+"""Replay over Reverb: the names that programs need.
 
 Contextual selection needs the learner's own store: rows travel through a queue (`QueuedReplay`).
 Otherwise Reverb's table keeps the sequences and draws them (`TableReplay`).
 """
 
-from collections.abc import Callable
-from typing import Any
-
 from ..environments.types import EnvironmentSpec
 from .paced import LearnerReplay
-from .reverb_library import reverb
-from .reverb_waiting import ReplayTimeout, Stopped, describe, never
-from .spec import ReplayConfig, Row, SequenceSpec
+from .reverb_queued_replay import QueuedReplay
+from .reverb_table_replay import TableReplay
+from .reverb_tables import QUEUE, SEQUENCES, make_tables, table_name
+from .reverb_waiting import ReplayTimeout, Stopped, call, describe, never
+from .reverb_writer import RowWriter
+from .spec import ReplayConfig, SequenceSpec
 
-QUEUE = "rows"
-SEQUENCES = "sequences"
-
-
-def table_name(replay: ReplayConfig) -> str:
-    """The name of the one table: `rows` (a queue) for contextual selection, or `sequences`."""
-    return QUEUE if replay.selector == "contextual" else SEQUENCES
-
-
-def make_tables(
-    environment_spec: EnvironmentSpec,
-    sequence: SequenceSpec,
-    replay: ReplayConfig,
-    *,
-    num_environments: int,
-) -> list[reverb.Table]:
-    """The tables of a replay node."""
-    raise NotImplementedError
-
-
-class RowWriter:
-    """One environment's rows on their way into Reverb. A `Writer`.
-
-    `write` and `close` raise `Stopped` soon after `stop()` became true.
-    """
-
-    def __init__(
-        self,
-        address: str | reverb.Client,
-        environment_spec: EnvironmentSpec,
-        sequence: SequenceSpec,
-        replay: ReplayConfig,
-        *,
-        environment: int,
-        stop: Callable[[], bool] = never,
-        patience: float = 600.0,
-    ):
-        """Connects.
-
-        Args:
-          address: "host:port" of the server, or a client.
-          environment_spec: of the environment.
-          sequence: how the agent wants sequences cut.
-          replay: as given to `make_tables`.
-          environment: its number among all environments of the program, 0 ...
-          stop: looked at once a second while the writer waits.
-          patience: seconds that rows may wait for the server to take them.
-        """
-        self.new_priority = 1.0  # of new sequences; the learner knows the largest so far
-        self.waiting_seconds = 0.0  # how long `write` has been held up, in total
-
-    def write(self, row: Row) -> None:
-        """Takes one unbatched row of NumPy arrays, all extras included."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Sends what is left, in bounded time."""
-        raise NotImplementedError
+__all__ = [
+    "QUEUE",
+    "SEQUENCES",
+    "QueuedReplay",
+    "ReplayTimeout",
+    "RowWriter",
+    "Stopped",
+    "TableReplay",
+    "call",
+    "describe",
+    "make_learner_replay",
+    "make_tables",
+    "never",
+    "table_name",
+]
 
 
 def make_learner_replay(
@@ -83,19 +40,28 @@ def make_learner_replay(
     seed: int,
     patience: float = 600.0,
 ) -> LearnerReplay:
-    """`QueuedReplay` for contextual selection, otherwise `TableReplay`."""
-    raise NotImplementedError
+    """`QueuedReplay` for contextual selection, otherwise `TableReplay`.
 
+    Args:
+      address: "host:port" of the server, whose tables are `make_tables` of the same arguments.
+      environment_spec: of one environment.
+      sequence: how the agent wants sequences cut.
+      replay: capacity, selection, batch size, ratio.
+      num_environments: environments of all actors together.
+      seed: of the draws from the learner's own store; Reverb's table takes none.
+      patience: seconds to wait for the server, at the beginning and where it must answer.
 
-__all__ = [
-    "QUEUE",
-    "SEQUENCES",
-    "Any",
-    "ReplayTimeout",
-    "RowWriter",
-    "Stopped",
-    "describe",
-    "make_learner_replay",
-    "make_tables",
-    "table_name",
-]
+    Raises:
+      ValueError: the capacity is too small for one sequence per environment, or too large.
+    """
+    if table_name(replay) == SEQUENCES:
+        return TableReplay(address, environment_spec, sequence, replay, patience=patience)
+    return QueuedReplay(
+        address,
+        environment_spec,
+        sequence,
+        replay,
+        num_environments=num_environments,
+        seed=seed,
+        patience=patience,
+    )

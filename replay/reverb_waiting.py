@@ -1,7 +1,9 @@
 """Waiting for Reverb: in pieces of a second, until asked to stop, and with a reason at the end."""
 
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from .reverb_library import reverb
 
@@ -76,3 +78,34 @@ class Wait:
             raise ReplayTimeout(
                 f"Waited {waited:.0f} s for {self._what}: {describe(self._client, self._table)}."
             )
+
+
+def call(function: Callable[[], Any], what: str, seconds: float) -> Any:
+    """Calls what can neither be interrupted nor given a timeout, in a thread that may be left.
+
+    Args:
+      function: without arguments.
+      what: the subject of the message.
+      seconds: how long it may take.
+
+    Raises:
+      ReplayTimeout: it took longer.
+      Exception: whatever the function raised.
+    """
+    results: list[Any] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            results.append(function())
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise ReplayTimeout(f"Waited {seconds:.0f} s for {what}.")
+    return results[0]

@@ -206,7 +206,7 @@ class SequenceStore:
         return rows._replace(extras={**rows.extras, **first}), mask
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
-        """Which rows of their environments, counted from its very first, begin the slots' sequences.
+        """The row at which each slot's sequence begins, counted from its environment's very first.
 
         A slot that was overwritten between two calls has another start in the second. int64 `[B]`,
         -1 where there is no sequence.
