@@ -142,6 +142,8 @@ class Counter:
             self._window.add_metrics(values.pop("metrics", {}))
             self._counters.updates = values.get("updates", self._counters.updates)
             since = values.get("learning_since", self._counters.learning_since)
+            if since < 0 < self._counters.updates:  # Reverb's table does not tell
+                since = self._counters.steps
             self._counters.learning_since = since
             if self._phase == "collecting" and since >= 0:
                 self._phase = "learning"

@@ -22,6 +22,7 @@ from ..experiments.snapshots import Snapshot, Snapshots
 from ..replay.paced import LearnerReplay
 from ..replay.reverb_waiting import Stopped
 from .acting import Actor
+from .checkpoints import Checkpoints
 from .learning import Learner
 from .lifecycle import StopEvent
 from .parameters import ParameterClient, ParameterServer
@@ -248,6 +249,7 @@ class LearnerNode:
         metric_names: list[str],
         counters: Mapping[str, Any],
         snapshot_every: int,
+        checkpoints: Checkpoints | None = None,
         report_seconds: float = _REPORT_SECONDS,
         stop: StopEvent,
     ):
@@ -262,12 +264,13 @@ class LearnerNode:
           metric_names: of the agent's updates.
           counters: of the snapshot; empty for a new run.
           snapshot_every: steps between snapshots.
+          checkpoints: of the replay's server, if it keeps the sequences.
           report_seconds: between reports; 0 reports after every step.
           stop: when to end.
         """
         self._learner, self._replay, self._parameters = learner, replay, parameters
         self._counter, self._stop = counter, stop
-        self._snapshots = Snapshots(directory)
+        self._snapshots, self._checkpoints = Snapshots(directory), checkpoints
         self._metric_names, self._counters = metric_names, dict(counters)
         self._every, self._report_seconds = snapshot_every, report_seconds
         self._next_snapshot = self._after(self._counters.get("steps", 0))
@@ -317,8 +320,12 @@ class LearnerNode:
         if steps in self._snapshots.steps():
             return
         snapshot = self._learner.save()
+        if self._checkpoints is not None:
+            self._checkpoints.keep(steps)
         counters = {**snapshot.counters, **self._counters}
         self._snapshots.save(steps, Snapshot(snapshot.learner, snapshot.replay, counters))
+        if self._checkpoints is not None:
+            self._checkpoints.prune(self._snapshots.steps())
 
     def _report(self) -> None:
         self._next_report = time.monotonic() + self._report_seconds
@@ -328,7 +335,7 @@ class LearnerNode:
             "state": "learning" if self._learner.updates else "waiting for rows",
             "metrics": {name: look[name] for name in self._metric_names if name in look},
             "updates": self._learner.updates,
-            "learning_since": counters["learning_since"],
+            **{k: v for k, v in counters.items() if k == "learning_since"},
             "updates_per_second": look["updates_per_second"],
             "idle_share": look["idle_share"],
             "replay_rows": self._replay.num_rows,

@@ -17,10 +17,17 @@ from ..experiments.config import RunConfig, agent_package, derive_seed
 from ..experiments.snapshots import Snapshots
 from ..replay.paced import LearnerReplay
 from ..replay.reverb_library import reverb
-from ..replay.reverb_replay import RowWriter, make_learner_replay, make_tables
+from ..replay.reverb_replay import (
+    SEQUENCES,
+    RowWriter,
+    make_learner_replay,
+    make_tables,
+    table_name,
+)
 from ..replay.spec import ReplayConfig
 from .acting import Actor, SingleEnvironment
 from .calls import CALL_SECONDS, patient
+from .checkpoints import Checkpoints
 from .counting import Counter
 from .learning import Learner
 from .lifecycle import Lives, Node, StopEvent
@@ -109,6 +116,18 @@ class Parts:
             self.spec, self.agent.sequence, self.replay, num_environments=self.config.num_actors
         )
 
+    @functools.cached_property
+    def checkpoints(self) -> Checkpoints | None:
+        """Of the replay's server, if it keeps the sequences."""
+        in_table = table_name(self.replay) == SEQUENCES
+        return Checkpoints(self.config.directory) if in_table else None
+
+    def checkpointer(self) -> Any:
+        """Of the replay node; None if the server keeps nothing."""
+        if self.checkpoints is None:
+            return None
+        return reverb.checkpointers.DefaultCheckpointer(str(self.checkpoints.live))
+
     def counter(self, *, stop: StopEvent) -> Counter:
         """The counter."""
         run = self.config.run
@@ -164,6 +183,7 @@ class Parts:
             metric_names=sorted(update.metrics),
             counters=counters,
             snapshot_every=self.config.run.snapshot_every,
+            checkpoints=self.checkpoints if wait else None,
             report_seconds=wait,
             stop=stop,
         )
@@ -276,6 +296,10 @@ def _tables(config: ProgramConfig) -> list[reverb.Table]:
     return Parts(config).tables()
 
 
+def _checkpointer(config: ProgramConfig) -> Any:
+    return Parts(config).checkpointer()
+
+
 def make_program(config: ProgramConfig, lives: Lives) -> lp.Program:
     """The program; it only wires.
 
@@ -294,7 +318,10 @@ def make_program(config: ProgramConfig, lives: Lives) -> lp.Program:
         return handle
 
     tables = functools.partial(_tables, config)
-    replay = program.add_node(ReplayNode(lives, tables, port=ports.get("replay")), "replay")
+    checkpointer = functools.partial(_checkpointer, config)
+    replay = program.add_node(
+        ReplayNode(lives, tables, checkpointer, port=ports.get("replay")), "replay"
+    )
     counter = add("counter", _counter)
     learner = add("learner", _learner, counter=counter, replay=replay)
     for index in range(config.num_actors):

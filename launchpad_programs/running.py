@@ -11,7 +11,7 @@ from ..experiments.loggers import close_log, setup_log
 from ..experiments.snapshots import Snapshots
 from .lifecycle import Processes, Threads
 from .live import View
-from .program import ProgramConfig, environments, make_program
+from .program import Parts, ProgramConfig, environments, make_program
 from .reports import STATUS, read_status
 from .supervisor import Ending, Worker, signals, start_processes, start_threads, supervise
 
@@ -48,6 +48,8 @@ def run_program(
     """
     log = setup_log(config.directory)
     (config.directory / STATUS).unlink(missing_ok=True)
+    if (checkpoints := Parts(config).checkpoints) is not None:
+        checkpoints.prepare(config.resumed_at)
     try:
         for note in notes:
             log.info(note)
