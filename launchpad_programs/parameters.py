@@ -8,14 +8,14 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from ..agents.base import Params
 from ..replay.reverb_waiting import ReplayTimeout, Stopped, never
 
-_PIECE_SECONDS = 0.5  # how long a wait goes on before it looks whether it must end
+_PIECE_SECONDS = 0.5  # how long closing waits; waiting looks more often
 
 Get = Callable[[int], tuple[int, bytes | None]]
 
@@ -43,7 +43,8 @@ class ParameterServer:
         """
         self._patience = patience
         self._changed = threading.Condition()
-        self._version, self._blob = -1, None
+        self._version = -1
+        self._blob: bytes | None = None
         self._wanted = True
 
     @property
@@ -90,7 +91,12 @@ class ParameterClient:
     """
 
     def __init__(
-        self, get: Get, *, update_period: int, stop: Callable[[], bool] = never, threaded: bool = True
+        self,
+        get: Get,
+        *,
+        update_period: int,
+        stop: Callable[[], bool] = never,
+        threaded: bool = True,
     ):
         """Starts fetching.
 
@@ -105,7 +111,15 @@ class ParameterClient:
         self.notes: Mapping[str, float] = {}
         self.staleness = 0
         self.failures = 0
-        self._get, self._period, self._stop, self._threaded = get, update_period, stop, threaded
+        self._get, self._period, self._stop = get, update_period, stop
+        self._steps, self._reason = 0, "none was called yet"
+        self._arrived: tuple[int, bytes] | None = None
+        self._known = -1  # the newest version that has arrived
+        self._wake, self._closed = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._run, name="parameters", daemon=True)
+            self._thread.start()
 
     def wait(self, patience: float = 600.0) -> None:
         """Waits for the first parameters.
@@ -114,15 +128,66 @@ class ParameterClient:
           Stopped: the program is to end.
           ReplayTimeout: there were none for `patience` seconds.
         """
-        raise NotImplementedError
+        started = time.monotonic()
+        while self.params is None:
+            self._ask()
+            self._take_over()
+            if self.params is not None:
+                return
+            if self._stop():
+                raise Stopped("Stopped while waiting for the first parameters.")
+            waited = time.monotonic() - started
+            if waited > patience:
+                raise ReplayTimeout(
+                    f"Waited {waited:.0f} s for the learner's first parameters: {self.failures} "
+                    f"calls failed, and the last said: {self._reason}."
+                )
+            time.sleep(_PIECE_SECONDS / 10)
 
     def step(self) -> None:
         """Counts one time step of the actor; takes over what has been fetched."""
-        raise NotImplementedError
+        self._steps += 1
+        if self._steps % self._period == 0:
+            self._ask()
+        self._take_over()
 
     def close(self) -> None:
-        """Ends the thread, which may take as long as a call does."""
-        raise NotImplementedError
+        """Ends the thread, or leaves it to itself if a call takes long."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_PIECE_SECONDS)
 
+    def _ask(self) -> None:
+        if self._thread is None:
+            self._fetch()
+        else:
+            self._wake.set()
 
-_ = (time, ReplayTimeout, Stopped, _PIECE_SECONDS)
+    def _take_over(self) -> None:
+        arrived, self._arrived = self._arrived, None
+        if arrived is None:
+            return
+        version, blob = arrived
+        published: Published = pickle.loads(blob)
+        self.staleness = max(0, version - self.version) if self.params is not None else 0
+        self.params, self.notes = jax.device_put(published.params), published.notes
+        self.version = version
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if not self._closed.is_set():
+                self._fetch()
+
+    def _fetch(self) -> None:
+        try:
+            version, blob = self._get(self._known)
+        except Exception as error:  # Courier raises what it likes; the learner may come back
+            self.failures += 1
+            self._reason = str(error) or type(error).__name__
+            return
+        self.failures, self._reason = 0, "the learner has not compiled yet"
+        if blob is not None:
+            self._known, self._arrived = version, (version, blob)

@@ -16,7 +16,13 @@ from .tree import check_priorities
 
 
 class Writer(Protocol):
-    """Takes the rows of one environment, in time order."""
+    """Takes the rows of one environment, in time order.
+
+    Attributes:
+      new_priority: of new sequences, where the replay wants one from the writer.
+    """
+
+    new_priority: float
 
     def write(self, row: Row) -> None:
         """Takes one unbatched row of NumPy arrays, all extras included."""
@@ -193,6 +199,7 @@ class PacedStore:
 class _DirectWriter:
     def __init__(self, replay: PacedStore, environment: int):
         self._replay, self._environments = replay, np.array([environment])
+        self.new_priority = 1.0
 
     def write(self, row: Row) -> None:
         self._replay.add(jax.tree.map(lambda x: np.asarray(x)[None], row), self._environments)

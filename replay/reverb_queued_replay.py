@@ -13,7 +13,7 @@ from .reverb_reader import Item, Reader
 from .reverb_tables import QUEUE, Columns
 from .spec import ReplayConfig, Row, SequenceSpec
 
-_CHUNKS_AHEAD = 2  # taken from the queue before they are needed
+_CHUNKS_AHEAD = 1  # taken from the queue before they are needed
 
 
 class _Chunk(NamedTuple):

@@ -140,9 +140,14 @@ class TableReplay:
         """See `LearnerReplay`: has Reverb write a checkpoint, and tells where.
 
         Raises:
-          ReplayTimeout: the server did not answer.
+          ReplayTimeout: the server does not answer.
         """
-        path = call(self._client.checkpoint, "Reverb's checkpoint", self._patience)
+        try:
+            path = call(self._client.checkpoint, "Reverb's checkpoint", self._patience)
+        except RuntimeError as error:
+            raise ReplayTimeout(
+                f"No checkpoint of Reverb: {error}; {describe(self._client, SEQUENCES)}."
+            ) from error
         return {
             _CHECKPOINT: np.frombuffer(path.encode(), np.uint8),
             "largest": np.array(self._largest),
