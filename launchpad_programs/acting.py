@@ -46,7 +46,7 @@ class Actor(acme.core.Actor):
         self._client, self._writer = client, writer
         self._act = jax.jit(agent.exploit if writer is None else agent.explore)
         params = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), key)
-        self._no_params = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), params)
+        self._params_shape = params
         begin = jax.jit(agent.begin, static_argnums=2)
         self.state = begin(key, np.int32(actor_id), num_actors)
         self.steps = 0
@@ -55,9 +55,10 @@ class Actor(acme.core.Actor):
 
     def compile(self, timestep: dm_env.TimeStep) -> None:
         """Compiles for time steps like this one, before there are parameters; changes nothing."""
-        state = self.state
+        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
+        params, state = jax.device_put(zeros), self.state
         for _ in range(2):  # a state that was computed may be of another weak type than the first
-            state = self._act(self._no_params, state, _arrays(timestep)).state
+            state = self._act(params, state, _arrays(timestep)).state
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         """See `acme.core.Actor`."""

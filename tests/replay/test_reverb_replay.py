@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
     pytest.skip(str(error), allow_module_level=True)
 from retrax.replay.reverb_library import reverb
 from retrax.replay.reverb_reader import Reader
-from retrax.replay.reverb_tables import CHUNK_ROWS
+from retrax.replay.reverb_tables import CHUNK_ROWS, Columns
 
 pytestmark = pytest.mark.distributed
 
@@ -70,13 +70,18 @@ def stream(environment, num_rows, stored=False, ends=0.2):
 
 
 @contextlib.contextmanager
-def server(sequence, replay, num_environments=1):
-    tables = reverb_replay.make_tables(SPEC, sequence, replay, num_environments=num_environments)
+def serve(tables):
     running = reverb.Server(tables)
     try:
         yield f"127.0.0.1:{running.port}"
     finally:
         running.stop()
+
+
+def server(sequence, replay, num_environments=1):
+    return serve(
+        reverb_replay.make_tables(SPEC, sequence, replay, num_environments=num_environments)
+    )
 
 
 def writer(address, sequence, replay, environment=0, **options):
@@ -150,30 +155,39 @@ def same(found, wanted):
 LAYOUTS = [(4, 1, True, False), (5, 3, True, True), (4, 1, False, True), (6, 4, False, True)]
 
 
+def each_once(sequence, config):
+    """The table of sequences, but it gives out every one of them once, in order."""
+    return reverb.Table(
+        name=reverb_replay.SEQUENCES,
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=1000,
+        max_times_sampled=1,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=Columns(SPEC, sequence, config).signature(),
+    )
+
+
 @pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)
 def test_the_table_holds_the_sequences_of_the_in_process_store(length, period, crosses, stored):
     sequence = sequence_spec(length, period, crosses, stored)
-    config = dataclasses.replace(BIG, selector="uniform")
+    config = dataclasses.replace(BIG, selector="uniform", batch_size=1)
     wanted = expected_sequences(sequence, 2, 50, stored)
-    with (
-        server(sequence, config, 2) as address,
-        learner_replay(address, sequence, config, 2) as replay,
-        writing(address, sequence, config, stream(0, 50, stored), 0),
-        writing(address, sequence, config, stream(1, 50, stored), 1),
-    ):
-        shape, found = replay.sample_shape(), set()
-        deadline = time.monotonic() + SECONDS
-        while found != wanted.keys() and time.monotonic() < deadline:
-            _, sample = replay.sample()
-            assert shape == jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
-            for i in range(config.batch_size):
-                rows, mask = jax.tree.map(lambda x, i=i: x[i], (sample.rows, sample.mask))
-                key = tuple(rows.observation[0].tolist())
-                same((rows, mask), wanted[key])
-                found.add(key)
-        assert found == wanted.keys()
+    with serve([each_once(sequence, config)]) as address:
+        for environment in range(2):
+            rows = stream(environment, 50, stored)
+            write_all(address, sequence, config, rows, environment)
         table = reverb.Client(address).server_info(timeout=5)[reverb_replay.SEQUENCES]
-        assert table.current_size == replay.num_sequences == len(wanted)
+        assert table.current_size == len(wanted)
+        with learner_replay(address, sequence, config, 2) as replay:
+            shape = replay.sample_shape()
+            for _ in range(len(wanted)):
+                _, sample = replay.sample()
+                assert shape == jax.tree.map(
+                    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample
+                )
+                rows, mask = jax.tree.map(lambda x: x[0], (sample.rows, sample.mask))
+                same((rows, mask), wanted.pop(tuple(rows.observation[0].tolist())))
 
 
 @pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)
@@ -186,14 +200,9 @@ def test_the_queue_fills_the_store_as_the_in_process_store(length, period, cross
     with (
         server(sequence, config, 2) as address,
         learner_replay(address, sequence, config, 2) as replay,
+        writing(address, sequence, config, stream(0, 50, stored), 0),
+        writing(address, sequence, config, stream(1, 50, stored), 1),
     ):
-        writers = [writer(address, sequence, config, e) for e in range(2)]
-        for rows in zip(*(stream(e, 50, stored) for e in range(2)), strict=True):
-            for out, row in zip(writers, rows, strict=True):
-                out.write(row)
-            replay.receive(0.0)
-        for out in writers:
-            out.close()
         wait_for(lambda: replay.receive(0.1) or replay.num_sequences == len(wanted))
         slots = np.flatnonzero(replay.state()["selector"]["present"])
         rows, mask = replay.store.read(slots)
@@ -411,21 +420,28 @@ def test_without_a_server_everything_ends_with_a_sentence(selector):
     assert time.monotonic() - started < 10
 
 
+PACED = dataclasses.replace(BIG, acting_steps_per_update=4)
+SELECTORS = ("contextual", "proportional")
 SERVER = """
 import sys, time
 from test_reverb_replay import *
-config = dataclasses.replace(BIG, selector=sys.argv[1], acting_steps_per_update=4)
-tables = reverb_replay.make_tables(SPEC, sequence_spec(), config, num_environments=1)
-running = reverb.Server(tables, port=int(sys.argv[2]))
+tables = [
+    reverb_replay.make_tables(
+        SPEC, sequence_spec(), dataclasses.replace(PACED, selector=selector), num_environments=1
+    )[0]
+    for selector in SELECTORS
+]
+running = reverb.Server(tables, port=int(sys.argv[1]))
 print("up", flush=True)
 time.sleep(300)
 """
 
 
 @contextlib.contextmanager
-def server_process(selector, address):
+def server_process(address):
+    """A server over gRPC with both tables: one in the same process is read without."""
     process = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER, selector, address.split(":")[1]],
+        [sys.executable, "-W", "ignore", "-c", SERVER, address.split(":")[1]],
         cwd=Path(__file__).parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -439,40 +455,41 @@ def server_process(selector, address):
         process.stdout.close()
 
 
-@pytest.mark.parametrize("selector", ["contextual", "proportional"])
-def test_a_server_that_dies_holds_nobody_for_ever(selector):
+def test_a_server_that_dies_holds_nobody_for_ever():
     sequence, address = sequence_spec(), free_address()
-    config = dataclasses.replace(BIG, selector=selector, acting_steps_per_update=4)
-    rows = stream(0, 10_000)
+    queued, table = (dataclasses.replace(PACED, selector=selector) for selector in SELECTORS)
     with (
-        server_process(selector, address) as process,
-        learner_replay(address, sequence, config, patience=1.0) as replay,
+        server_process(address) as process,
+        learner_replay(address, sequence, queued, patience=1.0) as own,
+        learner_replay(address, sequence, table, patience=1.0) as replay,
     ):
-        out = writer(address, sequence, config, patience=1.0)
-        for _ in range(CHUNK_ROWS):
-            out.write(next(rows))
+        writers = [writer(address, sequence, each, patience=1.0) for each in (queued, table)]
+        for out in writers:
+            write_on(out, stream(0, CHUNK_ROWS))
+        own.receive(SECONDS)
+        assert own.num_rows == CHUNK_ROWS
         replay.receive(SECONDS)
         keys, _ = replay.sample()
         process.send_signal(signal.SIGKILL)
         process.wait()
         started = time.monotonic()
-        with pytest.raises(
-            reverb_replay.ReplayTimeout,
-            match="replay to take the rows of environment 0: no Reverb server answers at",
-        ):
-            write_on(out, rows)
-        out.close()
-        if selector == "proportional":
-            with pytest.raises(reverb_replay.ReplayTimeout, match="for a batch: no Reverb server"):
-                use(replay.sample, 10)
-            with pytest.raises(reverb_replay.ReplayTimeout, match="for priorities to be taken"):
-                use(lambda: replay.set_priorities(keys, np.ones(4)), 30)
+        for out in writers:
             with pytest.raises(
-                reverb_replay.ReplayTimeout, match=r"No checkpoint of Reverb: .* no Reverb server"
+                reverb_replay.ReplayTimeout,
+                match="replay to take the rows of environment 0: no Reverb server answers at",
             ):
-                replay.state()
-        replay.receive(0.1)
-    assert time.monotonic() - started < 25
+                write_on(out, stream(1, 1000))
+            out.close()
+        with pytest.raises(reverb_replay.ReplayTimeout, match="for a batch: no Reverb server"):
+            use(replay.sample, 10)
+        with pytest.raises(reverb_replay.ReplayTimeout, match="for priorities to be taken"):
+            use(lambda: replay.set_priorities(keys, np.ones(4)), 30)
+        with pytest.raises(
+            reverb_replay.ReplayTimeout, match=r"No checkpoint of Reverb: .* no Reverb server"
+        ):
+            replay.state()
+        own.receive(0.1)
+    assert time.monotonic() - started < 40
 
 
 def test_a_reader_tells_what_ended_it():
