@@ -92,7 +92,7 @@ def run(act, rng, options):
         nodes = list(program.nodes().values())
         started = time.monotonic()
         what = act(program, rng)
-        output, _ = program.process.communicate(timeout=120)
+        program.process.communicate(timeout=120)
         seconds = time.monotonic() - started
         _, left = psutil.wait_procs(nodes, timeout=ORPHAN_SECONDS)
         for process in left:
