@@ -107,7 +107,7 @@ def make_tables(
 
     For contextual selection it is a queue of chunks of rows, so short that actors wait as soon as
     the learner takes no more. Otherwise it is a table of sequences with a rate limiter that keeps
-    to the acting steps per update.
+    to the acting steps per update; it counts rows, of which each episode has one more than steps.
 
     Args:
       environment_spec: of one environment.

@@ -5,6 +5,7 @@ import threading
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ pytest.importorskip("reverb", reason="needs the distributed tier", exc_type=Impo
 from acme.utils import counting, loggers
 
 from retrax.agents import reactor
+from retrax.agents.base import Update
 from retrax.environments import make
 from retrax.evaluation import run_episodes
 from retrax.experiments.loop import Loop
@@ -174,20 +176,20 @@ def test_save_and_restore_go_on_as_if_nothing_had_happened(agent):
     jax.tree.map(np.testing.assert_array_equal, again.state, learner.state)
 
 
-def test_a_learner_that_diverges_says_so():
-    cfg = dataclasses.replace(config(), learning_rate=1e30)
+def test_a_learner_that_diverges_says_so(agent):
+    cfg = config()
     environment = make("catch", seed=1)
-    agent = reactor.make_agent(environment.spec, cfg)
     replay = paced(cfg, environment, agent)
     fill(agent, replay, environment, 400)
-    learner, _ = learner_of(agent, replay)
 
-    def learn():
-        for _ in range(20):
-            learner.step()
+    def diverge(state, sample):
+        return state, Update(sample.weights * jnp.nan, {})
 
-    with pytest.raises(FloatingPointError, match="priorities that are not finite: the learner"):
-        learn()
+    learner, _ = learner_of(agent._replace(update=diverge), replay)
+    with pytest.raises(
+        FloatingPointError, match=r"Update 1 gave priorities that are not finite: the learner"
+    ):
+        learner.step()
 
 
 @pytest.mark.parametrize("selector", ["contextual", "proportional"])
@@ -244,7 +246,10 @@ def test_catch_improves_through_a_reverb_server(agent, selector):
     )
     assert results.returns.mean() > 0.5  # at first it is about -0.6
     assert counts["episodes"] == pytest.approx(counts["steps"] / 9)
-    assert counts["steps"] == pytest.approx(200 + 5 * learner.updates, rel=0.1)
+    taken = counts["steps"]
+    if selector == "proportional":
+        taken += counts["episodes"]  # Reverb counts rows, last ones too
+    assert taken == pytest.approx(200 + 5 * learner.updates, rel=0.05)
     assert 0 <= looked["idle_share"] <= 1
     assert looked["updates_per_second"] > 0
     assert client.version > 1000
