@@ -5,17 +5,32 @@ called must bear to be called twice.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from pybind11_abseil.status import StatusNotOk
+from courier.python.client import StatusNotOk
 
-from ..replay.reverb_waiting import Stopped
+from ..replay.waiting import Stopped
 from .lifecycle import StopEvent
 
 CALL_SECONDS = 1.0  # the timeout that clients are made with
 _PATIENCE_SECONDS = 120.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
+
+
+class CounterCalls(Protocol):
+    """What the nodes call: `counting.Counter`, or something that calls it over Courier."""
+
+    def start(self, counters: Mapping[str, Any], metric_names: list[str]) -> None:
+        """The learner is ready."""
+
+    def claim(self, name: str, number: int, taken: int, values: Mapping[str, Any]) -> int:
+        """Asks for steps."""
+        ...
+
+    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Tells how the node is."""
+        ...
 
 
 def patient(
@@ -49,3 +64,13 @@ def patient(
                 raise TimeoutError(f"{what} gave no answer for {waited:.0f} s.")
 
     return call
+
+
+class CounterClient:
+    """A counter's client whose calls are repeated until they are answered."""
+
+    def __init__(self, client: Any, stop: StopEvent):
+        """Takes a Courier client."""
+        self.start = patient(client.start, "The counter", stop)
+        self.claim = patient(client.claim, "The counter", stop)
+        self.report = patient(client.report, "The counter", stop)

@@ -17,7 +17,7 @@ from ..experiments.config import RunConfig
 from ..experiments.parsing import parse, scan, tell, wants_help
 from ..experiments.snapshots import Snapshots
 from . import network
-from .program import OPTIONS, SERVING, ProgramConfig, write_options
+from .config import OPTIONS, SERVING, ProgramConfig, write_options
 from .running import Outcome, run_program
 from .synchronous import run_synchronously
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 
 from ..agents.base import Params
-from ..replay.reverb_waiting import ReplayTimeout, Stopped, never
+from ..replay.waiting import ReplayTimeout, Stopped, never
 
 _PIECE_SECONDS = 0.5  # how long closing waits; waiting looks more often
 

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 from ..experiments.loggers import close_log, setup_log
 from ..experiments.snapshots import Snapshots
+from .config import ProgramConfig
 from .lifecycle import Processes, Threads
 from .live import View
-from .program import Parts, ProgramConfig, environments, make_program
+from .parts import Parts
+from .program import environments, make_program
 from .reports import STATUS, read_status
 from .supervisor import Ending, Worker, signals, start_processes, start_threads, supervise
 
@@ -47,10 +49,10 @@ def run_program(
       notes: for the log.
     """
     log = setup_log(config.directory)
-    (config.directory / STATUS).unlink(missing_ok=True)
-    if (checkpoints := Parts(config).checkpoints) is not None:
-        checkpoints.prepare(config.resumed_at)
     try:
+        (config.directory / STATUS).unlink(missing_ok=True)
+        if (checkpoints := Parts(config).checkpoints) is not None:
+            checkpoints.prepare(config.resumed_at)
         for note in notes:
             log.info(note)
         with signals() as asked:

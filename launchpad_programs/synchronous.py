@@ -12,9 +12,10 @@ import numpy as np
 from ..experiments.config import derive_seed
 from ..experiments.loggers import close_log, setup_log
 from ..replay.paced import PacedStore
+from .actor_node import ActorNode
+from .config import ProgramConfig
 from .live import View
-from .nodes import ActorNode, EvaluatorNode
-from .program import Parts, ProgramConfig
+from .parts import Parts, actor_node, evaluator_node, learner_node, make_counter
 from .running import Outcome, newest_snapshot
 from .supervisor import Ending, signals
 
@@ -41,10 +42,11 @@ class SynchronousProgram:
             num_environments=config.num_actors,
             seed=config.run.seed,
         )
-        self.counter = parts.counter(stop=stop)
-        self.learner = parts.learner(self.counter, self.replay, stop=stop, wait=0.0)
+        self.counter = make_counter(config, stop=stop)
+        self.learner = learner_node(parts, self.counter, self.replay, stop=stop, wait=0.0)
         self.actors: list[ActorNode] = [
-            parts.actor(
+            actor_node(
+                parts,
                 index,
                 self.counter,
                 self.learner.get,
@@ -54,7 +56,7 @@ class SynchronousProgram:
             )
             for index in range(config.num_actors)
         ]
-        self.evaluator: EvaluatorNode = parts.evaluator(self.counter, self.learner.get, stop=stop)
+        self.evaluator = evaluator_node(parts, self.counter, self.learner.get, stop=stop)
         self._order = np.random.default_rng(derive_seed(config.run.seed, _ORDER))
 
     def start(self) -> None:

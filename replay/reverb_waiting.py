@@ -6,21 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .reverb_library import reverb
+from .waiting import ReplayTimeout, Stopped, never
 
 _ANSWER_SECONDS = 2  # how long a server may take to tell about its tables
-
-
-class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """A wait ended because the program is to end."""
-
-
-class ReplayTimeout(RuntimeError):  # noqa: N818 - a RuntimeError that says in its name what it is
-    """A wait took longer than it may; the message tells the state of what was waited for."""
-
-
-def never() -> bool:
-    """A stop callable of a program that runs for ever."""
-    return False
 
 
 def describe(client: reverb.Client, table: str) -> str:

@@ -12,8 +12,9 @@ pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10
 
 from retrax.experiments.config import RunConfig, preset_config
 from retrax.launchpad_programs import network
+from retrax.launchpad_programs.config import ProgramConfig
 from retrax.launchpad_programs.lifecycle import Threads
-from retrax.launchpad_programs.program import ProgramConfig, environments, make_program
+from retrax.launchpad_programs.program import environments, make_program
 
 pytestmark = pytest.mark.distributed
 
