@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytest.importorskip("reverb", reason="needs the distributed tier", exc_type=ImportError)
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 from acme.utils import counting, loggers
 
 from retrax.agents import reactor

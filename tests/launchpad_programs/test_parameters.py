@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-pytest.importorskip("reverb", reason="needs the distributed tier", exc_type=ImportError)
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 from retrax.launchpad_programs.parameters import ParameterClient, ParameterServer
 from retrax.replay.reverb_waiting import ReplayTimeout, Stopped
 

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,17 +13,13 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import portpicker
 import pytest
 from dm_env import specs
 
-from retrax.environments.types import EnvironmentSpec
-from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
-try:
-    from retrax.replay import reverb_replay
-except ModuleNotFoundError as error:
-    pytest.skip(str(error), allow_module_level=True)
+from retrax.environments.types import EnvironmentSpec
+from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore, reverb_replay
 from retrax.replay.reverb_library import reverb
 from retrax.replay.reverb_reader import Reader
 from retrax.replay.reverb_tables import CHUNK_ROWS, Columns
@@ -398,7 +395,9 @@ def test_state_and_restore(selector):
 
 
 def free_address():
-    return f"127.0.0.1:{portpicker.pick_unused_port()}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{unused.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("selector", ["contextual", "proportional"])
