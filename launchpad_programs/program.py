@@ -19,6 +19,7 @@ from .parts import (
 )
 from .replay_node import ReplayNode
 
+_SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 _CPU = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}
 
 
@@ -34,7 +35,10 @@ def make_program(config: ProgramConfig, lives: Lives) -> lp.Program:
 
     def add(label: str, factory: Callable[..., Any], **handles: Any) -> Any:
         made_here = functools.partial(factory, config)
-        node = Node(lives, label, made_here, port=ports.get(label), **handles)
+        # Actors wait a moment for parameters, each in a thread of the learner's.
+        options = {"thread_pool_size": _SPARE_THREADS + config.num_actors}
+        port = ports.get(label)
+        node = Node(lives, label, made_here, port=port, courier_kwargs=options, **handles)
         handle = program.add_node(node, label)
         handle.set_client_kwargs(call_timeout=CALL_SECONDS)
         return handle

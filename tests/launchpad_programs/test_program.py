@@ -3,9 +3,14 @@
 import csv
 import importlib.util
 import pathlib
+import random
 import re
 import socket
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
@@ -138,18 +143,18 @@ def test_killed_at_random_moments_and_resumed_catch_is_learned_all_the_same(tmp_
     directory = tmp_path / "run"
     new = ["--environment", "catch", "--num-actors", 2, "--steps", 30_000]
     new += ["--run-directory", directory, "--snapshot-every", 1000]
-    rng = life_cycle.random.Random(0)
+    rng = random.Random(0)
     for number in range(6):
         options = new if number == 0 else ["--resume", directory]
         program = life_cycle.Program(directory, *options)
         if number < 5:
             program.wait_for("learning")
-            life_cycle.time.sleep(rng.uniform(1, 10))
+            time.sleep(rng.uniform(1, 10))
             nodes = program.nodes()
             name = rng.choice([*sorted(nodes), "main"])
             (program.process if name == "main" else nodes[name]).kill()
         program.process.communicate(timeout=600)
-        life_cycle.psutil.wait_procs(nodes.values(), timeout=60)
+        psutil.wait_procs(nodes.values(), timeout=60)
     assert program.process.returncode == 0
     rows = read_rows(directory)
     assert [int(r["steps"]) for r in rows] == sorted(int(r["steps"]) for r in rows)
@@ -158,9 +163,22 @@ def test_killed_at_random_moments_and_resumed_catch_is_learned_all_the_same(tmp_
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_the_table_of_endings_can_be_made():
-    """benchmarks/life_cycle.py and benchmarks/distributed.py run."""
-    command = [life_cycle.sys.executable, ROOT / "benchmarks" / "life_cycle.py"]
-    command += ["--interrupts", "1", "--terminations", "0", "--nodes", "1", "--mains", "1"]
-    run = life_cycle.subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "| SIGINT | 1 | 0 x 1 |" in run.stdout
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (
+            "life_cycle.py --interrupts 1 --terminations 0 --nodes 1 --mains 1",
+            ["| SIGINT | 1 | 0 x 1 |", "| kill -9 of a node | 1 | 1 x 1 |", "| kill -9 of main |"],
+        ),
+        (
+            "distributed.py --environment catch --steps 3000 --log-every 100",
+            ["program / one process", "time spent waiting", "parameter age", "kB/s"],
+        ),
+    ],
+)
+def test_benchmark_of_programs_runs(arguments, printed):
+    name, *rest = arguments.split()
+    command = [sys.executable, ROOT / "benchmarks" / name, *rest]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for part in printed:
+        assert part in output
