@@ -90,7 +90,7 @@ Lives = Processes | Threads
 
 
 class Node(lp.CourierNode):
-    """A node whose class stands in nodes.py, served over Courier."""
+    """A node whose class stands in nodes.py; others call it over Courier."""
 
     def __init__(
         self,
@@ -98,6 +98,7 @@ class Node(lp.CourierNode):
         label: str,
         factory: Callable[..., Any],
         *,
+        serves: bool = True,
         port: int | None = None,
         **arguments: Any,
     ):
@@ -107,11 +108,13 @@ class Node(lp.CourierNode):
           lives: of the launch.
           label: the node's group.
           factory: takes the arguments (handles become clients) and `stop`.
+          serves: whether others call it; if not, it listens nowhere.
           port: to listen on; a free one if None.
           **arguments: of the factory.
         """
         super().__init__(_Stoppable(lives, label, factory), **arguments)
         self._lives, self._label, self._port = lives, label, port
+        self._serves = serves
 
     def bind_addresses(self, **options: Any) -> None:
         """Called by Launchpad: chooses the port."""
@@ -121,7 +124,10 @@ class Node(lp.CourierNode):
     def run(self) -> None:
         """Runs the node to its end."""
         with self._lives.life(self._label):
-            super().run()
+            if self._serves:
+                super().run()
+            else:
+                lp.PyClassNode.run(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -199,11 +199,11 @@ def make_tables(config: ProgramConfig) -> list[Any]:
 
 
 def make_checkpointer(config: ProgramConfig) -> Any:
-    """The replay's checkpointer; None if it keeps nothing."""
+    """The replay's checkpointer; a server without one leaves a folder in /tmp behind."""
     from ..replay.reverb_library import reverb
 
-    checkpoints = Parts(config).checkpoints
-    return checkpoints and reverb.checkpointers.DefaultCheckpointer(str(checkpoints.live))
+    live = Checkpoints(config.directory).live
+    return reverb.checkpointers.DefaultCheckpointer(str(live))
 
 
 def make_counter(config: ProgramConfig, *, stop: StopEvent) -> Counter:

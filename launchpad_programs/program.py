@@ -34,11 +34,16 @@ def make_program(config: ProgramConfig, lives: Lives) -> lp.Program:
     ports = {} if config.port is None else {k: config.port + i for i, k in enumerate(SERVING)}
 
     def add(label: str, factory: Callable[..., Any], **handles: Any) -> Any:
-        made_here = functools.partial(factory, config)
-        # Actors wait a moment for parameters, each in a thread of the learner's.
-        options = {"thread_pool_size": _SPARE_THREADS + config.num_actors}
-        port = ports.get(label)
-        node = Node(lives, label, made_here, port=port, courier_kwargs=options, **handles)
+        node = Node(
+            lives,
+            label,
+            functools.partial(factory, config),
+            serves=label in SERVING,
+            port=ports.get(label),
+            # Actors wait a moment for parameters, each in a thread of the learner's.
+            courier_kwargs={"thread_pool_size": _SPARE_THREADS + config.num_actors},
+            **handles,
+        )
         handle = program.add_node(node, label)
         handle.set_client_kwargs(call_timeout=CALL_SECONDS)
         return handle

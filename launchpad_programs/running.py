@@ -57,7 +57,8 @@ def run_program(
             log.info(note)
         with signals() as asked:
             workers = _start(config, launch)
-            log.info(f"{len(workers)} nodes started; their output is in {config.directory}/logs.")
+            where = f"; their output is in {config.directory}/logs" if launch == "local_mp" else ""
+            log.info(f"{len(workers)} nodes started{where}.")
             with View(plain=plain) as view:
                 watch = _Watch(config, workers, view, log)
                 ending = supervise(
@@ -109,7 +110,7 @@ def _outcome(config: ProgramConfig, ending: Ending, log: logging.Logger) -> Outc
     finished = status.get("steps", 0) >= config.run.steps and not ending.failed
     snapshot = newest_snapshot(config)
     if ending.failed:
-        log.error(f"{ending.failed}; its log is {config.directory}/logs/.\n{ending.traceback}")
+        log.error(f"{ending.failed}.\n{ending.traceback}".rstrip())
     steps, updates = status.get("steps", 0), status.get("updates", 0)
     log.info(f"{'Finished' if finished else 'Stopped'} at {steps} steps and {updates} updates.")
     return Outcome(status, snapshot, finished, ending)
