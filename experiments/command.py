@@ -1,6 +1,7 @@
-"""The `retrax` command: train, evaluate, plot, doctor."""
+"""The `retrax` command: train, launch, evaluate, plot, doctor."""
 
 import difflib
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ usage: retrax COMMAND [...]
 
   train AGENT --environment ID    train an agent; --help lists every field of its config
   train --resume RUN              go on with a run from its newest snapshot
+  launch AGENT --num-actors N     the same as a program of many processes (Linux, Python 3.10)
   evaluate RUN                    mean return of the trained policy, with its interval; video
   evaluate-suite RUN...           mean returns of many Atari games' runs, as a CSV for atari57
   record-states RUN               emulator states out of a run's play, to begin episodes in
@@ -76,6 +78,13 @@ def _train(arguments: list[str]) -> int:
     return train_command(arguments)
 
 
+def _launch(arguments: list[str]) -> int:
+    # By name: programs are built upon this folder, and need what not everybody has installed.
+    program = importlib.import_module("retrax.launchpad_programs.launch_command")
+    status: int = program.launch_command(arguments)
+    return status
+
+
 def _evaluate(arguments: list[str]) -> int:
     from .look_commands import evaluate_command
 
@@ -114,6 +123,7 @@ def _doctor(arguments: list[str]) -> int:
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
+    "launch": _launch,
     "evaluate": _evaluate,
     "evaluate-suite": _evaluate_suite,
     "record-states": _record_states,

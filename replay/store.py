@@ -114,42 +114,54 @@ class SequenceStore:
         """Sequences that can be drawn now."""
         return len(self._selector)
 
-    def add(self, rows: Row) -> None:
-        """Appends one row to every environment.
+    def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
+        """Appends one row to every environment, or to some.
 
         Args:
-          rows: arrays `[E, ...]`, all extras included.
+          rows: arrays `[E, ...]`, all extras included; `[n, ...]` if `environments` are given.
+          environments: integers `[n]`, distinct; None for all of them in order.
+
+        Raises:
+          ValueError: the environments are not distinct, or not all in 0 .. E - 1.
         """
-        index = self._heads % self._num_rows
-        environments = np.arange(len(index))
+        num_envs = len(self._heads)
+        if environments is None:
+            environments = np.arange(num_envs)
+        elif len(set(environments.tolist()) & set(range(num_envs))) != len(environments):
+            raise ValueError(
+                f"environments must be distinct and from 0 to {num_envs - 1}, got "
+                f"{environments.tolist()}."
+            )
+        index = self._heads[environments] % self._num_rows
         starts = index % self._sequence.period == 0
         if starts.any():
-            self._overwrite(environments[starts], index[starts], rows)
+            first = {name: rows.extras[name] for name in self._first}
+            first = jax.tree.map(lambda values: np.asarray(values)[starts], first)
+            self._overwrite(environments[starts], index[starts], first)
         kept = rows._replace(extras={k: v for k, v in rows.extras.items() if k not in self._first})
 
         def write(ring: np.ndarray, values: np.ndarray) -> None:
             ring[environments, index] = values
 
         jax.tree.map(write, self._rows, kept)
-        self._heads += 1
-        self._insert(self._complete(np.asarray(rows.is_last)))
+        self._heads[environments] += 1
+        self._insert(self._complete(environments, np.asarray(rows.is_last)))
 
-    def cut(self) -> None:
-        """Ends the newest episode of every environment as a time limit would.
+    def cut(self, environment: int | None = None) -> None:
+        """Ends the newest episode of every environment, or of one, as a time limit would.
 
-        For the case that the environments start anew, as after a restore: what follows in the ring
-        is not what followed in time.
+        For the case that environments start anew, as after a restore: what follows in the ring is
+        not what followed in time.
         """
-        if not self._heads.any():
+        candidates = np.arange(len(self._heads)) if environment is None else np.array([environment])
+        environments = candidates[self._heads[candidates] != self._episodes[candidates]]
+        if not environments.size:
             return
-        environments = np.flatnonzero(self._heads != self._episodes)
         newest = (self._heads[environments] - 1) % self._num_rows
         already = self._rows.is_last[environments, newest]
         self._rows.is_last[environments, newest] = True
-        ended = np.zeros(len(self._heads), bool)
-        ended[environments[~already]] = True
         if not self._sequence.crosses_episodes:
-            self._insert(self._end_episodes(ended))
+            self._insert(self._end_episodes(environments[~already]))
 
     def sample(self) -> tuple[np.ndarray, Sample]:
         """Draws a batch: slots `[B]` for `set_priorities`, and the sequences.
@@ -192,6 +204,17 @@ class SequenceStore:
             rows = jax.tree.map(lambda x: _zero_where(~mask, x), rows)
         first = jax.tree.map(lambda ring: ring[environments, starts], self._first)
         return rows._replace(extras={**rows.extras, **first}), mask
+
+    def starts(self, slots: np.ndarray) -> np.ndarray:
+        """The row at which each slot's sequence begins, counted from its environment's very first.
+
+        A slot that was overwritten between two calls has another start in the second. int64 `[B]`,
+        -1 where there is no sequence.
+        """
+        environments, position = np.divmod(np.asarray(slots), self._num_starts)
+        newest = self._heads[environments] - 1
+        back = (newest - position * self._sequence.period) % self._num_rows
+        return np.where(self._selector.contains(slots), newest - back, -1)
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Sets priorities `[B]` of present slots `[B]`.
@@ -245,8 +268,8 @@ class SequenceStore:
                 f"{available / 1e9:.1f} GB of memory are available: at most {fitting} rows fit."
             )
 
-    def _overwrite(self, environments: np.ndarray, index: np.ndarray, rows: Row) -> None:
-        """Before the rows at `index`, which are starts, are written."""
+    def _overwrite(self, environments: np.ndarray, index: np.ndarray, first: Any) -> None:
+        """Before the rows at `index` `[n]`, which are starts, are written; extras `[n, ...]`."""
         starts = index // self._sequence.period
         full = self._heads[environments] >= self._num_rows
         slots = (environments * self._num_starts + starts)[full]
@@ -256,24 +279,24 @@ class SequenceStore:
             self._selector.remove(slots)
 
         def write(ring: np.ndarray, values: np.ndarray) -> None:
-            ring[environments, starts] = np.asarray(values)[environments]
+            ring[environments, starts] = values
 
-        jax.tree.map(write, self._first, {name: rows.extras[name] for name in self._first})
+        jax.tree.map(write, self._first, first)
 
-    def _complete(self, is_last: np.ndarray) -> np.ndarray:
-        """Slots of the sequences that the newest rows completed; is_last `[E]`."""
-        starts = self._heads - self._sequence.length
-        earliest = 0 if self._sequence.crosses_episodes else self._episodes
+    def _complete(self, environments: np.ndarray, is_last: np.ndarray) -> np.ndarray:
+        """Slots of the sequences that the newest rows completed; is_last `[n]`, theirs."""
+        starts = self._heads[environments] - self._sequence.length
+        earliest = 0 if self._sequence.crosses_episodes else self._episodes[environments]
         full = (starts >= earliest) & (starts % self._sequence.period == 0)
-        slots = self._slots(np.flatnonzero(full), starts[full])
+        slots = self._slots(environments[full], starts[full])
         if self._sequence.crosses_episodes or not is_last.any():
             return slots
-        return np.concatenate([slots, self._end_episodes(is_last)])
+        return np.concatenate([slots, self._end_episodes(environments[is_last])])
 
-    def _end_episodes(self, ended: np.ndarray) -> np.ndarray:
-        """Slots of the sequences that the end of episodes `[E]` completed; moves the heads on."""
+    def _end_episodes(self, environments: np.ndarray) -> np.ndarray:
+        """Slots of the sequences that the end of episodes completed; moves the heads on."""
         period, slots = self._sequence.period, []
-        for environment in np.flatnonzero(ended):
+        for environment in environments:
             head = self._heads[environment]
             # A start needs one transition; those that are `length` rows back are complete already.
             earliest = max(self._episodes[environment], head - self._sequence.length + 1)

@@ -331,3 +331,71 @@ def test_an_empty_store_says_that_it_is_empty():
 def test_wrong_sequence_specs_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         SequenceSpec(**changes)
+
+
+def pick(rows, environments):
+    return jax.tree.map(lambda x: x[environments], rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    length=st.integers(2, 6),
+    period=st.integers(1, 4),
+    crosses=st.booleans(),
+    ends=st.sampled_from([0.0, 0.1, 0.5]),
+    steps=st.integers(1, 60),
+)
+def test_environments_need_not_be_in_lockstep(seed, num_envs, length, period, crosses, ends, steps):
+    """A store of several environments holds what stores of one environment each would hold."""
+    spec = sequence_spec(length, period, crosses, stored=True)
+    rows_each = length + period + 3
+    config = ReplayConfig(capacity=num_envs * rows_each, min_rows=1)
+    alone = ReplayConfig(capacity=rows_each, min_rows=1)
+    store = SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0)
+    each = [SequenceStore(SPEC, spec, alone, num_envs=1, seed=0) for _ in range(num_envs)]
+    streams = [Stream(1, seed + e, ends, stored=True) for e in range(num_envs)]
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        environments = rng.permutation(num_envs)[: rng.integers(num_envs + 1)]
+        rows = [streams[e].next() for e in environments]
+        for e, row in zip(environments, rows, strict=True):
+            each[e].add(row)
+        if rows:
+            joined = jax.tree.map(lambda *x: np.concatenate(x), *rows)
+            store.add(joined, environments)
+        if rng.random() < 0.05:
+            e = int(rng.integers(num_envs))
+            store.cut(e)
+            each[e].cut()
+            streams[e].was_last[:] = True
+    slots, num_slots = present(store), rows_each // period
+    for e in range(num_envs):
+        own = present(each[e])
+        mine = slots[slots // num_slots == e]
+        np.testing.assert_array_equal(mine - e * num_slots, own)
+        np.testing.assert_array_equal(store.starts(mine), each[e].starts(own))
+        jax.tree.map(np.testing.assert_array_equal, store.read(mine), each[e].read(own))
+
+
+def test_a_slot_that_was_overwritten_has_another_start():
+    config = ReplayConfig(capacity=8, min_rows=1)
+    store, stream = filled(config, sequence_spec(3, 2, True), steps=8, num_envs=1)
+    slots = present(store)
+    assert store.starts(slots).tolist() == [0, 2, 4]
+    assert store.starts(np.array([3])).tolist() == [-1]
+    store.add(stream.next())
+    assert store.starts(slots).tolist() == [-1, 2, 4]
+    store.add(stream.next())
+    store.add(stream.next())
+    assert store.starts(np.arange(4)).tolist() == [8, -1, 4, 6]
+
+
+def test_environments_that_are_not_there_are_refused():
+    config = ReplayConfig(capacity=100, min_rows=1)
+    store, stream = filled(config, sequence_spec(3, 2, True), steps=1, num_envs=2)
+    for wrong in ([0, 0], [2], [-1]):
+        rows = pick(stream.next(), [0] * len(wrong))
+        with pytest.raises(ValueError, match=r"distinct and from 0 to 1, got"):
+            store.add(rows, np.array(wrong))

@@ -1,0 +1,1 @@
+"""Many processes: Launchpad programs of actors, learner and evaluator around Reverb."""

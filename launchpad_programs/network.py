@@ -1,0 +1,94 @@
+"""Who can connect: Reverb and Courier listen on all interfaces and ask nobody for a password.
+
+So a program runs in a network namespace of its own, where nothing exists but a loopback that only
+its own processes see. The kernel allows this to root, and on most systems to everybody inside of a
+user namespace. Entering cannot be undone, so only a process that exists for the program does it.
+"""
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
+
+
+def isolate() -> str:
+    """Moves this process, and those that it starts, into a network namespace of their own.
+
+    Without root this must come before the process has a second thread: before NumPy is imported.
+
+    Returns:
+      "" if nothing outside this machine, nor any other process on it, can connect from now on;
+      otherwise why not.
+    """
+    user, group = os.getuid(), os.getgid()
+    try:
+        _unshare(_CLONE_NEWNET)
+    except OSError as as_we_are:
+        try:
+            _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        except (OSError, AttributeError):
+            return str(as_we_are)
+        _keep_identity(user, group)
+    except AttributeError:
+        return "this system has no namespaces"
+    _raise_loopback()
+    return ""
+
+
+def listening_ports(process: int | str = "self") -> set[int]:
+    """TCP ports on which somebody listens in the network namespace of a process."""
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{process}/net/{table}", encoding="ascii") as lines:
+            fields = [line.split() for line in lines][1:]
+        ports |= {int(f[1].rpartition(":")[2], 16) for f in fields if f[3] == "0A"}  # LISTEN
+    return ports
+
+
+def check_ports(first: int, count: int) -> None:
+    """Refuses ports that are taken; Reverb would share one with a stranger without a word.
+
+    Raises:
+      ValueError: names the port.
+    """
+    if not 1024 <= first <= 65536 - count:
+        raise ValueError(f"--port must be 1024 .. {65536 - count}, got {first}.")
+    for port in range(first, first + count):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                raise ValueError(
+                    f"--port {first} needs the ports {first} .. {first + count - 1}, but {port} "
+                    "is taken: choose another, or leave --port out."
+                ) from None
+
+
+def _unshare(flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(flags):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _keep_identity(user: int, group: int) -> None:
+    """Inside of a user namespace everybody is nobody until told who they are."""
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _raise_loopback() -> None:
+    request = struct.pack("16sh14x", b"lo", 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        answer = fcntl.ioctl(control, _SIOCGIFFLAGS, request)
+        (flags,) = struct.unpack_from("h", answer, 16)
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))

@@ -1,0 +1,268 @@
+"""What the nodes are made from; each node makes its own, by the functions here.
+
+TensorFlow, which Reverb and Acme load, takes seconds and hundreds of megabytes, and the counter and
+the evaluator do without. So the functions import what their node needs when they are called.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ..agents.base import Agent
+from ..environments import EnvironmentSpec, make
+from ..experiments.config import agent_package
+from ..replay.spec import ReplayConfig
+from .checkpoints import Checkpoints
+from .config import ProgramConfig
+from .lifecycle import StopEvent
+
+if TYPE_CHECKING:
+    from ..replay.paced import LearnerReplay
+    from .actor_node import ActorNode
+    from .calls import CounterCalls
+    from .counting import Counter
+    from .evaluator_node import EvaluatorNode
+    from .learner_node import LearnerNode
+
+_EVALUATION_ENVIRONMENTS = 4  # stepped together
+
+
+class Parts:
+    """What all nodes have in common.
+
+    Attributes:
+      config: of the program.
+      replay: of the agent's config.
+    """
+
+    def __init__(self, config: ProgramConfig):
+        """Takes the config."""
+        self.config = config
+        self.replay: ReplayConfig = config.run.agent_config.replay
+
+    @functools.cached_property
+    def spec(self) -> EnvironmentSpec:
+        """Of one environment."""
+        probe = make(self.config.run.environment)
+        try:
+            return probe.spec
+        finally:
+            probe.close()
+
+    @functools.cached_property
+    def agent(self) -> Agent:
+        """The agent."""
+        package = agent_package(self.config.run.agent)
+        agent: Agent = package.make_agent(self.spec, self.config.run.agent_config)
+        return agent
+
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        """Of the replay's server, if it keeps the sequences: a queue keeps nothing."""
+        queued = self.replay.selector == "contextual"
+        return None if queued else Checkpoints(self.config.directory)
+
+    def keys(self) -> tuple[jax.Array, jax.Array]:
+        """The learner's key and the actors', as in one process."""
+        learner, actors = jax.random.split(jax.random.key(self.config.run.seed))
+        return learner, jax.random.fold_in(actors, self.config.resumed_at or 0)
+
+
+def learner_node(
+    parts: Parts, counter: CounterCalls, replay: LearnerReplay, *, stop: StopEvent, wait: float
+) -> LearnerNode:
+    """The learner, restored if the run is.
+
+    Args:
+      parts: of the program.
+      counter: where it reports to.
+      replay: its end of the replay.
+      stop: when to end.
+      wait: seconds that a step may wait; 0 in a program of one thread.
+    """
+    from ..experiments.snapshots import Snapshots
+    from .learner_node import LearnerNode
+    from .learning import Learner
+    from .parameters import ParameterServer
+
+    config, agent, (key, _) = parts.config, parts.agent, parts.keys()
+    parameters = ParameterServer(patience=wait / 5)
+    learner = Learner(agent, replay, parameters, key=key, wait=wait)
+    shapes = jax.eval_shape(agent.init, key)
+    counters: dict[str, Any] = {}
+    if config.resumed_at is not None:
+        snapshots = Snapshots(config.directory, writable=False)
+        snapshot = snapshots.restore(shapes)
+        snapshots.close()
+        learner.restore(snapshot)
+        counters = dict(snapshot.counters)
+    _, update = jax.eval_shape(agent.update, shapes, replay.sample_shape())
+    return LearnerNode(
+        learner,
+        replay,
+        parameters,
+        counter,
+        config.directory,
+        metric_names=sorted(update.metrics),
+        counters=counters,
+        snapshot_every=config.run.snapshot_every,
+        checkpoints=parts.checkpoints if wait else None,
+        report_seconds=wait,
+        stop=stop,
+    )
+
+
+def actor_node(
+    parts: Parts,
+    index: int,
+    counter: CounterCalls,
+    get: Callable[..., Any],
+    writer: Any,
+    *,
+    stop: StopEvent,
+    threaded: bool,
+) -> ActorNode:
+    """Actor number `index`.
+
+    Args:
+      parts: of the program.
+      index: 0 .. num_actors - 1.
+      counter: grants steps.
+      get: gives parameters.
+      writer: takes rows.
+      stop: when to end.
+      threaded: whether parameters come in the background.
+    """
+    from .acting import Actor, SingleEnvironment
+    from .actor_node import ActorNode
+    from .parameters import ParameterClient
+
+    config = parts.config
+    environment = make(config.run.environment, seed=config.seed("actor", index))
+    client = ParameterClient(
+        get, update_period=config.actor_update_period, stop=stop.is_set, threaded=threaded
+    )
+    actor = Actor(
+        parts.agent,
+        client,
+        key=jax.random.split(parts.keys()[1], config.num_actors)[index],
+        writer=writer,
+        actor_id=index,
+        num_actors=config.num_actors,
+    )
+    single = SingleEnvironment(environment)
+    return ActorNode(f"actor/{index}", single, actor, client, counter, stop=stop)
+
+
+def evaluator_node(
+    parts: Parts, counter: CounterCalls, get: Callable[..., Any], *, stop: StopEvent
+) -> EvaluatorNode:
+    """The evaluator.
+
+    Args:
+      parts: of the program.
+      counter: is told the returns.
+      get: gives parameters.
+      stop: when to end.
+    """
+    from .evaluator_node import EvaluatorNode
+    from .parameters import ParameterClient
+
+    config, seed = parts.config, parts.config.seed("evaluator")
+    num_envs = min(config.evaluation_episodes, _EVALUATION_ENVIRONMENTS)
+    return EvaluatorNode(
+        parts.agent,
+        make(config.run.environment, seed=seed, num_envs=num_envs),
+        ParameterClient(get, update_period=1, stop=stop.is_set, threaded=False),
+        counter,
+        episodes=config.evaluation_episodes,
+        key=jax.random.key(seed),
+        stop=stop,
+    )
+
+
+# The factories of a program's nodes: each is called in its node, with clients of the others.
+
+
+def make_tables(config: ProgramConfig) -> list[Any]:
+    """The replay's tables."""
+    from ..replay.reverb_tables import make_tables
+
+    parts = Parts(config)
+    return make_tables(
+        parts.spec, parts.agent.sequence, parts.replay, num_environments=config.num_actors
+    )
+
+
+def make_checkpointer(config: ProgramConfig) -> Any:
+    """The replay's checkpointer; a server without one leaves a folder in /tmp behind."""
+    from ..replay.reverb_library import reverb
+
+    live = Checkpoints(config.directory).live
+    return reverb.checkpointers.DefaultCheckpointer(str(live))
+
+
+def make_counter(config: ProgramConfig, *, stop: StopEvent) -> Counter:
+    """The counter."""
+    from .counting import Counter
+
+    return Counter(
+        config.directory,
+        steps=config.run.steps,
+        log_every=config.run.log_every,
+        num_actors=config.num_actors,
+        final_evaluation_seconds=config.final_evaluation_seconds,
+        stop=stop,
+    )
+
+
+def make_learner(
+    config: ProgramConfig, *, counter: Any, replay: Any, stop: StopEvent
+) -> LearnerNode:
+    """The learner, at its end of Reverb."""
+    from ..replay.reverb_replay import make_learner_replay
+    from .calls import CounterClient
+
+    parts = Parts(config)
+    learner_replay = make_learner_replay(
+        replay.server_address,
+        parts.spec,
+        parts.agent.sequence,
+        parts.replay,
+        num_environments=config.num_actors,
+        seed=config.run.seed,
+    )
+    return learner_node(parts, CounterClient(counter, stop), learner_replay, stop=stop, wait=1.0)
+
+
+def make_actor(
+    config: ProgramConfig, *, index: int, counter: Any, learner: Any, replay: Any, stop: StopEvent
+) -> ActorNode:
+    """An actor that writes into Reverb."""
+    from ..replay.reverb_writer import RowWriter
+    from .calls import CounterClient
+
+    parts = Parts(config)
+    writer = RowWriter(
+        replay,
+        parts.spec,
+        parts.agent.sequence,
+        parts.replay,
+        environment=index,
+        stop=stop.is_set,
+    )
+    client = CounterClient(counter, stop)
+    return actor_node(parts, index, client, learner.get, writer, stop=stop, threaded=True)
+
+
+def make_evaluator(
+    config: ProgramConfig, *, counter: Any, learner: Any, stop: StopEvent
+) -> EvaluatorNode:
+    """The evaluator."""
+    from .calls import CounterClient
+
+    return evaluator_node(Parts(config), CounterClient(counter, stop), learner.get, stop=stop)

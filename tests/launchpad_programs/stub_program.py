@@ -1,0 +1,69 @@
+"""A program of nodes that do nothing, for tests of the life cycle: run by test_lifecycle.py.
+
+    python stub_program.py DIRECTORY LAUNCH WHAT
+
+The actor does WHAT: "finish" (the run ends), "wait", "raise", "deaf" (it never looks at its stop
+event). The learner writes the file `saved` when it is told to stop, as a learner saves a snapshot.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+
+class Node:
+    """Writes down its process, and waits."""
+
+    def __init__(self, name, directory, what, stop, **handles):
+        self.name, self.directory, self.what, self.stop = name, directory, what, stop
+        (directory / f"{name}.pid").write_text(str(os.getpid()))
+
+    def ping(self):
+        return 1
+
+    def run(self):
+        if self.what == "raise":
+            raise ValueError("the actor's own sentence")
+        if self.what == "finish":
+            (self.directory / "finished").write_text("")
+        while self.what == "deaf":
+            time.sleep(0.1)
+        while not self.stop.wait(0.1):
+            pass
+        if self.name == "learner":
+            (self.directory / "saved").write_text("")
+
+
+def main(directory, launch, what):
+    import functools
+
+    import launchpad as lp
+
+    from retrax.launchpad_programs import lifecycle, supervisor
+
+    lives = lifecycle.Threads() if launch == "local_mt" else lifecycle.Processes(os.getpid())
+    program = lp.Program("stub")
+    whats = {"counter": "wait", "learner": "wait", "actor": what}
+    for name, this in whats.items():
+        factory = functools.partial(Node, name, directory, this)
+        program.add_node(lifecycle.Node(lives, name, factory), name)
+    with supervisor.signals() as asked:
+        if launch == "local_mt":
+            workers = supervisor.start_threads(program, lives)
+        else:
+            workers = supervisor.start_processes(program, {"actor": {"A": "1"}}, directory / "logs")
+        (directory / "started").write_text("")
+        ending = supervisor.supervise(
+            workers,
+            finished=(directory / "finished").exists,
+            asked=asked,
+            save_seconds=20.0,
+        )
+    print(json.dumps(ending._asdict()))
+    return 1 if ending.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]), *sys.argv[2:]))

@@ -1,0 +1,176 @@
+"""The counter: steps granted, phases, and what is written down."""
+
+import csv
+import json
+
+import pytest
+
+pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from retrax.launchpad_programs.counting import Counter
+from retrax.launchpad_programs.reports import Rate, read_status
+
+pytestmark = pytest.mark.distributed
+
+
+class Never:
+    def is_set(self):
+        return False
+
+    def wait(self, timeout=None):
+        return False
+
+
+@pytest.fixture
+def make_counter():
+    """Makes counters, and closes their files."""
+    counters = []
+
+    def make(directory, steps=1000, log_every=100, num_actors=2, seconds=60.0):
+        counter = Counter(
+            directory,
+            steps=steps,
+            log_every=log_every,
+            num_actors=num_actors,
+            final_evaluation_seconds=seconds,
+            stop=Never(),
+        )
+        counters.append(counter)
+        return counter
+
+    yield make
+    for counter in counters:
+        counter.close()
+
+
+def read_rows(directory):
+    with open(directory / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def act(counter, name, number, taken, **values):
+    return counter.claim(name, number, taken, values)
+
+
+def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_path):
+    counter = make_counter(tmp_path)
+    assert act(counter, "actor/0", 0, 0) == 0
+    assert counter.status()["phase"] == "starting"
+    counter.start({}, ["loss"])
+    assert act(counter, "actor/0", 1, 0) == 5  # a hundredth, over two actors
+
+
+def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
+    counter = make_counter(tmp_path, steps=1003)
+    counter.start({}, [])
+    total, grants = 0, {"actor/0": 0, "actor/1": 0}
+    for number in range(1000):
+        for name, taken in grants.items():
+            total += taken
+            grants[name] = act(counter, name, number, taken)
+    assert total == counter.status()["steps"] == 1003
+    counter.step()
+    assert counter.status()["phase"] == "evaluating"
+
+
+def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
+    counter = make_counter(tmp_path)
+    counter.start({}, [])
+    first = act(counter, "actor/0", 0, 0)
+    assert [act(counter, "actor/0", 1, first, returns=[1.0], lengths=[9]) for _ in range(3)] == [
+        first
+    ] * 3
+    status = counter.status()
+    assert (status["steps"], status["episodes"]) == (first, 1)
+    counter.start({"steps": 900}, [])
+    assert counter.status()["steps"] == first
+
+
+def test_phases(make_counter, tmp_path):
+    counter = make_counter(tmp_path, steps=10)
+    counter.start({}, [])
+    seen = [counter.status()["phase"]]
+    counter.report("learner/0", {"updates": 1, "learning_since": 3})
+    seen.append(counter.status()["phase"])
+    for number in range(11):
+        act(counter, "actor/0", number, min(number, 1))
+    counter.report("evaluator/0", {"final": True})  # too early to count
+    counter.step()
+    seen.append(counter.report("evaluator/0", {})["phase"])
+    seen.append(counter.report("evaluator/0", {"final": True, "return": 1.0})["phase"])
+    assert seen == ["collecting", "learning", "evaluating", "finished"]
+
+
+def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
+    counter = make_counter(tmp_path, steps=1, seconds=0.0)
+    counter.start({}, [])
+    act(counter, "actor/0", 0, 0)
+    act(counter, "actor/0", 1, 1)
+    counter.step()
+    counter.step()
+    assert read_status(tmp_path)["phase"] == "finished"
+
+
+def test_rows_by_hand(make_counter, tmp_path):
+    counter = make_counter(tmp_path)
+    counter.start({}, ["loss"])
+    act(counter, "actor/0", 0, 0)
+    act(counter, "actor/0", 1, 60, returns=[1.0, -1.0], lengths=[9, 9], staleness=2)
+    counter.step()  # no row yet
+    counter.report("learner/0", {"updates": 7, "learning_since": 50, "metrics": {"loss": 0.5}})
+    counter.report("learner/0", {"updates": 8, "learning_since": 50, "metrics": {"loss": 1.5}})
+    counter.report("evaluator/0", {"return": 0.75})
+    act(counter, "actor/1", 0, 60, returns=[0.6], lengths=[9], staleness=4)
+    counter.step()
+    counter.close()
+    first, last = read_rows(tmp_path)
+    expected = {
+        "steps": "120",
+        "episodes": "3",
+        "updates": "8",
+        "learning_since": "50",
+        "episode_return": "0.2",
+        "loss": "1.0",
+        "evaluator_return": "0.75",
+        "parameter_staleness": "3.0",
+        "replay_rows": "",
+    }
+    assert {name: first[name] for name in expected} == expected
+    assert last["loss"] == ""
+    status = read_status(tmp_path)
+    assert status["nodes"]["actor/1"]["return"] == 0.6
+    json.dumps(status, allow_nan=False)
+
+
+def test_a_resumed_run_goes_on_counting(make_counter, tmp_path):
+    counter = make_counter(tmp_path)
+    counter.start({}, ["loss"])
+    for number in range(40):
+        act(counter, "actor/0", number, 10)
+        counter.step()
+    counter.close()
+    kept = {"steps": 200, "episodes": 3, "updates": 40, "learning_since": 50, "seconds": 9.5}
+    counter = make_counter(tmp_path)
+    counter.start(kept, ["loss"])
+    status = counter.status()
+    assert {name: status[name] for name in kept if name != "seconds"} == {
+        name: value for name, value in kept.items() if name != "seconds"
+    }
+    assert status["seconds"] >= 9.5
+    act(counter, "actor/0", 0, 0)
+    act(counter, "actor/0", 1, 100)
+    counter.step()
+    counter.close()
+    steps = [int(row["steps"]) for row in read_rows(tmp_path)]
+    assert steps == sorted(steps)
+    assert steps[-1] == 300
+
+
+def test_rate_by_hand():
+    rate = Rate()
+    assert rate.per_second() == 0.0
+    for now, count in ((0.0, 0), (1.0, 10), (2.0, 30)):
+        rate.add(now, count)
+    assert rate.per_second() == 15.0
+    rate.add(6.5, 30)  # the first two are forgotten
+    assert rate.per_second() == 0.0

@@ -1,0 +1,79 @@
+"""Who can connect. Only the standard library is needed, but Linux is."""
+
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from retrax.launchpad_programs import network
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
+
+ALONE = """
+import json, socket, sys
+sys.path.insert(0, sys.argv[1])
+import network
+refused = network.isolate()
+server = socket.create_server(("", 0))
+port = server.getsockname()[1]
+socket.create_connection(("localhost", port), timeout=5).close()
+try:
+    socket.create_connection(("192.0.2.1", 9), timeout=1)
+    outside = "reached"
+except OSError as error:
+    outside = error.strerror
+print(json.dumps([refused, port, outside]), flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def alone():
+    """A process that was asked to isolate itself, and the port on which it then listens."""
+    import json
+
+    folder = pathlib.Path(network.__file__).parent
+    with subprocess.Popen(
+        [sys.executable, "-c", ALONE, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        refused, port, outside = json.loads(process.stdout.readline())
+        if refused:
+            process.communicate("\n")
+            pytest.skip(f"this kernel allows no namespace: {refused}")
+        yield process, port, outside
+        process.communicate("\n")
+
+
+def test_an_isolated_process_talks_to_itself_alone(alone):
+    process, port, outside = alone
+    assert outside == "Network is unreachable"
+    assert port in network.listening_ports(process.pid)
+    assert port not in network.listening_ports()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("localhost", port), timeout=5)
+
+
+def test_listening_ports_by_hand():
+    with socket.create_server(("localhost", 0)) as server:
+        port = server.getsockname()[1]
+        assert port in network.listening_ports()
+    assert port not in network.listening_ports()
+
+
+def test_a_taken_port_is_refused():
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ValueError, match=f"{port} is taken"):
+            network.check_ports(port, 1)
+    network.check_ports(port, 1)
+
+
+@pytest.mark.parametrize("port", [0, 80, 65535])
+def test_ports_that_do_not_exist_are_refused(port):
+    with pytest.raises(ValueError, match="must be 1024 "):
+        network.check_ports(port, 3)
