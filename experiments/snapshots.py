@@ -1,8 +1,11 @@
 """Snapshots of a run: learner, counters and replay, written by orbax, whole or not at all."""
 
 import contextlib
+import functools
 import gc
 import logging
+import re
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import orbax.checkpoint as ocp
 
+_ORPHANS = re.compile("^Event loop is closed$|^coroutine '_read_array.* was never awaited$")
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
 _KEPT = 2  # the one before the newest is for the case that the newest gets damaged
 
@@ -126,6 +130,7 @@ class Snapshots:
 
     def _read(self, **items: Any) -> dict[str, Any]:
         newest = self.newest()
+        _ignore_orphans()
         try:
             with _quiet():
                 restored = self._manager.restore(newest, args=ocp.args.Composite(**items))
@@ -138,7 +143,7 @@ class Snapshots:
         else:
             return read
         with _quiet():
-            gc.collect()  # coroutines that orbax left behind complain when they are freed
+            gc.collect()  # what orbax abandoned complains when it is freed
         raise refusal
 
 
@@ -153,6 +158,21 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.removeFilter(_nothing)
+
+
+@functools.cache
+def _ignore_orphans() -> None:
+    """Hushes, from now on, what orbax abandons when it cannot read one of many arrays.
+
+    The reads of the others end later, in threads of their own, and complain on the terminal.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not _ORPHANS.search(str(unraisable.exc_value)):
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _nothing(record: logging.LogRecord) -> bool:
