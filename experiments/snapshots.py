@@ -4,7 +4,6 @@ import contextlib
 import functools
 import gc
 import logging
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import orbax.checkpoint as ocp
 
-_ORPHANS = re.compile("^Event loop is closed$|^coroutine '_read_array.* was never awaited$")
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
 _KEPT = 2  # the one before the newest is for the case that the newest gets damaged
 
@@ -169,7 +167,9 @@ def _ignore_orphans() -> None:
     before = sys.unraisablehook
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
-        if not _ORPHANS.search(str(unraisable.exc_value)):
+        code = getattr(unraisable.object, "cr_code", None)  # of a coroutine
+        abandoned = code is not None and "orbax" in code.co_filename
+        if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
             before(unraisable)
 
     sys.unraisablehook = hook
