@@ -70,8 +70,8 @@ def plot_learning_curves(
 ) -> None:
     """Draws a metric against the steps: a panel for each environment, a colour for each setting.
 
-    Runs whose configurations differ only in the seed (or in their length) share a colour: a thin line for each of them,
-    and a bold one for their mean, as far as all of them go.
+    Runs whose configurations differ only in the seed (or in their length) share a colour: a thin
+    line for each of them, and a bold one for their mean, as far as all of them go.
 
     Args:
       runs: run directories, at least one.

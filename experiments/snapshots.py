@@ -1,8 +1,10 @@
 """Snapshots of a run: learner, counters and replay, written by orbax, whole or not at all."""
 
 import contextlib
+import functools
 import gc
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +128,7 @@ class Snapshots:
 
     def _read(self, **items: Any) -> dict[str, Any]:
         newest = self.newest()
+        _ignore_orphans()
         try:
             with _quiet():
                 restored = self._manager.restore(newest, args=ocp.args.Composite(**items))
@@ -138,7 +141,7 @@ class Snapshots:
         else:
             return read
         with _quiet():
-            gc.collect()  # coroutines that orbax left behind complain when they are freed
+            gc.collect()  # what orbax abandoned complains when it is freed
         raise refusal
 
 
@@ -153,6 +156,23 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.removeFilter(_nothing)
+
+
+@functools.cache
+def _ignore_orphans() -> None:
+    """Hushes, from now on, what orbax abandons when it cannot read one of many arrays.
+
+    The reads of the others end later, in threads of their own, and complain on the terminal.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        code = getattr(unraisable.object, "cr_code", None)  # of a coroutine
+        abandoned = code is not None and "orbax" in code.co_filename
+        if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def _nothing(record: logging.LogRecord) -> bool:

@@ -148,7 +148,10 @@ def test_switches_and_nested_fields(parsed):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("nonsense",), "Unknown command 'nonsense': allowed are train, evaluate, evaluate-suite, "),
+        (
+            ("nonsense",),
+            "Unknown command 'nonsense': allowed are train, evaluate, evaluate-suite, ",
+        ),
         (("evalute",), "Unknown command 'evalute' (did you mean evaluate?)"),
         (("train",), "needs an agent first (reactor)"),
         (("train", "--environment", "catch"), "needs an agent first (reactor)"),
