@@ -21,6 +21,7 @@ from .lifecycle import Threads
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for nodes that have nothing to save
+_ENDED_EARLY = "was killed by SIGTERM"
 _LAST = ("counter", "replay")  # labels that the others need to the end
 
 
@@ -196,7 +197,8 @@ def supervise(
         _join(others, _STOP_SECONDS)
         _join(learners, save_seconds)
         complete = all(worker.ended() == "done" for worker in learners)
-        if not complete and not failed:
+        # A process that is told to end while it still imports has nothing to save, and just ends.
+        if not failed and any(worker.ended() not in ("done", _ENDED_EARLY) for worker in learners):
             how = f"{learners[0].name} {_how(learners[0])}"
             tail = learners[0].traceback()
     finally:

@@ -27,6 +27,8 @@ class Node:
         if self.what == "raise":
             raise ValueError("the actor's own sentence")
         if self.what == "finish":
+            while not (self.directory / "learner.pid").exists():
+                time.sleep(0.1)
             (self.directory / "finished").write_text("")
         while self.what == "deaf":
             time.sleep(0.1)

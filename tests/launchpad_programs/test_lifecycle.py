@@ -117,6 +117,15 @@ def test_a_signal_ends_the_program_in_order(stub, number):
     assert_no_orphans(nodes)
 
 
+def test_a_program_can_be_stopped_while_it_starts(stub, tmp_path):
+    program = stub("local_mp", "wait")
+    wait_until((tmp_path / "started").exists)
+    program.process.terminate()
+    status, ending, seconds, errors = program.end()
+    assert (status, ending["failed"]) == (0, ""), errors
+    assert seconds < 10
+
+
 def test_a_deaf_node_is_killed(stub):
     program = stub("local_mp", "deaf")
     nodes = program.nodes()
