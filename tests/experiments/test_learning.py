@@ -6,7 +6,8 @@ import pytest
 
 # A fraction of the preset `small`, with more updates and a support that fits catch alone.
 QUICK = {
-    "steps": "4000",
+    "steps": "6000",
+    "agent.replay.capacity": "10000",
     "agent.replay.min-rows": "200",
     "agent.replay.acting-steps-per-update": "2.5",
     "agent.sequence-length": "10",
