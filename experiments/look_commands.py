@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,7 +77,8 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             raise ValueError(f"--{option} must be at least {least}, got {value}.")
     result = evaluate_run(given)
     if given.json:
-        print(json.dumps(result))
+        # One episode has no interval, and JSON no NaN.
+        print(json.dumps({k: None if math.isnan(v) else v for k, v in result.items()}))
     else:
         print(
             f"mean return {result['mean_return']:.6g} (95 %: {result['low']:.6g} to "

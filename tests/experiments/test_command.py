@@ -150,7 +150,7 @@ def test_switches_and_nested_fields(parsed):
     [
         (
             ("nonsense",),
-            "Unknown command 'nonsense': allowed are train, evaluate, evaluate-suite, ",
+            "Unknown command 'nonsense': allowed are train, launch, evaluate, ",
         ),
         (("evalute",), "Unknown command 'evalute' (did you mean evaluate?)"),
         (("train",), "needs an agent first (reactor)"),
@@ -360,6 +360,13 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     assert out == f"Run in {run}. Next: retrax evaluate {run}  |  retrax plot {run}\n"
     _, out, _ = retrax("evaluate", run, "--episodes", 2, "--json")
     assert json.loads(out)["steps"] == 280
+
+
+def test_one_episode_has_no_interval_and_json_no_nan(run, retrax):
+    status, out, _ = retrax("evaluate", run, "--episodes", 1, "--json")
+    assert status == 0
+    assert "NaN" not in out
+    assert json.loads(out)["low"] is None
 
 
 def test_evaluation_changes_no_run(run, retrax, contents):
