@@ -125,10 +125,6 @@ class Config:
             raise ValueError(
                 f"Config.vmin must be less than vmax, got vmin {self.vmin}, vmax {self.vmax}."
             )
-        for field in ("target_update_period", "sequence_period", "shared_size", "memory_size"):
-            check_range(self, field, 1)
-        check_range(self, "head_size", 1)
-        check_range(self, "sequence_length", 2)
         if self.replay.capacity < self.sequence_length:
             raise ValueError(
                 f"ReplayConfig.capacity must hold one sequence of {self.sequence_length} rows, got "
