@@ -28,6 +28,26 @@ class EpisodeResults(NamedTuple):
     lengths: np.ndarray
 
 
+class RunningReturns:
+    """Sums the rewards of the running episodes of E environments."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+
+    def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Takes time steps `[E, ...]`, each following the one before.
+
+        Returns:
+          Which environments' episodes ended now, in order; their returns, and their lengths.
+        """
+        first = timestep.step_type == dm_env.StepType.FIRST
+        self._returns = np.where(first, 0.0, self._returns + timestep.reward)
+        self._lengths = np.where(first, 0, self._lengths + 1)
+        ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
+        return ended, self._returns[ended], self._lengths[ended]
+
+
 def run_episodes(
     agent: Agent,
     params: Params,
@@ -81,22 +101,18 @@ def run_episodes(
 
 
 class _Tally:
-    """Sums the rewards of the running episodes, and keeps the sums until the shares are full."""
+    """Keeps returns and lengths of ended episodes until the shares are full."""
 
     def __init__(self, num_episodes: int, num_envs: int) -> None:
         share, rest = divmod(num_episodes, num_envs)
         self._shares = [share + (index < rest) for index in range(num_envs)]
         self._finished: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
-        self._returns = np.zeros(num_envs, np.float64)
-        self._lengths = np.zeros(num_envs, np.int64)
+        self._running = RunningReturns(num_envs)
 
     def add(self, timestep: TimeStep) -> None:
-        first = timestep.step_type == dm_env.StepType.FIRST
-        self._returns = np.where(first, 0.0, self._returns + timestep.reward)
-        self._lengths = np.where(first, 0, self._lengths + 1)
-        for index in np.flatnonzero(timestep.step_type == dm_env.StepType.LAST):
+        for index, *episode in zip(*self._running.add(timestep), strict=True):
             if not self.done(index):
-                self._finished[index].append((self._returns[index], self._lengths[index]))
+                self._finished[index].append(tuple(episode))
 
     def done(self, index: int) -> bool:
         return len(self._finished[index]) == self._shares[index]

@@ -21,6 +21,7 @@ SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}
 OTHER_STEPS = 200_000
 # Purposes of other seeds than the run's own: no two may share their episodes.
 EVALUATION, RESUME = 1, 2
+PROGRAM = "program.json"  # in the run directory of a program of many processes
 _MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
 

@@ -14,6 +14,7 @@ from dm_env import StepType
 
 from ..agents.base import Agent, Update
 from ..environments import TimeStep, VectorEnvironment
+from ..evaluation.episodes import RunningReturns
 from ..replay.spec import ReplayConfig, Row
 from ..replay.store import SequenceStore
 
@@ -68,6 +69,7 @@ class Loop:
 
     Attributes:
       learner: the agent's `LearnerState`.
+      actors: the agent's `ActorState`s, `[E, ...]`.
       counters: how far the run has come.
       window: what happened since `look` was called last.
     """
@@ -87,18 +89,22 @@ class Loop:
         self._agent = agent
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)))
         self._update = jax.jit(agent.update, donate_argnums=0)
-        learner_key, self._actor_key = jax.random.split(jax.random.key(seed))
+        learner_key, actor_key = jax.random.split(jax.random.key(seed))
         self.learner = jax.jit(agent.init)(learner_key)
+        num_envs = environment.num_envs
+        keys = jax.random.split(actor_key, num_envs)
+        begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
+        self.actors = begin(keys, jnp.arange(num_envs), num_envs)
         self.counters = Counters()
         self.window = Window()
         self._begin()
 
-    def restore(self, learner: Any, counters: dict[str, int]) -> None:
+    def restore(self, learner: Any, actors: Any, counters: dict[str, int]) -> None:
         """Goes on from a snapshot; its replay has been restored by the caller.
 
-        The environments begin new episodes, so the actors begin anew too.
+        The environments begin new episodes.
         """
-        self.learner = learner
+        self.learner, self.actors = learner, actors
         self.counters = Counters(**counters)
         self._store.cut()
         self._begin()
@@ -124,18 +130,13 @@ class Loop:
         self.window.learning_seconds += time.perf_counter() - acted
 
     def _begin(self) -> None:
-        num_envs = self._environment.num_envs
-        keys = jax.random.split(jax.random.fold_in(self._actor_key, self.counters.steps), num_envs)
-        begin = jax.vmap(self._agent.begin, in_axes=(0, 0, None))
-        self._actors = begin(keys, jnp.arange(num_envs), num_envs)
         self._timestep = self._environment.reset()
-        self._returns = np.zeros(num_envs)
-        self._lengths = np.zeros(num_envs, np.int64)
+        self._running = RunningReturns(self._environment.num_envs)
 
     def _step(self) -> None:
         timestep = self._timestep
-        decision = self._act(self._agent.acting_params(self.learner), self._actors, timestep)
-        self._actors = decision.state
+        decision = self._act(self._agent.acting_params(self.learner), self.actors, timestep)
+        self.actors = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
         self._store.add(_rows(timestep, action, extras))
         self._timestep = self._environment.step(action)
@@ -145,12 +146,10 @@ class Loop:
         taken = int(np.sum(before.step_type != StepType.LAST))
         self.counters.steps += taken
         self.window.steps += taken
-        first, last = after.step_type == StepType.FIRST, after.step_type == StepType.LAST
-        self._returns = np.where(first, 0.0, self._returns + after.reward)
-        self._lengths = np.where(first, 0, self._lengths + 1)
-        self.counters.episodes += int(last.sum())
-        self.window.returns.extend(self._returns[last].tolist())
-        self.window.lengths.extend(self._lengths[last].tolist())
+        _, returns, lengths = self._running.add(after)
+        self.counters.episodes += len(returns)
+        self.window.returns.extend(returns.tolist())
+        self.window.lengths.extend(lengths.tolist())
 
     def _updates_due(self) -> int:
         counters = self.counters

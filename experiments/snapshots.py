@@ -1,4 +1,4 @@
-"""Snapshots of a run: learner, counters and replay, written by orbax, whole or not at all."""
+"""Snapshots of a run, written by orbax, whole or not at all."""
 
 import contextlib
 import functools
@@ -24,11 +24,13 @@ class Snapshot(NamedTuple):
       learner: the agent's `LearnerState`.
       replay: what `SequenceStore.state` gave.
       counters: JSON values: steps, episodes, updates, seconds.
+      actors: the agent's actor states; None where actors keep their own (programs).
     """
 
     learner: Any
     replay: Any
     counters: dict[str, Any]
+    actors: Any = None
 
 
 class Snapshots:
@@ -73,31 +75,35 @@ class Snapshots:
 
     def save(self, steps: int, snapshot: Snapshot) -> None:
         """Writes a snapshot; it appears when it is complete."""
-        items = ocp.args.Composite(
-            learner=ocp.args.StandardSave(snapshot.learner),
-            replay=ocp.args.StandardSave(snapshot.replay),
-            counters=ocp.args.JsonSave(snapshot.counters),
-        )
+        items = {
+            "learner": ocp.args.StandardSave(snapshot.learner),
+            "replay": ocp.args.StandardSave(snapshot.replay),
+            "counters": ocp.args.JsonSave(snapshot.counters),
+        }
+        if snapshot.actors is not None:
+            items["actors"] = ocp.args.StandardSave(snapshot.actors)
         with _quiet():
-            self._manager.save(steps, args=items)
+            self._manager.save(steps, args=ocp.args.Composite(**items))
             self._manager.wait_until_finished()
 
-    def restore(self, learner_template: Any) -> Snapshot:
+    def restore(self, learner_template: Any, actors_template: Any = None) -> Snapshot:
         """Reads the newest snapshot.
 
         Args:
           learner_template: shapes and dtypes of the learner's state (`jax.eval_shape` of init).
+          actors_template: those of the actors' states; None leaves them out.
 
         Raises:
           ValueError: there is none, it is damaged, or it belongs to another agent or config.
         """
-        return Snapshot(
-            **self._read(
-                learner=ocp.args.StandardRestore(learner_template),
-                replay=ocp.args.StandardRestore(),
-                counters=ocp.args.JsonRestore(),
-            )
-        )
+        items = {
+            "learner": ocp.args.StandardRestore(learner_template),
+            "replay": ocp.args.StandardRestore(),
+            "counters": ocp.args.JsonRestore(),
+        }
+        if actors_template is not None:
+            items["actors"] = ocp.args.StandardRestore(actors_template)
+        return Snapshot(**self._read(**items))
 
     def restore_learner(self, learner_template: Any) -> tuple[Any, dict[str, Any]]:
         """Learner's state and counters of the newest snapshot, without the replay."""
@@ -135,7 +141,8 @@ class Snapshots:
             read = {name: restored[name] for name in items}
             if any(value is None for value in read.values()):
                 raise ValueError("a part is missing")
-            _check_shapes(items["learner"].item, read["learner"])
+            for name in {"learner", "actors"} & set(items):
+                _check_shapes(items[name].item, read[name])
         except Exception as error:  # orbax raises nearly every type for damaged files
             refusal = self.damaged(error)
         else:

@@ -148,6 +148,11 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
 def _resume(arguments: Sequence[str]) -> Summary:
     given = parse(ResumeArguments, arguments, prog="retrax train")
     run = configs.read_config(given.resume)
+    if (given.resume / configs.PROGRAM).is_file():
+        raise ValueError(
+            f"{given.resume} was trained by a program of many processes, whose actors keep their "
+            f"own states: go on with retrax launch --resume {given.resume}"
+        )
     if given.steps is not None:
         run = dataclasses.replace(run, steps=given.steps)
     return train(run, given.resume, resume=True, plain=given.plain)

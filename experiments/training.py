@@ -184,8 +184,9 @@ class _Run:
         if counters.steps in self._snapshots.steps():
             return
         values = {**dataclasses.asdict(counters), "seconds": time.perf_counter() - self._started}
+        loop = self._loop
         self._snapshots.save(
-            counters.steps, Snapshot(self._loop.learner, self._store.state(), values)
+            counters.steps, Snapshot(loop.learner, self._store.state(), values, loop.actors)
         )
 
     def _summary(self, interrupted: bool) -> Summary:
@@ -247,8 +248,7 @@ def _restored(config: RunConfig, directory: Path) -> _Parts:
         environment = make(config.environment, seed=seed, num_envs=config.num_envs)
         try:
             loop, store = _build(config, environment)
-            template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), loop.learner)
-            snapshot = snapshots.restore(template)
+            snapshot = snapshots.restore(*_shapes((loop.learner, loop.actors)))
             seconds = _take_over(snapshots, snapshot, loop, store)
         except BaseException:
             environment.close()
@@ -262,7 +262,7 @@ def _take_over(snapshots: Snapshots, snapshot: Snapshot, loop: Loop, store: Sequ
         counters = dict(snapshot.counters)
         seconds = float(counters.pop("seconds"))
         store.restore(snapshot.replay)
-        loop.restore(snapshot.learner, counters)
+        loop.restore(snapshot.learner, snapshot.actors, counters)
     except Exception as error:
         raise snapshots.damaged(error) from error
     return seconds
@@ -275,6 +275,10 @@ def _build(config: RunConfig, environment: VectorEnvironment) -> tuple[Loop, Seq
         environment.spec, agent.sequence, replay, num_envs=config.num_envs, seed=config.seed
     )
     return Loop(agent, environment, store, replay, seed=config.seed), store
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
 
 
 def _next_multiple(value: int, of: int) -> int:

@@ -1,5 +1,9 @@
-"""An agent as Acme's actor, and our environments as Acme's: `acme.EnvironmentLoop` runs them."""
+"""An agent as an actor of many environments, and as Acme's, which `acme.EnvironmentLoop` runs.
 
+`E` denotes the environments of one actor.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
@@ -15,13 +19,83 @@ from .acme_library import acme
 from .parameters import ParameterClient
 
 
-class Actor(acme.core.Actor):
-    """One environment's actor: decides on every time step, last ones too, and writes the rows.
+class VectorActor:
+    """The actor of E environments: one call decides on a time step of each, last ones too.
 
     Attributes:
-      state: the agent's actor state; may be set, to go on from a snapshot.
-      steps: transitions taken.
+      state: the agent's actor states, `[E, ...]`; may be set, to go on from a snapshot.
     """
+
+    def __init__(
+        self,
+        agent: Agent,
+        client: ParameterClient,
+        *,
+        keys: jax.Array,
+        writers: Sequence[Writer],
+        first_id: int = 0,
+        num_actors: int = 1,
+    ):
+        """Begins.
+
+        Args:
+          agent: whose `explore` (or, without writers, `exploit`) is used.
+          client: where the parameters come from; `client.wait()` before the first step.
+          keys: PRNG keys `[E]`, for `agent.begin`.
+          writers: where the rows of each environment go; none for an evaluator.
+          first_id: which of the program's environments is the first of these.
+          num_actors: environments of the whole program.
+        """
+        self._client, self._writers = client, writers
+        act = agent.explore if writers else agent.exploit
+        self._act = jax.jit(jax.vmap(act, in_axes=(None, 0, 0)))
+        params = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), keys[0])
+        self._params_shape = params
+        begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
+        ids = first_id + np.arange(len(keys), dtype=np.int32)
+        self.state = begin(keys, ids, num_actors)
+
+    def compile(self, timesteps: TimeStep) -> None:
+        """Compiles for time steps like these, before there are parameters; changes nothing."""
+        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
+        params, state = jax.device_put(zeros), self.state
+        for _ in range(2):  # a state that was computed may be of another weak type than the first
+            state = self._act(params, state, timesteps).state
+
+    def act(self, timesteps: TimeStep) -> np.ndarray:
+        """Decides on time steps `[E, ...]`, and writes their rows; actions `[E, ...]`."""
+        decision: Decision = self._act(self._client.params, self.state, timesteps)
+        self.state = decision.state
+        action: np.ndarray = np.asarray(decision.action)
+        if self._writers:
+            self._write(timesteps, action, jax.device_get(decision.extras))
+        return action
+
+    def update(self, wait: bool = False) -> None:
+        """Takes over parameters that have arrived."""
+        if wait:
+            self._client.wait()
+        self._client.step()
+
+    def _write(self, timesteps: TimeStep, action: np.ndarray, extras: Any) -> None:
+        rows = Row(
+            observation=timesteps.observation,
+            reward=timesteps.reward,
+            discount=timesteps.discount,
+            is_first=timesteps.step_type == dm_env.StepType.FIRST,
+            is_last=timesteps.step_type == dm_env.StepType.LAST,
+            action=action,
+            extras=extras,
+        )
+        priority = self._client.notes.get("new_priority")
+        for index, writer in enumerate(self._writers):
+            if priority is not None:
+                writer.new_priority = priority
+            writer.write(jax.tree.map(lambda x, index=index: x[index], rows))
+
+
+class Actor(acme.core.Actor):
+    """A `VectorActor` of one environment for Acme's own loop."""
 
     def __init__(
         self,
@@ -33,86 +107,37 @@ class Actor(acme.core.Actor):
         actor_id: int = 0,
         num_actors: int = 1,
     ):
-        """Begins.
-
-        Args:
-          agent: whose `explore` (or, without a writer, `exploit`) is used.
-          client: where the parameters come from; `client.wait()` before the first step.
-          key: a PRNG key, for `agent.begin`.
-          writer: where the rows go; None for an evaluator.
-          actor_id: which of the program's environments this is.
-          num_actors: how many there are.
-        """
-        self._client, self._writer = client, writer
-        self._act = jax.jit(agent.exploit if writer is None else agent.explore)
-        params = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), key)
-        self._params_shape = params
-        begin = jax.jit(agent.begin, static_argnums=2)
-        self.state = begin(key, np.int32(actor_id), num_actors)
-        self.steps = 0
+        """Begins; the arguments are those of `VectorActor`, for one environment."""
+        self.vector = VectorActor(
+            agent,
+            client,
+            keys=key[None],
+            writers=() if writer is None else (writer,),
+            first_id=actor_id,
+            num_actors=num_actors,
+        )
         self._timestep: TimeStep | None = None
-        self._decision: Decision | None = None
-
-    def compile(self, timestep: dm_env.TimeStep) -> None:
-        """Compiles for time steps like this one, before there are parameters; changes nothing."""
-        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
-        params, state = jax.device_put(zeros), self.state
-        for _ in range(2):  # a state that was computed may be of another weak type than the first
-            state = self._act(params, state, _arrays(timestep)).state
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
         """See `acme.core.Actor`."""
-        self._timestep = _arrays(timestep)
+        self._timestep = _vector(timestep)
 
     def select_action(self, observation: Any) -> np.ndarray:
         """See `acme.core.Actor`; the observation is that of the newest time step."""
         del observation
-        self._decision = self._decide()
-        return np.asarray(self._decision.action)
+        action: np.ndarray = self.vector.act(self._timestep)[0]
+        return action
 
     def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
-        """See `acme.core.Actor`."""
-        assert self._decision is not None, "select_action comes before observe"
-        self._write(np.asarray(action, self._decision.action.dtype), self._decision.extras)
-        self._timestep = _arrays(next_timestep)
-        self.steps += 1
+        """See `acme.core.Actor`; the action must be the one that was selected."""
+        del action
+        self._timestep = _vector(next_timestep)
         if next_timestep.last():
-            # The agent sees last steps too; its action there is ignored.
-            decision = self._decide()
-            self._write(np.asarray(decision.action), decision.extras)
+            self.vector.act(self._timestep)  # the agent sees last steps too
 
     def update(self, wait: bool = False) -> None:
         """See `acme.core.Actor`: takes over parameters that have arrived."""
-        if wait:
-            self._client.wait()
-        self._client.step()
-
-    def _decide(self) -> Decision:
-        decision: Decision = self._act(self._client.params, self.state, self._timestep)
-        self.state = decision.state
-        if self._writer is None:
-            return decision
-        action, extras = jax.device_get((decision.action, decision.extras))
-        return decision._replace(action=action, extras=extras)
-
-    def _write(self, action: np.ndarray, extras: Any) -> None:
-        if self._writer is None:
-            return
-        timestep = self._timestep
-        assert timestep is not None
-        if "new_priority" in self._client.notes:
-            self._writer.new_priority = self._client.notes["new_priority"]
-        self._writer.write(
-            Row(
-                observation=timestep.observation,
-                reward=timestep.reward,
-                discount=timestep.discount,
-                is_first=timestep.step_type == dm_env.StepType.FIRST,
-                is_last=timestep.step_type == dm_env.StepType.LAST,
-                action=action,
-                extras=extras,
-            )
-        )
+        self.vector.update(wait)
 
 
 class SingleEnvironment(dm_env.Environment):
@@ -181,13 +206,13 @@ class SingleEnvironment(dm_env.Environment):
         return timestep
 
 
-def _arrays(timestep: dm_env.TimeStep) -> TimeStep:
-    """A time step of dm_env, whose first rewards are None and others float64, as ours."""
+def _vector(timestep: dm_env.TimeStep) -> TimeStep:
+    """A time step of dm_env, with its rewards of None or float64, as a vector of one."""
     reward = 0.0 if timestep.reward is None else timestep.reward
     discount = 1.0 if timestep.discount is None else timestep.discount
     return TimeStep(
-        step_type=np.asarray(timestep.step_type, np.int32),
-        reward=np.asarray(reward, np.float32),
-        discount=np.asarray(discount, np.float32),
-        observation=np.asarray(timestep.observation),
+        step_type=np.array([timestep.step_type], np.int32),
+        reward=np.array([reward], np.float32),
+        discount=np.array([discount], np.float32),
+        observation=np.asarray(timestep.observation)[None],
     )

@@ -3,10 +3,14 @@
 import itertools
 import time
 
-import dm_env
+import numpy as np
+from dm_env import StepType
 
+from ..environments.types import TimeStep, VectorEnvironment
+from ..evaluation.episodes import RunningReturns
 from ..replay.waiting import Stopped
-from .acting import Actor
+from .acting import VectorActor
+from .actor_states import ActorStates
 from .calls import CounterCalls
 from .lifecycle import StopEvent
 from .parameters import ParameterClient
@@ -15,16 +19,18 @@ _POLL_SECONDS = 0.1
 
 
 class ActorNode:
-    """One environment, acted in as often as the counter grants."""
+    """Some environments, acted in as often as the counter grants."""
 
     def __init__(
         self,
         name: str,
-        environment: dm_env.Environment,
-        actor: Actor,
+        environment: VectorEnvironment,
+        actor: VectorActor,
         client: ParameterClient,
         counter: CounterCalls,
         *,
+        states: ActorStates,
+        save_every: int,
         stop: StopEvent,
     ):
         """Takes its parts.
@@ -35,39 +41,38 @@ class ActorNode:
           actor: writes rows.
           client: the actor's.
           counter: grants steps.
+          states: where the actor's state is kept for a resumed run.
+          save_every: own steps between that.
           stop: when to end.
         """
         self._name, self._environment, self._actor = name, environment, actor
         self._client, self._counter, self._stop = client, counter, stop
-        self._timestep: dm_env.TimeStep | None = None
+        self._states, self._save_every, self._next_save = states, save_every, save_every
+        self._timesteps: TimeStep = environment.reset()
         self._granted = self._taken = 0
         self._calls = itertools.count()
-        self._return, self._length = 0.0, 0
+        self._total = 0  # steps taken, ever
+        self._running = RunningReturns(environment.num_envs)
         self._ended: dict[str, list[float]] = {"returns": [], "lengths": []}
-        self._seen, self._steps = time.monotonic(), 0
+        self._seen = time.monotonic()
 
     def start(self) -> None:
         """Compiles, and waits for the learner's first parameters."""
         self._state("compiling")
-        self._actor.compile(self._environment.reset())
+        self._actor.compile(self._timesteps)
         self._state("waiting for the learner")
         self._client.wait()
 
     def step(self) -> bool:
-        """One time step, if it is granted; whether it was."""
+        """One time step in each environment, if it is granted; whether it was."""
         if self._taken >= self._granted and not self._claim():
             return False
-        before = self._timestep
-        if before is None or before.last():
-            self._timestep = self._environment.reset()
-            self._actor.observe_first(self._timestep)
-            self._return, self._length = 0.0, 0
-        else:
-            action = self._actor.select_action(before.observation)
-            self._timestep = self._environment.step(action)
-            self._actor.observe(action, next_timestep=self._timestep)
-            self._count(self._timestep)
+        before = self._timesteps
+        self._timesteps = self._environment.step(self._actor.act(before))
+        self._count(before, self._timesteps)
         self._actor.update()
+        if self._total >= self._next_save:
+            self._save()
         return True
 
     def run(self) -> None:
@@ -83,7 +88,8 @@ class ActorNode:
             self.close()
 
     def close(self) -> None:
-        """Ends the environment and what the actor sends and fetches."""
+        """Keeps the actor's state; ends the environments and what the actor fetches."""
+        self._save()
         self._client.close()
         self._environment.close()
 
@@ -102,13 +108,17 @@ class ActorNode:
         self._granted = self._counter.claim(self._name, next(self._calls), taken, values)
         return self._granted > 0
 
-    def _count(self, timestep: dm_env.TimeStep) -> None:
-        self._taken += 1
-        self._return += float(timestep.reward)
-        self._length += 1
-        if timestep.last():
-            self._ended["returns"].append(self._return)
-            self._ended["lengths"].append(self._length)
+    def _count(self, before: TimeStep, after: TimeStep) -> None:
+        taken = int(np.sum(before.step_type != StepType.LAST))
+        self._taken += taken
+        self._total += taken
+        _, returns, lengths = self._running.add(after)
+        self._ended["returns"].extend(returns.tolist())
+        self._ended["lengths"].extend(lengths.tolist())
+
+    def _save(self) -> None:
+        self._next_save = self._total + self._save_every
+        self._states.save(self._actor.state)
 
     def _state(self, state: str) -> None:
         self._counter.report(self._name, {"state": state})

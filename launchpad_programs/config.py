@@ -4,10 +4,9 @@ import dataclasses
 import json
 from pathlib import Path
 
-from .._validation import check_range
-from ..experiments.config import RunConfig, derive_seed
+from .._validation import check_integer, check_range
+from ..experiments.config import PROGRAM, RunConfig, derive_seed
 
-OPTIONS = "program.json"
 SERVING = ("replay", "counter", "learner")  # nodes that others call
 _SEED_OF = {"actor": 2, "evaluator": 3}  # what `derive_seed` is asked for; 1 is `retrax evaluate`
 
@@ -17,10 +16,13 @@ class ProgramConfig:
     """A run as a program: that of one process, and what only a program has."""
 
     run: RunConfig
-    """As in one process; `num_envs` is the number of actors, each of which has one environment."""
+    """As in one process; `num_envs` counts the environments of all actors."""
 
     directory: Path
     """The run directory."""
+
+    environments_per_actor: int = 1
+    """Environments that an actor steps together, deciding for all of them at once."""
 
     actor_update_period: int = 50
     """Time steps of an actor between fetches of parameters."""
@@ -38,14 +40,19 @@ class ProgramConfig:
     """Steps of the snapshot that the run goes on from, if it does."""
 
     def __post_init__(self) -> None:
-        check_range(self, "actor_update_period", 1)
-        check_range(self, "evaluation_episodes", 1)
+        check_integer(self, "environments_per_actor", 1)
+        check_integer(self, "actor_update_period", 1)
+        check_integer(self, "evaluation_episodes", 1)
         check_range(self, "final_evaluation_seconds", 0.0)
 
     @property
     def num_actors(self) -> int:
-        """Actors, each with one environment."""
-        return self.run.num_envs
+        """Actors, each with `environments_per_actor` environments."""
+        return self.run.num_envs // self.environments_per_actor
+
+    def environments_of(self, actor: int) -> range:
+        """Numbers of an actor's environments among those of all."""
+        return range(actor * self.environments_per_actor, (actor + 1) * self.environments_per_actor)
 
     def seed(self, label: str, *more: int) -> int:
         """The seed of a node's environments, another one for each part of a resumed run."""
@@ -56,4 +63,4 @@ def write_options(config: ProgramConfig) -> None:
     """Writes program.json."""
     options = dataclasses.asdict(config)
     kept = {k: v for k, v in options.items() if k not in ("run", "directory", "resumed_at")}
-    (config.directory / OPTIONS).write_text(json.dumps(kept, indent=2) + "\n")
+    (config.directory / PROGRAM).write_text(json.dumps(kept, indent=2) + "\n")

@@ -164,7 +164,8 @@ class Counter:
             self._phase, self._evaluating_since = "evaluating", now
         if now - self._evaluating_since > self._patience:
             self._phase = "finished"
-        if self._rows is not None and self._counters.steps >= self._next_row:
+        # The last row waits for the last evaluation: `close` writes it.
+        if self._rows is not None and self._next_row <= self._counters.steps < self._steps:
             self._write_row()
         if now >= self._next_status or self._phase == "finished":
             write_status(self._directory, self.status())

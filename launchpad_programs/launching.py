@@ -17,7 +17,7 @@ from ..experiments.config import RunConfig
 from ..experiments.parsing import parse, scan, tell, wants_help
 from ..experiments.snapshots import Snapshots
 from . import network
-from .config import OPTIONS, SERVING, ProgramConfig, write_options
+from .config import SERVING, ProgramConfig, write_options
 from .running import Outcome, run_program
 from .synchronous import run_synchronously
 
@@ -55,7 +55,10 @@ class LaunchArguments(_Common, Generic[AgentConfig]):
     """catch, memory, a gymnasium id (CartPole-v1) or an Atari game (ALE/Pong-v5)."""
 
     num_actors: int = 2
-    """Actors, each a process with one environment."""
+    """Actors, each a process."""
+
+    environments_per_actor: int = 1
+    """Environments of each actor, for which it decides at once."""
 
     preset: str | None = None
     """Where the agent's fields come from; paper for images and small for vectors if not given."""
@@ -141,6 +144,10 @@ def _parse_new(agent: str, arguments: Sequence[str]) -> Any:
 
 def _new(agent: str, given: Any) -> ProgramConfig:
     _check_actors(given.num_actors, given.launch)
+    if given.environments_per_actor < 1:
+        raise ValueError(
+            f"--environments-per-actor must be at least 1, got {given.environments_per_actor}."
+        )
     steps = given.steps
     if steps is None:
         steps = configs.default_steps(given.environment, _spec(given.environment))
@@ -152,7 +159,7 @@ def _new(agent: str, given: Any) -> ProgramConfig:
         preset=given.preset,
         steps=steps,
         seed=given.seed,
-        num_envs=given.num_actors,
+        num_envs=given.num_actors * given.environments_per_actor,
         snapshot_every=given.snapshot_every or max(1, steps // _SNAPSHOTS),
         log_every=given.log_every or min(_MAX_LOG_STEPS, max(1, steps // _LOGS)),
         agent_config=given.agent,
@@ -162,6 +169,7 @@ def _new(agent: str, given: Any) -> ProgramConfig:
     return ProgramConfig(
         run=run,
         directory=directory,
+        environments_per_actor=given.environments_per_actor,
         actor_update_period=given.actor_update_period,
         evaluation_episodes=given.evaluation_episodes,
         port=given.port,
@@ -170,14 +178,14 @@ def _new(agent: str, given: Any) -> ProgramConfig:
 
 def _resumed(given: Any) -> ProgramConfig:
     run = configs.read_config(given.resume)
-    if not (given.resume / OPTIONS).is_file():
+    if not (given.resume / configs.PROGRAM).is_file():
         raise ValueError(
             f"{given.resume} was trained in one process, whose metrics have other columns: go on "
             f"with retrax train --resume {given.resume}"
         )
     if given.steps is not None:
         run = dataclasses.replace(run, steps=given.steps)
-    options = json.loads((given.resume / OPTIONS).read_text())
+    options = json.loads((given.resume / configs.PROGRAM).read_text())
     options["port"] = given.port
     snapshots = given.resume / "snapshots"
     newest = None

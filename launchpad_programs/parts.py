@@ -7,7 +7,7 @@ the evaluator do without. So the functions import what their node needs when the
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -69,7 +69,7 @@ class Parts:
     def keys(self) -> tuple[jax.Array, jax.Array]:
         """The learner's key and the actors', as in one process."""
         learner, actors = jax.random.split(jax.random.key(self.config.run.seed))
-        return learner, jax.random.fold_in(actors, self.config.resumed_at or 0)
+        return learner, actors
 
 
 def learner_node(
@@ -121,7 +121,7 @@ def actor_node(
     index: int,
     counter: CounterCalls,
     get: Callable[..., Any],
-    writer: Any,
+    writers: Sequence[Any],
     *,
     stop: StopEvent,
     threaded: bool,
@@ -133,29 +133,43 @@ def actor_node(
       index: 0 .. num_actors - 1.
       counter: grants steps.
       get: gives parameters.
-      writer: takes rows.
+      writers: take the rows of each of its environments.
       stop: when to end.
       threaded: whether parameters come in the background.
     """
-    from .acting import Actor, SingleEnvironment
+    from .acting import VectorActor
     from .actor_node import ActorNode
+    from .actor_states import ActorStates
     from .parameters import ParameterClient
 
-    config = parts.config
-    environment = make(config.run.environment, seed=config.seed("actor", index))
+    config, mine = parts.config, parts.config.environments_of(index)
+    seed = config.seed("actor", index)
+    environment = make(config.run.environment, seed=seed, num_envs=len(mine))
     client = ParameterClient(
         get, update_period=config.actor_update_period, stop=stop.is_set, threaded=threaded
     )
-    actor = Actor(
+    total = config.run.num_envs
+    actor = VectorActor(
         parts.agent,
         client,
-        key=jax.random.split(parts.keys()[1], config.num_actors)[index],
-        writer=writer,
-        actor_id=index,
-        num_actors=config.num_actors,
+        keys=jax.random.split(parts.keys()[1], total)[mine.start : mine.stop],
+        writers=writers,
+        first_id=mine.start,
+        num_actors=total,
     )
-    single = SingleEnvironment(environment)
-    return ActorNode(f"actor/{index}", single, actor, client, counter, stop=stop)
+    states = ActorStates(config.directory, index)
+    if config.resumed_at is not None:
+        actor.state = states.restore(actor.state)
+    return ActorNode(
+        f"actor/{index}",
+        environment,
+        actor,
+        client,
+        counter,
+        states=states,
+        save_every=max(1, config.run.snapshot_every // config.num_actors),
+        stop=stop,
+    )
 
 
 def evaluator_node(
@@ -194,7 +208,7 @@ def make_tables(config: ProgramConfig) -> list[Any]:
 
     parts = Parts(config)
     return make_tables(
-        parts.spec, parts.agent.sequence, parts.replay, num_environments=config.num_actors
+        parts.spec, parts.agent.sequence, parts.replay, num_environments=config.run.num_envs
     )
 
 
@@ -233,7 +247,7 @@ def make_learner(
         parts.spec,
         parts.agent.sequence,
         parts.replay,
-        num_environments=config.num_actors,
+        num_environments=config.run.num_envs,
         seed=config.run.seed,
     )
     return learner_node(parts, CounterClient(counter, stop), learner_replay, stop=stop, wait=1.0)
@@ -247,16 +261,19 @@ def make_actor(
     from .calls import CounterClient
 
     parts = Parts(config)
-    writer = RowWriter(
-        replay,
-        parts.spec,
-        parts.agent.sequence,
-        parts.replay,
-        environment=index,
-        stop=stop.is_set,
-    )
+    writers = [
+        RowWriter(
+            replay,
+            parts.spec,
+            parts.agent.sequence,
+            parts.replay,
+            environment=environment,
+            stop=stop.is_set,
+        )
+        for environment in config.environments_of(index)
+    ]
     client = CounterClient(counter, stop)
-    return actor_node(parts, index, client, learner.get, writer, stop=stop, threaded=True)
+    return actor_node(parts, index, client, learner.get, writers, stop=stop, threaded=True)
 
 
 def make_evaluator(

@@ -39,7 +39,7 @@ class SynchronousProgram:
             parts.spec,
             parts.agent.sequence,
             parts.replay,
-            num_environments=config.num_actors,
+            num_environments=config.run.num_envs,
             seed=config.run.seed,
         )
         self.counter = make_counter(config, stop=stop)
@@ -50,7 +50,7 @@ class SynchronousProgram:
                 index,
                 self.counter,
                 self.learner.get,
-                self.replay.writer(index),
+                [self.replay.writer(e) for e in config.environments_of(index)],
                 stop=stop,
                 threaded=False,
             )

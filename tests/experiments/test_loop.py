@@ -178,7 +178,9 @@ def test_restore_goes_on_from_counters_and_begins_new_episodes():
         loop.advance()
     events.clear()
     counters = {"steps": 24, "episodes": 2, "updates": 3, "learning_since": 12}
-    loop.restore(jnp.int32(3), counters)
+    actors = loop.actors
+    loop.restore(jnp.int32(3), actors, counters)
+    assert loop.actors is actors
     assert events == ["cut", "reset"]
     assert loop.counters == Counters(**counters)
     loop.advance()
@@ -201,7 +203,7 @@ def test_donation_never_meets_a_shared_buffer(reactor_loop):
 
 
 def test_actors_of_different_environments_draw_differently(reactor_loop):
-    keys = jax.random.key_data(reactor_loop._actors.key)
+    keys = jax.random.key_data(reactor_loop.actors.key)
     assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
 
 
@@ -210,7 +212,7 @@ def test_nothing_is_compiled_twice(reactor_loop):
     for _ in range(60):
         loop.advance()
     learner = jax.tree.map(jnp.array, jax.device_get(loop.learner))
-    loop.restore(learner, dataclasses.asdict(loop.counters))
+    loop.restore(learner, loop.actors, dataclasses.asdict(loop.counters))
     for _ in range(10):
         loop.advance()
     assert loop.counters.updates > 20

@@ -62,6 +62,20 @@ def test_restores_what_was_saved(tmp_path, reader):
     chex.assert_trees_all_equal(found.replay, saved.replay)
     assert found.replay["rows"]["reward"].dtype == np.float64
     assert found.counters == saved.counters
+    assert found.actors is None
+
+
+def test_restores_actors_with_their_keys(tmp_path, reader):
+    actors = {"key": jax.random.split(jax.random.key(3), 2), "count": jnp.arange(2)}
+    snapshots = Snapshots(tmp_path)
+    snapshots.save(7, make_snapshot(7)._replace(actors=actors))
+    snapshots.close()
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), actors)
+    found = reader().restore(template(), shapes).actors
+    chex.assert_trees_all_equal(found, actors)
+    shapes["count"] = jax.ShapeDtypeStruct((3,), jnp.int32)
+    with pytest.raises(ValueError, match="damaged or of another config"):
+        reader().restore(template(), shapes)
 
 
 def test_learner_alone(tmp_path, reader):

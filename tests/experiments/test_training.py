@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -127,6 +128,22 @@ def test_resume_goes_on(run, retrax):
         assert (np.diff(metrics[name]) >= 0).all()
     assert json.loads((run / "config.json").read_text())["steps"] == 320
     assert "Resumed at 240 steps." in (run / "log.txt").read_text()
+
+
+def test_resume_goes_on_with_the_actors_states(run, retrax, monkeypatch):
+    taken_over = []
+    restore = Loop.restore
+
+    def record(self, learner, actors, counters):
+        fresh = jax.random.key_data(self.actors.key)
+        restore(self, learner, actors, counters)
+        taken_over.append((fresh, jax.random.key_data(self.actors.key)))
+
+    monkeypatch.setattr(Loop, "restore", record)
+    assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
+    ((fresh, restored),) = taken_over
+    assert fresh.shape == restored.shape
+    assert (fresh != restored).any(axis=1).all()
 
 
 def test_resume_forgets_what_came_after_the_snapshot(run, retrax):

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import chex
 import dm_env
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from retrax.agents.base import Agent, Decision
 from retrax.environments import make
 from retrax.environments.types import EnvironmentSpec
 from retrax.launchpad_programs.acme_library import acme
-from retrax.launchpad_programs.acting import Actor, SingleEnvironment
+from retrax.launchpad_programs.acting import Actor, SingleEnvironment, VectorActor
 from retrax.launchpad_programs.parameters import ParameterClient, ParameterServer
 from retrax.replay import SequenceSpec
 
@@ -94,7 +95,6 @@ def run(writer, episodes=3, actor_id=0, environment="catch"):
         num_actors=4,
     )
     single = SingleEnvironment(make(environment, seed=1))
-    actor.compile(single.reset())
     counter, logger = counting.Counter(), Memory()
     loop = acme.EnvironmentLoop(single, actor, counter=counter, logger=logger)
     loop.run(num_episodes=episodes)
@@ -103,8 +103,7 @@ def run(writer, episodes=3, actor_id=0, environment="catch"):
 
 def test_it_decides_and_writes_on_every_time_step_last_ones_too():
     writer = Recorder()
-    actor, counter, logger, _ = run(writer, actor_id=2)
-    assert actor.steps == 27
+    _, counter, logger, _ = run(writer, actor_id=2)
     assert counter.get_counts() == {"episodes": 3, "steps": 27}
     assert [data["episode_length"] for data in logger.data] == [9, 9, 9]
     assert len(writer.rows) == 30
@@ -119,7 +118,6 @@ def test_rows_fit_the_spec_and_are_what_happened():
     writer = Recorder()
     _, _, logger, _ = run(writer)
     replayed = make("catch", seed=1)
-    replayed.reset()  # the actor compiled for a first step
     timestep = replayed.reset()
     returns = [0.0]
     for row in writer.rows:
@@ -147,7 +145,7 @@ def test_an_evaluator_exploits_and_writes_nothing():
         timestep = single.step(actions[-1])
         actor.observe(actions[-1], next_timestep=timestep)
     assert set(actions) == {1, 2}
-    assert int(actor.state.time) == 10
+    assert int(actor.vector.state.time[0]) == 10
 
 
 def test_new_parameters_are_taken_over_between_steps():
@@ -185,17 +183,43 @@ def test_time_steps_of_dm_envs_own_helpers_are_cast():
 
 def test_compiling_changes_nothing_and_is_done_once():
     _, client = served()
-    actor = Actor(counting_agent(), client, key=jax.random.key(0), writer=None)
+    actor = VectorActor(
+        counting_agent(), client, keys=jax.random.split(jax.random.key(0), 2), writers=()
+    )
     before = jax.random.key_data(actor.state.key)
-    single = SingleEnvironment(make("catch", seed=1))
-    timestep = single.reset()
-    actor.compile(timestep)
+    environment = make("catch", num_envs=2, seed=1)
+    timesteps = environment.reset()
+    actor.compile(timesteps)
     np.testing.assert_array_equal(jax.random.key_data(actor.state.key), before)
     compiled = actor._act._cache_size()
-    actor.observe_first(timestep)
     for _ in range(3):
-        actor.select_action(timestep.observation)
+        actor.act(timesteps)
     assert actor._act._cache_size() == compiled
+
+
+def test_each_environment_of_a_vector_is_an_actor_of_its_own():
+    """Rows, identities and random numbers are those of as many actors of one environment."""
+    _, client = served()
+    keys = jax.random.split(jax.random.key(3), 2)
+
+    def record(keys, first_id):
+        writers = [Recorder() for _ in keys]
+        options = {"writers": writers, "first_id": first_id, "num_actors": 4}
+        actor = VectorActor(counting_agent(), client, keys=keys, **options)
+        environment = make("catch", num_envs=2, seed=1)
+        timesteps = environment.reset()
+        for _ in range(12):
+            mine = jax.tree.map(lambda x: x[first_id - 2 :][: len(keys)], timesteps)
+            actor.act(mine)
+            timesteps = environment.step(np.zeros(2, np.int32))
+        return [writer.rows for writer in writers]
+
+    together = record(keys, 2)
+    apart = [*record(keys[:1], 2), *record(keys[1:], 3)]
+    chex.assert_trees_all_equal(together, apart)
+    assert [int(rows[0].extras["time"]) for rows in together] == [200, 300]
+    actions = [[int(row.action) for row in rows] for rows in together]
+    assert actions[0] != actions[1]
 
 
 class TwoSteps:

@@ -46,6 +46,7 @@ def test_without_the_tier_it_says_what_is_needed(refused, monkeypatch):
         (["reactor", "--environment", "catch", "--num-actors", 0], "must be at least 1, got 0"),
         (["reactor", "--environment", "catch", "--num-actors", 10**6], "of memory, but"),
         (["reactor", "--environment", "catch", "--num-actors", "two"], "two"),
+        (["reactor", "--environment", "catch", "--environments-per-actor", 0], "1, got 0"),
         (["reactor", "--environment", "catch", "--steps", 0], "--steps must be at least 1, got 0"),
         (["reactor", "--environment", "catch", "--port", 80], "--port must be 1024"),
         (["reactor", "--environment", "catch", "--launch", "tmux"], "tmux"),

@@ -35,19 +35,23 @@ class Counter:
         return {"phase": self.phase, "counters": {"steps": self.steps, "episodes": 0}}
 
 
-class Environment:
-    """Episodes of three transitions, each with the reward 1."""
+class Environments:
+    """Two of them, whose episodes have two and three transitions, each with the reward 1."""
 
-    closed = False
+    num_envs, lengths, closed = 2, np.array([2, 3]), False
 
     def reset(self):
-        self.time = 0
-        return dm_env.restart(np.float32(0))
+        self.times = np.zeros(2, np.int64)
+        return self.timesteps()
 
-    def step(self, action):
-        self.time += 1
-        make = dm_env.termination if self.time == 3 else dm_env.transition
-        return make(np.float32(1), np.float32(self.time))
+    def step(self, actions):
+        self.times = np.where(self.times == self.lengths, 0, self.times + 1)
+        return self.timesteps()
+
+    def timesteps(self):
+        kind = np.where(self.times == 0, 0, np.where(self.times == self.lengths, 2, 1))
+        reward = np.where(kind == 0, 0.0, 1.0).astype(np.float32)
+        return dm_env.TimeStep(kind.astype(np.int32), reward, np.float32(kind != 2), self.times)
 
     def close(self):
         self.closed = True
@@ -57,23 +61,22 @@ class Actor:
     """Writes down the order of its calls."""
 
     def __init__(self):
-        self.calls = ""
+        self.calls, self.state = "", "begun"
 
-    def compile(self, timestep):
+    def compile(self, timesteps):
         self.calls += "c"
 
-    def observe_first(self, timestep):
-        self.calls += "F"
-
-    def select_action(self, observation):
+    def act(self, timesteps):
         self.calls += "a"
-        return 0
-
-    def observe(self, action, next_timestep):
-        self.calls += "L" if next_timestep.last() else "o"
+        self.state = "acted"
+        return np.zeros(2, np.int32)
 
     def update(self):
         self.calls += "u"
+
+
+class States(list):
+    save = list.append
 
 
 class Client:
@@ -94,35 +97,47 @@ def stop():
     return threading.Event()
 
 
-def make_actor(counter, stop):
-    actor = Actor()
-    return actor, ActorNode("actor/0", Environment(), actor, Client(), counter, stop=stop)
+def make_actor(counter, stop, save_every=100):
+    actor, states = Actor(), States()
+    options = {"states": states, "save_every": save_every, "stop": stop}
+    return actor, ActorNode("actor/0", Environments(), actor, Client(), counter, **options)
 
 
-def test_an_actor_takes_what_it_is_granted(stop):
-    counter = Counter(grants=[4, 2])
+def test_an_actor_takes_what_it_is_granted_in_all_its_environments(stop):
+    counter = Counter(grants=[4, 5])
     actor, node = make_actor(counter, stop)
     stepped = [node.step() for _ in range(10)]
-    # Two first time steps, which are no transitions, and six transitions.
-    assert sum(stepped) == 8
-    assert actor.calls == "Fu" + "aou" * 2 + "aLu" + "Fu" + "aou" * 2 + "aLu"
-    assert [claim[1] for claim in counter.claims[:3]] == [0, 4, 2]
-    assert [claim[2] for claim in counter.claims[:3]] == [[], [3.0], [3.0]]
+    # Transitions: 2 + 2, and then 1, 1, 2, 1, for an environment that restarts takes none.
+    assert [sum(stepped), actor.calls] == [6, "au" * 6]
+    assert [claim[1] for claim in counter.claims[:3]] == [0, 4, 5]
+    assert [claim[2] for claim in counter.claims[:3]] == [[], [2.0], [3.0, 2.0]]
     numbers = [claim[0] for claim in counter.claims]
     assert numbers == sorted(set(numbers))
+
+
+def test_an_actor_keeps_its_state_now_and_then_and_at_its_end(stop):
+    _, node = make_actor(Counter(grants=[100]), stop, save_every=4)
+    kept = []
+    for _ in range(5):
+        node.step()
+        kept.append(len(node._states))
+    assert kept == [0, 1, 1, 1, 2]
+    node.close()
+    assert node._states == ["acted"] * 3
 
 
 def test_an_actor_that_is_stopped_while_it_writes_ends_well(stop):
     counter = Counter(grants=[100])
     actor, node = make_actor(counter, stop)
 
-    def observe(action, next_timestep):
+    def act(timesteps):
         raise Stopped("while waiting for the queue")
 
-    actor.observe = observe
+    actor.act = act
     node.run()
-    assert actor.calls == "cFua"
+    assert actor.calls == "c"
     assert node._environment.closed
+    assert node._states == ["begun"]
 
 
 def test_an_evaluator_that_is_stopped_leaves_its_episode(stop):

@@ -3,6 +3,7 @@
 import csv
 
 import jax
+import numpy as np
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
@@ -74,6 +75,42 @@ def test_the_same_seed_gives_the_same_run_and_it_goes_on_where_it_was_saved(run,
         counts = [int(row[name]) for row in rows]
         assert counts == sorted(counts)
     assert int(rows[-1]["steps"]) == STEPS + 100
+
+
+def test_actors_of_two_environments_keep_their_states_for_a_resumed_run(tmp_path):
+    assert launch(tmp_path, "--environments-per-actor", "2") == 0
+    # Every actor may take one step too many.
+    assert STEPS <= int(read_rows(tmp_path)[-1]["steps"]) <= STEPS + 2
+    files = [tmp_path / "actors" / f"{index}.npz" for index in range(2)]
+    before = [keys_of(path) for path in files]
+    resume = ["launch", "--resume", str(tmp_path), "--launch", "sync", "--plain"]
+    assert main([*resume, "--listen-everywhere", "--steps", str(STEPS + 100)]) == 0
+    for path, keys in zip(files, before, strict=True):
+        assert keys.shape == (2, 2)
+        drawn = steps_until(keys[0], keys_of(path)[0])
+        assert 20 <= drawn <= 35  # of the 100 steps, and first time steps: it did not begin anew
+
+
+def keys_of(path):
+    with np.load(path) as arrays:
+        return arrays["arr_0"]
+
+
+def steps_until(before, after, at_most=200):
+    """How often an actor of Reactor has split its key."""
+    key = jax.random.wrap_key_data(before)
+    for count in range(at_most):
+        if np.array_equal(jax.random.key_data(key), after):
+            return count
+        key, _ = jax.random.split(key)
+    raise AssertionError("the second key does not follow from the first")
+
+
+def test_a_program_is_not_resumed_in_one_process(run, capsys):
+    assert main(["train", "--resume", str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "program of many processes, whose actors keep their own states: go on with" in line
+    assert line.endswith(f"retrax launch --resume {run}")
 
 
 @pytest.mark.slow
