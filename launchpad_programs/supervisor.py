@@ -3,9 +3,11 @@
 import contextlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -132,12 +134,13 @@ def start_processes(
       logs: a directory.
     """
     launch_local_output_to_files._LOGGING_DIR = str(logs)  # else read once, when it is imported
-    manager = _launch(
-        program,
-        "local_mp",
-        terminal="output_to_files",
-        local_resources={label: PythonProcess(env=env) for label, env in environments.items()},
-    )
+    with _temporary_files(logs / "jobs"):
+        manager = _launch(
+            program,
+            "local_mp",
+            terminal="output_to_files",
+            local_resources={label: PythonProcess(env=env) for label, env in environments.items()},
+        )
     workers = _take_over(manager)
     return [ProcessWorker(name, process, logs / name) for name, process in workers.items()]
 
@@ -234,6 +237,18 @@ def _join(workers: Sequence[Worker], seconds: float) -> None:
     for worker in workers:
         if not worker.ended():
             worker.kill()
+
+
+@contextlib.contextmanager
+def _temporary_files(folder: Path) -> Iterator[None]:
+    """Keeps Launchpad's pickled nodes here: a launcher that is killed leaves them behind."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _launch(program: lp.Program, launch_type: str, **options: Any) -> Any:

@@ -23,8 +23,11 @@ class Stub:
 
     def __init__(self, directory, launch, what):
         self.directory = directory
+        self.temporary = directory / "temporary"
+        self.temporary.mkdir()
         self.process = subprocess.Popen(
             [sys.executable, STUB, directory, launch, what],
+            env={**os.environ, "TMPDIR": str(self.temporary)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -156,6 +159,7 @@ def test_a_killed_launcher_leaves_no_orphans(stub):
     program.process.kill()
     assert_no_orphans(nodes)
     assert program.saved  # the learner was told, too
+    assert not list(program.temporary.iterdir())
 
 
 def test_a_launcher_killed_at_once_leaves_no_orphans(stub, tmp_path):
