@@ -19,6 +19,7 @@ def blocks(language):
 
 
 SET_UP, CORE, *OTHERS = blocks("bash")
+DISTRIBUTED = blocks("bash distributed")
 PYTHON = blocks("python")
 
 
@@ -41,23 +42,35 @@ def test_continuous_integration_runs_the_set_up_blocks():
         assert subprocess.run(command, capture_output=True, text=True).stdout == block
 
 
-@pytest.mark.parametrize("block", range(len(OTHERS)))
-def test_commands(block, tmp_path):
+def run(block, directory):
+    """Every line, in an empty directory."""
     scripts = sysconfig.get_path("scripts")
     environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
-    for line in OTHERS[block].splitlines():
+    for line in block.splitlines():
         result = subprocess.run(
             shlex.split(line),
-            cwd=tmp_path,
+            cwd=directory,
             env=environment,
             capture_output=True,
             text=True,
             timeout=540,
         )
         assert result.returncode == 0, f"{line}\n{result.stderr}"
+
+
+@pytest.mark.parametrize("block", range(len(OTHERS)))
+def test_commands(block, tmp_path):
+    run(OTHERS[block], tmp_path)
     for name in re.findall(r"--(?:output|video) (\S+)", OTHERS[block]):
         start = {".png": b"\x89PNG", ".gif": b"GIF8"}[pathlib.Path(name).suffix]
         assert (tmp_path / name).read_bytes().startswith(start)
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("block", range(len(DISTRIBUTED)))
+def test_distributed_commands(block, tmp_path):
+    pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+    run(DISTRIBUTED[block], tmp_path)
 
 
 @pytest.mark.parametrize("block", range(len(PYTHON)))
@@ -66,7 +79,7 @@ def test_python(block):
 
 
 def test_links_lead_somewhere():
-    pages = [ROOT / "README.md", *ROOT.glob("agents/*/README.md"), *ROOT.glob("docs/**/*.md")]
+    pages = [ROOT / "README.md", *ROOT.glob("*/README.md"), *ROOT.glob("agents/*/README.md"), *ROOT.glob("docs/**/*.md")]
     for page in pages:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"
