@@ -77,7 +77,8 @@ class SequenceStore:
         first = {name: row.extras[name] for name in sequence.first_row_extras}
         rest = {name: spec for name, spec in row.extras.items() if name not in first}
         row = row._replace(extras=rest)
-        self._check_memory(_size(row) * self._num_rows * num_envs, num_envs)
+        per_environment = _size(row) * self._num_rows + _size(first) * self._num_starts
+        self._check_memory(per_environment * num_envs, num_envs)
 
         def rings(length: int, specs: Any) -> Any:
             return jax.tree.map(lambda s: np.zeros((num_envs, length, *s.shape), s.dtype), specs)

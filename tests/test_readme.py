@@ -79,7 +79,7 @@ def test_python(block):
 
 
 def test_links_lead_somewhere():
-    pages = [ROOT / "README.md", *ROOT.glob("*/README.md"), *ROOT.glob("agents/*/README.md"), *ROOT.glob("docs/**/*.md")]
-    for page in pages:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("agents/*/README.md")]
+    for page in [*pages, *ROOT.glob("docs/**/*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"

@@ -297,7 +297,14 @@ def test_capacities_that_do_not_fit_are_refused_with_the_numbers():
         r"33: at least 132 rows are needed\.",
     ):
         SequenceStore(SPEC, spec, ReplayConfig(capacity=100, min_rows=1), num_envs=4, seed=0)
-    with pytest.raises(ValueError, match=r"needs 34000\.0 GB, but only .* GB .*: at most \d+ rows"):
+
+
+@pytest.mark.parametrize(("stored", "needed"), [(False, "34000.0"), (True, "66000.0")])
+def test_stores_larger_than_the_memory_are_refused_with_the_numbers(stored, needed):
+    spec = sequence_spec(33, 1, True, stored)
+    with pytest.raises(
+        ValueError, match=rf"needs {needed} GB, but only .* GB .*: at most \d+ rows"
+    ):
         SequenceStore(SPEC, spec, ReplayConfig(capacity=10**12), num_envs=1, seed=0)
 
 
