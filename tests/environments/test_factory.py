@@ -154,6 +154,33 @@ def test_unknown_switches_are_refused_with_the_allowed_ones(id, switch, allowed)
         make(id, **{switch: 3})
 
 
+MUJOCO = r'needs \w+, which is missing: pip install "retrax\[mujoco\]"'
+
+
+@pytest.mark.parametrize("module", ["dm_control", "mujoco"])
+def test_without_the_mujoco_extra_its_tasks_say_what_to_install(monkeypatch, module):
+    forget(monkeypatch, "dm_control")
+    monkeypatch.setitem(sys.modules, module, None)  # makes its import fail
+    with pytest.raises(ImportError, match=MUJOCO):
+        make("dm_control:cartpole/swingup")
+    known = known_environments()
+    assert "CartPole-v1" in known
+    assert not any(id.startswith("dm_control:") for id in known)
+
+
+def test_without_mujoco_gymnasiums_tasks_say_what_to_install(monkeypatch):
+    forget(monkeypatch, "gymnasium.envs.mujoco")
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(ImportError, match=MUJOCO):
+        make("HalfCheetah-v5")
+
+
+def forget(monkeypatch, package):
+    """Makes a package and its modules be imported anew."""
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
 def test_a_function_has_no_switches():
     with pytest.raises(ValueError, match="made by a function has no switch length"):
         make(lambda: gymnasium.make("CartPole-v1"), length=3)
@@ -170,7 +197,8 @@ def test_wrong_numbers_are_refused(id):
 def test_importing_and_making_our_own_tasks_loads_neither_gymnasium_nor_ale():
     code = (
         "import sys, retrax.environments as e; e.make('catch').reset(); "
-        "print([m for m in ('gymnasium', 'ale_py', 'jax') if m in sys.modules])"
+        "slow = ('gymnasium', 'ale_py', 'jax', 'dm_control', 'mujoco'); "
+        "print([m for m in slow if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
