@@ -260,6 +260,48 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
     return {name: params[name] - learning_rate * grads[name] for name in params}, priorities
 
 
+# losses/continuous.py
+
+
+def n_step_return(r_t, discount_t):
+    """(sum of discounted rewards, product of discounts), step by step."""
+    total, discount = 0.0, 1.0
+    for reward, step_discount in zip(r_t, discount_t, strict=True):
+        total += discount * float(reward)
+        discount *= float(step_discount)
+    return total, discount
+
+
+def projected(atoms, return_, discount, probs):
+    """D4PG, appendix B: (Phi p)_i = sum_j h_{z_i}(return + discount z_j) p_j."""
+    return np.array(
+        [
+            sum(
+                linear_interpolation_kernel(atoms, i, return_ + discount * float(z)) * float(p)
+                for z, p in zip(atoms, probs, strict=True)
+            )
+            for i in range(len(atoms))
+        ]
+    )
+
+
+def categorical_td_loss(atoms, logits, return_, discount, probs):
+    """Cross-entropy of the softmax with the projected target."""
+    predicted = _softmax(np.asarray(logits, np.float64))
+    return -float(projected(atoms, return_, discount, probs) @ np.log(predicted))
+
+
+def mixture_log_density(x, logits, means, scales):
+    """log sum_k w_k N(x; mean_k, scale_k), by the largest term and the others against it."""
+    weights = _softmax(np.asarray(logits, np.float64))
+    terms = [
+        np.log(w) - 0.5 * ((x - m) / s) ** 2 - np.log(s) - 0.5 * np.log(2 * np.pi)
+        for w, m, s in zip(weights, map(float, means), map(float, scales), strict=True)
+    ]
+    largest = max(terms)
+    return largest + np.log(sum(np.exp(term - largest) for term in terms))
+
+
 # networks/torsos.py, networks/memory.py
 
 
