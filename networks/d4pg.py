@@ -57,7 +57,7 @@ class PixelTorso(hk.Module):
             hk.Conv2D(channels, kernel, stride, padding="VALID")
             for channels, kernel, stride in convolutions
         ]
-        self._output = _NormedLayer(num_features)
+        self._output = _NormedLayer(num_features, name="output")
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """As the class says."""
@@ -79,12 +79,12 @@ class PolicyModule(hk.Module):
     ):
         super().__init__(name=name)
         self._actions = actions
-        self._layers = [hk.Linear(size) for size in sizes]
-        if layer_norm:
-            self._layers[0] = _NormedLayer(sizes[0])
+        self._layers = _hidden_layers(sizes, layer_norm)
         # Near zero: actions begin in the middle of the bounds, where tanh has a slope (ours).
         self._output = hk.Linear(
-            int(np.prod(actions.shape)), w_init=hk.initializers.VarianceScaling(1e-4)
+            int(np.prod(actions.shape)),
+            w_init=hk.initializers.VarianceScaling(1e-4),
+            name="output",
         )
 
     def __call__(self, features: jax.Array) -> jax.Array:
@@ -116,13 +116,11 @@ class CriticModule(hk.Module):
     ):
         super().__init__(name=name)
         self._actions = actions
-        self._layers = [hk.Linear(size) for size in sizes]
-        if layer_norm:
-            self._layers[0] = _NormedLayer(sizes[0])
+        self._layers = _hidden_layers(sizes, layer_norm)
         self._action = None
         if action_input == "second_layer":
             self._action = hk.Linear(sizes[1], with_bias=False, name="action")
-        self._output = hk.Linear(num_outputs)
+        self._output = hk.Linear(num_outputs, name="output")
 
     def __call__(self, features: jax.Array, actions: jax.Array) -> jax.Array:
         """As the class says."""
@@ -196,13 +194,22 @@ def middle_and_half(actions: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray
 class _NormedLayer(hk.Module):
     """A linear layer, LayerNorm, tanh: `[B, D] -> [B, size]`, in [-1, 1]."""
 
-    def __init__(self, size: int, name: str | None = None):
+    def __init__(self, size: int, name: str):
         super().__init__(name=name)
         self._linear = hk.Linear(size)
         self._norm = hk.LayerNorm(axis=-1, create_scale=True, create_offset=True)
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         return jnp.tanh(self._norm(self._linear(inputs)))
+
+
+def _hidden_layers(sizes: Sequence[int], layer_norm: bool) -> list[hk.Module]:
+    """Linear layers "hidden_1", "hidden_2", ...; the first one normed if so asked."""
+    kinds = [_NormedLayer if layer_norm else hk.Linear, *(hk.Linear for _ in sizes[1:])]
+    return [
+        kind(size, name=f"hidden_{number}")
+        for number, (kind, size) in enumerate(zip(kinds, sizes, strict=True), start=1)
+    ]
 
 
 def _activated(layer: hk.Module, inputs: jax.Array) -> jax.Array:
