@@ -1,9 +1,9 @@
-"""The one place that imports rlax, and with it distrax and TensorFlow Probability.
+"""The one place that imports rlax and distrax, and with them TensorFlow Probability.
 
 TensorFlow Probability's JAX half needs no TensorFlow, but it looks for one: an old TensorFlow that
 is already loaded makes its import fail, and one that is merely installed would be loaded for
 nothing (400 MB, 2 s). So it is imported while TensorFlow looks absent. Everything in the package
-takes rlax from here.
+takes rlax and distrax from here.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ def _without_tensorflow() -> Iterator[None]:
 with _without_tensorflow(), warnings.catch_warnings():
     # TensorFlow Probability reads names of JAX that are deprecated, in every release so far.
     warnings.filterwarnings("ignore", message="jax.*is deprecated", category=DeprecationWarning)
+    import distrax
     import rlax
 
-__all__ = ["rlax"]
+__all__ = ["distrax", "rlax"]

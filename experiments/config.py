@@ -14,15 +14,16 @@ from .._validation import check_integer
 from ..environments import EnvironmentSpec
 
 # From the agent's name to its package, which has `make_agent`, `Config` and `PRESETS`.
-AGENTS = {"reactor": "retrax.agents.reactor"}
+AGENTS = {"d4pg": "retrax.agents.d4pg", "reactor": "retrax.agents.reactor"}
 
 # Time steps after which the preset `small` has solved the task (docs/results); others get the rest.
-SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}
+SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000, "Pendulum-v1": 40_000}
 OTHER_STEPS = 200_000
 # Purposes of other seeds than the run's own: no two may share their episodes.
 EVALUATION, RESUME = 1, 2
 PROGRAM = "program.json"  # in the run directory of a program of many processes
 _MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
+SUITE_STEPS = 1_000_000  # of the control suite: ours, the paper takes a hundred times as many
 PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
 
 
@@ -76,15 +77,18 @@ def preset_config(agent: str, preset: str) -> Any:
     return presets[preset]()
 
 
-def default_preset(spec: EnvironmentSpec) -> str:
-    """`paper` for images, `small` for vectors."""
+def default_preset(agent: str, environment: str, spec: EnvironmentSpec) -> str:
+    """The agent's `control_suite`, if it has one, for that; else `paper` for images or `small`."""
+    if environment.startswith("dm_control:") and "control_suite" in agent_package(agent).PRESETS:
+        return "control_suite"
     return "paper" if len(spec.observations.shape) == 3 else "small"
 
 
-def default_steps(environment: str, spec: EnvironmentSpec) -> int:
+def default_steps(agent: str, environment: str, spec: EnvironmentSpec) -> int:
     """Time steps that solve the task with its default preset, where that is known."""
-    if default_preset(spec) == "paper":
-        return PAPER_STEPS
+    preset = default_preset(agent, environment, spec)
+    if preset != "small":
+        return {"control_suite": SUITE_STEPS, "paper": PAPER_STEPS}[preset]
     return SMALL_STEPS.get(environment, OTHER_STEPS)
 
 

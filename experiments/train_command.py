@@ -126,7 +126,7 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
     )
     steps = given.steps
     if steps is None:
-        steps = _default_steps(given.environment)
+        steps = _default_steps(agent, given.environment)
     if steps < 1:
         raise ValueError(f"--steps must be at least 1, got {steps}.")
     run = RunConfig(
@@ -174,11 +174,11 @@ def _preset(agent: str, arguments: Sequence[str]) -> str:
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
     if preset is not None or environment is None:
         return preset or "paper"
-    return configs.default_preset(_spec(environment))
+    return configs.default_preset(agent, environment, _spec(environment))
 
 
-def _default_steps(environment: str) -> int:
-    return configs.default_steps(environment, _spec(environment))
+def _default_steps(agent: str, environment: str) -> int:
+    return configs.default_steps(agent, environment, _spec(environment))
 
 
 def _spec(environment: str) -> Any:

@@ -133,7 +133,7 @@ def _agent(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 def _parse_new(agent: str, arguments: Sequence[str]) -> Any:
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
     if preset is None and environment is not None:
-        preset = configs.default_preset(_spec(environment))
+        preset = configs.default_preset(agent, environment, _spec(environment))
     agent_config = configs.preset_config(agent, preset or "paper")
     form = LaunchArguments[type(agent_config)]  # type: ignore[misc, valid-type]
     default: Any = LaunchArguments(
@@ -150,7 +150,7 @@ def _new(agent: str, given: Any) -> ProgramConfig:
         )
     steps = given.steps
     if steps is None:
-        steps = configs.default_steps(given.environment, _spec(given.environment))
+        steps = configs.default_steps(agent, given.environment, _spec(given.environment))
     if steps < 1:
         raise ValueError(f"--steps must be at least 1, got {steps}.")
     run = RunConfig(

@@ -4,6 +4,13 @@ Batch them with `jax.vmap`. The names follow rlax: `r_t`, `discount_t`, `q_t` be
 that arrives, `a_tm1`, `q_tm1` to the one before it.
 """
 
+from .continuous import (
+    categorical_td_loss,
+    deterministic_policy_gradient_loss,
+    mixture_of_gaussians_td_loss,
+    n_step_return,
+    scalar_td_loss,
+)
 from .distributional import categorical_cross_entropy, total_variation
 from .off_policy import (
     distributional_off_policy_target,
@@ -23,12 +30,17 @@ from .policy_gradient import (
 __all__ = [
     "beta_loo_loss",
     "categorical_cross_entropy",
+    "categorical_td_loss",
+    "deterministic_policy_gradient_loss",
     "distributional_off_policy_target",
     "expected_off_policy_return",
     "importance_coefficients",
     "islr_loss",
+    "mixture_of_gaussians_td_loss",
+    "n_step_return",
     "policy_entropy",
     "retrace_coefficients",
+    "scalar_td_loss",
     "tislr_loss",
     "total_variation",
     "tree_backup_coefficients",

@@ -7,6 +7,7 @@ gradient and may have negative entries: a sampled distributional Retrace target 
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 
@@ -43,3 +44,29 @@ def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
     chex.assert_rank([target, probs], 1)
     chex.assert_equal_shape([target, probs])
     return 0.5 * jnp.sum(jnp.abs(jax.lax.stop_gradient(target) - probs))
+
+
+def add_projected(
+    target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
+) -> jax.Array:
+    """Adds masses, projected onto the atoms, to rows of an array.
+
+    rlax.categorical_l2_project does the same for one distribution as a dense [N, N] kernel; but
+    each mass touches two atoms only: scatter is several times faster (benchmarks/reactor_step.py).
+
+    Args:
+      target: `[R, N]`.
+      rows: integers `[P]`, which row each group of masses is added to.
+      atoms: `[N]`, increasing, N >= 2.
+      values: `[P, N]`, where the masses are; beyond the atoms they go to the nearest one.
+      weights: `[P, N]`, the masses, of any sign.
+
+    Returns:
+      `[R, N]`.
+    """
+    atoms = jnp.asarray(atoms)
+    values = jnp.clip(values, atoms[0], atoms[-1])
+    lower = jnp.clip(jnp.searchsorted(atoms, values, side="right") - 1, 0, atoms.shape[0] - 2)
+    fraction = (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
+    target = target.at[rows[:, None], lower].add(weights * (1.0 - fraction))
+    return target.at[rows[:, None], lower + 1].add(weights * fraction)

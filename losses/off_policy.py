@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._libraries import rlax
+from .distributional import add_projected
 
 
 def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
@@ -151,7 +152,7 @@ def distributional_off_policy_target(
     shifted = rewards[source, destination, None] + discounts[source, destination, None] * atoms
     weights = traces[source, destination, None] * masses[destination]
     target = jnp.zeros((r_t.shape[0], atoms.shape[0]), weights.dtype)
-    return jax.lax.stop_gradient(_add_projected(target, source, atoms, shifted, weights))
+    return jax.lax.stop_gradient(add_projected(target, source, atoms, shifted, weights))
 
 
 def _n_step_sums(
@@ -173,20 +174,3 @@ def _n_step_sums(
     _, traces = products(c_t)
     rewards = jnp.cumsum(jnp.where(after_source, discounts_before * r_t, 0.0), axis=1)
     return rewards, discounts, traces
-
-
-def _add_projected(
-    target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
-) -> jax.Array:
-    """Adds masses `weights` `[P, N]` at `values` `[P, N]`, projected onto `atoms`, to `rows` `[P]`.
-
-    rlax.categorical_l2_project does the same for one distribution as a dense [N, N] kernel; here
-    there are T (T + 1) / 2 of them, and each mass touches two atoms only: scatter is several times
-    faster than the dense kernel (benchmarks/reactor_step.py).
-    """
-    atoms = jnp.asarray(atoms)
-    values = jnp.clip(values, atoms[0], atoms[-1])
-    lower = jnp.clip(jnp.searchsorted(atoms, values, side="right") - 1, 0, atoms.shape[0] - 2)
-    fraction = (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
-    target = target.at[rows[:, None], lower].add(weights * (1.0 - fraction))
-    return target.at[rows[:, None], lower + 1].add(weights * fraction)

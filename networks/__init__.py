@@ -1,18 +1,36 @@
-"""Haiku modules and factories of networks: unbatched, time comes first, `[T, ...]`."""
+"""Haiku modules and factories of networks; recurrent ones are unbatched, time first, `[T, ...]`."""
 
-from .base import RecurrentNetwork, make_recurrent_network
+from .base import (
+    FeedForwardNetwork,
+    RecurrentNetwork,
+    make_feed_forward_network,
+    make_recurrent_network,
+)
+from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
+from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
 from .memory import MemoryCore
 from .reactor import ReactorModule, ReactorOutput, make_reactor_network
 from .torsos import ImageTorso, VectorTorso, crelu, make_torso
 
 __all__ = [
+    "Categorical",
+    "CriticHead",
+    "CriticModule",
+    "D4PGNetworks",
+    "FeedForwardNetwork",
     "ImageTorso",
     "MemoryCore",
+    "MixtureOfGaussians",
+    "PixelTorso",
+    "PolicyModule",
     "ReactorModule",
     "ReactorOutput",
     "RecurrentNetwork",
+    "Scalar",
     "VectorTorso",
     "crelu",
+    "make_d4pg_networks",
+    "make_feed_forward_network",
     "make_reactor_network",
     "make_recurrent_network",
     "make_torso",

@@ -69,3 +69,33 @@ def make_recurrent_network(
         return jax.tree.map(lambda output: output[0], outputs), state
 
     return RecurrentNetwork(init, initial_state, unroll.apply, step)
+
+
+class FeedForwardNetwork(NamedTuple):
+    """A network without memory as pure functions, on batches `[B, ...]` of its inputs.
+
+    Attributes:
+      init: `key -> Params`.
+      apply: `(Params, *inputs [B, ...]) -> outputs [B, ...]`.
+    """
+
+    init: Callable[[jax.Array], Params]
+    apply: Callable[..., Any]
+
+
+def make_feed_forward_network(
+    make_module: Callable[[], Callable[..., Any]], *inputs: specs.Array
+) -> FeedForwardNetwork:
+    """Makes pure functions of a module without memory.
+
+    Args:
+      make_module: builds the module; called inside of Haiku's transform.
+      *inputs: the spec of each of its inputs, unbatched.
+    """
+    network = hk.without_apply_rng(hk.transform(lambda *batches: make_module()(*batches)))
+
+    def init(key: jax.Array) -> Params:
+        batches = [jnp.zeros((1, *spec.shape), spec.dtype) for spec in inputs]
+        return network.init(key, *batches)
+
+    return FeedForwardNetwork(init, network.apply)

@@ -69,7 +69,7 @@ def make_torso(
 
     Call `check_observation` before, outside of Haiku, for readable errors.
     """
-    if _is_image(observation):
+    if is_image(observation):
         return ImageTorso(convolutions, name="torso")
     return VectorTorso(vector_sizes, name="torso")
 
@@ -85,7 +85,7 @@ def check_observation(
     given = f"observations of shape {observation.shape} and dtype {np.dtype(observation.dtype)}"
     if not observation.shape or 0 in observation.shape:
         raise ValueError(f"No network for {given}: allowed are arrays with at least one entry.")
-    if not _is_image(observation):
+    if not is_image(observation):
         if not np.issubdtype(observation.dtype, np.floating):
             raise ValueError(
                 f"No network for {given}: allowed are uint8 images [height, width, channels] and "
@@ -103,5 +103,6 @@ def check_observation(
             )
 
 
-def _is_image(observation: specs.Array) -> bool:
+def is_image(observation: specs.Array) -> bool:
+    """Whether an observation is an image: rank 3 and uint8."""
     return len(observation.shape) == 3 and observation.dtype == np.uint8

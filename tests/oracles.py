@@ -260,6 +260,127 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
     return {name: params[name] - learning_rate * grads[name] for name in params}, priorities
 
 
+# losses/continuous.py
+
+
+def n_step_return(r_t, discount_t):
+    """(sum of discounted rewards, product of discounts), step by step."""
+    total, discount = 0.0, 1.0
+    for reward, step_discount in zip(r_t, discount_t, strict=True):
+        total += discount * float(reward)
+        discount *= float(step_discount)
+    return total, discount
+
+
+def projected(atoms, return_, discount, probs):
+    """D4PG, appendix B: (Phi p)_i = sum_j h_{z_i}(return + discount z_j) p_j."""
+    return np.array(
+        [
+            sum(
+                linear_interpolation_kernel(atoms, i, return_ + discount * float(z)) * float(p)
+                for z, p in zip(atoms, probs, strict=True)
+            )
+            for i in range(len(atoms))
+        ]
+    )
+
+
+def categorical_td_loss(atoms, logits, return_, discount, probs):
+    """Cross-entropy of the softmax with the projected target."""
+    predicted = _softmax(np.asarray(logits, np.float64))
+    return -float(projected(atoms, return_, discount, probs) @ np.log(predicted))
+
+
+def mixture_log_density(x, logits, means, scales):
+    """log sum_k w_k N(x; mean_k, scale_k), by the largest term and the others against it."""
+    weights = _softmax(np.asarray(logits, np.float64))
+    terms = [
+        np.log(w) - 0.5 * ((x - m) / s) ** 2 - np.log(s) - 0.5 * np.log(2 * np.pi)
+        for w, m, s in zip(weights, map(float, means), map(float, scales), strict=True)
+    ]
+    largest = max(terms)
+    return largest + np.log(sum(np.exp(term - largest) for term in terms))
+
+
+# agents/d4pg
+
+
+def mixture_parts(outputs, min_scale):
+    """Weights, means, scales and the scales' slopes of `[3 K]` outputs."""
+    logits, means, raw = np.split(np.asarray(outputs, np.float64), 3)
+    return _softmax(logits), means, np.log1p(np.exp(raw)) + min_scale, 1 / (1 + np.exp(-raw))
+
+
+def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
+    """Loss, its gradient `[P]`, mean and the mean's gradient `[P]` of one critic's outputs.
+
+    `samples` are the mixture's, of the bootstrap before it is shifted; others do not need them.
+    """
+    outputs = np.asarray(outputs, np.float64)
+    if config["critic"] == "scalar":
+        error = outputs[0] - (return_ + discount * outputs_t[0])
+        return 0.5 * error**2, np.array([error]), outputs[0], np.ones(1)
+    if config["critic"] == "categorical":
+        atoms = np.linspace(config["vmin"], config["vmax"], config["num_atoms"])
+        target = projected(atoms, return_, discount, _softmax(np.asarray(outputs_t, np.float64)))
+        probs = _softmax(outputs)
+        mean = probs @ atoms
+        return -target @ np.log(probs), probs - target, mean, probs * (atoms - mean)
+    weights, means, scales, slopes = mixture_parts(outputs, config["mixture_min_scale"])
+    loss, gradient = 0.0, np.zeros_like(outputs)
+    for sample in samples:
+        y = return_ + discount * float(sample)
+        densities = weights * np.exp(-0.5 * ((y - means) / scales) ** 2) / scales
+        share = densities / densities.sum()  # of each component in the density at y
+        by_mean = -share * (y - means) / scales**2
+        by_scale = share * (1 / scales - (y - means) ** 2 / scales**3)
+        loss -= np.log(densities.sum() / np.sqrt(2 * np.pi)) / len(samples)
+        gradient += np.concatenate([weights - share, by_mean, by_scale * slopes]) / len(samples)
+    mean = weights @ means
+    by_outputs = np.concatenate([weights * (means - mean), weights, np.zeros_like(means)])
+    return loss, gradient, mean, by_outputs
+
+
+def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rates):
+    """One SGD step of D4PG (Algorithm 1) on linear networks, one window at a time.
+
+    params: `policy` [D, A], `critic_x` [D, P], `critic_a` [A, P]: pi(x) = x policy, outputs =
+    x critic_x + a critic_a. rows: arrays [B, N + 1, ...]; mask [B, N + 1]; samples [B, S];
+    rates: (policy's, critic's). Returns new params, losses [B] and values of the policy [B].
+    """
+    grads = {name: np.zeros_like(value) for name, value in params.items()}
+    batch, length = mask.shape
+    losses, values = [], []
+    for b in range(batch):
+        return_, discount, last = 0.0, 1.0, 0
+        for t in range(1, length):
+            if mask[b, t]:
+                return_ += discount * float(rows["reward"][b, t])
+                discount *= config["discount"] * float(rows["discount"][b, t])
+                last = t
+        x_t = rows["observation"][b, last].astype(np.float64)
+        outputs_t = x_t @ target["critic_x"] + (x_t @ target["policy"]) @ target["critic_a"]
+        x, a = (rows[name][b, 0].astype(np.float64) for name in ("observation", "action"))
+        outputs = x @ params["critic_x"] + a @ params["critic_a"]
+        loss, gradient, _, _ = d4pg_critic(
+            outputs, return_, discount, outputs_t, config, samples[b]
+        )
+        losses.append(loss)
+        grads["critic_x"] += weights[b] / batch * np.outer(x, gradient)
+        grads["critic_a"] += weights[b] / batch * np.outer(a, gradient)
+        outputs = x @ params["critic_x"] + (x @ params["policy"]) @ params["critic_a"]
+        _, _, value, by_outputs = d4pg_critic(outputs, 0.0, 1.0, outputs, config, [0.0])
+        values.append(value)
+        dq_da = params["critic_a"] @ by_outputs
+        longest = config["max_action_gradient_norm"]
+        if longest is not None:
+            dq_da = dq_da * min(1.0, longest / np.linalg.norm(dq_da))
+        grads["policy"] -= np.outer(x, dq_da) / batch
+    rate = {"policy": rates[0], "critic_x": rates[1], "critic_a": rates[1]}
+    new = {name: params[name] - rate[name] * grads[name] for name in params}
+    return new, np.array(losses), np.array(values)
+
+
 # networks/torsos.py, networks/memory.py
 
 

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
+from dm_env import specs
 
 from retrax.agents import reactor
-from retrax.environments import make
+from retrax.environments import EnvironmentSpec, make
 from retrax.experiments import config as configs
 from retrax.experiments.config import RunConfig
 
@@ -134,19 +136,30 @@ def test_every_agent_has_its_package():
 
 
 @pytest.mark.parametrize(
-    ("environment", "preset", "steps"),
+    ("agent", "environment", "preset", "steps"),
     [
-        ("catch", "small", configs.SMALL_STEPS["catch"]),
-        ("CartPole-v1", "small", configs.SMALL_STEPS["CartPole-v1"]),
-        ("Acrobot-v1", "small", configs.OTHER_STEPS),
-        ("ALE/Pong-v5", "paper", configs.PAPER_STEPS),
+        ("reactor", "catch", "small", configs.SMALL_STEPS["catch"]),
+        ("reactor", "CartPole-v1", "small", configs.SMALL_STEPS["CartPole-v1"]),
+        ("reactor", "Acrobot-v1", "small", configs.OTHER_STEPS),
+        ("reactor", "ALE/Pong-v5", "paper", configs.PAPER_STEPS),
+        ("d4pg", "Pendulum-v1", "small", configs.SMALL_STEPS["Pendulum-v1"]),
     ],
 )
-def test_defaults(environment, preset, steps):
+def test_defaults(agent, environment, preset, steps):
     made = make(environment)
-    assert configs.default_preset(made.spec) == preset
-    assert configs.default_steps(environment, made.spec) == steps
+    assert configs.default_preset(agent, environment, made.spec) == preset
+    assert configs.default_steps(agent, environment, made.spec) == steps
     made.close()
+
+
+def test_defaults_of_the_control_suite():
+    spec = EnvironmentSpec(
+        specs.Array((5,), np.float32), specs.BoundedArray((1,), np.float32, -1, 1)
+    )
+    task = "dm_control:cartpole/swingup"
+    assert configs.default_preset("d4pg", task, spec) == "control_suite"
+    assert configs.default_steps("d4pg", task, spec) == configs.SUITE_STEPS
+    assert configs.default_preset("reactor", task, spec) == "small"
 
 
 def test_differences_name_nested_fields():

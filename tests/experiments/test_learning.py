@@ -1,4 +1,4 @@
-"""Reactor learns what it should within the steps that the command line gives it by itself."""
+"""Agents learn what they should within the steps that the command line gives them by itself."""
 
 import json
 
@@ -21,15 +21,36 @@ QUICK = {
     "agent.target-update-period": "20",
 }
 
+# D4PG on a task of ten steps, from [0, 4]: rewards of 0 to -9, seldom below -2.
+QUICK_D4PG = {
+    "steps": "1200",
+    "num-envs": "4",
+    "agent.replay.capacity": "2000",
+    "agent.replay.min-rows": "100",
+    "agent.replay.batch-size": "32",
+    "agent.replay.acting-steps-per-update": "2",
+    "agent.policy-sizes": "32",
+    "agent.critic-sizes": "32 32",
+    "agent.policy-learning-rate": "3e-3",
+    "agent.critic-learning-rate": "3e-3",
+    "agent.target-update-period": "20",
+    "agent.discount": "0.5",
+    "agent.vmin": "-8",
+    "agent.vmax": "0",
+    "agent.n-step": "2",
+}
+
 
 @pytest.fixture
 def learn(retrax, tmp_path):
     """Trains with the default preset and steps, except for the options; evaluates greedily."""
 
-    def evaluate(environment, options=(), *, episodes=200):
-        words = [word for name, value in dict(options).items() for word in (f"--{name}", value)]
+    def evaluate(environment, options=(), *, agent="reactor", episodes=200):
+        words = [
+            word for name, value in dict(options).items() for word in (f"--{name}", *value.split())
+        ]
         directory = tmp_path / "run"
-        train = ["train", "reactor", "--environment", environment, "--run-directory", directory]
+        train = ["train", agent, "--environment", environment, "--run-directory", directory]
         status, _, err = retrax(*train, *words)
         assert status == 0, err
         status, out, err = retrax("evaluate", directory, "--episodes", episodes, "--json")
@@ -61,3 +82,17 @@ def test_memory_without_recurrence_stays_at_chance(learn):
 @pytest.mark.slow
 def test_cart_pole(learn):
     assert learn("CartPole-v1", episodes=50) >= 450
+
+
+@pytest.mark.parametrize("critic", ["categorical", "mixture_of_gaussians"])
+def test_d4pg_follows_quickly(learn, critic):
+    options = {**QUICK_D4PG, "agent.critic": critic, "agent.mixture-min-scale": "0.1"}
+    # The best constant action has -3.33.
+    assert learn("continuous_tasks:Follow-v0", options, agent="d4pg", episodes=50) >= -0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", ["categorical", "scalar", "mixture_of_gaussians"])
+def test_d4pg_on_pendulum(learn, critic):
+    options = {"agent.critic": critic}
+    assert learn("Pendulum-v1", options, agent="d4pg", episodes=100) >= -200

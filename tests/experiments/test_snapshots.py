@@ -78,6 +78,17 @@ def test_restores_actors_with_their_keys(tmp_path, reader):
         reader().restore(template(), shapes)
 
 
+def test_typed_keys_are_restored_as_keys(tmp_path, reader):
+    keys = {"one": jax.random.key(3), "many": jax.random.split(jax.random.key(4), (2, 3))}
+    snapshots = Snapshots(tmp_path)
+    snapshots.save(1, Snapshot(keys, {"rows": np.zeros(1)}, {}))
+    snapshots.close()
+    found = reader().restore(jax.eval_shape(lambda: keys)).learner
+    for name, key in keys.items():
+        assert found[name].dtype == key.dtype
+        np.testing.assert_array_equal(*map(jax.random.key_data, (found[name], key)))
+
+
 def test_learner_alone(tmp_path, reader):
     save(tmp_path, 7)
     shutil.rmtree(tmp_path / "snapshots" / "7" / "replay")

@@ -1,0 +1,162 @@
+"""Losses of deterministic actor-critics: N-step returns, three kinds of critic, the policy.
+
+D4PG (Barth-Maron et al. 2018). Unbatched, for one window of N transitions. `L` denotes the atoms of
+a categorical critic, `K` the components of a mixture of Gaussians, `D` the action's dimensions. The
+suffix `_tm1` is the critic at the window's first step, which takes the gradient; `_t` is the target
+network's critic at the step to bootstrap from, which takes none. `return_` and `discount` are what
+`n_step_return` gives, so that every target is the law of `return_ + discount * Z_t`.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._libraries import distrax, rlax
+from .distributional import add_projected, categorical_cross_entropy
+
+_stop = jax.lax.stop_gradient
+
+
+def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Discounted sum of rewards and product of discounts over a window (D4PG, section 3).
+
+      return = r_1 + discount_1 r_2 + ... + discount_1 ... discount_{N-1} r_N,
+      discount = discount_1 ... discount_N.
+
+    A discount of 0 (a termination) ends the sum behind its reward, and nothing is bootstrapped. A
+    truncation keeps its discount. For a window that is shorter than N, fill up with rewards of 0
+    and discounts of **1**, and bootstrap from the last observation that there was.
+
+    Args:
+      r_t: `[N]`, rewards that arrived at steps 1 .. N of the window.
+      discount_t: `[N]`, discounts that arrived there, gamma included, in [0, 1].
+
+    Returns:
+      The return `[]` and the discount `[]` of what follows.
+    """
+    chex.assert_rank([r_t, discount_t], 1)
+    chex.assert_equal_shape([r_t, discount_t])
+    products = jnp.cumprod(discount_t)
+    before = jnp.concatenate([jnp.ones_like(products[:1]), products[:-1]])
+    return jnp.sum(before * r_t), products[-1]
+
+
+def categorical_td_loss(
+    atoms: jax.Array,
+    logits_tm1: jax.Array,
+    return_: jax.Array,
+    discount: jax.Array,
+    probs_t: jax.Array,
+) -> jax.Array:
+    """Cross-entropy -sum_i p'_i log softmax(logits)_i with the projected target p'.
+
+    D4PG, appendix A ("Categorical") and B: p'_i = sum_j h_i(return + discount z_j) p_j, where h_i
+    is the linear interpolation kernel of atom i. Mass beyond the support goes to its ends.
+
+    Args:
+      atoms: `[L]`, the support z, increasing, L >= 2.
+      logits_tm1: `[L]`, the prediction.
+      return_: `[]`.
+      discount: `[]`, >= 0.
+      probs_t: `[L]`, probabilities of the bootstrap's atoms; they sum to 1.
+
+    Returns:
+      A scalar loss `[]`, >= 0.
+    """
+    chex.assert_rank([atoms, logits_tm1, return_, discount, probs_t], [1, 1, 0, 0, 1])
+    chex.assert_equal_shape([atoms, logits_tm1, probs_t])
+    values = return_ + discount * atoms
+    nothing = jnp.zeros_like(probs_t)[None]
+    target = add_projected(nothing, np.zeros(1, int), atoms, values[None], probs_t[None])[0]
+    return categorical_cross_entropy(target, logits_tm1)
+
+
+def mixture_of_gaussians_td_loss(
+    logits_tm1: jax.Array,
+    means_tm1: jax.Array,
+    scales_tm1: jax.Array,
+    return_: jax.Array,
+    discount: jax.Array,
+    logits_t: jax.Array,
+    means_t: jax.Array,
+    scales_t: jax.Array,
+    key: jax.Array,
+    *,
+    num_samples: int,
+) -> jax.Array:
+    """Sample-based cross-entropy -mean_j log p(return + discount z_j), z_j ~ p_target.
+
+    D4PG, appendix A ("Mixture of Gaussians"). p(z) = sum_k softmax(logits)_k N(z; mean_k, scale_k).
+    The logarithm is of a sum of exponentials, so small scales do not underflow. As a density can
+    exceed 1, the loss can be negative: it is at least log(min_k scale_k) + log(2 pi) / 2.
+
+    Args:
+      logits_tm1: `[K]`, the predicted components' logits.
+      means_tm1: `[K]`, their means.
+      scales_tm1: `[K]`, their standard deviations, > 0 (others are not noticed).
+      return_: `[]`.
+      discount: `[]`, >= 0.
+      logits_t: `[K']`, the same of the bootstrap.
+      means_t: `[K']`.
+      scales_t: `[K']`, > 0.
+      key: a PRNG key, draws the samples.
+      num_samples: >= 1.
+
+    Returns:
+      A scalar loss `[]`.
+    """
+    chex.assert_rank([logits_tm1, means_tm1, scales_tm1, logits_t, means_t, scales_t], 1)
+    chex.assert_rank([return_, discount], 0)
+    chex.assert_equal_shape([logits_tm1, means_tm1, scales_tm1])
+    chex.assert_equal_shape([logits_t, means_t, scales_t])
+    bootstrap = _mixture(logits_t, means_t, scales_t)
+    samples = bootstrap.sample(seed=key, sample_shape=(num_samples,))
+    target = _stop(return_ + discount * samples)
+    return -jnp.mean(_mixture(logits_tm1, means_tm1, scales_tm1).log_prob(target))
+
+
+def scalar_td_loss(
+    q_tm1: jax.Array, return_: jax.Array, discount: jax.Array, q_t: jax.Array
+) -> jax.Array:
+    """Half the squared TD error, 1/2 (return + discount q_t - q_tm1)^2 (D4PG, section 2, DDPG's).
+
+    Args:
+      q_tm1: `[]`, the prediction.
+      return_: `[]`.
+      discount: `[]`, >= 0.
+      q_t: `[]`, the bootstrap.
+
+    Returns:
+      A scalar loss `[]`, >= 0.
+    """
+    chex.assert_rank([q_tm1, return_, discount, q_t], 0)
+    return rlax.l2_loss(q_tm1, _stop(return_ + discount * q_t))
+
+
+def deterministic_policy_gradient_loss(
+    action: jax.Array, dq_da: jax.Array, max_norm: float | None = None
+) -> jax.Array:
+    """A loss whose gradient with respect to the action is -dQ/da (D4PG, Algorithm 1).
+
+    Through action = pi(x) it ascends Q along grad pi(x) * E[dZ/da]. Its value, half the squared
+    norm of dQ/da, means nothing else.
+
+    Args:
+      action: `[D]`, pi(x): takes the gradient.
+      dq_da: `[D]`, gradient of the critic's mean at that action; takes none.
+      max_norm: dQ/da is shrunk to this Euclidean norm, > 0, where it is longer; None leaves it.
+
+    Returns:
+      A scalar loss `[]`.
+    """
+    chex.assert_rank([action, dq_da], 1)
+    chex.assert_equal_shape([action, dq_da])
+    return jnp.sum(rlax.dpg_loss(action, dq_da, max_norm))
+
+
+def _mixture(logits: jax.Array, means: jax.Array, scales: jax.Array) -> distrax.Distribution:
+    return distrax.MixtureSameFamily(
+        mixture_distribution=distrax.Categorical(logits=logits),
+        components_distribution=distrax.Normal(means, scales),
+    )

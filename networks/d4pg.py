@@ -1,0 +1,222 @@
+"""D4PG's networks: a torso for images, a policy within bounds, a critic of states and actions.
+
+Barth-Maron et al. 2018, figure "Architectural variants"; the sizes are those of the same authors'
+Control Suite paper (Tassa et al. 2018). `B` denotes the batch, `F` features of an observation, `A`
+the dimensions of an action.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+from .base import FeedForwardNetwork, make_feed_forward_network
+from .torsos import check_observation, is_image
+
+# Control Suite paper: (channels, kernel, stride) of each convolution, for images.
+D4PG_CONVOLUTIONS = ((32, 3, 2), (32, 3, 1))
+
+ActionInput = Literal["second_layer", "concatenated"]
+ACTION_INPUTS = ("second_layer", "concatenated")
+
+
+class D4PGNetworks(NamedTuple):
+    """Three networks: what the torso makes of observations goes into the other two.
+
+    The agent trains the torso with the critic alone.
+
+    Attributes:
+      torso: observations `[B, ...]` -> features `[B, F]`.
+      policy: features `[B, F]` -> actions `[B, ...]` within the spec's bounds.
+      critic: features `[B, F]`, actions `[B, ...]` -> outputs `[B, P]` for a `CriticHead`.
+    """
+
+    torso: FeedForwardNetwork
+    policy: FeedForwardNetwork
+    critic: FeedForwardNetwork
+
+
+class PixelTorso(hk.Module):
+    """uint8 images `[B, height, width, channels]` -> features `[B, F]`.
+
+    Scaled to [0, 1], then valid convolutions with ELU, then a linear layer, LayerNorm and tanh.
+    """
+
+    def __init__(
+        self,
+        convolutions: Sequence[tuple[int, int, int]] = D4PG_CONVOLUTIONS,
+        num_features: int = 50,
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._convolutions = [
+            hk.Conv2D(channels, kernel, stride, padding="VALID")
+            for channels, kernel, stride in convolutions
+        ]
+        self._output = _NormedLayer(num_features, name="output")
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """As the class says."""
+        features = images.astype(jnp.float32) / 255.0
+        for convolution in self._convolutions:
+            features = jax.nn.elu(convolution(features))
+        return self._output(hk.Flatten()(features))
+
+
+class PolicyModule(hk.Module):
+    """Features `[B, F]` -> actions `[B, ...]`: ReLU layers, then tanh, mapped onto the bounds."""
+
+    def __init__(
+        self,
+        actions: specs.BoundedArray,
+        sizes: Sequence[int] = (300, 200),
+        layer_norm: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._actions = actions
+        self._layers = _hidden_layers(sizes, layer_norm)
+        # Near zero: actions begin in the middle of the bounds, where tanh has a slope (ours).
+        self._output = hk.Linear(
+            int(np.prod(actions.shape)),
+            w_init=hk.initializers.VarianceScaling(1e-4),
+            name="output",
+        )
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        """As the class says."""
+        for layer in self._layers:
+            features = _activated(layer, features)
+        unit: jax.Array = jnp.tanh(self._output(features))
+        middle, half = map(jnp.asarray, middle_and_half(self._actions))
+        return middle + half * unit.reshape(-1, *self._actions.shape)
+
+
+class CriticModule(hk.Module):
+    """Features `[B, F]` and actions `[B, ...]` -> outputs `[B, P]`.
+
+    Actions are scaled so that their bounds are -1 and 1 (ours; in the control suite they are).
+    "second_layer": the action's own linear layer is added to what enters the second layer's ReLU.
+    Behind the ReLU a scalar critic would be linear in the action, its best action the same in
+    every state. "concatenated": the action is an input of the first layer, beside the features.
+    """
+
+    def __init__(
+        self,
+        actions: specs.BoundedArray,
+        num_outputs: int,
+        sizes: Sequence[int] = (400, 300),
+        layer_norm: bool = False,
+        action_input: ActionInput = "second_layer",
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._actions = actions
+        self._layers = _hidden_layers(sizes, layer_norm)
+        self._action = None
+        if action_input == "second_layer":
+            self._action = hk.Linear(sizes[1], with_bias=False, name="action")
+        self._output = hk.Linear(num_outputs, name="output")
+
+    def __call__(self, features: jax.Array, actions: jax.Array) -> jax.Array:
+        """As the class says."""
+        middle, half = middle_and_half(self._actions)
+        unit = hk.Flatten()((actions - middle) / half)
+        if self._action is None:
+            features = jnp.concatenate([features, unit], axis=-1)
+        for number, layer in enumerate(self._layers):
+            if number == 1 and self._action is not None:
+                features = jax.nn.relu(layer(features) + self._action(unit))
+            else:
+                features = _activated(layer, features)
+        return self._output(features)
+
+
+def make_d4pg_networks(
+    observation: specs.Array,
+    actions: specs.BoundedArray,
+    *,
+    num_outputs: int,
+    policy_sizes: Sequence[int] = (300, 200),
+    critic_sizes: Sequence[int] = (400, 300),
+    layer_norm: bool = False,
+    action_input: ActionInput = "second_layer",
+    convolutions: Sequence[tuple[int, int, int]] = D4PG_CONVOLUTIONS,
+    pixel_features: int = 50,
+) -> D4PGNetworks:
+    """D4PG's networks for one kind of observation; vectors go through a torso that does nothing.
+
+    Args:
+      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
+      actions: spec of one action, finitely bounded.
+      num_outputs: P, as the critic's head wants it.
+      policy_sizes: units of the policy's hidden layers, at least one layer.
+      critic_sizes: units of the critic's, at least two where the second takes the action.
+      layer_norm: whether the first layers have LayerNorm and tanh in place of ReLU.
+      action_input: where the critic takes the action, see `CriticModule`.
+      convolutions: (channels, kernel, stride) of each, for images.
+      pixel_features: units of the layer behind them.
+
+    Raises:
+      ValueError: for an observation that the networks cannot take.
+    """
+    check_observation(observation, convolutions)
+    if is_image(observation):
+        torso = make_feed_forward_network(
+            lambda: PixelTorso(convolutions, pixel_features), observation
+        )
+        features = specs.Array((pixel_features,), np.float32)
+    else:
+        torso = make_feed_forward_network(lambda: _flattened, observation)
+        features = specs.Array((int(np.prod(observation.shape)),), np.float32)
+    policy = make_feed_forward_network(
+        lambda: PolicyModule(actions, policy_sizes, layer_norm), features
+    )
+    critic = make_feed_forward_network(
+        lambda: CriticModule(actions, num_outputs, critic_sizes, layer_norm, action_input),
+        features,
+        actions,
+    )
+    return D4PGNetworks(torso, policy, critic)
+
+
+def middle_and_half(actions: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Middle of an action spec's bounds and half of their distance, float32 arrays of its shape."""
+    low = np.broadcast_to(actions.minimum, actions.shape).astype(np.float32)
+    high = np.broadcast_to(actions.maximum, actions.shape).astype(np.float32)
+    return low / 2 + high / 2, high / 2 - low / 2
+
+
+class _NormedLayer(hk.Module):
+    """A linear layer, LayerNorm, tanh: `[B, D] -> [B, size]`, in [-1, 1]."""
+
+    def __init__(self, size: int, name: str):
+        super().__init__(name=name)
+        self._linear = hk.Linear(size)
+        self._norm = hk.LayerNorm(axis=-1, create_scale=True, create_offset=True)
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        return jnp.tanh(self._norm(self._linear(inputs)))
+
+
+def _hidden_layers(sizes: Sequence[int], layer_norm: bool) -> list[hk.Module]:
+    """Linear layers "hidden_1", "hidden_2", ...; the first one normed if so asked."""
+    kinds = [_NormedLayer if layer_norm else hk.Linear, *(hk.Linear for _ in sizes[1:])]
+    return [
+        kind(size, name=f"hidden_{number}")
+        for number, (kind, size) in enumerate(zip(kinds, sizes, strict=True), start=1)
+    ]
+
+
+def _activated(layer: hk.Module, inputs: jax.Array) -> jax.Array:
+    """The layer's outputs with ReLU, unless it has an activation of its own."""
+    outputs: Any = layer(inputs)
+    return outputs if isinstance(layer, _NormedLayer) else jax.nn.relu(outputs)
+
+
+def _flattened(vectors: jax.Array) -> jax.Array:
+    return vectors.astype(jnp.float32).reshape(vectors.shape[0], -1)

@@ -1,0 +1,303 @@
+"""N-step returns, three critics' losses and the policy's, against NumPy, by hand, in limits."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax import losses
+from retrax._libraries import distrax, rlax
+
+SEEDS = st.integers(0, 2**31)
+ATOMS = jnp.array([-1.0, 0.0, 2.0])
+
+
+def f32(*values):
+    return [jnp.asarray(value, jnp.float32) for value in values]
+
+
+def window(seed, length):
+    """Rewards, and discounts of which some are 0."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=length), rng.random(length) * (rng.random(length) < 0.8)
+
+
+def mixture(seed, components, spread=1.0):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=components),
+        spread * rng.normal(size=components),
+        np.exp(rng.normal(size=components)),
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, length=st.sampled_from([1, 2, 5]))
+def test_n_step_return_is_the_loop(seed, length):
+    r_t, discount_t = window(seed, length)
+    np.testing.assert_allclose(
+        losses.n_step_return(*f32(r_t, discount_t)),
+        oracles.n_step_return(r_t, discount_t),
+        rtol=1e-5,
+    )
+
+
+def test_n_step_return_by_hand():
+    # 1 + 0.5 * 2 + 0.5 * 0.5 * 4 = 3; 0.5^3 = 0.125.
+    found = losses.n_step_return(r_t=jnp.array([1.0, 2.0, 4.0]), discount_t=jnp.full(3, 0.5))
+    np.testing.assert_allclose(found, (3.0, 0.125))
+
+
+def test_nothing_behind_a_termination_matters():
+    ended = losses.n_step_return(jnp.array([1.0, 2.0, 100.0]), jnp.array([0.5, 0.0, 0.5]))
+    np.testing.assert_allclose(ended, (2.0, 0.0))
+
+
+def test_a_window_filled_up_is_a_shorter_one():
+    short = losses.n_step_return(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]))
+    filled = losses.n_step_return(jnp.array([1.0, 2.0, 0.0, 0.0]), jnp.array([0.5, 0.5, 1.0, 1.0]))
+    chex.assert_trees_all_equal(short, filled)
+
+
+def test_n_step_return_and_bootstrap_are_rlaxs():
+    r_t, discount_t = f32(*window(3, 4))
+    return_, discount = losses.n_step_return(r_t, discount_t)
+    v_t = jnp.array([5.0, 6.0, 7.0, 8.0])
+    peer = rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, n=4)[0]
+    np.testing.assert_allclose(return_ + discount * v_t[-1], peer, rtol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, discount=st.sampled_from([0.0, 0.5, 1.0]), atoms=st.sampled_from([2, 3, 11]))
+def test_categorical_loss_is_the_definition(seed, discount, atoms):
+    rng = np.random.default_rng(seed)
+    support = np.sort(rng.normal(size=atoms)).cumsum() + np.arange(atoms)
+    support = np.sort(support)
+    logits, probs, return_ = rng.normal(size=atoms), rng.dirichlet(np.ones(atoms)), rng.normal()
+    found = losses.categorical_td_loss(*f32(support, logits, return_, discount, probs))
+    expected = oracles.categorical_td_loss(support, logits, return_, discount, probs)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_categorical_loss_by_hand_for_three_atoms():
+    # Atoms (-1, 0, 2) with (1/2, 1/4, 1/4), return 1, discount 1/2: masses at (1/2, 1, 2).
+    # 1/2 is a quarter of the way from 0 to 2, 1 is half of it: (0, 3/8 + 1/8, 1/8 + 1/8 + 1/4).
+    probs = jnp.array([0.5, 0.25, 0.25])
+    target = np.array([0.0, 0.5, 0.5])
+    predicted = np.array([0.2, 0.5, 0.3])
+    loss = losses.categorical_td_loss(
+        atoms=ATOMS,
+        logits_tm1=jnp.log(predicted) + 3.0,
+        return_=jnp.array(1.0),
+        discount=jnp.array(0.5),
+        probs_t=probs,
+    )
+    np.testing.assert_allclose(loss, -target @ np.log(predicted), rtol=1e-5)
+    # Its gradient is prediction minus target, so the target's mean is 1 + 1/2 * 0 = 1.
+    gradient = jax.grad(losses.categorical_td_loss, argnums=1)(
+        ATOMS, jnp.log(predicted), jnp.array(1.0), jnp.array(0.5), probs
+    )
+    np.testing.assert_allclose(gradient, predicted - target, atol=1e-6)
+
+
+def test_mass_beyond_the_support_goes_to_its_ends():
+    arguments = f32(ATOMS, np.zeros(3)), f32(1.0, np.array([0.2, 0.3, 0.5]))
+    gradients = [
+        jax.grad(losses.categorical_td_loss, argnums=1)(*arguments[0], return_, *arguments[1])
+        for return_ in (jnp.array(-50.0), jnp.array(50.0))
+    ]
+    np.testing.assert_allclose(
+        gradients, [[-2 / 3, 1 / 3, 1 / 3], [1 / 3, 1 / 3, -2 / 3]], atol=1e-6
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, sizes=st.sampled_from([(1, 1), (3, 2), (2, 5)]), discount=st.floats(0, 1))
+def test_mixture_loss_is_the_definition(seed, sizes, discount):
+    predicted, bootstrap = mixture(seed, sizes[0]), mixture(seed + 1, sizes[1])
+    key, return_ = jax.random.key(seed), 0.7
+    found = losses.mixture_of_gaussians_td_loss(
+        *f32(*predicted, return_, discount, *bootstrap), key, num_samples=4
+    )
+    logits, means, scales = f32(*bootstrap)
+    samples = distrax.MixtureSameFamily(
+        distrax.Categorical(logits), distrax.Normal(means, scales)
+    ).sample(seed=key, sample_shape=(4,))
+    values = [return_ + discount * float(sample) for sample in samples]
+    expected = -np.mean([oracles.mixture_log_density(x, *predicted) for x in values])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_samples_of_the_mixture_are_of_the_target():
+    """Mean and variance of many, by the law of total variance, seen through one Gaussian."""
+    logits, means, scales = jnp.log(jnp.array([0.3, 0.7])), jnp.array([-1.0, 2.0]), jnp.ones(2)
+    # A predicted N(0, 1) has -log p(x) = x^2 / 2 + log(2 pi) / 2, so the loss tells E[x^2].
+    loss = losses.mixture_of_gaussians_td_loss(
+        *f32(np.zeros(1), np.zeros(1), np.ones(1), 0.5, 0.5),
+        logits,
+        means,
+        scales,
+        jax.random.key(0),
+        num_samples=200_000,
+    )
+    mean = 0.5 + 0.5 * 1.1
+    variance = 0.25 * (1.0 + 0.3 * 2.1**2 + 0.7 * 0.9**2)
+    expected = 0.5 * (mean**2 + variance + np.log(2 * np.pi))
+    np.testing.assert_allclose(loss, expected, rtol=5e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3])
+def test_mixture_loss_is_finite_and_bounded_below_for_any_scale(scale):
+    def loss(means, scales):
+        return losses.mixture_of_gaussians_td_loss(
+            jnp.zeros(2), means, scales, *f32(3.0, 0.0), *f32(*mixture(0, 2)), jax.random.key(1),
+            num_samples=3,
+        )  # fmt: skip
+
+    scales = jnp.full(2, scale)
+    for means in (jnp.full(2, 3.0), jnp.array([-200.0, 500.0])):
+        value, gradients = jax.value_and_grad(loss, (0, 1))(means, scales)
+        assert all(np.isfinite(leaf).all() for leaf in (value, *gradients))
+    # At the target itself the density is the largest there is.
+    least = np.log(scale) + 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(loss(jnp.full(2, 3.0), scales), least, rtol=1e-4, atol=1e-4)
+
+
+def test_scalar_loss_by_hand():
+    # 1/2 (1 + 0.5 * 4 - 2)^2 = 1/2.
+    loss = losses.scalar_td_loss(
+        q_tm1=jnp.array(2.0), return_=jnp.array(1.0), discount=jnp.array(0.5), q_t=jnp.array(4.0)
+    )
+    np.testing.assert_allclose(loss, 0.5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, discount=st.floats(0.1, 1.0))
+def test_three_critics_agree_on_the_mean(seed, discount):
+    """The law of the bootstrap is Gaussian: where each loss has no slope, the mean is the same."""
+    rng = np.random.default_rng(seed)
+    bootstrap_mean, scale, return_ = rng.normal(), 0.5 + rng.random(), rng.normal()
+    mean = return_ + discount * bootstrap_mean
+
+    def slope_of_scalar(q):
+        return jax.grad(losses.scalar_td_loss)(*f32(q, return_, discount, bootstrap_mean))
+
+    np.testing.assert_allclose(slope_of_scalar(mean), 0.0, atol=1e-5)
+
+    atoms = np.linspace(-12.0, 12.0, 241)
+    density = np.exp(-0.5 * ((atoms - bootstrap_mean) / scale) ** 2)
+    probs = density / density.sum()
+    gradient = jax.grad(losses.categorical_td_loss, argnums=1)(
+        *f32(atoms, np.zeros(241), return_, discount, probs)
+    )
+    fitted = 1 / 241 - np.asarray(gradient, np.float64)  # gradient = prediction - target
+    np.testing.assert_allclose(fitted @ atoms, mean, atol=2e-3)
+
+    samples = 20_000
+    gradient = jax.grad(losses.mixture_of_gaussians_td_loss, argnums=1)(
+        *f32(np.zeros(1), [mean], [discount * scale], return_, discount),
+        *f32(np.zeros(1), [bootstrap_mean], [scale]),
+        jax.random.key(seed),
+        num_samples=samples,
+    )
+    # The slope is the mean of samples (mean - x) / scale^2, whose deviation is known.
+    assert abs(gradient[0]) * discount * scale < 5 / np.sqrt(samples)
+
+
+def test_targets_take_no_gradient():
+    one, key = jnp.array(0.3), jax.random.key(0)
+    three = jnp.array([0.2, 0.5, 0.3])
+    cases = [
+        jax.grad(lambda x: losses.categorical_td_loss(ATOMS, three, *x))((one, one, three)),
+        jax.grad(lambda x: losses.scalar_td_loss(one, *x))((one, one, one)),
+        jax.grad(
+            lambda x: losses.mixture_of_gaussians_td_loss(
+                three, three, three, *x, key, num_samples=2
+            )
+        )((one, one, three, three, three)),
+        jax.grad(lambda x: losses.deterministic_policy_gradient_loss(three, x))(three),
+    ]
+    for grads in cases:
+        chex.assert_trees_all_equal(grads, jax.tree.map(jnp.zeros_like, grads))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, max_norm=st.sampled_from([None, 0.1, 1.0, 100.0]))
+def test_policy_gradient_is_minus_dq_da(seed, max_norm):
+    action, dq_da = np.random.default_rng(seed).normal(size=(2, 3))
+    gradient = jax.grad(losses.deterministic_policy_gradient_loss)(*f32(action, dq_da), max_norm)
+    length = np.linalg.norm(dq_da)
+    expected = -dq_da if max_norm is None else -dq_da * min(1.0, max_norm / length)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_policy_gradient_ascends_the_critic():
+    """Through a policy and a critic it is the chain rule: the gradient of -Q(x, pi(x))."""
+    x, theta = jnp.array([1.0, -2.0]), jnp.array([[0.3, 0.1], [0.2, -0.4]])
+
+    def policy(theta):
+        return jnp.tanh(x @ theta)
+
+    def q(action):
+        return -jnp.sum(jnp.square(action - jnp.array([0.5, -0.5]))) + x @ action
+
+    def loss(theta):
+        action = policy(theta)
+        return losses.deterministic_policy_gradient_loss(action, jax.grad(q)(action))
+
+    np.testing.assert_allclose(
+        jax.grad(loss)(theta), -jax.grad(lambda t: q(policy(t)))(theta), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("max_norm", [None, 1.0])
+def test_no_slope_no_gradient(max_norm):
+    gradient = jax.grad(losses.deterministic_policy_gradient_loss)(
+        jnp.ones(2), jnp.zeros(2), max_norm
+    )
+    np.testing.assert_array_equal(gradient, np.zeros(2))
+
+
+def test_batches_and_wrong_shapes_are_refused():
+    one, two = jnp.array(1.0), jnp.ones((2, 3))
+    with pytest.raises(AssertionError, match="rank"):
+        losses.n_step_return(two, two)
+    with pytest.raises(AssertionError, match="shape"):
+        losses.n_step_return(jnp.ones(3), jnp.ones(4))
+    with pytest.raises(AssertionError, match="rank"):
+        losses.categorical_td_loss(ATOMS, two, one, one, two)
+    with pytest.raises(AssertionError, match="shape"):
+        losses.categorical_td_loss(ATOMS, jnp.ones(4), one, one, jnp.ones(4))
+    with pytest.raises(AssertionError, match="rank"):
+        losses.scalar_td_loss(jnp.ones(2), one, one, jnp.ones(2))
+    with pytest.raises(AssertionError, match="shape"):
+        losses.mixture_of_gaussians_td_loss(
+            *[jnp.ones(2)] * 2, jnp.ones(3), one, one, *[jnp.ones(2)] * 3, jax.random.key(0),
+            num_samples=1,
+        )  # fmt: skip
+    with pytest.raises(AssertionError, match="shape"):
+        losses.deterministic_policy_gradient_loss(jnp.ones(2), jnp.ones(3))
+
+
+class Variants(chex.TestCase):
+    @chex.all_variants(with_pmap=False)
+    def test_variants(self):
+        logits, probs = jnp.arange(6.0).reshape(2, 3), jnp.full((2, 3), 1 / 3)
+
+        def each(logits, probs, key):
+            categorical = losses.categorical_td_loss(ATOMS, logits, probs[0], probs[1], probs)
+            mixture = losses.mixture_of_gaussians_td_loss(
+                logits, logits, probs, probs[0], probs[1], probs, logits, probs, key, num_samples=2
+            )
+            return categorical, mixture, losses.n_step_return(logits, probs)
+
+        keys = jax.random.split(jax.random.key(0), 2)
+        batched = self.variant(jax.vmap(each))(logits, probs, keys)
+        single = [each(*arguments) for arguments in zip(logits, probs, keys, strict=True)]
+        chex.assert_trees_all_close(
+            batched, jax.tree.map(lambda *x: jnp.stack(x), *single), rtol=1e-5
+        )

@@ -1,0 +1,100 @@
+"""Heads of critics: means, losses and metrics by their definitions; what a priority needs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax import losses
+from retrax.networks import Categorical, MixtureOfGaussians, Scalar
+
+HEADS = {
+    "categorical": Categorical(num_atoms=5, vmin=-2.0, vmax=3.0),
+    "mixture_of_gaussians": MixtureOfGaussians(num_components=2, num_samples=4, min_scale=0.5),
+    "scalar": Scalar(),
+}
+
+
+def outputs(head, seed):
+    size = head.num_outputs
+    return jnp.asarray(np.random.default_rng(seed).normal(size=size), jnp.float32)
+
+
+def f32(*values):
+    return [jnp.asarray(value, jnp.float32) for value in values]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_mean_and_its_gradient_are_the_definition(name):
+    head = HEADS[name]
+    x = outputs(head, 0)
+    config = {"critic": name, "vmin": -2.0, "vmax": 3.0, "num_atoms": 5, "mixture_min_scale": 0.5}
+    _, _, mean, gradient = oracles.d4pg_critic(x, 0.0, 1.0, x, config, [0.0])
+    np.testing.assert_allclose(head.mean(x), mean, rtol=1e-5)
+    np.testing.assert_allclose(jax.grad(head.mean)(x), gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_means_by_hand():
+    three = Categorical(3, -1.0, 1.0)
+    np.testing.assert_allclose(three.mean(jnp.log(jnp.array([0.5, 0.25, 0.25]))), -0.25, rtol=1e-6)
+    two = MixtureOfGaussians(2)
+    x = jnp.concatenate([jnp.log(jnp.array([0.25, 0.75])), jnp.array([4.0, 8.0]), jnp.ones(2)])
+    np.testing.assert_allclose(two.mean(x), 7.0, rtol=1e-6)
+    assert Scalar().mean(jnp.array([3.0])) == 3.0
+
+
+def test_losses_are_those_of_the_losses_package():
+    key, (return_, discount) = jax.random.key(3), f32(0.3, 0.9)
+    head = HEADS["categorical"]
+    x, x_t = outputs(head, 1), outputs(head, 2)
+    expected = losses.categorical_td_loss(
+        jnp.linspace(-2.0, 3.0, 5), x, return_, discount, jax.nn.softmax(x_t)
+    )
+    np.testing.assert_allclose(head.loss(x, return_, discount, x_t, key), expected, rtol=1e-6)
+    head = HEADS["mixture_of_gaussians"]
+    x, x_t = outputs(head, 1), outputs(head, 2)
+    scales, scales_t = (jax.nn.softplus(y[4:]) + 0.5 for y in (x, x_t))
+    expected = losses.mixture_of_gaussians_td_loss(
+        x[:2], x[2:4], scales, return_, discount, x_t[:2], x_t[2:4], scales_t, key, num_samples=4
+    )
+    np.testing.assert_allclose(head.loss(x, return_, discount, x_t, key), expected, rtol=1e-6)
+    found = Scalar().loss(*f32([1.0], 0.3, 0.9, [2.0]), key)
+    np.testing.assert_allclose(found, 0.5 * (0.3 + 0.9 * 2.0 - 1.0) ** 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**31), size=st.sampled_from([1e-3, 1.0, 30.0]))
+def test_no_loss_is_below_the_least(name, seed, size):
+    """So that `loss - least_loss` is a priority; a termination makes the target one point."""
+    head = HEADS[name]
+    x, x_t = size * outputs(head, seed), outputs(head, seed + 1)
+    for discount in (0.0, 0.9):
+        loss = head.loss(x, *f32(0.1, discount), x_t, jax.random.key(seed))
+        assert np.isfinite(loss)
+        assert loss >= head.least_loss - 1e-5
+
+
+def test_the_mixtures_least_loss_is_attained():
+    """One component as narrow as can be, exactly at a certain target."""
+    head = MixtureOfGaussians(1, num_samples=2, min_scale=0.2)
+    x = jnp.array([0.0, 1.5, -60.0])
+    loss = head.loss(x, jnp.array(1.5), jnp.array(0.0), x, jax.random.key(0))
+    np.testing.assert_allclose(loss, head.least_loss, rtol=1e-5)
+    assert head.least_loss < 0
+
+
+def test_metrics_by_hand():
+    probs = jnp.array([0.7, 0.1, 0.2])
+    found = Categorical(3, 0.0, 1.0).metrics(jnp.log(probs))
+    np.testing.assert_allclose(
+        [found["mass_at_vmin"], found["mass_at_vmax"]], [0.7, 0.2], rtol=1e-5
+    )
+    # Halves at 0 and 2, each with variance (1/2 + log 2)^2: the whole has 1 more.
+    x = jnp.array([0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
+    found = HEADS["mixture_of_gaussians"].metrics(x)["standard_deviation"]
+    np.testing.assert_allclose(found, np.sqrt(1 + (0.5 + np.log(2)) ** 2), rtol=1e-5)
+    assert Scalar().metrics(jnp.ones(1)) == {}

@@ -1,0 +1,167 @@
+"""D4PG's networks: sizes, bounds, where the action enters, pixels, all against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from dm_env import specs
+
+from retrax.agents.d4pg import Config, make_agent
+from retrax.environments.types import EnvironmentSpec
+from retrax.networks import make_d4pg_networks
+
+D, A, P, B = 4, 2, 3, 5
+VECTORS = specs.Array((D,), np.float32)
+LOW, HIGH = np.array([-3.0, 2.0], np.float32), np.array([-1.0, 10.0], np.float32)
+ACTIONS = specs.BoundedArray((A,), np.float32, LOW, HIGH)
+
+
+def make_networks(observation=VECTORS, actions=ACTIONS, **changes):
+    sizes = {"num_outputs": P, "policy_sizes": (6, 5), "critic_sizes": (7, 6)}
+    return make_d4pg_networks(observation, actions, **(sizes | changes))
+
+
+def initial(network, seed=0):
+    """Random parameters, biases too (Haiku's are zero)."""
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+
+
+def random_batch(seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(B, D)).astype(np.float32)
+    return features, rng.uniform(LOW, HIGH, size=(B, A)).astype(np.float32)
+
+
+def linear(params, name, x):
+    layer = params[name]
+    return x @ layer["w"].astype(np.float64) + layer.get("b", 0.0)
+
+
+def normed(params, prefix, x):
+    x = linear(params, f"{prefix}/~/linear", x)
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    norm = params[f"{prefix}/~/layer_norm"]
+    return np.tanh(x * norm["scale"] + norm["offset"])
+
+
+def shapes(params):
+    return {name: layer["w"].shape for name, layer in params.items() if "w" in layer}
+
+
+def test_sizes_are_the_papers():
+    actions = specs.BoundedArray((6,), np.float32, -1, 1)
+    spec = EnvironmentSpec(specs.Array((17,), np.float32), actions)
+    params = jax.eval_shape(make_agent(spec, Config.control_suite()).init, jax.random.key(0)).params
+    assert params.torso == {}
+    assert shapes(params.policy) == {
+        "policy_module/~/hidden_1": (17, 300),
+        "policy_module/~/hidden_2": (300, 200),
+        "policy_module/~/output": (200, 6),
+    }
+    assert shapes(params.critic) == {
+        "critic_module/~/hidden_1": (17, 400),
+        "critic_module/~/hidden_2": (400, 300),
+        "critic_module/~/action": (6, 300),
+        "critic_module/~/output": (300, 101),
+    }
+
+
+def test_sizes_for_pixels_are_the_papers():
+    actions = specs.BoundedArray((6,), np.float32, -1, 1)
+    spec = EnvironmentSpec(specs.Array((84, 84, 9), np.uint8), actions)
+    params = jax.eval_shape(make_agent(spec, Config.paper()).init, jax.random.key(0)).params
+    assert shapes(params.torso) == {
+        "pixel_torso/~/conv2_d": (3, 3, 9, 32),
+        "pixel_torso/~/conv2_d_1": (3, 3, 32, 32),
+        "pixel_torso/~/output/~/linear": (39 * 39 * 32, 50),
+    }
+    assert shapes(params.policy)["policy_module/~/hidden_1"] == (50, 300)
+    assert shapes(params.critic)["critic_module/~/hidden_1"] == (50, 400)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_policy_is_its_definition(layer_norm):
+    policy = make_networks(layer_norm=layer_norm).policy
+    params, (features, _) = initial(policy), random_batch()
+    x, prefix = features.astype(np.float64), "policy_module/~/"
+    first = f"{prefix}hidden_1"
+    x = normed(params, first, x) if layer_norm else np.maximum(linear(params, first, x), 0)
+    x = np.maximum(linear(params, f"{prefix}hidden_2", x), 0)
+    unit = np.tanh(linear(params, f"{prefix}output", x))
+    expected = LOW + (unit + 1) / 2 * (HIGH - LOW)
+    np.testing.assert_allclose(policy.apply(params, features), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_policy_begins_in_the_middle_and_reaches_both_bounds():
+    policy = make_networks().policy
+    features, _ = random_batch()
+    params = policy.init(jax.random.key(0))
+    np.testing.assert_allclose(policy.apply(params, features), [[-2.0, 6.0]] * B, atol=0.1)
+    for sign, bound in ((-1.0, LOW), (1.0, HIGH)):
+        params["policy_module/~/output"]["b"] = jnp.full(A, 100.0 * sign)
+        np.testing.assert_allclose(policy.apply(params, features), [bound] * B, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("action_input", ["second_layer", "concatenated"])
+def test_critic_is_its_definition(action_input, layer_norm):
+    critic = make_networks(action_input=action_input, layer_norm=layer_norm).critic
+    params, (features, actions) = initial(critic), random_batch()
+    unit = (actions.astype(np.float64) - LOW) / (HIGH - LOW) * 2 - 1
+    x, prefix = features.astype(np.float64), "critic_module/~/"
+    if action_input == "concatenated":
+        x = np.concatenate([x, unit], axis=-1)
+    first = f"{prefix}hidden_1"
+    x = normed(params, first, x) if layer_norm else np.maximum(linear(params, first, x), 0)
+    x = linear(params, f"{prefix}hidden_2", x)
+    if action_input == "second_layer":
+        x = x + linear(params, f"{prefix}action", unit)
+    expected = linear(params, f"{prefix}output", np.maximum(x, 0))
+    found = critic.apply(params, features, actions)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("action_input", ["second_layer", "concatenated"])
+def test_a_scalar_critics_slope_depends_on_the_state(action_input):
+    critic = make_networks(action_input=action_input, num_outputs=1).critic
+    params, (features, actions) = initial(critic), random_batch()
+    actions = np.repeat(actions[:1], B, axis=0)
+    slopes = jax.grad(lambda a: critic.apply(params, features, a).sum())(actions)
+    assert len(np.unique(np.asarray(slopes), axis=0)) > 1
+
+
+def test_pixel_torso_is_its_definition():
+    observation = specs.Array((7, 8, 2), np.uint8)
+    torso = make_networks(observation, convolutions=((3, 3, 2), (2, 2, 1)), pixel_features=4).torso
+    params = initial(torso)
+    images = np.random.default_rng(0).integers(0, 256, (2, 7, 8, 2), np.uint8)
+    prefix = "pixel_torso/~/"
+    expected = []
+    for image in images:
+        x = image / 255.0
+        for name, stride in ((f"{prefix}conv2_d", 2), (f"{prefix}conv2_d_1", 1)):
+            x = oracles.valid_convolution(x, params[name]["w"], params[name]["b"], stride)
+            x = np.where(x > 0, x, np.exp(x) - 1)
+        expected.append(normed(params, f"{prefix}output", x.reshape(-1)))
+    found = jax.jit(torso.apply)(params, images)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_of_any_rank_are_flattened():
+    networks = make_networks(specs.Array((2, 3), np.float32))
+    assert networks.torso.init(jax.random.key(0)) == {}
+    vectors = np.arange(12.0, dtype=np.float32).reshape(2, 2, 3)
+    np.testing.assert_array_equal(networks.torso.apply({}, vectors), vectors.reshape(2, 6))
+
+
+def test_actions_of_any_rank():
+    actions = specs.BoundedArray((2, 1), np.float32, -1.0, 3.0)
+    networks = make_networks(actions=actions)
+    features, _ = random_batch()
+    chosen = networks.policy.apply(networks.policy.init(jax.random.key(0)), features)
+    assert chosen.shape == (B, 2, 1)
+    outputs = networks.critic.apply(networks.critic.init(jax.random.key(0)), features, chosen)
+    assert outputs.shape == (B, P)
