@@ -1,19 +1,30 @@
 """One way to make every kind of environment, by its id."""
 
 import difflib
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from .control_suite import PREFIX, ControlSuite, tasks
+from .deep_sea import DeepSea
+from .disco_maze import RandomDiscoMaze
 from .opengl import choose_backend
+from .random_coin import RandomCoin
 from .tiny import Catch, Memory
 from .types import VectorEnvironment
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 
-_TINY: dict[str, type[Catch] | type[Memory]] = {"catch": Catch, "memory": Memory}
+_TINY: dict[str, Callable[..., VectorEnvironment]] = {
+    "catch": Catch,
+    "memory": Memory,
+    "deep_sea": DeepSea,
+    "noisy_deep_sea": functools.partial(DeepSea, screen=16),
+    "random_coin": RandomCoin,
+    "random_disco_maze": RandomDiscoMaze,
+}
 _COMMON = {"num_envs", "seed"}  # arguments of every environment, so never switches
 _ALE = "ALE/"
 
@@ -29,15 +40,17 @@ def make(
     """Makes a vector of environments.
 
     Args:
-      id: one of `known_environments()`: "catch", "memory", an Atari game ("ALE/Pong-v5"), a task of
-        the control suite ("dm_control:cartpole/swingup"), or any id registered with Gymnasium
+      id: one of `known_environments()`: a task of our own ("catch", "memory", "deep_sea",
+        "noisy_deep_sea", "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task
+        of the control suite ("dm_control:cartpole/swingup"), or any id registered with Gymnasium
         ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports `my_module` first). Or a
         function without arguments that returns a `gymnasium.Env`.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone.
       num_envs: E >= 1.
       render: whether `render()` will be called; needed for Gymnasium's environments only. A
         function that is given as `id` chooses its own render mode.
-      **switches: what the environment offers besides: `length` for "memory", those of
+      **switches: what the environment offers besides: `length` for "memory", `size` and others of
+        `retrax.environments.deep_sea.DeepSea` for "deep_sea" and so on, those of
         `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...),
         `time_limit` for the control suite, and the constructor's arguments and `max_episode_steps`
         for a Gymnasium id.

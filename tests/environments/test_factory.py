@@ -9,6 +9,9 @@ import pytest
 from retrax.environments import check_environment, known_environments, make
 from retrax.environments.tiny import Catch, Memory
 
+OURS = ["catch", "memory", "deep_sea", "noisy_deep_sea", "random_coin", "random_disco_maze"]
+KINDS = [*OURS, "CartPole-v1", "ALE/Pong-v5"]
+
 
 @pytest.fixture
 def registered():
@@ -32,7 +35,7 @@ def registered():
     gymnasium.registry.pop("RetraxOpen-v0")
 
 
-@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("id", KINDS)
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_every_kind_keeps_the_promises_of_the_interface(id, num_envs):
     environment = make(id, seed=2, num_envs=num_envs)
@@ -41,7 +44,7 @@ def test_every_kind_keeps_the_promises_of_the_interface(id, num_envs):
     environment.close()
 
 
-@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("id", KINDS)
 def test_every_kind_draws_itself_and_passes_the_seed_on(id):
     pictures = []
     for _ in range(2):
@@ -105,9 +108,7 @@ def test_a_function_is_an_environment_too():
 
 def test_known_environments_are_all_of_them_once():
     known = known_environments()
-    assert {"catch", "memory", "CartPole-v1", "ALE/Pong-v5", "ALE/MontezumaRevenge-v5"} <= set(
-        known
-    )
+    assert {*KINDS, "ALE/MontezumaRevenge-v5"} <= set(known)
     assert len(set(known)) == len(known)
     # What ale-py registers with Gymnasium depends on who imported it; what we list does not.
     assert not any("NoFrameskip" in id for id in known)
@@ -142,6 +143,7 @@ def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
     [
         ("catch", "none"),
         ("memory", "length"),
+        ("random_coin", "max_steps, side"),
         ("ALE/Pong-v5", "clip_rewards, frame_stack, full_action_set, max_frames, max_noops, num_"),
         ("CartPole-v1", "max_episode_steps, sutton_barto_reward"),
     ],
@@ -186,7 +188,7 @@ def test_a_function_has_no_switches():
         make(lambda: gymnasium.make("CartPole-v1"), length=3)
 
 
-@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("id", KINDS)
 def test_wrong_numbers_are_refused(id):
     with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
         make(id, num_envs=0)
