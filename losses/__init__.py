@@ -4,6 +4,19 @@ Batch them with `jax.vmap`. The names follow rlax: `r_t`, `discount_t`, `q_t` be
 that arrives, `a_tm1`, `q_tm1` to the one before it.
 """
 
+from .acer_policy import (
+    acer_policy_gradient,
+    acer_sampled_policy_gradient,
+    trust_region_projection,
+)
+from .acer_returns import (
+    importance_sampled_return,
+    q_opc,
+    q_retrace,
+    stochastic_dueling,
+    truncated_importance_trajectory,
+    v_target,
+)
 from .distributional import categorical_cross_entropy, total_variation
 from .off_policy import (
     distributional_off_policy_target,
@@ -21,16 +34,25 @@ from .policy_gradient import (
 )
 
 __all__ = [
+    "acer_policy_gradient",
+    "acer_sampled_policy_gradient",
     "beta_loo_loss",
     "categorical_cross_entropy",
     "distributional_off_policy_target",
     "expected_off_policy_return",
     "importance_coefficients",
+    "importance_sampled_return",
     "islr_loss",
     "policy_entropy",
+    "q_opc",
+    "q_retrace",
     "retrace_coefficients",
+    "stochastic_dueling",
     "tislr_loss",
     "total_variation",
     "tree_backup_coefficients",
     "truncated_beta",
+    "truncated_importance_trajectory",
+    "trust_region_projection",
+    "v_target",
 ]

@@ -184,6 +184,142 @@ def proposition_1(grad_pi, q, q_pi, mu, beta):
     return sum((1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q)))
 
 
+# losses/acer_returns.py, losses/acer_policy.py: the pseudo-code of ACER's appendix A, corrected.
+#
+# Rows 0 .. k; `r[i]`, `discount[i]` arrived with row i: the pseudo-code's r_i is `r[i + 1]`. A
+# row with `is_last` ends an episode: nothing is done there, and behind it another one begins.
+
+
+def trust_region(g, k, delta):
+    """Eq. 12."""
+    g, k = np.asarray(g, np.float64), np.asarray(k, np.float64)
+    square = sum(x * x for x in k)
+    if square == 0.0:
+        return g
+    return g - max(0.0, (sum(x * y for x, y in zip(k, g, strict=True)) - delta) / square) * k
+
+
+def acer_discrete_steps(
+    f, f_average, q, mu, a, r, discount, is_last, *, c, delta, entropy_cost=0.0
+):
+    """Algorithm 2 for one trajectory: (i, z, Q_ret - Q(x_i, a_i)) of each step, last first.
+
+    z is the policy's gradient with respect to the probabilities; without a trust region where delta
+    is None. All arrays over rows; f, f_average, q, mu are `[k + 1, A]`.
+    """
+    k, num_actions = len(a) - 1, len(f[0])
+    steps = []
+    q_ret = sum(q[k][b] * f[k][b] for b in range(num_actions))
+    for i in reversed(range(k)):
+        if is_last[i + 1]:
+            q_ret = sum(q[i + 1][b] * f[i + 1][b] for b in range(num_actions))
+        q_ret = r[i + 1] + discount[i + 1] * q_ret
+        v = sum(q[i][b] * f[i][b] for b in range(num_actions))
+        if is_last[i]:
+            continue
+        rho = [f[i][b] / mu[i][b] for b in range(num_actions)]
+        g = np.zeros(num_actions)
+        g[a[i]] += min(c, rho[a[i]]) / f[i][a[i]] * (q_ret - v)
+        for b in range(num_actions):
+            g[b] += max(0.0, 1 - c / rho[b]) * f[i][b] / f[i][b] * (q[i][b] - v)
+            g[b] += entropy_cost * (-np.log(f[i][b]) - 1)
+        kl = [-f_average[i][b] / f[i][b] for b in range(num_actions)]
+        z = g if delta is None else trust_region(g, kl, delta)
+        steps.append((i, z, q_ret - q[i][a[i]]))
+        q_ret = min(1.0, rho[a[i]]) * (q_ret - q[i][a[i]]) + v
+    return steps
+
+
+def gaussian_density(x, mean, std):
+    """Of independent Gaussians with one standard deviation."""
+    factors = [
+        np.exp(-0.5 * ((y - m) / std) ** 2) / (std * np.sqrt(2 * np.pi))
+        for y, m in zip(x, mean, strict=True)
+    ]
+    return float(np.prod(factors))
+
+
+def acer_continuous_steps(
+    mean,
+    mean_average,
+    v,
+    q,
+    mu_mean,
+    a,
+    a_sampled,
+    q_sampled,
+    r,
+    discount,
+    is_last,
+    *,
+    std,
+    c,
+    delta,
+):
+    """Algorithm 3: (i, z, Q_ret - Q, min(1, rho_i) (Q_ret - Q)) of each step, last first.
+
+    z is the policy's gradient with respect to the mean. `a_sampled` are the a', `q_sampled` their
+    values; means and actions are `[k + 1, d]`.
+    """
+    k, d = len(r) - 1, len(mean[0])
+    steps = []
+    q_ret = q_opc = v[k]
+    for i in reversed(range(k)):
+        if is_last[i + 1]:
+            q_ret = q_opc = v[i + 1]
+        q_ret = r[i + 1] + discount[i + 1] * q_ret
+        q_opc = r[i + 1] + discount[i + 1] * q_opc
+        if is_last[i]:
+            continue
+        rho = gaussian_density(a[i], mean[i], std) / gaussian_density(a[i], mu_mean[i], std)
+        rho_sampled = gaussian_density(a_sampled[i], mean[i], std) / gaussian_density(
+            a_sampled[i], mu_mean[i], std
+        )
+        g = min(c, rho) * (np.asarray(a[i]) - mean[i]) / std**2 * (q_opc - v[i])
+        excess = max(0.0, 1 - c / rho_sampled)
+        score_sampled = (np.asarray(a_sampled[i]) - mean[i]) / std**2
+        g = g + excess * (q_sampled[i] - v[i]) * score_sampled
+        kl = (np.asarray(mean[i]) - mean_average[i]) / std**2
+        z = g if delta is None else trust_region(g, kl, delta)
+        steps.append((i, z, q_ret - q[i], min(1.0, rho) * (q_ret - q[i])))
+        q_ret = min(1.0, rho ** (1 / d)) * (q_ret - q[i]) + v[i]
+        q_opc = (q_opc - q[i]) + v[i]
+    return steps
+
+
+def importance_sampled_return(v, r, discount, rho, is_last):
+    """E.4 with its discount: `[k]` for rows 0 .. k."""
+    returns = []
+    for i in range(len(r) - 1):
+        total, weight = 0.0, 1.0
+        for j in range(i + 1, len(r)):
+            total += weight * r[j]
+            weight *= discount[j]
+            if is_last[j] or j == len(r) - 1:
+                total += weight * v[j]
+                break
+            weight *= rho[j]
+        returns.append(total)
+    return np.array(returns)
+
+
+def truncated_importance_trajectory(v, r, discount, rho, is_last, cap):
+    """E.2: weights and advantages `[k]` for rows 0 .. k."""
+    weights, advantages = [], []
+    for i in range(len(r) - 1):
+        product, total, gamma = 1.0, 0.0, 1.0
+        for j in range(i + 1, len(r)):
+            product *= rho[j - 1]
+            total += gamma * r[j]
+            gamma *= discount[j]
+            if is_last[j] or j == len(r) - 1:
+                total += gamma * v[j]
+                break
+        weights.append(min(cap, product))
+        advantages.append(total - v[i])
+    return np.array(weights), np.array(advantages)
+
+
 # agents/reactor
 
 
