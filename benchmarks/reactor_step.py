@@ -146,7 +146,7 @@ def main(arguments=None):
     parser.add_argument("--keys", type=int, default=1_000_000)
     given = parser.parse_args(arguments)
     environment = make(given.environment, seed=0, num_envs=given.num_envs)
-    config = PRESETS[default_preset(environment.spec)]()
+    config = PRESETS[default_preset("reactor", environment.spec)]()
     agent = make_agent(environment.spec, config)
     store = SequenceStore(
         environment.spec, agent.sequence, config.replay, num_envs=given.num_envs, seed=0

@@ -13,8 +13,8 @@ import numpy as np
 from .._validation import check_integer
 from ..environments import EnvironmentSpec
 
-# From the agent's name to its package, which has `make_agent`, `Config` and `PRESETS`.
-AGENTS = {"reactor": "retrax.agents.reactor"}
+# From the agent's name to its package: `make_agent`, `Config`, `PRESETS` and `default_preset`.
+AGENTS = {"acer": "retrax.agents.acer", "reactor": "retrax.agents.reactor"}
 
 # Time steps after which the preset `small` has solved the task (docs/results); others get the rest.
 SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}
@@ -75,14 +75,15 @@ def preset_config(agent: str, preset: str) -> Any:
     return presets[preset]()
 
 
-def default_preset(spec: EnvironmentSpec) -> str:
-    """`paper` for images, `small` for vectors."""
-    return "paper" if len(spec.observations.shape) == 3 else "small"
+def default_preset(agent: str, spec: EnvironmentSpec) -> str:
+    """The preset that the agent's package has for such an environment."""
+    preset: str = agent_package(agent).default_preset(spec)
+    return preset
 
 
 def default_steps(environment: str, spec: EnvironmentSpec) -> int:
     """Time steps that solve the task with its default preset, where that is known."""
-    if default_preset(spec) == "paper":
+    if len(spec.observations.shape) == 3:
         return PAPER_STEPS
     return SMALL_STEPS.get(environment, OTHER_STEPS)
 

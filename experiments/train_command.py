@@ -165,11 +165,11 @@ def _finish(summary: Summary) -> int:
 
 def _preset(agent: str, arguments: Sequence[str]) -> str:
     """Decides the preset before the fields are parsed, since it gives their defaults."""
-    configs.agent_package(agent)
+    presets = configs.agent_package(agent).PRESETS
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
     if preset is not None or environment is None:
-        return preset or "paper"
-    return configs.default_preset(_spec(environment))
+        return preset or next(iter(presets))
+    return configs.default_preset(agent, _spec(environment))
 
 
 def _default_steps(environment: str) -> int:

@@ -185,7 +185,7 @@ class _Run:
             return
         values = {**dataclasses.asdict(counters), "seconds": time.perf_counter() - self._started}
         self._snapshots.save(
-            counters.steps, Snapshot(self._loop.learner, self._store.state(), values)
+            counters.steps, Snapshot(self._loop.learner, self._loop.replay_state(), values)
         )
 
     def _summary(self, interrupted: bool) -> Summary:
@@ -249,20 +249,19 @@ def _restored(config: RunConfig, directory: Path) -> _Parts:
             loop, store = _build(config, environment)
             template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), loop.learner)
             snapshot = snapshots.restore(template)
-            seconds = _take_over(snapshots, snapshot, loop, store)
+            seconds = _take_over(snapshots, snapshot, loop)
         except BaseException:
             environment.close()
             raise
     return _Parts(environment, loop, store, seconds)
 
 
-def _take_over(snapshots: Snapshots, snapshot: Snapshot, loop: Loop, store: SequenceStore) -> float:
+def _take_over(snapshots: Snapshots, snapshot: Snapshot, loop: Loop) -> float:
     """Puts the snapshot in; returns the seconds that the run had taken."""
     try:
         counters = dict(snapshot.counters)
         seconds = float(counters.pop("seconds"))
-        store.restore(snapshot.replay)
-        loop.restore(snapshot.learner, counters)
+        loop.restore(snapshot.learner, counters, snapshot.replay)
     except Exception as error:
         raise snapshots.damaged(error) from error
     return seconds

@@ -38,6 +38,11 @@ class ProgramConfig:
     """Steps of the snapshot that the run goes on from, if it does."""
 
     def __post_init__(self) -> None:
+        if self.run.agent_config.replay.on_policy:
+            raise ValueError(
+                "A program has no queue for on-policy updates yet: give --agent.replay.on-policy "
+                "False (and a replay-ratio > 0), or use retrax train."
+            )
         check_range(self, "actor_update_period", 1)
         check_range(self, "evaluation_episodes", 1)
         check_range(self, "final_evaluation_seconds", 0.0)

@@ -43,6 +43,33 @@ class RecurrentNetwork(NamedTuple):
     step: Callable[[Params, jax.Array, jax.Array, State], tuple[Any, State]]
 
 
+class Network(NamedTuple):
+    """A feed-forward network as pure functions.
+
+    Attributes:
+      init: `key -> Params`.
+      apply: `(Params, *inputs) -> outputs`.
+    """
+
+    init: Callable[[jax.Array], Params]
+    apply: Callable[..., Any]
+
+
+def make_network(make_module: Callable[[], Callable[..., Any]], *inputs: Any) -> Network:
+    """Makes pure functions of a module without state.
+
+    Args:
+      make_module: builds the module; called inside of Haiku's transform.
+      *inputs: what the module is called with: anything with shape and dtype.
+    """
+    network = hk.without_apply_rng(hk.transform(lambda *inputs: make_module()(*inputs)))
+
+    def init(key: jax.Array) -> Params:
+        return network.init(key, *(jnp.zeros(x.shape, x.dtype) for x in inputs))
+
+    return Network(init, network.apply)
+
+
 def make_recurrent_network(
     make_module: Callable[[], RecurrentModule], observation: specs.Array
 ) -> RecurrentNetwork:

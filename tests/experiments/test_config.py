@@ -144,7 +144,7 @@ def test_every_agent_has_its_package():
 )
 def test_defaults(environment, preset, steps):
     made = make(environment)
-    assert configs.default_preset(made.spec) == preset
+    assert configs.default_preset("reactor", made.spec) == preset
     assert configs.default_steps(environment, made.spec) == steps
     made.close()
 
