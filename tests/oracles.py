@@ -396,6 +396,98 @@ def reactor_linear_update(params, target_params, rows, weights, config, learning
     return {name: params[name] - learning_rate * grads[name] for name in params}, priorities
 
 
+# agents/acer
+
+
+def _acer_arrays(rows, b, config):
+    """Rewards, discounts and ends of one segment, as the update sees them."""
+    clip = config["max_abs_reward"]
+    rewards = config["reward_scale"] * np.clip(rows["reward"][b], -clip, clip)
+    discounts = config["discount"] * rows["discount"][b]
+    return {"r": rewards, "discount": discounts, "is_last": rows["is_last"][b]}
+
+
+def acer_linear_update(params, average, rows, weights, config, learning_rate):
+    """One SGD step of discrete ACER on a linear network, segment by segment, step by step.
+
+    params and average: `policy` [D, A] and `q` [D, A]; pi = softmax(x policy), Q = x q. Rows as in
+    `reactor_linear_update`. Returns new params and priorities [B].
+    """
+    batch, length = rows["action"].shape
+    ascent = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = []
+    for b in range(batch):
+        x = rows["observation"][b].astype(np.float64)
+        f = [_softmax(x[i] @ params["policy"]) for i in range(length)]
+        steps = acer_discrete_steps(
+            f,
+            [_softmax(x[i] @ average["policy"]) for i in range(length)],
+            [x[i] @ params["q"] for i in range(length)],
+            rows["mu"][b],
+            rows["action"][b],
+            **_acer_arrays(rows, b, config),
+            c=config["truncation"],
+            delta=config["delta"] if config["trust_region"] else None,
+            entropy_cost=config["entropy_cost"],
+        )
+        scale = weights[b] / (batch * (length - 1))
+        for i, z, error in steps:
+            jacobian = np.diag(f[i]) - np.outer(f[i], f[i])
+            ascent["policy"] += scale * np.outer(x[i], jacobian @ z)
+            ascent["q"][:, rows["action"][b, i]] += scale * config["critic_cost"] * error * x[i]
+        priorities.append(np.mean([abs(error) for _, _, error in steps]) if steps else 0.0)
+    new = {name: params[name] + learning_rate * ascent[name] for name in params}
+    return new, np.array(priorities)
+
+
+def acer_linear_gaussian_update(params, average, rows, noise, weights, config, learning_rate):
+    """The same for continuous actions `[d]`.
+
+    params: `policy` [D, d], `value` [D] and `advantage` [D, d]; mean = x policy, V = x value and
+    A(x, a) = x advantage a, with a clipped to [-1, 1]. `noise` [B, T+1, 1 + n, d]: standard normal,
+    of a' and of the n actions of the dueling network. rows: `drawn` and `mu` are [B, T+1, d].
+    """
+    batch, length = rows["reward"].shape
+    ascent = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = []
+    for b in range(batch):
+        x = rows["observation"][b].astype(np.float64)
+        mean = [x[i] @ params["policy"] for i in range(length)]
+        v = [x[i] @ params["value"] for i in range(length)]
+        samples = [mean[i] + config["policy_std"] * noise[b, i] for i in range(length)]
+        taken, others, q, q_sampled = rows["drawn"][b], [s[0] for s in samples], [], []
+        centred = []
+        for i in range(length):
+            dueling = np.mean([np.clip(u, -1, 1) for u in samples[i][1:]], axis=0)
+            centred.append(np.clip(taken[i], -1, 1) - dueling)
+            q.append(v[i] + x[i] @ params["advantage"] @ centred[i])
+            sampled = np.clip(others[i], -1, 1) - dueling
+            q_sampled.append(v[i] + x[i] @ params["advantage"] @ sampled)
+        steps = acer_continuous_steps(
+            mean,
+            [x[i] @ average["policy"] for i in range(length)],
+            v,
+            q,
+            rows["mu"][b],
+            taken,
+            others,
+            q_sampled,
+            **_acer_arrays(rows, b, config),
+            std=config["policy_std"],
+            c=config["truncation"],
+            delta=config["delta"] if config["trust_region"] else None,
+        )
+        scale = weights[b] / (batch * (length - 1))
+        for i, z, error, v_error in steps:
+            ascent["policy"] += scale * np.outer(x[i], z)
+            critic = scale * config["critic_cost"]
+            ascent["value"] += critic * (error + v_error) * x[i]
+            ascent["advantage"] += critic * error * np.outer(x[i], centred[i])
+        priorities.append(np.mean([abs(step[2]) for step in steps]) if steps else 0.0)
+    new = {name: params[name] + learning_rate * ascent[name] for name in params}
+    return new, np.array(priorities)
+
+
 # networks/torsos.py, networks/memory.py
 
 
