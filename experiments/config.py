@@ -13,11 +13,18 @@ import numpy as np
 from .._validation import check_integer
 from ..environments import EnvironmentSpec
 
-# From the agent's name to its package, which has `make_agent`, `Config` and `PRESETS`.
-AGENTS = {"d4pg": "retrax.agents.d4pg", "reactor": "retrax.agents.reactor"}
+# From the agent's name to its package: `make_agent`, `Config`, `PRESETS` and `default_preset`.
+AGENTS = {
+    "acer": "retrax.agents.acer",
+    "d4pg": "retrax.agents.d4pg",
+    "reactor": "retrax.agents.reactor",
+}
 
 # Time steps after which the preset `small` has solved the task (docs/results); others get the rest.
-SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000, "Pendulum-v1": 40_000}
+SMALL_STEPS = {
+    "reactor": {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000},
+    "d4pg": {"Pendulum-v1": 40_000},
+}
 OTHER_STEPS = 200_000
 # Purposes of other seeds than the run's own: no two may share their episodes.
 EVALUATION, RESUME = 1, 2
@@ -78,18 +85,17 @@ def preset_config(agent: str, preset: str) -> Any:
 
 
 def default_preset(agent: str, environment: str, spec: EnvironmentSpec) -> str:
-    """The agent's `control_suite`, if it has one, for that; else `paper` for images or `small`."""
-    if environment.startswith("dm_control:") and "control_suite" in agent_package(agent).PRESETS:
-        return "control_suite"
-    return "paper" if len(spec.observations.shape) == 3 else "small"
+    """The preset that the agent's package has for such an environment."""
+    preset: str = agent_package(agent).default_preset(environment, spec)
+    return preset
 
 
 def default_steps(agent: str, environment: str, spec: EnvironmentSpec) -> int:
     """Time steps that solve the task with its default preset, where that is known."""
     preset = default_preset(agent, environment, spec)
-    if preset != "small":
-        return {"control_suite": SUITE_STEPS, "paper": PAPER_STEPS}[preset]
-    return SMALL_STEPS.get(environment, OTHER_STEPS)
+    if not preset.startswith("small"):
+        return SUITE_STEPS if preset == "control_suite" else PAPER_STEPS
+    return SMALL_STEPS.get(agent, {}).get(environment, OTHER_STEPS)
 
 
 def write_config(directory: Path, config: RunConfig) -> None:

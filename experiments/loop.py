@@ -15,6 +15,7 @@ from dm_env import StepType
 from ..agents.base import Agent, Update
 from ..environments import TimeStep, VectorEnvironment
 from ..evaluation.episodes import RunningReturns
+from ..replay.pacing import Due, Pacing
 from ..replay.spec import ReplayConfig, Row
 from ..replay.store import SequenceStore
 
@@ -85,7 +86,7 @@ class Loop:
     ):
         self._environment = environment
         self._store = store
-        self._replay = replay
+        self._pacing = Pacing(replay, seed=seed)
         self._agent = agent
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)))
         self._update = jax.jit(agent.update, donate_argnums=0)
@@ -99,13 +100,27 @@ class Loop:
         self.window = Window()
         self._begin()
 
-    def restore(self, learner: Any, actors: Any, counters: dict[str, int]) -> None:
-        """Goes on from a snapshot; its replay has been restored by the caller.
+    def replay_state(self) -> dict[str, Any]:
+        """What `restore` needs of the replay, a pytree of arrays."""
+        return {**self._store.state(), "pacing": self._pacing.state()}
 
-        The environments begin new episodes.
+    def restore(
+        self, learner: Any, actors: Any, counters: dict[str, int], replay: Any = None
+    ) -> None:
+        """Goes on from a snapshot; the environments begin new episodes.
+
+        Args:
+          learner: the agent's `LearnerState`.
+          actors: its `ActorState`s, `[E, ...]`.
+          counters: fields of `Counters`.
+          replay: what `replay_state` gave; None leaves the rows as they are.
         """
         self.learner, self.actors = learner, actors
         self.counters = Counters(**counters)
+        pacing = self._pacing.state() if replay is None else replay["pacing"]
+        self._pacing.restore(pacing, counters)
+        if replay is not None:
+            self._store.restore(replay)
         self._store.cut()
         self._begin()
 
@@ -124,8 +139,8 @@ class Loop:
         started = time.perf_counter()
         self._step()
         acted = time.perf_counter()
-        for _ in range(self._updates_due()):
-            self._learn()
+        while due := self._due():
+            self._learn(due)
         self.window.acting_seconds += acted - started
         self.window.learning_seconds += time.perf_counter() - acted
 
@@ -151,17 +166,18 @@ class Loop:
         self.window.returns.extend(returns.tolist())
         self.window.lengths.extend(lengths.tolist())
 
-    def _updates_due(self) -> int:
-        counters = self.counters
-        if counters.learning_since < 0:
-            if self._store.num_rows < self._replay.min_rows or not self._store.num_sequences:
-                return 0
-            counters.learning_since = counters.steps
-        acted = counters.steps - counters.learning_since
-        return int(acted / self._replay.acting_steps_per_update) - counters.updates
+    def _due(self) -> Due | None:
+        self._pacing.observe(
+            steps=self.counters.steps,
+            rows=self._store.num_rows,
+            sequences=self._store.num_sequences,
+            rounds=self._store.rounds,
+        )
+        self.counters.learning_since = self._pacing.learning_since
+        return self._pacing.due
 
-    def _learn(self) -> None:
-        slots, sample = self._store.sample()
+    def _learn(self, due: Due) -> None:
+        slots, sample = self._store.newest() if due == "newest" else self._store.sample()
         self.learner, update = self._update(self.learner, sample)
         update = jax.device_get(update)
         if not np.isfinite(update.priorities).all():
@@ -170,7 +186,8 @@ class Loop:
                 "learner diverged. Try a smaller learning rate."
             )
         self._store.set_priorities(slots, update.priorities)
-        self.counters.updates += 1
+        self._pacing.done()
+        self.counters.updates = self._pacing.updates
         self.window.add_update(update)
 
 

@@ -170,10 +170,10 @@ def _finish(summary: Summary) -> int:
 
 def _preset(agent: str, arguments: Sequence[str]) -> str:
     """Decides the preset before the fields are parsed, since it gives their defaults."""
-    configs.agent_package(agent)
+    presets = configs.agent_package(agent).PRESETS
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
     if preset is not None or environment is None:
-        return preset or "paper"
+        return preset or next(iter(presets))
     return configs.default_preset(agent, environment, _spec(environment))
 
 

@@ -186,7 +186,7 @@ class _Run:
         values = {**dataclasses.asdict(counters), "seconds": time.perf_counter() - self._started}
         loop = self._loop
         self._snapshots.save(
-            counters.steps, Snapshot(loop.learner, self._store.state(), values, loop.actors)
+            counters.steps, Snapshot(loop.learner, loop.replay_state(), values, loop.actors)
         )
 
     def _summary(self, interrupted: bool) -> Summary:
@@ -249,20 +249,19 @@ def _restored(config: RunConfig, directory: Path) -> _Parts:
         try:
             loop, store = _build(config, environment)
             snapshot = snapshots.restore(*_shapes((loop.learner, loop.actors)))
-            seconds = _take_over(snapshots, snapshot, loop, store)
+            seconds = _take_over(snapshots, snapshot, loop)
         except BaseException:
             environment.close()
             raise
     return _Parts(environment, loop, store, seconds)
 
 
-def _take_over(snapshots: Snapshots, snapshot: Snapshot, loop: Loop, store: SequenceStore) -> float:
+def _take_over(snapshots: Snapshots, snapshot: Snapshot, loop: Loop) -> float:
     """Puts the snapshot in; returns the seconds that the run had taken."""
     try:
         counters = dict(snapshot.counters)
         seconds = float(counters.pop("seconds"))
-        store.restore(snapshot.replay)
-        loop.restore(snapshot.learner, snapshot.actors, counters)
+        loop.restore(snapshot.learner, snapshot.actors, counters, snapshot.replay)
     except Exception as error:
         raise snapshots.damaged(error) from error
     return seconds

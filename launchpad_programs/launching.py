@@ -134,11 +134,10 @@ def _parse_new(agent: str, arguments: Sequence[str]) -> Any:
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
     if preset is None and environment is not None:
         preset = configs.default_preset(agent, environment, _spec(environment))
-    agent_config = configs.preset_config(agent, preset or "paper")
+    preset = preset or next(iter(configs.agent_package(agent).PRESETS))
+    agent_config = configs.preset_config(agent, preset)
     form = LaunchArguments[type(agent_config)]  # type: ignore[misc, valid-type]
-    default: Any = LaunchArguments(
-        environment=tyro.MISSING, preset=preset or "paper", agent=agent_config
-    )
+    default: Any = LaunchArguments(environment=tyro.MISSING, preset=preset, agent=agent_config)
     return parse(form, arguments, prog=f"{_PROG} {agent}", default=default)
 
 

@@ -4,6 +4,19 @@ Batch them with `jax.vmap`. The names follow rlax: `r_t`, `discount_t`, `q_t` be
 that arrives, `a_tm1`, `q_tm1` to the one before it.
 """
 
+from .acer_policy import (
+    acer_policy_gradient,
+    acer_sampled_policy_gradient,
+    trust_region_projection,
+)
+from .acer_returns import (
+    importance_sampled_return,
+    q_opc,
+    q_retrace,
+    stochastic_dueling,
+    truncated_importance_trajectory,
+    v_target,
+)
 from .continuous import (
     categorical_td_loss,
     deterministic_policy_gradient_loss,
@@ -28,6 +41,8 @@ from .policy_gradient import (
 )
 
 __all__ = [
+    "acer_policy_gradient",
+    "acer_sampled_policy_gradient",
     "beta_loo_loss",
     "categorical_cross_entropy",
     "categorical_td_loss",
@@ -35,14 +50,21 @@ __all__ = [
     "distributional_off_policy_target",
     "expected_off_policy_return",
     "importance_coefficients",
+    "importance_sampled_return",
     "islr_loss",
     "mixture_of_gaussians_td_loss",
     "n_step_return",
     "policy_entropy",
+    "q_opc",
+    "q_retrace",
     "retrace_coefficients",
     "scalar_td_loss",
+    "stochastic_dueling",
     "tislr_loss",
     "total_variation",
     "tree_backup_coefficients",
     "truncated_beta",
+    "truncated_importance_trajectory",
+    "trust_region_projection",
+    "v_target",
 ]

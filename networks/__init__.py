@@ -1,5 +1,13 @@
 """Haiku modules and factories of networks; recurrent ones are unbatched, time first, `[T, ...]`."""
 
+from .acer import (
+    AcerModule,
+    AdvantageModule,
+    CategoricalOutput,
+    GaussianOutput,
+    make_acer_network,
+    make_advantage_network,
+)
 from .base import (
     FeedForwardNetwork,
     RecurrentNetwork,
@@ -13,11 +21,15 @@ from .reactor import ReactorModule, ReactorOutput, make_reactor_network
 from .torsos import ImageTorso, VectorTorso, crelu, make_torso
 
 __all__ = [
+    "AcerModule",
+    "AdvantageModule",
     "Categorical",
+    "CategoricalOutput",
     "CriticHead",
     "CriticModule",
     "D4PGNetworks",
     "FeedForwardNetwork",
+    "GaussianOutput",
     "ImageTorso",
     "MemoryCore",
     "MixtureOfGaussians",
@@ -29,6 +41,8 @@ __all__ = [
     "Scalar",
     "VectorTorso",
     "crelu",
+    "make_acer_network",
+    "make_advantage_network",
     "make_d4pg_networks",
     "make_feed_forward_network",
     "make_reactor_network",

@@ -1,6 +1,7 @@
 """Torsos: from observations `[T, ...]` to features `[T, D]`, for images and for vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import chex
 import haiku as hk
@@ -11,6 +12,10 @@ from dm_env import specs
 
 # Reactor, appendix, table of layers: (channels, kernel, stride) of each convolution.
 REACTOR_CONVOLUTIONS = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
+# Mnih et al. 2015, "Model architecture"; ACER, section 4.
+DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+
+Activation: TypeAlias = Callable[[jax.Array], jax.Array]
 
 
 def crelu(x: jax.Array) -> jax.Array:
@@ -21,15 +26,17 @@ def crelu(x: jax.Array) -> jax.Array:
 class ImageTorso(hk.Module):
     """uint8 images `[T, height, width, channels]` -> features `[T, D]`.
 
-    Scaled to [0, 1], then valid convolutions, each followed by a concatenated ReLU, then flattened.
+    Scaled to [0, 1], then valid convolutions, each followed by the activation, then flattened.
     """
 
     def __init__(
         self,
         convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+        activation: Activation = crelu,
         name: str | None = None,
     ):
         super().__init__(name=name)
+        self._activation = activation
         self._convolutions = [
             hk.Conv2D(channels, kernel, stride, padding="VALID")
             for channels, kernel, stride in convolutions
@@ -40,22 +47,25 @@ class ImageTorso(hk.Module):
         chex.assert_rank(images, 4)
         features = images.astype(jnp.float32) / 255.0
         for convolution in self._convolutions:
-            features = crelu(convolution(features))
+            features = self._activation(convolution(features))
         return hk.Flatten()(features)
 
 
 class VectorTorso(hk.Module):
-    """Float arrays `[T, ...]`, flattened, -> features `[T, D]`: linear layers with CReLU."""
+    """Float arrays `[T, ...]`, flattened, -> features `[T, D]`: linear layers with activations."""
 
-    def __init__(self, sizes: Sequence[int], name: str | None = None):
+    def __init__(
+        self, sizes: Sequence[int], activation: Activation = crelu, name: str | None = None
+    ):
         super().__init__(name=name)
+        self._activation = activation
         self._layers = [hk.Linear(size) for size in sizes]
 
     def __call__(self, vectors: jax.Array) -> jax.Array:
         """`[T, ...]` -> `[T, D]`."""
         features = hk.Flatten()(vectors.astype(jnp.float32))
         for layer in self._layers:
-            features = crelu(layer(features))
+            features = self._activation(layer(features))
         return features
 
 
@@ -64,14 +74,15 @@ def make_torso(
     *,
     convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
+    activation: Activation = crelu,
 ) -> hk.Module:
     """The torso that fits an observation: images are uint8 of rank 3, all else must be float.
 
     Call `check_observation` before, outside of Haiku, for readable errors.
     """
     if is_image(observation):
-        return ImageTorso(convolutions, name="torso")
-    return VectorTorso(vector_sizes, name="torso")
+        return ImageTorso(convolutions, activation, name="torso")
+    return VectorTorso(vector_sizes, activation, name="torso")
 
 
 def check_observation(

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ..environments.types import EnvironmentSpec
+from .pacing import Pacing
 from .spec import ReplayConfig, Row, Sample, SequenceSpec
 from .store import SequenceStore
 from .tree import check_priorities
@@ -84,11 +85,10 @@ class LearnerReplay(Protocol):
 
 
 class PacedStore:
-    """A `SequenceStore` that keeps to the acting steps per update. A `LearnerReplay`.
+    """A `SequenceStore` that keeps pace with acting. A `LearnerReplay`.
 
-    The rule is the one of the training loop in one process: learning starts at `min_rows` rows, and
-    from then on one update is due for each `acting_steps_per_update` transitions. It serves a
-    program in one thread, and the end of a queue in a program of many processes.
+    `Pacing` has the rule, as in the training loop in one process. It serves a program in one
+    thread, and the end of a queue in a program of many processes.
     """
 
     def __init__(
@@ -104,17 +104,19 @@ class PacedStore:
         self.store = SequenceStore(
             environment_spec, sequence, replay, num_envs=num_environments, seed=seed
         )
-        self._replay = replay
-        self._steps = self._updates = 0
-        self._learning_since = -1
+        self._pacing = Pacing(replay, seed=seed)
+        self._steps = 0
 
     def add(self, rows: Row, environments: np.ndarray) -> None:
         """Appends rows `[n, ...]`, one to each of some environments."""
         self.store.add(rows, environments)
         self._steps += int(np.sum(~np.asarray(rows.is_last)))
-        enough = self.store.num_rows >= self._replay.min_rows and self.store.num_sequences
-        if self._learning_since < 0 and enough:
-            self._learning_since = self._steps
+        self._pacing.observe(
+            steps=self._steps,
+            rows=self.store.num_rows,
+            sequences=self.store.num_sequences,
+            rounds=self.store.rounds,
+        )
 
     def writer(self, environment: int) -> Writer:
         """A writer that adds rows at once, for programs of one thread."""
@@ -126,15 +128,13 @@ class PacedStore:
     @property
     def ready(self) -> bool:
         """See `LearnerReplay`."""
-        if self._learning_since < 0:
-            return False
-        acted = self._steps - self._learning_since
-        return int(acted / self._replay.acting_steps_per_update) > self._updates
+        return self._pacing.due is not None
 
     def sample(self) -> tuple[Any, Sample]:
         """See `LearnerReplay`; keys are slots and starts, `[2, B]`."""
-        slots, sample = self.store.sample()
-        self._updates += 1
+        newest = self._pacing.due == "newest"
+        slots, sample = self.store.newest() if newest else self.store.sample()
+        self._pacing.done()
         return np.stack([slots, self.store.starts(slots)]), sample
 
     @property
@@ -168,13 +168,13 @@ class PacedStore:
         """See `LearnerReplay`."""
         return {
             "steps": self._steps,
-            "updates": self._updates,
-            "learning_since": self._learning_since,
+            "updates": self._pacing.updates,
+            "learning_since": self._pacing.learning_since,
         }
 
     def state(self) -> Any:
         """See `LearnerReplay`; that of a `SequenceStore`, as a run in one process saves it."""
-        return self.store.state()
+        return {**self.store.state(), "pacing": self._pacing.state()}
 
     def restore(self, state: Any, counters: Mapping[str, int]) -> None:
         """See `LearnerReplay`; the environments begin new episodes.
@@ -189,8 +189,8 @@ class PacedStore:
             )
         self.store.restore(state)
         self.store.cut()
-        self._steps, self._updates = counters["steps"], counters["updates"]
-        self._learning_since = counters["learning_since"]
+        self._steps = counters["steps"]
+        self._pacing.restore(state["pacing"], counters)
 
     def close(self) -> None:
         """See `LearnerReplay`; there are no threads."""

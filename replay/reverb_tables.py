@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from ..environments.types import EnvironmentSpec
+from .pacing import mean_acting_steps_per_update
 from .reverb_library import reverb, tensorflow
 from .spec import ReplayConfig, Row, SequenceSpec
 from .store import row_spec
@@ -147,7 +148,8 @@ def _sampler(replay: ReplayConfig) -> Any:
 
 def _rate_limiter(sequence: SequenceSpec, replay: ReplayConfig, num_environments: int) -> Any:
     """Keeps samples per insert near what the acting steps per update amount to."""
-    per_insert = replay.batch_size * sequence.period / replay.acting_steps_per_update
+    steps = mean_acting_steps_per_update(replay, period=sequence.period, num_envs=num_environments)
+    per_insert = replay.batch_size * sequence.period / steps
     # Sequences come into being where rows do, so `min_rows` rows are this many of them.
     rows = max(0, replay.min_rows // num_environments - sequence.length)
     minimum = num_environments * (rows // sequence.period + 1)

@@ -178,6 +178,31 @@ class SequenceStore:
         rows, mask = self.read(slots)
         return slots, Sample(rows, weights.astype(np.float32), mask)
 
+    @property
+    def rounds(self) -> int:
+        """Sequences that have been completed in every environment, where they may cross episodes.
+
+        Sequences count by their period, whatever has been overwritten since.
+        """
+        complete = (self._heads - self._sequence.length) // self._sequence.period + 1
+        return int(np.maximum(complete, 0).min())
+
+    def newest(self) -> tuple[np.ndarray, Sample]:
+        """The newest complete sequence of every environment: slots `[E]`, and the sequences.
+
+        Raises:
+          ValueError: an environment has no complete sequence yet, or sequences end with episodes.
+        """
+        if not self._sequence.crosses_episodes:
+            raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
+        if not self.rounds:
+            raise ValueError("Not every environment has a complete sequence yet.")
+        back = (self._heads - self._sequence.length) % self._sequence.period
+        starts = self._heads - self._sequence.length - back
+        slots = self._slots(np.arange(len(self._heads)), starts)
+        rows, mask = self.read(slots)
+        return slots, Sample(rows, np.ones(slots.shape, np.float32), mask)
+
     def sample_shape(self) -> Sample:
         """What `sample` gives, as `jax.ShapeDtypeStruct`s; an empty store tells it too."""
         batch = np.zeros(self._config.batch_size, np.int64)

@@ -184,6 +184,142 @@ def proposition_1(grad_pi, q, q_pi, mu, beta):
     return sum((1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q)))
 
 
+# losses/acer_returns.py, losses/acer_policy.py: the pseudo-code of ACER's appendix A, corrected.
+#
+# Rows 0 .. k; `r[i]`, `discount[i]` arrived with row i: the pseudo-code's r_i is `r[i + 1]`. A
+# row with `is_last` ends an episode: nothing is done there, and behind it another one begins.
+
+
+def trust_region(g, k, delta):
+    """Eq. 12."""
+    g, k = np.asarray(g, np.float64), np.asarray(k, np.float64)
+    square = sum(x * x for x in k)
+    if square == 0.0:
+        return g
+    return g - max(0.0, (sum(x * y for x, y in zip(k, g, strict=True)) - delta) / square) * k
+
+
+def acer_discrete_steps(
+    f, f_average, q, mu, a, r, discount, is_last, *, c, delta, entropy_cost=0.0
+):
+    """Algorithm 2 for one trajectory: (i, z, Q_ret - Q(x_i, a_i)) of each step, last first.
+
+    z is the policy's gradient with respect to the probabilities; without a trust region where delta
+    is None. All arrays over rows; f, f_average, q, mu are `[k + 1, A]`.
+    """
+    k, num_actions = len(a) - 1, len(f[0])
+    steps = []
+    q_ret = sum(q[k][b] * f[k][b] for b in range(num_actions))
+    for i in reversed(range(k)):
+        if is_last[i + 1]:
+            q_ret = sum(q[i + 1][b] * f[i + 1][b] for b in range(num_actions))
+        q_ret = r[i + 1] + discount[i + 1] * q_ret
+        v = sum(q[i][b] * f[i][b] for b in range(num_actions))
+        if is_last[i]:
+            continue
+        rho = [f[i][b] / mu[i][b] for b in range(num_actions)]
+        g = np.zeros(num_actions)
+        g[a[i]] += min(c, rho[a[i]]) / f[i][a[i]] * (q_ret - v)
+        for b in range(num_actions):
+            g[b] += max(0.0, 1 - c / rho[b]) * f[i][b] / f[i][b] * (q[i][b] - v)
+            g[b] += entropy_cost * (-np.log(f[i][b]) - 1)
+        kl = [-f_average[i][b] / f[i][b] for b in range(num_actions)]
+        z = g if delta is None else trust_region(g, kl, delta)
+        steps.append((i, z, q_ret - q[i][a[i]]))
+        q_ret = min(1.0, rho[a[i]]) * (q_ret - q[i][a[i]]) + v
+    return steps
+
+
+def gaussian_density(x, mean, std):
+    """Of independent Gaussians with one standard deviation."""
+    factors = [
+        np.exp(-0.5 * ((y - m) / std) ** 2) / (std * np.sqrt(2 * np.pi))
+        for y, m in zip(x, mean, strict=True)
+    ]
+    return float(np.prod(factors))
+
+
+def acer_continuous_steps(
+    mean,
+    mean_average,
+    v,
+    q,
+    mu_mean,
+    a,
+    a_sampled,
+    q_sampled,
+    r,
+    discount,
+    is_last,
+    *,
+    std,
+    c,
+    delta,
+):
+    """Algorithm 3: (i, z, Q_ret - Q, min(1, rho_i) (Q_ret - Q)) of each step, last first.
+
+    z is the policy's gradient with respect to the mean. `a_sampled` are the a', `q_sampled` their
+    values; means and actions are `[k + 1, d]`.
+    """
+    k, d = len(r) - 1, len(mean[0])
+    steps = []
+    q_ret = q_opc = v[k]
+    for i in reversed(range(k)):
+        if is_last[i + 1]:
+            q_ret = q_opc = v[i + 1]
+        q_ret = r[i + 1] + discount[i + 1] * q_ret
+        q_opc = r[i + 1] + discount[i + 1] * q_opc
+        if is_last[i]:
+            continue
+        rho = gaussian_density(a[i], mean[i], std) / gaussian_density(a[i], mu_mean[i], std)
+        rho_sampled = gaussian_density(a_sampled[i], mean[i], std) / gaussian_density(
+            a_sampled[i], mu_mean[i], std
+        )
+        g = min(c, rho) * (np.asarray(a[i]) - mean[i]) / std**2 * (q_opc - v[i])
+        excess = max(0.0, 1 - c / rho_sampled)
+        score_sampled = (np.asarray(a_sampled[i]) - mean[i]) / std**2
+        g = g + excess * (q_sampled[i] - v[i]) * score_sampled
+        kl = (np.asarray(mean[i]) - mean_average[i]) / std**2
+        z = g if delta is None else trust_region(g, kl, delta)
+        steps.append((i, z, q_ret - q[i], min(1.0, rho) * (q_ret - q[i])))
+        q_ret = min(1.0, rho ** (1 / d)) * (q_ret - q[i]) + v[i]
+        q_opc = (q_opc - q[i]) + v[i]
+    return steps
+
+
+def importance_sampled_return(v, r, discount, rho, is_last):
+    """E.4 with its discount: `[k]` for rows 0 .. k."""
+    returns = []
+    for i in range(len(r) - 1):
+        total, weight = 0.0, 1.0
+        for j in range(i + 1, len(r)):
+            total += weight * r[j]
+            weight *= discount[j]
+            if is_last[j] or j == len(r) - 1:
+                total += weight * v[j]
+                break
+            weight *= rho[j]
+        returns.append(total)
+    return np.array(returns)
+
+
+def truncated_importance_trajectory(v, r, discount, rho, is_last, cap):
+    """E.2: weights and advantages `[k]` for rows 0 .. k."""
+    weights, advantages = [], []
+    for i in range(len(r) - 1):
+        product, total, gamma = 1.0, 0.0, 1.0
+        for j in range(i + 1, len(r)):
+            product *= rho[j - 1]
+            total += gamma * r[j]
+            gamma *= discount[j]
+            if is_last[j] or j == len(r) - 1:
+                total += gamma * v[j]
+                break
+        weights.append(min(cap, product))
+        advantages.append(total - v[i])
+    return np.array(weights), np.array(advantages)
+
+
 # agents/reactor
 
 
@@ -379,6 +515,98 @@ def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rat
     rate = {"policy": rates[0], "critic_x": rates[1], "critic_a": rates[1]}
     new = {name: params[name] - rate[name] * grads[name] for name in params}
     return new, np.array(losses), np.array(values)
+
+
+# agents/acer
+
+
+def _acer_arrays(rows, b, config):
+    """Rewards, discounts and ends of one segment, as the update sees them."""
+    clip = config["max_abs_reward"]
+    rewards = config["reward_scale"] * np.clip(rows["reward"][b], -clip, clip)
+    discounts = config["discount"] * rows["discount"][b]
+    return {"r": rewards, "discount": discounts, "is_last": rows["is_last"][b]}
+
+
+def acer_linear_update(params, average, rows, weights, config, learning_rate):
+    """One SGD step of discrete ACER on a linear network, segment by segment, step by step.
+
+    params and average: `policy` [D, A] and `q` [D, A]; pi = softmax(x policy), Q = x q. Rows as in
+    `reactor_linear_update`. Returns new params and priorities [B].
+    """
+    batch, length = rows["action"].shape
+    ascent = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = []
+    for b in range(batch):
+        x = rows["observation"][b].astype(np.float64)
+        f = [_softmax(x[i] @ params["policy"]) for i in range(length)]
+        steps = acer_discrete_steps(
+            f,
+            [_softmax(x[i] @ average["policy"]) for i in range(length)],
+            [x[i] @ params["q"] for i in range(length)],
+            rows["mu"][b],
+            rows["action"][b],
+            **_acer_arrays(rows, b, config),
+            c=config["truncation"],
+            delta=config["delta"] if config["trust_region"] else None,
+            entropy_cost=config["entropy_cost"],
+        )
+        scale = weights[b] / (batch * (length - 1))
+        for i, z, error in steps:
+            jacobian = np.diag(f[i]) - np.outer(f[i], f[i])
+            ascent["policy"] += scale * np.outer(x[i], jacobian @ z)
+            ascent["q"][:, rows["action"][b, i]] += scale * config["critic_cost"] * error * x[i]
+        priorities.append(np.mean([abs(error) for _, _, error in steps]) if steps else 0.0)
+    new = {name: params[name] + learning_rate * ascent[name] for name in params}
+    return new, np.array(priorities)
+
+
+def acer_linear_gaussian_update(params, average, rows, noise, weights, config, learning_rate):
+    """The same for continuous actions `[d]`.
+
+    params: `policy` [D, d], `value` [D] and `advantage` [D, d]; mean = x policy, V = x value and
+    A(x, a) = x advantage a, with a clipped to [-1, 1]. `noise` [B, T+1, 1 + n, d]: standard normal,
+    of a' and of the n actions of the dueling network. rows: `drawn` and `mu` are [B, T+1, d].
+    """
+    batch, length = rows["reward"].shape
+    ascent = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = []
+    for b in range(batch):
+        x = rows["observation"][b].astype(np.float64)
+        mean = [x[i] @ params["policy"] for i in range(length)]
+        v = [x[i] @ params["value"] for i in range(length)]
+        samples = [mean[i] + config["policy_std"] * noise[b, i] for i in range(length)]
+        taken, others, q, q_sampled = rows["drawn"][b], [s[0] for s in samples], [], []
+        centred = []
+        for i in range(length):
+            dueling = np.mean([np.clip(u, -1, 1) for u in samples[i][1:]], axis=0)
+            centred.append(np.clip(taken[i], -1, 1) - dueling)
+            q.append(v[i] + x[i] @ params["advantage"] @ centred[i])
+            sampled = np.clip(others[i], -1, 1) - dueling
+            q_sampled.append(v[i] + x[i] @ params["advantage"] @ sampled)
+        steps = acer_continuous_steps(
+            mean,
+            [x[i] @ average["policy"] for i in range(length)],
+            v,
+            q,
+            rows["mu"][b],
+            taken,
+            others,
+            q_sampled,
+            **_acer_arrays(rows, b, config),
+            std=config["policy_std"],
+            c=config["truncation"],
+            delta=config["delta"] if config["trust_region"] else None,
+        )
+        scale = weights[b] / (batch * (length - 1))
+        for i, z, error, v_error in steps:
+            ascent["policy"] += scale * np.outer(x[i], z)
+            critic = scale * config["critic_cost"]
+            ascent["value"] += critic * (error + v_error) * x[i]
+            ascent["advantage"] += critic * error * np.outer(x[i], centred[i])
+        priorities.append(np.mean([abs(step[2]) for step in steps]) if steps else 0.0)
+    new = {name: params[name] + learning_rate * ascent[name] for name in params}
+    return new, np.array(priorities)
 
 
 # networks/torsos.py, networks/memory.py

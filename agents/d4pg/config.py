@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..._validation import check_integer, check_one_of, check_range, check_sizes
+from ...environments.types import EnvironmentSpec
 from ...networks.d4pg import ACTION_INPUTS, D4PG_CONVOLUTIONS
 from ...replay.spec import ReplayConfig
 
@@ -207,3 +208,10 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "uniform_replay": Config.uniform_replay,
     "sigma_per_actor": Config.sigma_per_actor,
 }
+
+
+def default_preset(environment: str, spec: EnvironmentSpec) -> str:
+    """`control_suite` for its tasks; else `paper` for images, and `small` for vectors."""
+    if environment.startswith("dm_control:"):
+        return "control_suite"
+    return "paper" if len(spec.observations.shape) == 3 else "small"

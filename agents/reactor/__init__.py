@@ -1,6 +1,6 @@
 """Reactor (Gruslys et al. 2018): a recurrent actor-critic on distributional Retrace."""
 
 from .agent import ActorState, LearnerState, make_agent
-from .config import PRESETS, Config
+from .config import PRESETS, Config, default_preset
 
-__all__ = ["PRESETS", "ActorState", "Config", "LearnerState", "make_agent"]
+__all__ = ["PRESETS", "ActorState", "Config", "LearnerState", "default_preset", "make_agent"]

@@ -101,9 +101,9 @@ def test_help_lists_every_field_with_its_default(capsys):
 @pytest.mark.parametrize(
     ("environment", "preset", "steps"),
     [
-        ("catch", "small", SMALL_STEPS["catch"]),
-        ("memory", "small", SMALL_STEPS["memory"]),
-        ("CartPole-v1", "small", SMALL_STEPS["CartPole-v1"]),
+        ("catch", "small", SMALL_STEPS["reactor"]["catch"]),
+        ("memory", "small", SMALL_STEPS["reactor"]["memory"]),
+        ("CartPole-v1", "small", SMALL_STEPS["reactor"]["CartPole-v1"]),
         ("Acrobot-v1", "small", OTHER_STEPS),
         ("ALE/Pong-v5", "paper", PAPER_STEPS),
     ],

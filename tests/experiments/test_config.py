@@ -138,11 +138,11 @@ def test_every_agent_has_its_package():
 @pytest.mark.parametrize(
     ("agent", "environment", "preset", "steps"),
     [
-        ("reactor", "catch", "small", configs.SMALL_STEPS["catch"]),
-        ("reactor", "CartPole-v1", "small", configs.SMALL_STEPS["CartPole-v1"]),
+        ("reactor", "catch", "small", configs.SMALL_STEPS["reactor"]["catch"]),
+        ("reactor", "CartPole-v1", "small", configs.SMALL_STEPS["reactor"]["CartPole-v1"]),
         ("reactor", "Acrobot-v1", "small", configs.OTHER_STEPS),
         ("reactor", "ALE/Pong-v5", "paper", configs.PAPER_STEPS),
-        ("d4pg", "Pendulum-v1", "small", configs.SMALL_STEPS["Pendulum-v1"]),
+        ("d4pg", "Pendulum-v1", "small", configs.SMALL_STEPS["d4pg"]["Pendulum-v1"]),
     ],
 )
 def test_defaults(agent, environment, preset, steps):

@@ -80,7 +80,7 @@ def test_an_update_is_bit_for_bit_that_of_a_run_in_one_process(agent):
     learner.compile()
     # The learner draws one batch ahead, before the priorities of the last: so compare one each.
     for _ in range(3):
-        loop._learn()
+        loop._learn("replayed")
         learner.step()
         learner._next = None
         replay.store.restore(store.state())

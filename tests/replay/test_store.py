@@ -256,6 +256,50 @@ def test_cut_ends_running_episodes_as_a_time_limit_would(crosses):
     assert joins.any() == crosses
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    length=st.integers(2, 6),
+    period=st.integers(1, 5),
+    steps=st.integers(1, 40),
+)
+def test_newest_are_the_last_complete_sequences(seed, num_envs, length, period, steps):
+    spec = sequence_spec(length, period, True)
+    config = ReplayConfig(capacity=num_envs * (length + 2 * period), min_rows=1)
+    store, naive = (
+        SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0),
+        NaiveStore(num_envs, config.capacity, spec),
+    )
+    stream, ever = Stream(num_envs, seed, 0.2), set()
+    for _ in range(steps):
+        rows = stream.next()
+        store.add(rows)
+        naive.add(rows)
+        ever |= naive.sequences()
+    starts = [[start for e, start in ever if e == env] for env in range(num_envs)]
+    assert store.rounds == min(map(len, starts))
+    if not store.rounds:
+        with pytest.raises(ValueError, match="Not every environment has a complete sequence yet"):
+            store.newest()
+        return
+    slots, sample = store.newest()
+    assert store.starts(slots).tolist() == [max(found) for found in starts]
+    for e, found in enumerate(starts):
+        wanted, _ = naive.read(e, max(found))
+        jax.tree.map(
+            np.testing.assert_array_equal, jax.tree.map(lambda x, e=e: x[e], sample.rows), wanted
+        )
+    assert sample.weights.tolist() == [1.0] * num_envs
+    assert sample.mask.all()
+
+
+def test_sequences_that_end_with_episodes_have_no_newest():
+    store, _ = filled(ReplayConfig(capacity=60, min_rows=1), sequence_spec(4, 1, False))
+    with pytest.raises(ValueError, match="Only sequences that cross episodes have a newest one"):
+        store.newest()
+
+
 def test_cut_of_an_empty_store_does_nothing():
     config = ReplayConfig(capacity=60, min_rows=1)
     store = SequenceStore(SPEC, sequence_spec(4, 1, True), config, num_envs=2, seed=0)

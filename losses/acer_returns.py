@@ -1,0 +1,195 @@
+"""ACER's targets (Wang et al. 2017): what the critic learns, and what the policy is graded by.
+
+Unbatched. As in `off_policy`, the suffix `_t` marks arrays of the destination steps 1 .. T, `_tm1`
+those of the source steps 0 .. T-1; results belong to the source steps. `T` denotes the number of
+transitions, `n` of sampled actions. All targets are free of gradients.
+
+`rho` = pi(a|x) / mu(a|x) is the importance ratio of the action that was taken, of probabilities or
+of densities. Where a trace must be cut, at the last row of an episode, `rho_t` is 0, or
+`continues_t` is; the value `v_t` there still bootstraps, unless the discount is 0. What `rho_t` or
+`continues_t` say of the last destination step never matters: nothing is behind it.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from .._libraries import rlax
+from .off_policy import retrace_coefficients
+
+_stop = jax.lax.stop_gradient
+
+
+def q_retrace(
+    q_t: jax.Array,
+    v_t: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
+    rho_t: jax.Array,
+    exponent: float = 1.0,
+) -> jax.Array:
+    """Retrace returns of the actions taken (ACER, eq. 5).
+
+    Q_ret_t = r_{t+1} + discount_{t+1} (c_{t+1} (Q_ret_{t+1} - q_{t+1}) + v_{t+1}), with
+    c = min(1, rho^exponent). The cap is Retrace's, always 1 (Algorithm 2): eq. 5 prints the c of
+    the policy gradient, which is another constant.
+
+    Args:
+      q_t: `[T]`, values of the actions taken at the destination steps.
+      v_t: `[T]`, state values there.
+      r_t: `[T]`, rewards that arrived there.
+      discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
+      rho_t: `[T]`, importance ratios there, >= 0; 0 cuts the trace.
+      exponent: 1 for discrete actions, 1 / d for continuous ones of d dimensions (section 5.1).
+
+    Returns:
+      Returns of the source steps, `[T]`.
+    """
+    rho_t = jnp.asarray(rho_t)
+    c_t = retrace_coefficients(rho_t**exponent, jnp.ones_like(rho_t), lambda_=1.0)
+    return _returns(q_t, v_t, r_t, discount_t, c_t)
+
+
+def q_opc(
+    q_t: jax.Array,
+    v_t: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
+    continues_t: jax.Array,
+) -> jax.Array:
+    """Q(lambda) with off-policy corrections, lambda = 1 (ACER, eq. 21; Harutyunyan et al. 2016).
+
+    `q_retrace` with 1 in place of the truncated ratio: it looks farther ahead, and is right only
+    while the policies are alike. Continuous ACER grades its policy by it (eq. 15).
+
+    Args:
+      q_t: `[T]`, values of the actions taken at the destination steps.
+      v_t: `[T]`, state values there.
+      r_t: `[T]`, rewards that arrived there.
+      discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
+      continues_t: `[T]`, bool, or 1 and 0: whether the episode goes on behind them.
+
+    Returns:
+      Returns of the source steps, `[T]`.
+    """
+    return _returns(q_t, v_t, r_t, discount_t, jnp.asarray(continues_t, jnp.float32))
+
+
+def importance_sampled_return(
+    v_t: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
+    rho_t: jax.Array,
+    continues_t: jax.Array,
+) -> jax.Array:
+    """Returns by importance sampling, without truncation: the ablation of Retrace (ACER, E.4).
+
+    R_t = r_{t+1} + discount_{t+1} rho_{t+1} R_{t+1}, and r_{t+1} + discount_{t+1} v_{t+1} where the
+    episode does not go on. (The paper's line lacks the discount.) Unbounded.
+
+    Args:
+      v_t: `[T]`, state values at the destination steps.
+      r_t: `[T]`, rewards that arrived there.
+      discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
+      rho_t: `[T]`, importance ratios there, >= 0.
+      continues_t: `[T]`, bool, or 1 and 0: whether the episode goes on behind them.
+
+    Returns:
+      Returns of the source steps, `[T]`.
+    """
+    continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
+    v_t = (1.0 - continues_t) * v_t
+    return _returns(
+        jnp.zeros_like(v_t), v_t, r_t, discount_t, jnp.where(continues_t > 0, rho_t, 0.0)
+    )
+
+
+def _returns(
+    q_t: jax.Array, v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, c_t: jax.Array
+) -> jax.Array:
+    chex.assert_equal_shape([q_t, v_t, r_t, discount_t, c_t])
+    return rlax.general_off_policy_returns_from_q_and_v(
+        q_t[:-1], v_t, r_t, discount_t, c_t[:-1], stop_target_gradients=True
+    )
+
+
+def v_target(return_: jax.Array, q: jax.Array, v: jax.Array, rho: jax.Array) -> jax.Array:
+    """A target for the state value (ACER, eq. 14): min(1, rho) (Q_ret - Q) + V.
+
+    No root of the ratio here, unlike in `q_retrace`.
+
+    Args:
+      return_: any shape, the Retrace return of the action taken.
+      q: of the same shape, its estimated value.
+      v: of the same shape, the state's estimated value.
+      rho: of the same shape, the importance ratio of that action, >= 0.
+
+    Returns:
+      Targets, of the same shape.
+    """
+    chex.assert_equal_shape([return_, q, v, rho])
+    return _stop(jnp.minimum(1.0, rho) * (return_ - q) + v)
+
+
+def stochastic_dueling(
+    v: jax.Array, advantage_a: jax.Array, advantages_sampled: jax.Array
+) -> jax.Array:
+    """The action value of a stochastic dueling network (ACER, eq. 13).
+
+    Q(x, a) = V(x) + A(x, a) - mean_i A(x, u_i) with u_i drawn from the policy. Its expectation over
+    a and the u_i, all drawn from the policy, is V(x). Gradients flow into all three.
+
+    Args:
+      v: `[]`, the state's value.
+      advantage_a: `[]`, A(x, a).
+      advantages_sampled: `[n]`, A(x, u_i), n >= 1 (5 in the paper).
+
+    Returns:
+      Q(x, a), `[]`.
+    """
+    chex.assert_rank([v, advantage_a, advantages_sampled], [0, 0, 1])
+    return v + advantage_a - jnp.mean(advantages_sampled)
+
+
+def truncated_importance_trajectory(
+    v_tm1: jax.Array,
+    v_t: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
+    log_rho_tm1: jax.Array,
+    continues_t: jax.Array,
+    cap: float = 5.0,
+) -> tuple[jax.Array, jax.Array]:
+    """The baseline TIS: truncated importance sampling over trajectories (ACER, E.2).
+
+    Weight: min(cap, rho_t rho_{t+1} ... ), to the trajectory's end. Advantage: the rewards to that
+    end, discounted, plus the discounted value there, less V(x_t). The policy's gradient is
+    weight * advantage * grad log pi(a_t|x_t), the value's weight * advantage * grad V(x_t). A
+    trajectory ends with its episode, or with the sequence. With rho = 1 it is A3C (eq. 2).
+
+    Args:
+      v_tm1: `[T]`, state values at the source steps.
+      v_t: `[T]`, state values at the destination steps.
+      r_t: `[T]`, rewards that arrived there.
+      discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
+      log_rho_tm1: `[T]`, logarithms of the importance ratios at the source steps.
+      continues_t: `[T]`, bool, or 1 and 0: whether the episode goes on behind the destination.
+      cap: > 0; 5 in the paper.
+
+    Returns:
+      Weights and advantages of the source steps, `[T]` each.
+    """
+    chex.assert_rank([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t], 1)
+    chex.assert_equal_shape([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t])
+    continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
+    returns = rlax.lambda_returns(r_t, discount_t, v_t, continues_t, stop_target_gradients=True)
+
+    def add(behind: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        log_rho, continues = step
+        log_weight = log_rho + jnp.where(continues > 0, behind, 0.0)
+        return log_weight, log_weight
+
+    start = jnp.zeros((), log_rho_tm1.dtype)
+    _, log_weights = jax.lax.scan(add, start, (log_rho_tm1, continues_t), reverse=True)
+    weights = jnp.exp(jnp.minimum(jnp.log(cap), log_weights))
+    return _stop(weights), _stop(returns - v_tm1)

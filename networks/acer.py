@@ -1,0 +1,192 @@
+"""ACER's networks (Wang et al. 2017, sections 4 and 6)."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+from dm_env import specs
+
+from .base import (
+    FeedForwardNetwork,
+    RecurrentNetwork,
+    make_feed_forward_network,
+    make_recurrent_network,
+)
+from .memory import MemoryCore
+from .torsos import DQN_CONVOLUTIONS, check_observation, make_torso
+
+_POLICY_SCALE = 0.01  # of a head's first weights: policies begin nearly uniform, or in the middle
+
+
+class CategoricalOutput(NamedTuple):
+    """What the network says of each of T observations, for A discrete actions.
+
+    Attributes:
+      policy: `[T, A]`, probabilities.
+      q: `[T, A]`, action values.
+    """
+
+    policy: jax.Array
+    q: jax.Array
+
+
+class GaussianOutput(NamedTuple):
+    """What the network says of each of T observations, for actions `[d]`.
+
+    Attributes:
+      policy: `[T, d]`, the mean, in [-1, 1].
+      value: `[T]`, state values.
+      features: `[T, F]`, what the advantage network reads.
+    """
+
+    policy: jax.Array
+    value: jax.Array
+    features: jax.Array
+
+
+class _Stream(hk.Module):
+    """Torso, hidden layer and, if its size is not 0, memory: `[T, ...] -> [T, D]`."""
+
+    def __init__(
+        self,
+        observation: specs.Array,
+        convolutions: Sequence[tuple[int, int, int]],
+        vector_sizes: Sequence[int],
+        hidden_size: int,
+        memory_size: int,
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._torso = make_torso(
+            observation,
+            convolutions=convolutions,
+            vector_sizes=vector_sizes,
+            activation=jax.nn.relu,
+        )
+        self._hidden = hk.Linear(hidden_size, name="hidden")
+        self._memory = MemoryCore(memory_size, name="memory") if memory_size else None
+
+    def initial_state(self) -> Any:
+        return self._memory.initial_state() if self._memory else ()
+
+    def __call__(
+        self, observations: jax.Array, is_first: jax.Array, state: Any
+    ) -> tuple[jax.Array, Any]:
+        features = jax.nn.relu(self._hidden(self._torso(observations)))
+        if self._memory is None:
+            return features, state
+        return hk.dynamic_unroll(self._memory, (features, is_first), state)
+
+
+class AcerModule(hk.Module):
+    """A stream of features with two heads: the policy, and values of actions or of the state.
+
+    Discrete actions have a softmax policy and Q (`CategoricalOutput`); continuous ones the mean of
+    a Gaussian, a tanh of the features, and V (`GaussianOutput`).
+    """
+
+    def __init__(
+        self,
+        observation: specs.Array,
+        actions: specs.Array,
+        *,
+        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        vector_sizes: Sequence[int] = (),
+        hidden_size: int = 512,
+        memory_size: int = 0,
+        shared: bool = True,
+        name: str | None = None,
+    ):
+        """Makes the module.
+
+        Args:
+          observation: spec of one observation.
+          actions: a `DiscreteArray`, or an array `[d]`.
+          convolutions: (channels, kernel, stride) of each, for images.
+          vector_sizes: hidden layers before the common one, for float observations.
+          hidden_size: units of the layer behind the torso.
+          memory_size: units of an LSTM behind that; 0 for none.
+          shared: whether both heads read one stream, or each its own.
+          name: Haiku's name of the module.
+        """
+        super().__init__(name=name)
+        self._actions = actions
+        sizes = (convolutions, vector_sizes, hidden_size, memory_size)
+        names = ("shared",) if shared else ("policy", "value")
+        self._streams = [_Stream(observation, *sizes, name=f"{name}_stream") for name in names]
+
+    def initial_state(self) -> Any:
+        """One state for each stream."""
+        return tuple(stream.initial_state() for stream in self._streams)
+
+    def __call__(
+        self, observations: jax.Array, is_first: jax.Array, state: Any
+    ) -> tuple[CategoricalOutput | GaussianOutput, Any]:
+        """Observations `[T, ...]`, `is_first` `[T]`, state before -> outputs, state behind."""
+        read = [
+            stream(observations, is_first, before)
+            for stream, before in zip(self._streams, state, strict=True)
+        ]
+        features = [features for features, _ in read]
+        return self._heads(features[0], features[-1]), tuple(after for _, after in read)
+
+    def _heads(
+        self, of_policy: jax.Array, of_value: jax.Array
+    ) -> CategoricalOutput | GaussianOutput:
+        small = hk.initializers.VarianceScaling(_POLICY_SCALE)
+        if isinstance(self._actions, specs.DiscreteArray):
+            num_actions = int(self._actions.num_values)
+            logits = hk.Linear(num_actions, w_init=small, name="policy")(of_policy)
+            q = hk.Linear(num_actions, name="q")(of_value)
+            return CategoricalOutput(jax.nn.softmax(logits), q)
+        (size,) = self._actions.shape
+        mean = jnp.tanh(hk.Linear(size, w_init=small, name="policy")(of_policy))
+        value = hk.Linear(1, name="value")(of_value)
+        return GaussianOutput(mean, value[..., 0], of_value)
+
+
+class AdvantageModule(hk.Module):
+    """The small network of stochastic dueling: features `[F]` and an action `[d]` -> A(x, a) `[]`.
+
+    Leading axes are batched.
+    """
+
+    def __init__(self, size: int, name: str | None = None):
+        super().__init__(name=name)
+        self._size = size
+
+    def __call__(self, features: jax.Array, action: jax.Array) -> jax.Array:
+        """`[..., F]` and `[..., d]` -> `[...]`."""
+        inputs = jnp.concatenate([features, action], axis=-1)
+        hidden = jax.nn.relu(hk.Linear(self._size, name="hidden")(inputs))
+        return hk.Linear(1, name="output")(hidden)[..., 0]
+
+
+def make_acer_network(
+    observation: specs.Array, actions: specs.Array, **sizes: Any
+) -> RecurrentNetwork:
+    """ACER's network; outputs are `CategoricalOutput`s or `GaussianOutput`s, as the actions are.
+
+    Args:
+      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
+      actions: spec of one action: a `DiscreteArray`, or an array `[d]`.
+      **sizes: arguments of `AcerModule`, whose defaults are the paper's.
+
+    Raises:
+      ValueError: for an observation that the network cannot take.
+    """
+    check_observation(observation, sizes.get("convolutions", DQN_CONVOLUTIONS))
+    return make_recurrent_network(lambda: AcerModule(observation, actions, **sizes), observation)
+
+
+def make_advantage_network(features: Any, actions: specs.Array, size: int) -> FeedForwardNetwork:
+    """The advantage network, which reads another network's features.
+
+    Args:
+      features: what they look like, `[F]`: anything with shape and dtype.
+      actions: spec of one action `[d]`.
+      size: hidden units.
+    """
+    return make_feed_forward_network(lambda: AdvantageModule(size), features, actions)

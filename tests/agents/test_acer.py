@@ -1,0 +1,560 @@
+"""ACER: updates against NumPy, errata, acting, presets, saving, compilation, rejections."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import oracles
+import pytest
+from dm_env import StepType, specs
+
+from retrax.agents import acer
+from retrax.agents.acer import Config, make_agent
+from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.networks import CategoricalOutput, GaussianOutput, Network, RecurrentNetwork
+from retrax.replay.spec import ReplayConfig, Row, Sample
+
+D, A, SIZE = 4, 3, 2
+DISCRETE = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
+BOUNDS = specs.BoundedArray((SIZE,), np.float32, [-1.0, 0.0], [1.0, 4.0])
+CONTINUOUS = EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS)
+SPECS = {"discrete": DISCRETE, "continuous": CONTINUOUS}
+REPLAY = ReplayConfig(replay_ratio=1.0)
+LINEAR = {
+    "truncation": 2.0,
+    "delta": 0.4,
+    "average_decay": 0.9,
+    "discount": 0.8,
+    "entropy_cost": 0.2,
+    "critic_cost": 0.7,
+    "max_abs_reward": 1.5,
+    "reward_scale": 2.0,
+    "num_dueling_samples": 3,
+    "sequence_length": 6,
+}
+
+
+def small(kind, **changes):
+    sizes = {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4, **changes}
+    return (Config.small if kind == "discrete" else Config.small_continuous)(**sizes)
+
+
+def without_memory(init, outputs):
+    """A recurrent network of a function `(params, observations) -> outputs`."""
+
+    def unroll(params, observations, is_first, state):
+        return outputs(params, observations), state
+
+    def step(params, observation, is_first, state):
+        return jax.tree.map(lambda x: x[0], outputs(params, observation[None])), state
+
+    return RecurrentNetwork(init, lambda: (), unroll, step)
+
+
+def linear(kind, config, learning_rate=0.5):
+    """An agent on linear networks, with plain gradient steps."""
+
+    def init(key):
+        keys = jax.random.split(key)
+        if kind == "discrete":
+            shapes = {"policy": (D, A), "q": (D, A)}
+        else:
+            shapes = {"policy": (D, SIZE), "value": (D,)}
+        return {
+            name: 0.3 * jax.random.normal(key, shape)
+            for key, (name, shape) in zip(keys, shapes.items(), strict=True)
+        }
+
+    def outputs(params, x):
+        if kind == "discrete":
+            return CategoricalOutput(jax.nn.softmax(x @ params["policy"]), x @ params["q"])
+        return GaussianOutput(x @ params["policy"], x @ params["value"], x)
+
+    advantage = Network(
+        lambda key: 0.3 * jax.random.normal(key, (D, SIZE)),
+        lambda params, features, action: features @ params @ action,
+    )
+    return make_agent(
+        SPECS[kind],
+        config,
+        network=without_memory(init, outputs),
+        advantage=advantage,
+        optimizer=optax.sgd(learning_rate),
+    )
+
+
+def initial(agent, seed):
+    return jax.jit(agent.init)(jax.random.key(seed))
+
+
+def random_rows(kind, seed, batch, length, ends=0.2):
+    """Rows with terminations and truncations, a first row behind each last one."""
+    rng = np.random.default_rng(seed)
+    shape = (batch, length)
+    is_last = rng.random(shape) < ends
+    for t in range(1, length):
+        is_last[:, t] &= ~is_last[:, t - 1]
+    is_first = np.roll(is_last, 1, axis=1)
+    is_first[:, 0] = False
+    terminated = is_last & (rng.random(shape) < 0.5)
+    rows = {
+        "observation": rng.normal(size=(*shape, D)).astype(np.float32),
+        "reward": np.where(is_first, 0, 2 * rng.normal(size=shape)).astype(np.float32),
+        "discount": np.where(terminated, 0.0, 1.0).astype(np.float32),
+        "is_first": is_first,
+        "is_last": is_last,
+    }
+    if kind == "discrete":
+        mu = 0.9 * rng.dirichlet(np.ones(A), shape) + 0.1 / A
+        actions = rng.integers(A, size=shape).astype(np.int32)
+        return {**rows, "action": actions, "mu": mu.astype(np.float32)}
+    mu = rng.uniform(-0.5, 0.5, (*shape, SIZE))
+    return {
+        **rows,
+        "action": np.zeros((*shape, SIZE), np.float32),  # only what was drawn is read
+        "mu": mu.astype(np.float32),
+        "drawn": (mu + 0.3 * rng.normal(size=mu.shape)).astype(np.float32),
+    }
+
+
+def as_sample(rows, weights=None, mask=None):
+    rows = dict(rows)
+    extras = {name: rows.pop(name) for name in ("mu", "drawn") if name in rows}
+    batch, length = rows["reward"].shape
+    weights = np.ones(batch, np.float32) if weights is None else weights
+    mask = np.ones((batch, length), bool) if mask is None else mask
+    return Sample(Row(extras=extras, **rows), weights, mask)
+
+
+def double(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+
+
+def noise_of(key, batch, length, samples):
+    """The normal numbers that an update draws from the learner's key."""
+    keys = jax.random.split(jax.random.split(key)[1], batch)
+    rows = jax.vmap(lambda key: jax.random.split(key, length))(keys)
+    draw = jax.vmap(jax.vmap(lambda key: jax.random.normal(key, (1 + samples, SIZE))))
+    return np.asarray(draw(rows), np.float64)
+
+
+def numpy_update(kind, learner, rows, weights, config):
+    """New parameters, in the agent's own tree, and priorities."""
+    fields = dataclasses.asdict(config)
+    average = double(learner.average_params)
+    if kind == "discrete":
+        params = double(learner.params["network"])
+        new, priorities = oracles.acer_linear_update(params, average, rows, weights, fields, 0.5)
+        return {"network": new}, priorities
+    params = double(learner.params["network"])
+    params["advantage"] = double(learner.params["advantage"])
+    noise = noise_of(learner.key, *rows["reward"].shape, config.num_dueling_samples)
+    new, priorities = oracles.acer_linear_gaussian_update(
+        params, average, rows, noise, weights, fields, 0.5
+    )
+    advantage = new.pop("advantage")
+    return {"network": new, "advantage": advantage}, priorities
+
+
+@pytest.mark.parametrize("trust_region", [True, False])
+@pytest.mark.parametrize("kind", sorted(SPECS))
+def test_one_update_is_the_pseudo_code(kind, trust_region):
+    seed = 0
+    config = Config(**LINEAR, trust_region=trust_region, replay=REPLAY)
+    agent = linear(kind, config)
+    learner = initial(agent, seed)
+    learner = learner._replace(average_params=initial(agent, seed + 10).average_params)
+    rows = random_rows(kind, seed, 3, 6)
+    assert rows["is_last"].any()
+    weights = np.array([0.5, 2.0, 1.3], np.float32)
+    new, update = jax.jit(agent.update)(learner, as_sample(rows, weights))
+    params, priorities = numpy_update(kind, learner, rows, weights, config)
+    chex.assert_trees_all_close(new.params, params, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(update.priorities, priorities, rtol=1e-4, atol=1e-5)
+    if trust_region:
+        assert 0.05 < float(update.metrics["constrained"]) < 1
+    assert new.num_updates == 1
+
+
+def test_erratum_2_the_critic_descends_on_the_action_taken():
+    config = Config(sequence_length=2, entropy_cost=0.0, discount=0.5, replay=REPLAY)
+    agent = linear("discrete", config, learning_rate=0.1)
+    learner = initial(agent, 0)
+    rows = random_rows("discrete", 3, 1, 2, ends=0.0)
+    new, _ = jax.jit(agent.update)(learner, as_sample(rows))
+    x, a = rows["observation"][0], rows["action"][0, 0]
+    q = np.asarray(learner.params["network"]["q"])
+    pi = jax.nn.softmax(x[1] @ learner.params["network"]["policy"])
+    target = np.clip(rows["reward"][0, 1], -1, 1) + 0.5 * pi @ (x[1] @ q)
+    expected = q.copy()
+    expected[:, a] += 0.1 * (target - x[0] @ q[:, a]) * x[0]
+    np.testing.assert_allclose(new.params["network"]["q"], expected, atol=1e-5)
+
+
+def test_erratum_3_the_policys_constant_is_not_retraces():
+    rows = random_rows("discrete", 0, 2, 6)
+    updated = []
+    for truncation in (0.1, 10.0):
+        agent = linear("discrete", Config(**{**LINEAR, "truncation": truncation}, replay=REPLAY))
+        updated.append(jax.jit(agent.update)(initial(agent, 0), as_sample(rows))[0].params)
+    first, second = (params["network"] for params in updated)
+    np.testing.assert_array_equal(first["q"], second["q"])
+    assert np.abs(first["policy"] - second["policy"]).max() > 1e-3
+
+
+def test_erratum_12_the_entropy_is_inside_of_the_projection():
+    """With no advantage at all, an entropy that is too steep is cut down to the trust region."""
+    config = Config(**{**LINEAR, "entropy_cost": 50.0, "delta": 0.01}, replay=REPLAY)
+    agent = linear("discrete", config)
+    learner = initial(agent, 0)
+    average = jax.tree.map(lambda x: x + 1.0, initial(agent, 1).average_params)
+    rows = random_rows("discrete", 0, 2, 6, ends=0.0)
+    new, update = jax.jit(agent.update)(learner._replace(average_params=average), as_sample(rows))
+    params, _ = numpy_update(
+        "discrete", learner._replace(average_params=average), rows, np.ones(2), config
+    )
+    chex.assert_trees_all_close(new.params, params, rtol=1e-4, atol=1e-3)
+    assert update.metrics["constrained"] > 0.1
+
+
+@pytest.mark.parametrize("kind", sorted(SPECS))
+def test_erratum_12b_a_larger_batch_has_the_same_trust_region(kind):
+    """Twice the same segments: the mean, and so the step, is the same."""
+    config = Config(**{**LINEAR, "delta": 0.01}, replay=REPLAY)
+    agent = linear(kind, config)
+    learner = initial(agent, 0)
+    learner = learner._replace(average_params=initial(agent, 1).average_params)
+    rows = random_rows(kind, 0, 1, 6)
+    twice = {name: np.concatenate([value, value]) for name, value in rows.items()}
+    update = jax.jit(lambda learner, sample: agent.update(learner, sample)[0].params["network"])
+    once, both = update(learner, as_sample(rows)), update(learner, as_sample(twice))
+    if kind == "discrete":
+        chex.assert_trees_all_close(once, both, rtol=1e-4, atol=1e-6)
+    else:  # each segment draws actions of its own
+        chex.assert_trees_all_close(once["value"], both["value"], atol=0.3)
+
+
+def test_erratum_13_alpha_is_how_much_of_the_average_is_kept():
+    agent = linear("discrete", Config(**LINEAR, replay=REPLAY))
+    learner = initial(agent, 0)
+    learner = learner._replace(average_params=initial(agent, 1).average_params)
+    new, _ = jax.jit(agent.update)(learner, as_sample(random_rows("discrete", 0, 2, 6)))
+    expected = jax.tree.map(
+        lambda average, params: 0.9 * average + 0.1 * params,
+        learner.average_params,
+        new.params["network"],
+    )
+    chex.assert_trees_all_close(new.average_params, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_erratum_15_what_was_just_drawn_has_ratio_one():
+    """explore and update agree on the policy, so on-policy data needs no other update."""
+    for kind, spec in SPECS.items():
+        config = small(kind, sequence_length=5)
+        agent = make_agent(spec, config)
+        learner = initial(agent, 0)
+        sample = acted(agent, learner, 5)
+        _, update = jax.jit(agent.update)(learner, sample)
+        np.testing.assert_allclose(update.metrics["importance_ratio"], 1.0, rtol=1e-5)
+        assert update.metrics["truncated"] == 0
+
+
+def test_erratum_17_the_root_is_the_dimension_of_the_actions():
+    assert acer.policies.gaussian(
+        BOUNDS, None, truncation=5.0, std=0.3, num_samples=5, dueling=True
+    ).root == pytest.approx(1 / SIZE)
+    assert acer.policies.categorical(DISCRETE.actions, truncation=10.0).root == 1.0
+
+
+def acted(agent, learner, length):
+    """A batch of one segment, as an actor stores it."""
+    explore = jax.jit(agent.explore)
+    actor = agent.begin(jax.random.key(1), 0, 1)
+    rows = []
+    for t in range(length):
+        observation = np.random.default_rng(t).normal(size=D).astype(np.float32)
+        step = TimeStep(np.int32(min(t, 1)), np.float32(t), np.float32(1), observation)
+        decision = explore(agent.acting_params(learner), actor, step)
+        actor = decision.state
+        chex.assert_trees_all_equal_shapes_and_dtypes(decision.extras, agent.sequence.extras)
+        action, extras = decision.action, decision.extras
+        rows.append(Row(observation, step.reward, step.discount, t == 0, False, action, extras))
+    stacked = jax.tree.map(lambda *x: np.stack(x)[None], *rows)
+    for name in agent.sequence.first_row_extras:
+        stacked.extras[name] = jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
+    return Sample(stacked, np.ones(1, np.float32), np.ones((1, length), bool))
+
+
+@pytest.mark.parametrize("kind", sorted(SPECS))
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"returns": "importance"}, {"estimator": "tis"}],
+    ids=str,
+)
+def test_what_is_behind_a_last_row_does_not_matter(kind, changes):
+    agent = make_agent(SPECS[kind], small(kind, sequence_length=8, **changes))
+    learner = initial(agent, 0)
+    learner = learner._replace(average_params=initial(agent, 1).average_params)
+    rows = random_rows(kind, 0, 2, 8, ends=0.0)
+    rows["is_last"][:, 4] = True
+    mask = np.arange(8)[None] <= np.array([[4], [4]])
+    padded = {k: np.where(mask.reshape(2, 8, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
+    changed = {k: v.copy() for k, v in padded.items()}
+    changed["reward"][:, 5:] = 7.0
+    changed["observation"][:, 5:] = 7.0
+    for name in {"action", "mu", "drawn"} & set(changed):
+        changed[name][:, 4:] = changed[name][:, :4][:, ::-1]  # a last row's action means nothing
+    update = jax.jit(agent.update)
+    results = [update(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
+    first, second = ((learner.params, told) for learner, told in results)
+    chex.assert_trees_all_close(first, second, rtol=1e-5, atol=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(first))
+
+
+@pytest.mark.parametrize("changes", [{}, {"estimator": "tis"}], ids=str)
+def test_erratum_16_truncation_bootstraps_and_termination_does_not(changes):
+    agent = make_agent(DISCRETE, small("discrete", sequence_length=3, **changes))
+    learner = initial(agent, 0)
+    rows = random_rows("discrete", 0, 1, 3, ends=0.0)
+    rows["is_last"][:, 2] = True
+    update = jax.jit(agent.update)
+
+    def update_with(discount, last_observation):
+        changed = {k: v.copy() for k, v in rows.items()}
+        changed["discount"][:, 2] = discount
+        changed["observation"][:, 2] = last_observation
+        return update(learner, as_sample(changed))[0].params
+
+    chex.assert_trees_all_close(update_with(0.0, 1.0), update_with(0.0, -2.0), atol=1e-7)
+    one, other = update_with(1.0, 1.0), update_with(1.0, -2.0)
+    assert max(jax.tree.leaves(jax.tree.map(lambda x, y: np.abs(x - y).max(), one, other))) > 1e-5
+
+
+def test_tis_on_policy_is_a3c():
+    """Eq. 2: the k-step return less V, and no weight."""
+    config = Config(**{**LINEAR, "entropy_cost": 0.0}, estimator="tis", trust_region=False,
+                    replay=REPLAY)  # fmt: skip
+    agent = linear("continuous", config)
+    learner = initial(agent, 0)
+    rows = random_rows("continuous", 0, 1, 3, ends=0.0)
+    weights = double(learner.params["network"])
+    x = rows["observation"][0].astype(np.float64)
+    rows["mu"][0] = x @ weights["policy"]
+    new, _ = jax.jit(agent.update)(learner, as_sample(rows))
+    v, r = x @ weights["value"], 2.0 * np.clip(rows["reward"][0], -1.5, 1.5)
+    advantages = [r[1] + 0.8 * r[2] + 0.64 * v[2] - v[0], r[2] + 0.8 * v[2] - v[1]]
+    scores = (rows["drawn"][0] - rows["mu"][0]) / 0.3**2
+    policy = sum(0.25 * np.outer(x[i], scores[i] * advantages[i]) for i in range(2))
+    value = sum(0.25 * 0.7 * advantages[i] * x[i] for i in range(2))
+    actual = new.params["network"]
+    np.testing.assert_allclose(actual["policy"], weights["policy"] + policy, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(actual["value"], weights["value"] + value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "preset", "memory_size"),
+    [
+        ("continuous", "no_retrace", 0),
+        ("continuous", "no_stochastic_dueling", 0),
+        ("continuous", "trust_a3c", 0),
+        ("continuous", "small_continuous", 4),
+        ("discrete", "tis", 0),
+        ("discrete", "small", 4),
+    ],
+)
+def test_compiles_once_for_every_kind_of_preset(kind, preset, memory_size):
+    config = dataclasses.replace(
+        acer.PRESETS[preset](),
+        vector_sizes=(4,),
+        hidden_size=4,
+        advantage_size=4,
+        memory_size=memory_size,
+        sequence_length=5,
+    )
+    agent = make_agent(SPECS[kind], config)
+    chex.clear_trace_counter()
+    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
+    learner = initial(agent, 0)
+    for _ in range(3):
+        learner, result = update(learner, acted(agent, learner, 5))
+        assert np.isfinite(result.priorities).all()
+        assert (result.priorities >= 0).all()
+    assert learner.num_updates == 3
+
+
+@pytest.mark.parametrize("kind", sorted(SPECS))
+@pytest.mark.parametrize("preset", sorted(acer.PRESETS))
+def test_every_preset_has_an_agent_of_either_kind(kind, preset):
+    agent = make_agent(SPECS[kind], acer.PRESETS[preset]())
+    learner = jax.eval_shape(agent.init, jax.random.key(0))
+    assert ("advantage" in learner.params) == (kind == "continuous")
+
+
+def test_exploration_follows_the_policy_and_records_it():
+    agent = linear("discrete", Config(replay=REPLAY))
+    params = agent.acting_params(initial(agent, 4))
+    decision = many_decisions(agent, params)
+    mu = np.asarray(decision.extras["mu"][0], np.float64)
+    counts = np.bincount(decision.action, minlength=A)
+    deviation = (counts - 4000 * mu) / np.sqrt(4000 * mu * (1 - mu))
+    assert np.abs(deviation).max() < 4
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), middle_step())
+    assert greedy.action == mu.argmax()
+
+
+def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
+    agent = linear("continuous", Config(replay=REPLAY, policy_std=0.5))
+    params = agent.acting_params(initial(agent, 4))
+    decision = many_decisions(agent, params)
+    mean = np.asarray(decision.extras["mu"][0])
+    drawn = np.asarray(decision.extras["drawn"])
+    np.testing.assert_allclose(drawn.mean(0), mean, atol=4 * 0.5 / np.sqrt(4000))
+    np.testing.assert_allclose(drawn.std(0), 0.5, rtol=0.05)
+    action = np.asarray(decision.action)
+    assert action.dtype == np.float32
+    assert (action >= BOUNDS.minimum).all() and (action <= BOUNDS.maximum).all()  # noqa: PT018
+    middle, half = np.array([0.0, 2.0]), np.array([1.0, 2.0])
+    np.testing.assert_allclose(action, middle + half * np.clip(drawn, -1, 1), atol=1e-5)
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), middle_step())
+    np.testing.assert_allclose(greedy.action, middle + half * np.clip(mean, -1, 1), atol=1e-5)
+
+
+def middle_step():
+    return TimeStep(np.int32(StepType.MID), np.float32(0), np.float32(1), np.ones(D, np.float32))
+
+
+def many_decisions(agent, params):
+    actors = jax.vmap(agent.begin, in_axes=(0, 0, None))(
+        jax.random.split(jax.random.key(0), 4000), np.arange(4000), 4000
+    )
+    decision = jax.vmap(agent.explore, in_axes=(None, 0, None))(params, actors, middle_step())
+    assert (jax.random.key_data(decision.state.key) != jax.random.key_data(actors.key)).any()
+    return decision
+
+
+@pytest.mark.parametrize("kind", sorted(SPECS))
+def test_states_survive_a_round_trip_through_numpy(kind):
+    agent = make_agent(SPECS[kind], small(kind, sequence_length=4))
+    sample = as_sample(random_rows(kind, 0, 2, 4))
+    update = jax.jit(agent.update)
+    learner, _ = update(initial(agent, 0), sample)
+    data = learner._replace(key=jax.random.key_data(learner.key))
+    leaves, structure = jax.tree.flatten(data)
+    restored = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
+    restored = restored._replace(key=jax.random.wrap_key_data(restored.key))
+    first, second = update(learner, sample), update(restored, sample)
+    chex.assert_trees_all_equal(first[0].params, second[0].params)
+    assert (jax.random.key_data(first[0].key) == jax.random.key_data(second[0].key)).all()
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        specs.BoundedArray((2,), np.float32, [-1.0, -np.inf], [1.0, 1.0]),
+        specs.BoundedArray((), np.float32, -1.0, 1.0),
+        specs.Array((2,), np.float32),
+    ],
+    ids=["infinite", "scalar", "unbounded"],
+)
+def test_actions_without_bounds_are_refused(actions):
+    with pytest.raises(ValueError, match="with a finite minimum and maximum, to which its Gauss"):
+        make_agent(CONTINUOUS._replace(actions=actions), Config())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"delta": 0.0}, "Config.delta must be a number > 0.0, got 0.0"),
+        ({"delta": -1.0}, "Config.delta must be a number > 0.0, got -1.0"),
+        ({"truncation": 0.0}, "Config.truncation must be a number > 0.0, got 0.0"),
+        ({"average_decay": 1.1}, "average_decay must be a number >= 0.0 and <= 1.0, got 1.1"),
+        ({"sequence_length": 1}, "sequence_length must be an integer >= 2, got 1"),
+        ({"policy_std": 0.0}, "policy_std must be a number > 0.0, got 0.0"),
+        ({"estimator": "a2c"}, "estimator must be one of acer, tis, got 'a2c'"),
+        ({"returns": "n_step"}, "returns must be one of retrace, importance, got 'n_step'"),
+        ({"max_abs_reward": 0.0}, "max_abs_reward must be a number > 0.0, got 0.0"),
+        ({"memory_size": -1}, "memory_size must be an integer >= 0, got -1"),
+        ({"trust_region": "no"}, "trust_region must be one of True, False, got 'no'"),
+        ({"replay": ReplayConfig()}, "replay_ratio must be a number for ACER, got None"),
+    ],
+)
+def test_wrong_configs_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"replay_ratio": -1.0}, "replay_ratio must be a number >= 0.0, got -1.0"),
+        ({"replay_ratio": 0.0}, "replay_ratio must be > 0 if on_policy is False, got 0.0: nothing"),
+        ({"on_policy": True}, "on_policy needs a replay_ratio .*, got None"),
+        ({"on_policy": 1.5, "replay_ratio": 1.0}, "on_policy must be one of True, False, got 1.5"),
+    ],
+)
+def test_wrong_paces_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        ReplayConfig(**changes)
+
+
+def test_paper_presets_have_the_papers_values():
+    config = Config.paper_atari()
+    assert (config.truncation, config.delta, config.average_decay) == (10.0, 1.0, 0.99)
+    assert (config.sequence_length - 1, config.discount, config.entropy_cost) == (20, 0.99, 0.001)
+    assert (config.replay.on_policy, config.replay.replay_ratio) == (True, 4.0)
+    assert config.replay.capacity == 16 * 50_000
+    assert config.convolutions == ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+    assert (config.hidden_size, config.shared_network, config.memory_size) == (512, True, 0)
+    config = Config.paper_mujoco()
+    assert (config.truncation, config.average_decay) == (5.0, 0.995)
+    assert 0.1 <= config.delta <= 2
+    assert 1e-4 <= config.learning_rate <= 10**-3.3
+    assert (config.sequence_length - 1, config.policy_std) == (50, 0.3)
+    assert (config.num_dueling_samples, config.stochastic_dueling) == (5, True)
+    assert (config.replay.on_policy, config.replay.replay_ratio) == (False, 4.0)
+    assert config.replay.capacity == 16 * 5_000
+
+
+def test_ablations_differ_from_the_paper_in_one_field():
+    from retrax.experiments.config import differences
+
+    names = ("no_trust_region", "no_retrace", "no_stochastic_dueling", "no_truncation")
+    for name in names:
+        assert len(differences(Config.paper_mujoco(), acer.PRESETS[name]())) == 1, name
+    for name in ("a3c", "tis"):
+        trusting = acer.PRESETS[f"trust_{name}"]()
+        assert differences(acer.PRESETS[name](), trusting) == ["trust_region: False -> True"]
+
+
+def test_default_presets():
+    image = DISCRETE._replace(observations=specs.Array((84, 84, 1), np.uint8))
+    assert acer.default_preset(image) == "paper_atari"
+    assert acer.default_preset(DISCRETE) == "small"
+    assert acer.default_preset(CONTINUOUS) == "small_continuous"
+
+
+def test_acting_step_by_step_is_the_learners_unroll_with_memory():
+    config = small("discrete", memory_size=4)
+    agent = make_agent(DISCRETE, config)
+    network = acer.agent._make_network(DISCRETE, config)
+    params = agent.acting_params(initial(agent, 0))
+    observations = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32)
+    step_types = np.array([0, 1, 2, 0, 1, 1], np.int32)
+    actor = agent.begin(jax.random.key(0), 0, 1)
+    policies, memories = [], []
+    explore = jax.jit(agent.explore)
+    for observation, step_type in zip(observations, step_types, strict=True):
+        step = TimeStep(step_type, np.float32(0), np.float32(1), observation)
+        decision = explore(params, actor, step)
+        policies.append(decision.extras["mu"])
+        memories.append(decision.extras["memory"])
+        actor = decision.state
+    unroll = jax.jit(network.unroll)
+    whole, _ = unroll(params, observations, step_types == 0, network.initial_state())
+    np.testing.assert_allclose(np.stack(policies), whole.policy, atol=1e-6)
+    rest, _ = unroll(params, observations[2:], step_types[2:] == 0, memories[2])
+    np.testing.assert_allclose(rest.policy, whole.policy[2:], atol=1e-6)
+    assert jnp.abs(jax.tree.leaves(memories[2])[0]).max() > 0

@@ -1,0 +1,268 @@
+"""ACER's targets against the pseudo-code; errata are numbered as in the list of our notes."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax import losses
+
+SEEDS = st.integers(0, 2**31)
+HORIZONS = st.sampled_from([1, 2, 5, 8])  # few, since each is compiled anew
+
+
+def random_rows(seed, horizon, ends=0.2):
+    """Rows 0 .. horizon with values of states and of actions taken, and the ratios of those."""
+    rng = np.random.default_rng(seed)
+    shape = horizon + 1
+    is_last = rng.random(shape) < ends
+    terminated = is_last & (rng.random(shape) < 0.5)
+    return {
+        "q": rng.normal(size=shape),
+        "v": rng.normal(size=shape),
+        "r": rng.normal(size=shape),
+        "discount": np.where(terminated, 0.0, rng.uniform(0.7, 1.0, shape)),
+        "rho": np.exp(rng.normal(size=shape)),
+        "is_last": is_last,
+    }
+
+
+def behind(rows, *names):
+    """What belongs to the destination steps, in single precision."""
+    values = {**rows, "continues": ~rows["is_last"], "cut": rows["rho"] * ~rows["is_last"]}
+    return [np.asarray(values[name][1:], np.float32) for name in names]
+
+
+def literal_returns(rows, trace):
+    """Eq. 5 and 21, backwards, for rows 0 .. k; `trace` is a function of rho."""
+    k = len(rows["r"]) - 1
+    returns, after = np.zeros(k), rows["v"][k]
+    for i in reversed(range(k)):
+        if rows["is_last"][i + 1]:
+            after = rows["v"][i + 1]
+        returns[i] = rows["r"][i + 1] + rows["discount"][i + 1] * after
+        after = trace(rows["rho"][i]) * (returns[i] - rows["q"][i]) + rows["v"][i]
+    return returns
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, horizon=HORIZONS, d=st.integers(1, 6))
+def test_returns_are_the_recursions_of_the_pseudo_code(seed, horizon, d):
+    rows = random_rows(seed, horizon)
+    common = behind(rows, "q", "v", "r", "discount")
+    retrace = losses.q_retrace(*common, *behind(rows, "cut"), 1 / d)
+    expected = literal_returns(rows, lambda rho: min(1.0, rho ** (1 / d)))
+    np.testing.assert_allclose(retrace, expected, rtol=1e-4, atol=1e-4)
+    opc = losses.q_opc(*common, *behind(rows, "continues"))
+    np.testing.assert_allclose(opc, literal_returns(rows, lambda rho: 1.0), rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, horizon=HORIZONS, cap=st.floats(0.1, 10))
+def test_baselines_are_their_sums(seed, horizon, cap):
+    rows = random_rows(seed, horizon)
+    sampled = losses.importance_sampled_return(
+        *behind(rows, "v", "r", "discount", "rho", "continues")
+    )
+    wanted = {name: rows[name] for name in ("v", "r", "discount", "rho", "is_last")}
+    expected = oracles.importance_sampled_return(**wanted)
+    np.testing.assert_allclose(sampled, expected, rtol=2e-4, atol=2e-4)
+    weights, advantages = losses.truncated_importance_trajectory(
+        np.float32(rows["v"][:-1]),
+        *behind(rows, "v", "r", "discount"),
+        np.log(rows["rho"][:-1]).astype(np.float32),
+        *behind(rows, "continues"),
+        cap,
+    )
+    expected = oracles.truncated_importance_trajectory(**wanted, cap=cap)
+    np.testing.assert_allclose(weights, expected[0], rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(advantages, expected[1], rtol=2e-4, atol=2e-4)
+
+
+def test_retrace_by_hand():
+    # Behind: 2 + 0.5 * 4 = 4. Before: 1 + 0.5 * (min(1, 2) * (4 - 3) + 1) = 2.
+    returns = losses.q_retrace(
+        q_t=jnp.array([3.0, 9.0]),
+        v_t=jnp.array([1.0, 4.0]),
+        r_t=jnp.array([1.0, 2.0]),
+        discount_t=jnp.array([0.5, 0.5]),
+        rho_t=jnp.array([2.0, 7.0]),
+    )
+    np.testing.assert_allclose(returns, [2.0, 4.0])
+
+
+def test_trajectories_by_hand():
+    # Advantages: 1 + 0.5 * 2 + 0.25 * 4 - 0 = 3 and 2 + 0.5 * 4 - 1 = 3; weights 2 * 3 and 3.
+    weights, advantages = losses.truncated_importance_trajectory(
+        v_tm1=jnp.array([0.0, 1.0]),
+        v_t=jnp.array([1.0, 4.0]),
+        r_t=jnp.array([1.0, 2.0]),
+        discount_t=jnp.array([0.5, 0.5]),
+        log_rho_tm1=jnp.log(jnp.array([2.0, 3.0])),
+        continues_t=jnp.array([True, True]),
+    )
+    np.testing.assert_allclose(weights, [5.0, 3.0], rtol=1e-6)
+    np.testing.assert_allclose(advantages, [3.0, 3.0])
+
+
+def test_erratum_3_retrace_is_capped_at_one():
+    rows = random_rows(0, 5, ends=0.0)
+    rows["rho"] = 1.0 + rows["rho"]
+    common = behind(rows, "q", "v", "r", "discount")
+    capped = losses.q_retrace(*common, *behind(rows, "rho"))
+    np.testing.assert_allclose(capped, losses.q_opc(*common, np.ones(5, bool)), rtol=1e-6)
+
+
+def test_erratum_6_sums_stop_at_the_end_of_the_trajectory():
+    """Nothing behind an episode's end, in the sequence or at it, changes what is before."""
+    rows = random_rows(1, 6, ends=0.0)
+    rows["is_last"][3] = True
+    changed = {name: value.copy() for name, value in rows.items()}
+    for name in ("q", "r", "discount"):
+        changed[name][4:] += 0.1
+    changed["v"][4:] += 1.0
+    changed["rho"][3:] *= 2.0
+
+    def results(rows):
+        common = behind(rows, "q", "v", "r", "discount")
+        importance = behind(rows, "v", "r", "discount", "rho", "continues")
+        trajectories = losses.truncated_importance_trajectory(
+            np.float32(rows["v"][:-1]),
+            *behind(rows, "v", "r", "discount"),
+            np.log(rows["rho"][:-1]).astype(np.float32),
+            *behind(rows, "continues"),
+        )
+        return (
+            losses.q_retrace(*common, *behind(rows, "cut")),
+            losses.q_opc(*common, *behind(rows, "continues")),
+            losses.importance_sampled_return(*importance),
+            *trajectories,
+        )
+
+    for first, second in zip(results(rows), results(changed), strict=True):
+        np.testing.assert_allclose(first[:3], second[:3], rtol=1e-6)
+        assert np.abs(first[3:] - second[3:]).max() > 1e-3
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=SEEDS, size=st.sampled_from([1, 2, 5]))
+def test_erratum_7_v_target_corrects_at_its_own_state(seed, size):
+    """Eq. 24 and 25, all at x_t: its expectation under mu is V + E_mu[min(1, rho)(Q_ret - Q)]."""
+    rng = np.random.default_rng(seed)
+    pi, mu = rng.dirichlet(np.ones(size), 2)
+    q, q_pi = rng.normal(size=(2, size))
+    rho = pi / mu
+    v = np.float32(pi @ q)
+    targets = losses.v_target(np.float32(q_pi), np.float32(q), np.full(size, v), np.float32(rho))
+    before = mu @ (np.minimum(1, rho) * q_pi) + pi @ (np.maximum(1 - 1 / rho, 0) * q)
+    np.testing.assert_allclose(mu @ targets, before, atol=1e-5)
+
+
+def test_erratum_8_importance_sampling_discounts():
+    returns = losses.importance_sampled_return(
+        v_t=jnp.array([9.0, 4.0]),
+        r_t=jnp.array([1.0, 2.0]),
+        discount_t=jnp.array([0.5, 0.25]),
+        rho_t=jnp.array([3.0, 9.0]),
+        continues_t=jnp.array([True, True]),
+    )
+    np.testing.assert_allclose(returns, [1 + 0.5 * 3 * 3, 3.0])
+
+
+def test_erratum_9_the_target_of_v_is_of_one_step():
+    arrays = [np.random.default_rng(0).uniform(size=4).astype(np.float32) for _ in range(4)]
+    whole = losses.v_target(*arrays)
+    for i in range(4):
+        np.testing.assert_array_equal(losses.v_target(*(x[i] for x in arrays)), whole[i])
+
+
+def test_erratum_10_retrace_is_the_sum_of_corrected_td_errors():
+    rows = random_rows(4, 5, ends=0.0)
+    returns = losses.q_retrace(*behind(rows, "q", "v", "r", "discount", "rho"))
+    total, weight = rows["q"][0], 1.0
+    for t in range(5):
+        delta = rows["r"][t + 1] + rows["discount"][t + 1] * rows["v"][t + 1] - rows["q"][t]
+        total += weight * delta
+        weight *= rows["discount"][t + 1] * min(1.0, rows["rho"][t + 1])
+    np.testing.assert_allclose(returns[0], total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("end", [2, 4])
+def test_erratum_16_terminations_take_no_value_and_truncations_do(end):
+    rows = random_rows(5, 4, ends=0.0)
+    rows["is_last"][end] = True
+    for discount, matters in ((0.0, False), (0.9, True)):
+        rows["discount"][end] = discount
+        returns = []
+        for shift in (0.0, 1.0):
+            rows["v"][end] += shift
+            common = behind(rows, "q", "v", "r", "discount")
+            returns.append(losses.q_retrace(*common, *behind(rows, "cut"))[end - 1])
+        assert (abs(returns[1] - returns[0]) > 0.5) == matters
+
+
+def test_erratum_17_the_root_is_retraces_alone():
+    q, v, rho = np.float32([0.0]), np.float32([0.0]), np.float32([0.0625])
+    common = [np.float32([0.0, 1.0]), np.float32([0.0, 0.0]), np.float32([0.0, 1.0])]
+    returns = losses.q_retrace(*common, np.ones(2, np.float32), np.float32([0.0625, 1.0]), 1 / 4)
+    np.testing.assert_allclose(returns, [0.5, 1.0])  # 0.0625 ** (1 / 4)
+    np.testing.assert_allclose(losses.v_target(np.float32([1.0]), q, v, rho), [0.0625])
+
+
+def test_the_mean_of_a_dueling_network_over_the_policy_is_the_value():
+    # Two actions of probability 1/4 and 3/4, two samples: all eight cases.
+    pi, advantage = np.array([0.25, 0.75]), np.array([2.0, -1.0])
+    total = 0.0
+    for a in range(2):
+        for u in range(2):
+            for w in range(2):
+                sampled = jnp.array([advantage[u], advantage[w]])
+                q = losses.stochastic_dueling(jnp.float32(0.7), jnp.float32(advantage[a]), sampled)
+                total += pi[a] * pi[u] * pi[w] * float(q)
+    np.testing.assert_allclose(total, 0.7, rtol=1e-6)
+
+
+def test_a_dueling_network_passes_gradients_to_all_its_parts():
+    grads = jax.grad(losses.stochastic_dueling, argnums=(0, 1, 2))(1.0, 2.0, jnp.array([3.0, 5.0]))
+    chex.assert_trees_all_close(grads, (1.0, 1.0, jnp.array([-0.5, -0.5])))
+
+
+def test_targets_take_no_gradient():
+    rows = random_rows(6, 4)
+    v_tm1 = np.float32(rows["v"][:-1])
+    v, r, discount, rho, go = behind(rows, "v", "r", "discount", "rho", "continues")
+    functions = [
+        lambda x: losses.q_retrace(x, x, x, x, x),
+        lambda x: losses.q_opc(x, x, x, x, go),
+        lambda x: losses.importance_sampled_return(x, x, x, x, go),
+        lambda x: losses.v_target(x, x, x, x),
+        lambda x: losses.truncated_importance_trajectory(x, v, r, discount, x, go)[0],
+        lambda x: losses.truncated_importance_trajectory(x, x, x, x, rho, go)[1],
+    ]
+    for function in functions:
+        gradient = jax.grad(lambda x, function=function: function(x).sum())(v_tm1)
+        np.testing.assert_array_equal(gradient, np.zeros_like(v_tm1))
+
+
+class Variants(chex.TestCase):
+    @chex.all_variants(with_pmap=False)
+    def test_batched_and_jitted_are_the_unbatched(self):
+        windows = [behind(random_rows(s, 4), "q", "v", "r", "discount", "cut") for s in range(3)]
+        batched = self.variant(jax.vmap(losses.q_retrace))(
+            *map(np.stack, zip(*windows, strict=True))
+        )
+        single = [losses.q_retrace(*window) for window in windows]
+        np.testing.assert_allclose(batched, np.stack(single), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.zeros((4, 1), np.float32)])
+def test_wrong_arrays_are_refused(wrong):
+    right = np.zeros(4, np.float32)
+    with pytest.raises(AssertionError, match="assert_"):
+        losses.q_retrace(right, wrong, right, right, right)
+    with pytest.raises(AssertionError, match="assert_"):
+        losses.truncated_importance_trajectory(right, right, right, right, wrong, right)
