@@ -126,7 +126,8 @@ class Loop:
 
     def metric_names(self) -> list[str]:
         """Names of an update's metrics, known before the first one."""
-        _, update = jax.eval_shape(self._agent.update, self.learner, self._store.sample_shape())
+        sample, *_ = self._store.sample_shapes()
+        _, update = jax.eval_shape(self._agent.update, self.learner, sample)
         return sorted(update.metrics)
 
     def look(self) -> Window:

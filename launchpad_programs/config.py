@@ -40,11 +40,6 @@ class ProgramConfig:
     """Steps of the snapshot that the run goes on from, if it does."""
 
     def __post_init__(self) -> None:
-        if self.run.agent_config.replay.on_policy:
-            raise ValueError(
-                "A program has no queue for on-policy updates yet: give --agent.replay.on-policy "
-                "False (and a replay-ratio > 0), or use retrax train."
-            )
         check_integer(self, "environments_per_actor", 1)
         check_integer(self, "actor_update_period", 1)
         check_integer(self, "evaluation_episodes", 1)

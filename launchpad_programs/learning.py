@@ -55,10 +55,13 @@ class Learner(acme.core.Learner):
 
     def compile(self) -> None:
         """Compiles the update and publishes the first parameters: actors start then."""
-        sample = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._replay.sample_shape())
         state = _copy(self.state)
-        for _ in range(2):  # a state that was computed may be of another weak type than the first
-            state, _ = self._update(state, jax.device_put(sample))
+        for shape in self._replay.sample_shapes():
+            sample = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
+            for _ in range(
+                2
+            ):  # a state that was computed may be of another weak type than at first
+                state, _ = self._update(state, jax.device_put(sample))
         jax.block_until_ready(state)
         self.ready = True
         self._publish()

@@ -100,7 +100,7 @@ def learner_node(
         snapshots.close()
         learner.restore(snapshot)
         counters = dict(snapshot.counters)
-    _, update = jax.eval_shape(agent.update, shapes, replay.sample_shape())
+    _, update = jax.eval_shape(agent.update, shapes, replay.sample_shapes()[0])
     return LearnerNode(
         learner,
         replay,

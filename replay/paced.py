@@ -56,8 +56,8 @@ class LearnerReplay(Protocol):
           ValueError: a priority is NaN, infinite or negative; nothing is set then.
         """
 
-    def sample_shape(self) -> Sample:
-        """What `sample` gives, as `jax.ShapeDtypeStruct`s."""
+    def sample_shapes(self) -> list[Sample]:
+        """All that `sample` may give, as `jax.ShapeDtypeStruct`s."""
 
     @property
     def num_rows(self) -> int:
@@ -150,9 +150,9 @@ class PacedStore:
         if kept.any():
             self.store.set_priorities(slots[kept], priorities[kept])
 
-    def sample_shape(self) -> Sample:
+    def sample_shapes(self) -> list[Sample]:
         """See `LearnerReplay`."""
-        return self.store.sample_shape()
+        return self.store.sample_shapes()
 
     @property
     def num_rows(self) -> int:

@@ -23,6 +23,7 @@ class Pacing:
 
     Attributes:
       updates: made so far.
+      rounds: segments of every environment that have been learned from.
       learning_since: time steps at which the first update came within reach, -1 before.
     """
 
@@ -32,7 +33,7 @@ class Pacing:
         self.learning_since = -1
         self._replay = replay
         self._rng = np.random.default_rng([seed, _DRAWS])
-        self._steps = self._rounds = 0
+        self._steps = self.rounds = 0
         self._newest, self._replayed = False, 0  # due in this round
 
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
@@ -46,8 +47,8 @@ class Pacing:
         """
         self._steps = steps
         enough = rows >= self._replay.min_rows and sequences > 0
-        if self._replay.replay_ratio is not None and rounds > self._rounds:
-            self._rounds = rounds
+        if self._replay.replay_ratio is not None and rounds > self.rounds:
+            self.rounds = rounds
             self._newest = self._replay.on_policy
             if enough:
                 self._replayed += int(self._rng.poisson(self._replay.replay_ratio))
@@ -80,14 +81,14 @@ class Pacing:
         """What `restore` needs besides the counters, a pytree of arrays."""
         rng = json.dumps(self._rng.bit_generator.state).encode()
         return {
-            "rounds": np.asarray([self._rounds, self._newest, self._replayed], np.int64),
+            "rounds": np.asarray([self.rounds, self._newest, self._replayed], np.int64),
             "rng": np.frombuffer(rng, np.uint8),
         }
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Takes over what `state` gave, and `steps`, `updates` and `learning_since`."""
         rounds, newest, replayed = (int(x) for x in state["rounds"])
-        self._rounds, self._newest, self._replayed = rounds, bool(newest), replayed
+        self.rounds, self._newest, self._replayed = rounds, bool(newest), replayed
         self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
         self._steps, self.updates = counters["steps"], counters["updates"]
         self.learning_since = counters["learning_since"]

@@ -1,12 +1,14 @@
 """Replay over Reverb: the names that programs need.
 
 Contextual selection needs the learner's own store: rows travel through a queue (`QueuedReplay`).
-Otherwise Reverb's table keeps the sequences and draws them (`TableReplay`).
+Otherwise Reverb's table keeps the sequences and draws them (`TableReplay`), and for on-policy
+updates a queue brings the newest (`RoundsReplay`).
 """
 
 from ..environments.types import EnvironmentSpec
 from .paced import LearnerReplay
 from .reverb_queued_replay import QueuedReplay
+from .reverb_rounds_replay import RoundsReplay
 from .reverb_table_replay import TableReplay
 from .reverb_tables import QUEUE, SEQUENCES, make_tables, table_name
 from .reverb_waiting import ReplayTimeout, Stopped, call, describe, never
@@ -18,6 +20,7 @@ __all__ = [
     "SEQUENCES",
     "QueuedReplay",
     "ReplayTimeout",
+    "RoundsReplay",
     "RowWriter",
     "Stopped",
     "TableReplay",
@@ -40,7 +43,7 @@ def make_learner_replay(
     seed: int,
     patience: float = 600.0,
 ) -> LearnerReplay:
-    """`QueuedReplay` for contextual selection, otherwise `TableReplay`.
+    """`QueuedReplay` for contextual selection, `RoundsReplay` for on-policy updates, `TableReplay`.
 
     Args:
       address: "host:port" of the server, whose tables are `make_tables` of the same arguments.
@@ -54,8 +57,18 @@ def make_learner_replay(
     Raises:
       ValueError: the capacity is too small for one sequence per environment, or too large.
     """
-    if table_name(replay) == SEQUENCES:
+    if table_name(replay) == SEQUENCES and not replay.on_policy:
         return TableReplay(address, environment_spec, sequence, replay, patience=patience)
+    if table_name(replay) == SEQUENCES:
+        return RoundsReplay(
+            address,
+            environment_spec,
+            sequence,
+            replay,
+            num_environments=num_environments,
+            seed=seed,
+            patience=patience,
+        )
     return QueuedReplay(
         address,
         environment_spec,

@@ -104,23 +104,9 @@ class TableReplay:
         priorities = check_priorities(priorities, len(keys))
         self._mutator.put(dict(zip(keys.tolist(), priorities.tolist(), strict=True)))
 
-    def sample_shape(self) -> Sample:
+    def sample_shapes(self) -> list[Sample]:
         """See `LearnerReplay`."""
-        batch, length = self._replay.batch_size, self._sequence.length
-
-        def shape(spec: Any, *axes: int) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct((*axes, *spec.shape), spec.dtype)
-
-        rows = jax.tree.map(lambda spec: shape(spec, batch, length), self._spec)
-        first = {
-            name: jax.tree.map(lambda spec: shape(spec, batch), self._spec.extras[name])
-            for name in self._sequence.first_row_extras
-        }
-        return Sample(
-            rows._replace(extras={**rows.extras, **first}),
-            jax.ShapeDtypeStruct((batch,), np.float32),
-            jax.ShapeDtypeStruct((batch, length), np.bool_),
-        )
+        return [self._shape(self._replay.batch_size)]
 
     @property
     def num_rows(self) -> int:
@@ -173,17 +159,39 @@ class TableReplay:
         self._reader.close()
         self._mutator.close()
 
+    def _shape(self, batch: int) -> Sample:
+        length = self._sequence.length
+
+        def shape(spec: Any, *axes: int) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((*axes, *spec.shape), spec.dtype)
+
+        rows = jax.tree.map(lambda spec: shape(spec, batch, length), self._spec)
+        first = {
+            name: jax.tree.map(lambda spec: shape(spec, batch), self._spec.extras[name])
+            for name in self._sequence.first_row_extras
+        }
+        return Sample(
+            rows._replace(extras={**rows.extras, **first}),
+            jax.ShapeDtypeStruct((batch,), np.float32),
+            jax.ShapeDtypeStruct((batch, length), np.bool_),
+        )
+
     def _assemble(self, items: Iterator[Item]) -> tuple[np.ndarray, Sample]:
         """A batch out of the next items; runs in the reader's thread."""
         batch = [next(items) for _ in range(self._replay.batch_size)]
         self._look_at(batch)
-        padded = [self._pad(self._columns.rows(item.columns)) for item in batch]
-        rows, mask = jax.tree.map(lambda *x: np.stack(x), *padded)
+        rows, mask = self._stack(batch)
         # Relative to a uniform draw, each in the table as it was then.
         ratios = np.array([item.probability * item.table_size for item in batch])
         weights = importance_weights(ratios, 1, self._replay.importance_exponent)
         keys = np.array([item.key for item in batch], np.uint64)
         return keys, Sample(rows, weights.astype(np.float32), mask)
+
+    def _stack(self, batch: list[Item]) -> tuple[Row, np.ndarray]:
+        """Rows `[B, T+1, ...]` and their mask."""
+        padded = [self._pad(self._columns.rows(item.columns)) for item in batch]
+        rows, mask = jax.tree.map(lambda *x: np.stack(x), *padded)
+        return rows, mask
 
     def _look_at(self, batch: list[Item]) -> None:
         """Each item tells the mean power in the table: its own, over its share of the draws."""

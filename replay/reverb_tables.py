@@ -18,14 +18,20 @@ from .store import row_spec
 
 QUEUE = "rows"
 SEQUENCES = "sequences"
+NEWEST = "newest"  # a queue of sequences for on-policy updates, beside the table
 CHUNK_ROWS = 16  # of one environment, travelling together: about three updates at Reactor's ratio
 _BATCHES_AHEAD = 4  # on their way between the table and an update, in `TableReplay`
 _ORIGIN = jax.ShapeDtypeStruct((3,), np.int64)  # environment, writer, number of its first row
 
 
 def table_name(replay: ReplayConfig) -> str:
-    """The name of the one table: `rows` (a queue) for contextual selection, or `sequences`."""
+    """Where rows go: to `rows` (a queue) for contextual selection, or to `sequences`."""
     return QUEUE if replay.selector == "contextual" else SEQUENCES
+
+
+def sequence_tables(replay: ReplayConfig) -> tuple[str, ...]:
+    """Where each sequence goes, if sequences are written and not rows."""
+    return (SEQUENCES, NEWEST) if replay.on_policy else (SEQUENCES,)
 
 
 class Columns:
@@ -104,11 +110,12 @@ def make_tables(
     *,
     num_environments: int,
 ) -> list[reverb.Table]:
-    """The one table of a replay node.
+    """The tables of a replay node: one, or two for on-policy updates.
 
     For contextual selection it is a queue of chunks of rows, so short that actors wait as soon as
     the learner takes no more. Otherwise it is a table of sequences with a rate limiter that keeps
     to the acting steps per update; it counts rows, of which each episode has one more than steps.
+    With on-policy updates, a queue that takes one sequence of each environment keeps the pace.
 
     Args:
       environment_spec: of one environment.
@@ -128,16 +135,17 @@ def make_tables(
             f"keeps {replay.capacity // num_environments} rows each, but a sequence has "
             f"{sequence.length}."
         )
-    return [
-        reverb.Table(
-            name=SEQUENCES,
-            sampler=_sampler(replay),
-            remover=reverb.selectors.Fifo(),
-            max_size=max(1, replay.capacity // sequence.period),
-            rate_limiter=_rate_limiter(sequence, replay, num_environments),
-            signature=signature,
-        )
-    ]
+    table = reverb.Table(
+        name=SEQUENCES,
+        sampler=_sampler(replay),
+        remover=reverb.selectors.Fifo(),
+        max_size=max(1, replay.capacity // sequence.period),
+        rate_limiter=_rate_limiter(sequence, replay, num_environments),
+        signature=signature,
+    )
+    if not replay.on_policy:
+        return [table]
+    return [table, reverb.Table.queue(NEWEST, num_environments, signature=signature)]
 
 
 def _sampler(replay: ReplayConfig) -> Any:
@@ -148,6 +156,8 @@ def _sampler(replay: ReplayConfig) -> Any:
 
 def _rate_limiter(sequence: SequenceSpec, replay: ReplayConfig, num_environments: int) -> Any:
     """Keeps samples per insert near what the acting steps per update amount to."""
+    if replay.on_policy:
+        return reverb.rate_limiters.MinSize(1)
     steps = mean_acting_steps_per_update(replay, period=sequence.period, num_envs=num_environments)
     per_insert = replay.batch_size * sequence.period / steps
     # Sequences come into being where rows do, so `min_rows` rows are this many of them.

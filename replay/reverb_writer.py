@@ -8,7 +8,7 @@ import numpy as np
 
 from ..environments.types import EnvironmentSpec
 from .reverb_library import reverb
-from .reverb_tables import CHUNK_ROWS, QUEUE, Columns, table_name
+from .reverb_tables import CHUNK_ROWS, NEWEST, QUEUE, Columns, sequence_tables, table_name
 from .reverb_waiting import Wait, never
 from .spec import ReplayConfig, Row, SequenceSpec
 from .tree import check_priorities
@@ -62,6 +62,7 @@ class RowWriter:
         self.waiting_seconds = 0.0
         self._client = reverb.Client(address) if isinstance(address, str) else address
         self._table = table_name(replay)
+        self._tables = (QUEUE,) if self._table == QUEUE else sequence_tables(replay)
         self._sequence, self._stop, self._patience = sequence, stop, patience
         self._columns = Columns(environment_spec, sequence, replay)
         self._environment, self._id = environment, time.time_ns()
@@ -118,16 +119,20 @@ class RowWriter:
         if row.is_last and not crosses:
             # A start needs one transition.
             starts += range(max(0, self._time - length + 1), self._time - 1)
-        for start in starts:
-            if start >= 0 and start % period == 0:
-                self._create(self._time - start)
-        self._flush(length // period + 1)
+        complete = [start for start in starts if start >= 0 and start % period == 0]
+        for start in complete:
+            self._create(self._time - start)
+        if NEWEST not in self._tables:
+            self._flush(length // period + 1)
+        elif complete:  # on-policy updates want no more than what the queue holds
+            self._flush(0)
 
     def _create(self, num_rows: int) -> None:
-        """Makes an item of the newest rows."""
+        """Makes an item of the newest rows, in each table."""
         priority = float(check_priorities(np.array([self.new_priority]), 1)[0])
         trajectory = self._columns.trajectory(self._writer.history, num_rows)
-        self._writer.create_item(self._table, priority, trajectory)
+        for table in self._tables:
+            self._writer.create_item(table, priority, trajectory)
 
     def _flush(self, num_pending: int) -> None:
         """Waits until at most `num_pending` items have not been inserted."""
@@ -153,4 +158,4 @@ class RowWriter:
                 time.sleep(_PIECE_MS / 1000)
 
     def _wait(self, what: str) -> Wait:
-        return Wait(what, self._client, self._table, stop=self._stop, patience=self._patience)
+        return Wait(what, self._client, self._tables[-1], stop=self._stop, patience=self._patience)

@@ -203,14 +203,19 @@ class SequenceStore:
         rows, mask = self.read(slots)
         return slots, Sample(rows, np.ones(slots.shape, np.float32), mask)
 
-    def sample_shape(self) -> Sample:
-        """What `sample` gives, as `jax.ShapeDtypeStruct`s; an empty store tells it too."""
-        batch = np.zeros(self._config.batch_size, np.int64)
-        rows, mask = self.read(batch)
-        weights = np.zeros(batch.shape, np.float32)
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), Sample(rows, weights, mask)
-        )
+    def sample_shapes(self) -> list[Sample]:
+        """What `sample` gives, as `jax.ShapeDtypeStruct`s; with on-policy updates, `newest` too.
+
+        An empty store tells it too.
+        """
+
+        def shape(batch: int) -> Sample:
+            rows, mask = self.read(np.zeros(batch, np.int64))
+            sample = Sample(rows, np.zeros(batch, np.float32), mask)
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
+
+        sizes = [self._config.batch_size]
+        return [shape(size) for size in sizes + [len(self._heads)] * self._config.on_policy]
 
     def read(self, slots: np.ndarray) -> tuple[Row, np.ndarray]:
         """The sequences of some slots: a `Row` of arrays `[B, T+1, ...]`, and the mask `[B, T+1]`.

@@ -20,6 +20,7 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from retrax.environments.types import EnvironmentSpec
 from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore, reverb_replay
+from retrax.replay.pacing import Pacing
 from retrax.replay.reverb_library import reverb
 from retrax.replay.reverb_reader import Reader
 from retrax.replay.reverb_tables import CHUNK_ROWS, Columns
@@ -177,7 +178,7 @@ def test_the_table_holds_the_sequences_of_the_in_process_store(length, period, c
         table = reverb.Client(address).server_info(timeout=5)[reverb_replay.SEQUENCES]
         assert table.current_size == len(wanted)
         with learner_replay(address, sequence, config, 2) as replay:
-            shape = replay.sample_shape()
+            (shape,) = replay.sample_shapes()
             for _ in range(len(wanted)):
                 _, sample = replay.sample()
                 assert shape == jax.tree.map(
@@ -274,6 +275,64 @@ def test_the_table_keeps_the_ratio_on_both_sides():
         inserted = limits.insert_stats.completed
         assert abs(drawn - 2 * (inserted - 47)) < 50
         assert replay.num_rows == inserted
+
+
+def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones():
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(BIG, min_rows=18, replay_ratio=2.0, on_policy=True)
+    num_rounds, expected = 15, Pacing(config, seed=0)
+    newest, replayed = collections.defaultdict(list), []
+    with server(sequence, config, 2) as address, contextlib.ExitStack() as stack:
+        for environment in range(2):  # more rows than will be taken: the queue holds them back
+            rows = stream(environment, 3 * num_rounds + 1)
+            stack.enter_context(writing(address, sequence, config, rows, environment))
+        replay = stack.enter_context(learner_replay(address, sequence, config, 2))
+        for number in range(1, num_rounds + 1):
+            keys, sample = take(replay)
+            assert sample_like(sample) == replay.sample_shapes()[1]
+            assert sample.weights.tolist() == [1.0, 1.0]
+            replay.set_priorities(keys, np.ones(2))
+            for environment, start in sample.rows.observation[:, 0].astype(int).tolist():
+                newest[environment].append(start)
+            expected.observe(steps=0, rows=6 * number, sequences=2 * number, rounds=number)
+            assert expected.due == "newest"
+            expected.done()
+            while expected.due:
+                replayed.append(take(replay)[1])
+                expected.done()
+    # Either environment may be ahead, but none of its sequences is missed or seen twice.
+    for starts in newest.values():
+        assert starts == list(range(0, 3 * len(starts), 3))
+    assert sum(map(len, newest.values())) == 2 * num_rounds
+    assert len(replayed) > num_rounds / 2
+    for sample in replayed:
+        numbers = sample.rows.observation[..., 1]
+        np.testing.assert_array_equal(np.diff(numbers, axis=1), 1)
+        assert (numbers[:, 0] % 3 == 0).all()
+
+
+def take(replay):
+    wait_for(lambda: replay.receive(0.1) or replay.ready)
+    return replay.sample()
+
+
+def sample_like(sample):
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
+
+
+def test_fast_actors_wait_for_on_policy_updates():
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(BIG, replay_ratio=0.0, on_policy=True)
+    with server(sequence, config) as address:
+        out = writer(address, sequence, config, patience=0.5)
+        with pytest.raises(reverb_replay.ReplayTimeout, match="the rows of environment 0"):
+            write_on(out, stream(0, 100))
+        sizes = {
+            name: info.current_size for name, info in reverb.Client(address).server_info().items()
+        }
+        out.close()
+    assert sizes["newest"] == 1
+    assert sizes["sequences"] <= 2
 
 
 def test_priorities_decide_what_the_table_draws_and_weights_undo_it():

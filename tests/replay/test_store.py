@@ -188,7 +188,7 @@ def test_a_sample_is_a_batch_with_weights():
     probabilities = store._selector.probabilities(slots)
     np.testing.assert_allclose(sample.weights, 1 / (store.num_sequences * probabilities), rtol=1e-6)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
-    assert store.sample_shape() == shapes
+    assert store.sample_shapes() == [shapes]
 
 
 def test_sampled_often_in_proportion_to_priority():
