@@ -24,8 +24,9 @@ class Counter:
     """Knows how far the run has come. Its public methods are called over Courier, in any thread.
 
     A call that got no answer is repeated, so each of them may come twice without harm. Steps are
-    granted before they are taken, so that all actors together take exactly as many as the run has;
-    nothing is granted before the learner has started.
+    granted before they are taken, so that all actors together take exactly as many as the run has,
+    or a few more, where an actor steps several environments at once. Nothing is granted before the
+    learner has started.
     """
 
     def __init__(
@@ -104,6 +105,8 @@ class Counter:
         with self._lock:
             last, answer = self._answers.get(name, (-1, 0))
             if number != last:
+                # An actor of several environments may have taken a few more than it was granted.
+                self._granted += max(0, taken - answer)
                 answer = self._grant(name, taken, dict(values))
                 self._answers[name] = (number, answer)
             return answer
@@ -118,7 +121,7 @@ class Counter:
         self._see(name, {**values, **mean})
         if self._phase == "starting":
             return 0
-        grant = min(self._portion, self._steps - self._granted)
+        grant = max(0, min(self._portion, self._steps - self._granted))
         self._granted += grant
         return grant
 

@@ -73,6 +73,20 @@ def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
     assert counter.status()["phase"] == "evaluating"
 
 
+def test_actors_of_many_environments_take_a_few_more_at_most(make_counter, tmp_path):
+    """They take whole steps of all their environments: 8 at a time here."""
+    counter = make_counter(tmp_path, steps=3000)
+    counter.start({}, [])
+    total, grants = 0, {"actor/0": 0, "actor/1": 0}
+    for number in range(1000):
+        for name, granted in grants.items():
+            taken = -(-granted // 8) * 8
+            total += taken
+            grants[name] = act(counter, name, number, taken)
+            assert grants[name] >= 0
+    assert 3000 <= total == counter.status()["steps"] <= 3000 + 2 * 7
+
+
 def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
     counter = make_counter(tmp_path)
     counter.start({}, [])
