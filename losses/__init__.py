@@ -19,8 +19,20 @@ from .policy_gradient import (
     tislr_loss,
     truncated_beta,
 )
+from .transformed import (
+    IDENTITY,
+    ValueTransform,
+    sequence_priority,
+    signed_hyperbolic,
+    signed_hyperbolic_pair,
+    signed_parabolic,
+    transformed_n_step_double_q_return,
+    transformed_off_policy_return,
+)
 
 __all__ = [
+    "IDENTITY",
+    "ValueTransform",
     "beta_loo_loss",
     "categorical_cross_entropy",
     "distributional_off_policy_target",
@@ -29,8 +41,14 @@ __all__ = [
     "islr_loss",
     "policy_entropy",
     "retrace_coefficients",
+    "sequence_priority",
+    "signed_hyperbolic",
+    "signed_hyperbolic_pair",
+    "signed_parabolic",
     "tislr_loss",
     "total_variation",
+    "transformed_n_step_double_q_return",
+    "transformed_off_policy_return",
     "tree_backup_coefficients",
     "truncated_beta",
 ]

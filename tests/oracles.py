@@ -184,6 +184,73 @@ def proposition_1(grad_pi, q, q_pi, mu, beta):
     return sum((1.0 - mu[b] * beta[b]) * grad_pi[b] * (q[b] - q_pi[b]) for b in range(len(q)))
 
 
+# losses/transformed.py
+
+
+def signed_hyperbolic(x, eps):
+    """h(x) as printed (NGU, appendix E)."""
+    return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + eps * x
+
+
+def signed_hyperbolic_inverse(y, eps):
+    """h^-1 by bisection: h is increasing and |h(x)| >= eps |x|."""
+    high = (abs(y) + 1) / eps
+    low = -high
+    for _ in range(100):
+        middle = (low + high) / 2
+        if signed_hyperbolic(middle, eps) < y:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def transformed_retrace_target(q_tm1, q_t, a_t, r_t, discount_t, pi_t, c_t, eps):
+    """h(h^-1(Q) + sum_s gamma^s (prod c) delta^h_s), every delta by itself (NGU, appendix E).
+
+    `q_tm1` [T] are the target network's values of the taken actions at the source steps; only the
+    first of each sum belongs to no other step, and it cancels.
+    """
+    horizon = len(r_t)
+    targets = np.zeros(horizon)
+    for source in range(horizon):
+        start = signed_hyperbolic_inverse(float(q_tm1[source]), eps)
+        total, weight, now = start, 1.0, start
+        for s in range(source, horizon):
+            expected = sum(
+                float(p) * signed_hyperbolic_inverse(float(q), eps)
+                for p, q in zip(pi_t[s], q_t[s], strict=True)
+            )
+            total += weight * (float(r_t[s]) + float(discount_t[s]) * expected - now)
+            weight *= float(discount_t[s]) * float(c_t[s])
+            now = signed_hyperbolic_inverse(float(q_t[s][a_t[s]]), eps)
+        targets[source] = signed_hyperbolic(total, eps)
+    return targets
+
+
+def n_step_double_q_target(q_t, q_selector_t, r_t, discount_t, c_t, n, eps):
+    """h(sum of n discounted rewards + discounted h^-1(Q(argmax of the selector)))."""
+    horizon = len(r_t)
+    targets = np.zeros(horizon)
+    for source in range(horizon):
+        total, discount = 0.0, 1.0
+        for s in range(source, horizon):
+            total += discount * float(r_t[s])
+            discount *= float(discount_t[s])
+            if s == source + n - 1 or s == horizon - 1 or c_t[s] == 0:
+                best = int(np.argmax(q_selector_t[s]))
+                total += discount * signed_hyperbolic_inverse(float(q_t[s][best]), eps)
+                break
+        targets[source] = signed_hyperbolic(total, eps)
+    return targets
+
+
+def sequence_priority(td_error, mask, eta):
+    """eta max + (1 - eta) mean of the absolute errors that count."""
+    sizes = [abs(float(error)) for error, counts in zip(td_error, mask, strict=True) if counts]
+    return eta * max(sizes) + (1 - eta) * sum(sizes) / len(sizes) if sizes else 0.0
+
+
 # agents/reactor
 
 
