@@ -251,6 +251,91 @@ def sequence_priority(td_error, mask, eta):
     return eta * max(sizes) + (1 - eta) * sum(sizes) / len(sizes) if sizes else 0.0
 
 
+# agents/agent57: families, bandit, episodic memory, novelty
+
+
+def agent57_family(num_arms):
+    """(beta_j, gamma_j) for 32 arms as meant: beta 0.3, gamma 0.9999 to 0.99."""
+    assert num_arms == 32
+    pairs = []
+    for j in range(32):
+        if j == 0:
+            beta = 0.0
+        elif j == 31:
+            beta = 0.3
+        else:
+            beta = 0.3 / (1 + np.exp(-10 * (2 * j - 30) / 30))
+        if j == 0:
+            gamma = 0.9999
+        elif j <= 6:
+            gamma = 0.9999 + (0.997 - 0.9999) / (1 + np.exp(-10 * (2 * j - 6) / 6))
+        elif j == 7:
+            gamma = 0.997
+        else:
+            exponent = ((23 - (j - 8)) * np.log(1 - 0.997) + (j - 8) * np.log(1 - 0.99)) / 23
+            gamma = 1 - np.exp(exponent)
+        pairs.append((beta, gamma))
+    return np.array(pairs)
+
+
+def bandit_bounds(pulls, num_arms, window, bonus):
+    """Upper confidence bounds [N] after a list of (arm, return), by looking at all of them."""
+    first = max(0, len(pulls) - window)
+    bounds = []
+    for arm in range(num_arms):
+        returns = [paid for number, (a, paid) in enumerate(pulls) if a == arm and number >= first]
+        if returns:
+            bounds.append(sum(returns) / len(returns) + bonus * np.sqrt(1 / len(returns)))
+        else:
+            bounds.append(np.inf)
+    return np.array(bounds)
+
+
+class EpisodicMemory:
+    """NGU's algorithm 1 with Python lists; the mean of distances outlives an episode."""
+
+    def __init__(self, capacity, k, xi, eps, c, s_max):
+        self.capacity, self.k, self.xi, self.eps, self.c, self.s_max = (
+            capacity,
+            k,
+            xi,
+            eps,
+            c,
+            s_max,
+        )
+        self.entries, self.means = [], []
+
+    def begin(self):
+        self.entries = []
+
+    def reward(self, x):
+        x = np.asarray(x, np.float64)
+        distances = sorted(float(np.sum((x - entry) ** 2)) for entry in self.entries)
+        enough = len(distances) >= self.k
+        self.entries = [*self.entries, x][-self.capacity :]
+        if not enough:
+            return 0.0
+        nearest = distances[: self.k]
+        self.means.append(sum(nearest) / self.k)
+        mean = sum(self.means) / len(self.means)
+        total = 0.0
+        for distance in nearest:
+            scaled = distance / mean if mean > 0 else 0.0
+            total += self.eps / (max(scaled - self.xi, 0.0) + self.eps)
+        similarity = np.sqrt(total) + self.c
+        return 0.0 if similarity > self.s_max else 1 / similarity
+
+
+def lifelong_modulators(errors):
+    """alpha_t = 1 + (err_t - mean) / deviation over err_1 .. err_t."""
+    alphas = []
+    for t in range(1, len(errors) + 1):
+        seen = np.asarray(errors[:t], np.float64)
+        deviation = seen.std()
+        alphas.append(1 + (seen[-1] - seen.mean()) / deviation if deviation > 0 else 1.0)
+    return np.array(alphas)
+
+
 # agents/reactor
 
 
