@@ -1,6 +1,6 @@
 """Torsos: from observations `[T, ...]` to features `[T, D]`, for images and for vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import chex
 import haiku as hk
@@ -21,12 +21,13 @@ def crelu(x: jax.Array) -> jax.Array:
 class ImageTorso(hk.Module):
     """uint8 images `[T, height, width, channels]` -> features `[T, D]`.
 
-    Scaled to [0, 1], then valid convolutions, each followed by a concatenated ReLU, then flattened.
+    Scaled to [0, 1], then valid convolutions, each followed by the activation, then flattened.
     """
 
     def __init__(
         self,
         convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+        activation: Callable[[jax.Array], jax.Array] = crelu,
         name: str | None = None,
     ):
         super().__init__(name=name)
@@ -34,28 +35,35 @@ class ImageTorso(hk.Module):
             hk.Conv2D(channels, kernel, stride, padding="VALID")
             for channels, kernel, stride in convolutions
         ]
+        self._activation = activation
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """`[T, height, width, channels]` -> `[T, D]`."""
         chex.assert_rank(images, 4)
         features = images.astype(jnp.float32) / 255.0
         for convolution in self._convolutions:
-            features = crelu(convolution(features))
+            features = self._activation(convolution(features))
         return hk.Flatten()(features)
 
 
 class VectorTorso(hk.Module):
-    """Float arrays `[T, ...]`, flattened, -> features `[T, D]`: linear layers with CReLU."""
+    """Float arrays `[T, ...]`, flattened, -> features `[T, D]`: linear layers with activations."""
 
-    def __init__(self, sizes: Sequence[int], name: str | None = None):
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: Callable[[jax.Array], jax.Array] = crelu,
+        name: str | None = None,
+    ):
         super().__init__(name=name)
         self._layers = [hk.Linear(size) for size in sizes]
+        self._activation = activation
 
     def __call__(self, vectors: jax.Array) -> jax.Array:
         """`[T, ...]` -> `[T, D]`."""
         features = hk.Flatten()(vectors.astype(jnp.float32))
         for layer in self._layers:
-            features = crelu(layer(features))
+            features = self._activation(layer(features))
         return features
 
 
@@ -64,14 +72,15 @@ def make_torso(
     *,
     convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
+    activation: Callable[[jax.Array], jax.Array] = crelu,
 ) -> hk.Module:
     """The torso that fits an observation: images are uint8 of rank 3, all else must be float.
 
     Call `check_observation` before, outside of Haiku, for readable errors.
     """
     if _is_image(observation):
-        return ImageTorso(convolutions, name="torso")
-    return VectorTorso(vector_sizes, name="torso")
+        return ImageTorso(convolutions, activation, name="torso")
+    return VectorTorso(vector_sizes, activation, name="torso")
 
 
 def check_observation(
