@@ -14,7 +14,7 @@ from .._validation import check_integer
 from ..environments import EnvironmentSpec
 
 # From the agent's name to its package, which has `make_agent`, `Config` and `PRESETS`.
-AGENTS = {"reactor": "retrax.agents.reactor"}
+AGENTS = {"agent57": "retrax.agents.agent57", "reactor": "retrax.agents.reactor"}
 
 # Time steps after which the preset `small` has solved the task (docs/results); others get the rest.
 SMALL_STEPS = {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}

@@ -1,1 +1,11 @@
-"""Agent57 (Badia et al. 2020): separate values, a family of policies, a bandit over them."""
+"""Agent57 (Badia et al. 2020): separate values, a family of policies, a bandit over them.
+
+Its parts are modules of pure functions: `families`, `bandit`, `episodic_memory`, `novelty`,
+`auxiliary`, `intrinsic`.
+"""
+
+from .acting import ActingParams, ActorState
+from .agent import LearnerState, make_agent
+from .config import PRESETS, Config
+
+__all__ = ["PRESETS", "ActingParams", "ActorState", "Config", "LearnerState", "make_agent"]

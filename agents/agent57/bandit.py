@@ -103,15 +103,20 @@ def choose(
     return jnp.where(state.num_pulls < num_arms, state.num_pulls, later).astype(jnp.int32)
 
 
-def best(state: BanditState, num_arms: int) -> jax.Array:
+def best(state: BanditState, num_arms: int, known: BanditState | None = None) -> jax.Array:
     """The arm of the largest mean return within the window: the evaluator's greedy mode.
 
     Args:
       state: the bandit's.
       num_arms: N.
+      known: another's pulls, for arms that this one has not pulled.
 
     Returns:
-      An arm, int32 `[]`; 0, which is not curious, before the first pull.
+      An arm, int32 `[]`; 0, which is not curious, where nothing is known.
     """
     counts, means = statistics(state, num_arms)
-    return jnp.argmax(jnp.where(counts > 0, means, -jnp.inf)).astype(jnp.int32)
+    means = jnp.where(counts > 0, means, -jnp.inf)
+    if known is not None:
+        others, theirs = statistics(known, num_arms)
+        means = jnp.where((counts == 0) & (others > 0), theirs, means)
+    return jnp.argmax(means).astype(jnp.int32)
