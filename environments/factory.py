@@ -1,17 +1,30 @@
 """One way to make every kind of environment, by its id."""
 
 import difflib
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .control_suite import PREFIX, ControlSuite, tasks
+from .deep_sea import DeepSea
+from .disco_maze import RandomDiscoMaze
+from .opengl import choose_backend
+from .random_coin import RandomCoin
 from .tiny import Catch, Memory
 from .types import VectorEnvironment
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 
-_TINY: dict[str, type[Catch] | type[Memory]] = {"catch": Catch, "memory": Memory}
+_TINY: dict[str, Callable[..., VectorEnvironment]] = {
+    "catch": Catch,
+    "memory": Memory,
+    "deep_sea": DeepSea,
+    "noisy_deep_sea": functools.partial(DeepSea, screen=16),
+    "random_coin": RandomCoin,
+    "random_disco_maze": RandomDiscoMaze,
+}
 _COMMON = {"num_envs", "seed"}  # arguments of every environment, so never switches
 _ALE = "ALE/"
 
@@ -27,16 +40,20 @@ def make(
     """Makes a vector of environments.
 
     Args:
-      id: one of `known_environments()`: "catch", "memory", an Atari game ("ALE/Pong-v5"), or any
-        id registered with Gymnasium ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports
-        `my_module` first). Or a function without arguments that returns a `gymnasium.Env`.
+      id: one of `known_environments()`: a task of our own ("catch", "memory", "deep_sea",
+        "noisy_deep_sea", "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task
+        of the control suite ("dm_control:cartpole/swingup"), or any id registered with Gymnasium
+        ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports `my_module` first). Or a
+        function without arguments that returns a `gymnasium.Env`.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone.
       num_envs: E >= 1.
       render: whether `render()` will be called; needed for Gymnasium's environments only. A
         function that is given as `id` chooses its own render mode.
-      **switches: what the environment offers besides: `length` for "memory", those of
-        `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...), and
-        the constructor's arguments and `max_episode_steps` for a Gymnasium id.
+      **switches: what the environment offers besides: `length` for "memory", `size` and others of
+        `retrax.environments.deep_sea.DeepSea` for "deep_sea" and so on, those of
+        `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...),
+        `time_limit` for the control suite, and the constructor's arguments and `max_episode_steps`
+        for a Gymnasium id.
 
     Returns:
       The environments. Call `reset()` first.
@@ -45,6 +62,7 @@ def make(
       ValueError: the id is unknown, the environment has no such switch, an argument is out of its
         range, or a Gymnasium space is not supported.
       ModuleNotFoundError: there is no such `my_module`.
+      ImportError: the environment needs an extra that is not installed; the message names it.
     """
     if callable(id):
         _refuse_unknown(switches, (), "an environment made by a function")
@@ -54,14 +72,20 @@ def make(
         return _TINY[id](num_envs=num_envs, seed=seed, **switches)
     if id.startswith(_ALE):
         return _make_atari(id, num_envs, seed, switches)
+    if id.startswith(PREFIX):
+        return _make_control(id, num_envs, seed, switches)
     return _make_gymnasium(id, num_envs, seed, render, switches)
 
 
 def known_environments() -> list[str]:
-    """The ids that `make` knows: our own tasks, Gymnasium's registered ids, Atari games."""
+    """The ids that `make` knows: our own tasks, Gymnasium's, Atari games, the control suite's.
+
+    The suite's are left out where dm_control is missing or cannot be imported; where it can, that
+    takes about a second.
+    """
     from .atari import games
 
-    return [*_TINY, *_gymnasium_ids(), *games()]
+    return [*_TINY, *_gymnasium_ids(), *games(), *_control_ids()]
 
 
 def _make_atari(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> VectorEnvironment:
@@ -73,10 +97,27 @@ def _make_atari(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> 
     return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
 
 
+def _make_control(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> VectorEnvironment:
+    known = tasks()
+    if id not in known:
+        raise _unknown(id)
+    _refuse_unknown(switches, _parameters(ControlSuite) - _COMMON - {"domain", "task"}, id)
+    return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
+
+
+def _control_ids() -> list[str]:
+    try:
+        return list(tasks())
+    except ImportError:
+        return []
+
+
 def _make_gymnasium(
     id: str, num_envs: int, seed: int, render: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
     import gymnasium
+
+    from .gymnasium_adapter import missing_extras
 
     module, _, name = id.rpartition(":")
     if module:
@@ -84,13 +125,16 @@ def _make_gymnasium(
     if name not in _gymnasium_ids():
         raise _unknown(id)
     spec = gymnasium.spec(name)
-    _refuse_unknown(switches, _gymnasium_switches(spec), id)
-    if render:
-        switches = {**switches, "render_mode": "rgb_array"}
-    # Its checker looks at the first step only; check_environment looks at all of them.
-    return _gymnasium_vector(
-        lambda: gymnasium.make(spec, disable_env_checker=True, **switches), num_envs, seed
-    )
+    if "mujoco" in str(spec.entry_point):
+        choose_backend()  # mujoco looks once, when it is imported
+    with missing_extras():
+        _refuse_unknown(switches, _gymnasium_switches(spec), id)
+        if render:
+            switches = {**switches, "render_mode": "rgb_array"}
+        # Its checker looks at the first step only; check_environment looks at all of them.
+        return _gymnasium_vector(
+            lambda: gymnasium.make(spec, disable_env_checker=True, **switches), num_envs, seed
+        )
 
 
 def _gymnasium_vector(make_one: Callable[[], Any], num_envs: int, seed: int) -> VectorEnvironment:

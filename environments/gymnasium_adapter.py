@@ -1,21 +1,22 @@
 """Any Gymnasium environment, as a vector of them in arrival form."""
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
 
 import gymnasium
 import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from .arrival import arrival, checked_actions, integer_seeds
-from .types import ActionSpec, EnvironmentSpec, TimeStep
+from .arrival import integer_seeds
+from .in_turn import Convert, InTurn, bounded_actions, fits, float_array
+from .opengl import choose_backend, drawing
+from .types import ActionSpec, EnvironmentSpec
 
-Convert = Callable[[Any], np.ndarray]
-_LARGEST = float(np.finfo(np.float32).max)
+_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # Gymnasium's word, our extra
 
 
-class GymnasiumVector:
+class GymnasiumVector(InTurn):
     """E Gymnasium environments, stepped in turn in this process.
 
     An episode that is terminated ends with discount 0; one that is truncated (and not terminated)
@@ -57,57 +58,16 @@ class GymnasiumVector:
         self._environments = [make_one() for _ in range(num_envs)]
         _check_alike(self._environments)
         observations, self._see = _observations(self._environments[0].observation_space)
-        actions, self._act = _actions(self._environments[0].action_space)
-        self._spec = EnvironmentSpec(observations, actions)
-        self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
-        self._num_steps = -1  # since the last reset(), which is step 0
+        actions, act = _actions(self._environments[0].action_space)
+        super().__init__(EnvironmentSpec(observations, actions), act, num_envs)
         self._closed = False
-
-    @property
-    def num_envs(self) -> int:
-        """The number of environments E."""
-        return len(self._environments)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The spec of one of them."""
-        return self._spec
-
-    def reset(self) -> TimeStep:
-        """Starts a new episode in every environment: first steps, `[E, ...]`."""
-        self._starts[:], self._num_steps = True, -1
-        space = self._spec.actions
-        return self.step(np.zeros((self.num_envs, *space.shape), space.dtype))
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
-
-        Raises:
-          ValueError: an action has the wrong shape or kind or is not finite, a reward is not
-            finite as a float32, or an observation does not have the shape of its space.
-        """
-        given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
-        first, self._num_steps = self._starts, self._num_steps + 1
-        seen = self._spec.observations
-        observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
-        reward = np.zeros(self.num_envs)
-        terminated, truncated = np.zeros((2, self.num_envs), bool)
-        for e, environment in enumerate(self._environments):
-            if first[e]:
-                raw = self._begin(e)
-            else:
-                raw, reward[e], terminated[e], truncated[e], _ = environment.step(given[e])
-            observation[e] = self._checked(self._see(raw), e)
-        self._check_rewards(reward)
-        self._starts = terminated | truncated
-        return arrival(observation, reward, terminated, truncated, first)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.
 
         Raises:
           ValueError: the environment was made without `render_mode="rgb_array"`.
-          ImportError: the environment draws with pygame, which is missing.
+          ImportError: what it draws with (pygame, OpenGL) is missing; the message says what to do.
         """
         environment = self._environments[0]
         if environment.render_mode != "rgb_array":
@@ -115,14 +75,12 @@ class GymnasiumVector:
                 "this environment was made without pictures: use make(..., render=True), or "
                 f'render_mode="rgb_array" in your own function (it is {environment.render_mode!r}).'
             )
-        try:
+        if not hasattr(environment.unwrapped, "mujoco_renderer"):
+            with missing_extras():
+                return np.asarray(environment.render(), np.uint8)
+        choose_backend()
+        with drawing():
             return np.asarray(environment.render(), np.uint8)
-        except gymnasium.error.DependencyNotInstalled as error:
-            if "pygame" not in str(error):
-                raise
-            raise ImportError(
-                'this environment draws with pygame, which is missing: pip install "retrax[video]"'
-            ) from error
 
     def close(self) -> None:
         """Closes the environments. Calling it twice does no harm."""
@@ -132,28 +90,33 @@ class GymnasiumVector:
         for environment in self._environments:
             environment.close()
 
-    def _begin(self, e: int) -> Any:
+    def _begin(self, e: int) -> np.ndarray:
         """Resets environment e; it is given its seed the first time only."""
         seed, self._seeds[e] = self._seeds[e], None
-        return self._environments[e].reset(seed=seed)[0]
+        return self._see(self._environments[e].reset(seed=seed)[0])
 
-    def _checked(self, observation: np.ndarray, e: int) -> np.ndarray:
-        # Assigning to a row of a batch would broadcast a wrong shape silently.
-        if observation.shape != self._spec.observations.shape:
-            raise ValueError(
-                f"the observation of environment {e} at step {self._num_steps} has shape "
-                f"{observation.shape}; its space says {self._spec.observations.shape}."
-            )
-        return observation
+    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        raw, reward, terminated, truncated, _ = self._environments[e].step(action)
+        return self._see(raw), reward, terminated, truncated
 
-    def _check_rewards(self, reward: np.ndarray) -> None:
-        if _fits(reward):
-            return
-        e = next(e for e, value in enumerate(reward) if not _fits(value))
-        raise ValueError(
-            f"the reward of environment {e} at step {self._num_steps} is {reward[e]}; "
-            "it must be finite as a float32."
-        )
+
+@contextlib.contextmanager
+def missing_extras() -> Iterator[None]:
+    """Tells in one sentence which extra of ours brings what an environment lacks.
+
+    Raises:
+      ImportError: Gymnasium said that pygame or MuJoCo is missing.
+    """
+    try:
+        yield
+    except gymnasium.error.DependencyNotInstalled as error:
+        lacks = [name for name in _EXTRAS if name in str(error)]
+        if not lacks:
+            raise
+        raise ImportError(
+            f"this environment needs {lacks[0]}, which is missing: "
+            f'pip install "retrax[{_EXTRAS[lacks[0]]}]"'
+        ) from error
 
 
 def _check_alike(environments: list[gymnasium.Env]) -> None:
@@ -175,9 +138,9 @@ def _observations(space: spaces.Space) -> tuple[specs.Array, Convert]:
     """The spec of one observation, and the function that brings one into this form."""
     if isinstance(space, spaces.Discrete):
         rows, start = np.eye(int(space.n), dtype=np.float32), int(space.start)
-        return _float_array(rows.shape[1:]), lambda index: rows[int(index) - start]
+        return float_array(rows.shape[1:]), lambda index: rows[int(index) - start]
     if _is_float_box(space):
-        return _float_array(space.shape), lambda value: np.asarray(value, np.float32)
+        return float_array(space.shape), lambda value: np.asarray(value, np.float32)
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
         shape = space.shape if len(space.shape) == 3 else (*space.shape, 1)
         spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
@@ -197,7 +160,7 @@ def _flattened(space: spaces.Dict) -> tuple[specs.Array, Convert]:
     def flatten(values: dict[str, np.ndarray]) -> np.ndarray:
         return np.concatenate([np.asarray(values[key], np.float32).ravel() for key in keys])
 
-    return _float_array((size,)), flatten
+    return float_array((size,)), flatten
 
 
 def _actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
@@ -206,15 +169,8 @@ def _actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
         start = int(space.start)
         spec = specs.DiscreteArray(int(space.n), np.int32, "action")
         return spec, lambda actions: actions.astype(np.int64) + start
-    if _is_float_box(space) and _fits([space.low, space.high]):
-        bounded = specs.BoundedArray(
-            space.shape,
-            np.float32,
-            space.low.astype(np.float32),
-            space.high.astype(np.float32),
-            "action",
-        )
-        return bounded, lambda actions: np.clip(actions.astype(space.dtype), space.low, space.high)
+    if _is_float_box(space) and fits([space.low, space.high]):
+        return bounded_actions(space.low, space.high, space.dtype)
     raise ValueError(
         f"the action space {space} is not supported: it must be Discrete, or a Box of floats with "
         "finite bounds."
@@ -223,12 +179,3 @@ def _actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
 
 def _is_float_box(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
-
-
-def _fits(values: Any) -> bool:
-    """Whether all of them are finite as float32."""
-    return bool((np.abs(values) <= _LARGEST).all())
-
-
-def _float_array(shape: tuple[int, ...]) -> specs.Array:
-    return specs.Array(shape, np.float32, "observation")

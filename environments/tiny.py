@@ -1,4 +1,4 @@
-"""Tasks of our own that take seconds to learn, vectorised in NumPy.
+"""What tasks of our own share, and two that take seconds to learn, vectorised in NumPy.
 
 `Catch` needs sight and a little planning; `Memory` needs memory, and nothing else. Their optimal
 mean returns are known exactly. `E` denotes the number of environments.
@@ -15,7 +15,7 @@ class TinyTask:
     """The book-keeping that the tasks share: restarts, time steps and one generator for each e.
 
     A task says how environment e begins (`_begin`), what an action does in all of them at once
-    (`_play`), and what is seen (`_observe`). It ends by termination only.
+    (`_play`), what is seen (`_observe`), and, if ever, when an episode is cut off (`_cut_off`).
     """
 
     optimal_return: float
@@ -53,8 +53,9 @@ class TinyTask:
         for e in np.flatnonzero(first):
             self._begin(e, self._generators[e])
         reward, terminated = self._play(actions, ~first)
-        self._starts = terminated
-        return arrival(self._observe(), reward, terminated, np.zeros_like(terminated), first)
+        truncated = self._cut_off()
+        self._starts = terminated | truncated
+        return arrival(self._observe(), reward, terminated, truncated, first)
 
     def close(self) -> None:
         """Does nothing: there is nothing to give back."""
@@ -71,8 +72,12 @@ class TinyTask:
         """Moves where `playing` `[E]`; returns reward, terminated `[E]` (0 and False elsewhere)."""
         raise NotImplementedError
 
+    def _cut_off(self) -> np.ndarray:
+        """Where the time is over, `[E]` bool; nowhere, unless a task says otherwise."""
+        return np.zeros(self.num_envs, bool)
+
     def _observe(self) -> np.ndarray:
-        """What is seen now, in a new array `[E, ...]`."""
+        """What is seen now, in a new array `[E, ...]`. Called once for each time step."""
         raise NotImplementedError
 
 
@@ -108,7 +113,7 @@ class Catch(TinyTask):
     def render(self) -> np.ndarray:
         """The board of the first environment: uint8 `[160, 80, 3]`; ball and paddle are white."""
         board = self._observe()[0].reshape(self.ROWS, self.COLUMNS)
-        return _enlarge((255 * board[..., None]).astype(np.uint8).repeat(3, axis=2), 16)
+        return enlarge((255 * board[..., None]).astype(np.uint8).repeat(3, axis=2), 16)
 
     def _begin(self, e: int, generator: np.random.Generator) -> None:
         self._row[e] = 0
@@ -172,7 +177,7 @@ class Memory(TinyTask):
         picture = np.zeros((1, 2, 3), np.uint8)
         picture[0, 0, :2] = 255 * (cue < 0), 255 * (cue > 0)
         picture[0, 1] = 255 * query
-        return _enlarge(picture, 32)
+        return enlarge(picture, 32)
 
     def _begin(self, e: int, generator: np.random.Generator) -> None:
         self._time[e] = 0
@@ -189,6 +194,6 @@ class Memory(TinyTask):
         return np.stack([cue, self._time == self._length], axis=1).astype(np.float32)
 
 
-def _enlarge(picture: np.ndarray, factor: int) -> np.ndarray:
+def enlarge(picture: np.ndarray, factor: int) -> np.ndarray:
     """Each pixel of `[height, width, 3]` becomes a square of factor x factor pixels."""
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -1,31 +1,35 @@
 """What of retrax works on this machine, and what to do about the rest.
 
 What is required is read from the metadata of the installed package, and what is installed from
-that of the others: nothing of them is imported but ale-py, and JAX in a process of its own.
+that of the others: nothing of them is imported but ale-py, and JAX and MuJoCo in processes of
+their own.
 """
 
 import contextlib
 import io
-import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
+from .asking import ask
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from rich.console import Console
 
 _EXTRAS = ("distributed", "mujoco", "video")
-_JAX_SECONDS = 120.0
 _JAX_PROGRAM = """
 import json, jax
 print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.devices()]))
+"""
+_MUJOCO_PROGRAM = """
+import json
+from retrax.environments import opengl
+print(json.dumps(opengl.draw()))
 """
 _MEND = {
     "core": "pip install retrax",
@@ -75,7 +79,7 @@ class Report(NamedTuple):
 
     Attributes:
       packages: all packages that any tier requires on this Python.
-      checks: Python, the tiers, the devices, the ROMs and the memory.
+      checks: Python, the tiers, the devices, MuJoCo's pictures, the ROMs and the memory.
       status: an exit status: 1 if the core does not work, else 0.
     """
 
@@ -94,7 +98,7 @@ def report() -> Report:
     devices = _devices()
     core = [_python(), _tier("core", packages), devices]
     extras = [_tier(extra, packages) for extra in _EXTRAS]
-    checks = (*core, *_idle_gpu(devices), *extras, _roms(), _memory())
+    checks = (*core, *_idle_gpu(devices), *extras, *_pictures(), _roms(), _memory())
     return Report(packages, checks, int(not all(check.works for check in core)))
 
 
@@ -188,26 +192,24 @@ def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
 
 
 def _devices() -> Check:
-    """Asks JAX in another process: one that crashes, hangs or takes all GPU memory does no harm."""
     if _version("jax") is None:
         return Check("JAX", False, "is missing", _MEND["core"])
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:
-        answer = subprocess.run(
-            [sys.executable, "-c", _JAX_PROGRAM],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=_JAX_SECONDS,
-            check=True,
-        )
-        devices = json.loads(answer.stdout.splitlines()[-1])
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
-        return Check("JAX", False, f"does not start: {lines[-1]}", "pip install --upgrade jax")
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        return Check("JAX", False, f"does not answer: {error}", "pip install --upgrade jax")
-    return Check("JAX", True, ", ".join(devices))
+        return Check("JAX", True, ", ".join(ask(_JAX_PROGRAM)))
+    except RuntimeError as error:
+        return Check("JAX", False, str(error), "pip install --upgrade jax")
+
+
+def _pictures() -> list[Check]:
+    """Whether MuJoCo can draw, if it is there: `evaluate --video` needs it."""
+    if _version("mujoco") is None:
+        return []
+    name = "MuJoCo pictures"
+    try:
+        return [Check(name, True, f"drawn by {ask(_MUJOCO_PROGRAM)}")]
+    except RuntimeError as error:
+        mend = "unset MUJOCO_GL" if "MUJOCO_GL" in os.environ else "apt-get install libegl1 libgl1"
+        return [Check(name, False, str(error), mend)]
 
 
 def _idle_gpu(devices: Check) -> list[Check]:

@@ -9,6 +9,9 @@ import pytest
 from retrax.environments import check_environment, known_environments, make
 from retrax.environments.tiny import Catch, Memory
 
+OURS = ["catch", "memory", "deep_sea", "noisy_deep_sea", "random_coin", "random_disco_maze"]
+KINDS = [*OURS, "CartPole-v1", "ALE/Pong-v5"]
+
 
 @pytest.fixture
 def registered():
@@ -32,7 +35,7 @@ def registered():
     gymnasium.registry.pop("RetraxOpen-v0")
 
 
-@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("id", KINDS)
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_every_kind_keeps_the_promises_of_the_interface(id, num_envs):
     environment = make(id, seed=2, num_envs=num_envs)
@@ -41,7 +44,7 @@ def test_every_kind_keeps_the_promises_of_the_interface(id, num_envs):
     environment.close()
 
 
-@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("id", KINDS)
 def test_every_kind_draws_itself_and_passes_the_seed_on(id):
     pictures = []
     for _ in range(2):
@@ -105,9 +108,7 @@ def test_a_function_is_an_environment_too():
 
 def test_known_environments_are_all_of_them_once():
     known = known_environments()
-    assert {"catch", "memory", "CartPole-v1", "ALE/Pong-v5", "ALE/MontezumaRevenge-v5"} <= set(
-        known
-    )
+    assert {*KINDS, "ALE/MontezumaRevenge-v5"} <= set(known)
     assert len(set(known)) == len(known)
     # What ale-py registers with Gymnasium depends on who imported it; what we list does not.
     assert not any("NoFrameskip" in id for id in known)
@@ -142,6 +143,7 @@ def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
     [
         ("catch", "none"),
         ("memory", "length"),
+        ("random_coin", "max_steps, side"),
         ("ALE/Pong-v5", "clip_rewards, frame_stack, full_action_set, max_frames, max_noops, num_"),
         ("CartPole-v1", "max_episode_steps, sutton_barto_reward"),
     ],
@@ -154,12 +156,39 @@ def test_unknown_switches_are_refused_with_the_allowed_ones(id, switch, allowed)
         make(id, **{switch: 3})
 
 
+MUJOCO = r'needs \w+, which is missing: pip install "retrax\[mujoco\]"'
+
+
+@pytest.mark.parametrize("module", ["dm_control", "mujoco"])
+def test_without_the_mujoco_extra_its_tasks_say_what_to_install(monkeypatch, module):
+    forget(monkeypatch, "dm_control")
+    monkeypatch.setitem(sys.modules, module, None)  # makes its import fail
+    with pytest.raises(ImportError, match=MUJOCO):
+        make("dm_control:cartpole/swingup")
+    known = known_environments()
+    assert "CartPole-v1" in known
+    assert not any(id.startswith("dm_control:") for id in known)
+
+
+def test_without_mujoco_gymnasiums_tasks_say_what_to_install(monkeypatch):
+    forget(monkeypatch, "gymnasium.envs.mujoco")
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(ImportError, match=MUJOCO):
+        make("HalfCheetah-v5")
+
+
+def forget(monkeypatch, package):
+    """Makes a package and its modules be imported anew."""
+    for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
 def test_a_function_has_no_switches():
     with pytest.raises(ValueError, match="made by a function has no switch length"):
         make(lambda: gymnasium.make("CartPole-v1"), length=3)
 
 
-@pytest.mark.parametrize("id", ["catch", "memory", "CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("id", KINDS)
 def test_wrong_numbers_are_refused(id):
     with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
         make(id, num_envs=0)
@@ -170,7 +199,8 @@ def test_wrong_numbers_are_refused(id):
 def test_importing_and_making_our_own_tasks_loads_neither_gymnasium_nor_ale():
     code = (
         "import sys, retrax.environments as e; e.make('catch').reset(); "
-        "print([m for m in ('gymnasium', 'ale_py', 'jax') if m in sys.modules])"
+        "slow = ('gymnasium', 'ale_py', 'jax', 'dm_control', 'mujoco'); "
+        "print([m for m in slow if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

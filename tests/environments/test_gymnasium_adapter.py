@@ -10,7 +10,8 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.environments import check_environment
+from retrax.environments import check_environment, make, opengl
+from retrax.environments.arrival import integer_seeds
 from retrax.environments.gymnasium_adapter import GymnasiumVector
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
@@ -351,6 +352,31 @@ def test_rendering():
     assert picture.shape == (400, 600, 3)
     assert picture.dtype == np.uint8
     assert len(np.unique(picture)) > 1
+
+
+@pytest.mark.parametrize("id", ["HalfCheetah-v5", "Hopper-v5", "InvertedPendulum-v5"])
+def test_mujoco_tasks_keep_the_promises_of_the_interface(id):
+    pytest.importorskip("mujoco", reason="the mujoco extra is not installed")
+    environment = make(id, num_envs=2, seed=0)
+    first = environment.reset().observation
+    seen, _ = gymnasium.make(id).reset(seed=int(integer_seeds(0, 2)[1]))
+    assert seen.dtype == np.float64
+    np.testing.assert_array_equal(first[1], seen.astype(np.float32))
+    check_environment(environment, steps=60)
+
+
+def test_mujoco_tasks_draw():
+    pytest.importorskip("mujoco", reason="the mujoco extra is not installed")
+    try:
+        opengl.draw()
+    except ImportError as error:
+        pytest.skip(str(error))
+    environment = make("HalfCheetah-v5", render=True)
+    environment.reset()
+    picture = environment.render()
+    assert picture.shape == (480, 480, 3)
+    assert len(np.unique(picture)) > 10
+    environment.close()
 
 
 def test_rendering_without_its_render_mode_says_what_to_do():

@@ -1,3 +1,5 @@
+import functools
+
 import dm_env
 import numpy as np
 import pytest
@@ -5,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax.environments import check_environment
+from retrax.environments.deep_sea import DeepSea
+from retrax.environments.disco_maze import RandomDiscoMaze
+from retrax.environments.random_coin import RandomCoin
 from retrax.environments.tiny import Catch, Memory, TinyTask
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
@@ -48,7 +53,8 @@ def random_actions(environment, steps, seed=0):
     return np.random.default_rng(seed).integers(environment.spec.actions.num_values, size=shape)
 
 
-MAKERS = [Catch, Memory]
+# Without its television nothing of deep_sea would depend on the seed.
+MAKERS = [Catch, Memory, functools.partial(DeepSea, screen=3), RandomCoin, RandomDiscoMaze]
 
 
 @pytest.mark.parametrize(("make", "policy"), [(Catch, catch_policy), (Memory, memory_policy)])

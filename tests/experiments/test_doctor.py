@@ -11,16 +11,19 @@ import pytest
 from rich.console import Console
 
 import retrax
-from retrax.experiments import doctor
+from retrax.experiments import asking, doctor
 
 CHECKS = ["Python", "core", "JAX", "distributed tier", "mujoco tier", "video tier", "Atari ROMs"]
+PICTURES = "MuJoCo pictures"
 REAL_DEVICES = doctor._devices
+REAL_PICTURES = doctor._pictures
 
 
 @pytest.fixture
 def no_jax_process(monkeypatch):
-    """Takes JAX's answer for granted: the process takes seconds."""
+    """Takes JAX's and MuJoCo's answers for granted: the processes take seconds."""
     monkeypatch.setattr(doctor, "_devices", lambda: doctor.Check("JAX", True, "cpu:0 cpu"))
+    monkeypatch.setattr(doctor, "_pictures", list)
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
 
 
@@ -74,7 +77,9 @@ def test_this_machine_is_well():
     """The tests run where the core is installed, JAX included."""
     found = doctor.report()
     assert found.status == 0
-    assert [check.name for check in found.checks if check.name != "GPU"] == [*CHECKS, "free memory"]
+    depends = ("GPU", PICTURES)  # on the machine, on the extra
+    names = [check.name for check in found.checks if check.name not in depends]
+    assert names == [*CHECKS, "free memory"]
     assert all(find(found, name).works for name in ("Python", "core", "JAX", "Atari ROMs"))
     assert ":0 " in find(found, "JAX").detail
     assert find(found, "Atari ROMs").detail == f"{len(ale_py.roms.get_all_rom_ids())} games"
@@ -180,7 +185,7 @@ def test_wrong_python(monkeypatch, no_jax_process, version):
 )
 def test_jax_that_does_not_start(monkeypatch, program, detail):
     monkeypatch.setattr(doctor, "_JAX_PROGRAM", program)
-    monkeypatch.setattr(doctor, "_JAX_SECONDS", 3.0)
+    monkeypatch.setattr(asking, "SECONDS", 3.0)
     check = doctor._devices()
     assert not check.works
     assert check.detail.startswith(detail)
@@ -202,6 +207,42 @@ def test_gpu_that_jax_does_not_see(monkeypatch, installed):
     assert find(found, "GPU").mend == 'pip install "jax[cuda12]==0.6.2"'
     assert found.status == 0
     assert doctor._idle_gpu(doctor.Check("JAX", True, "gpu:0 NVIDIA H200")) == []
+
+
+def pictures(monkeypatch, program, backend=None):
+    """What the doctor says of MuJoCo's pictures when its program is another."""
+    monkeypatch.setattr(doctor, "_version", lambda name: "3.17.0")
+    monkeypatch.setattr(doctor, "_MUJOCO_PROGRAM", program)
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    if backend:
+        monkeypatch.setenv("MUJOCO_GL", backend)
+    (check,) = REAL_PICTURES()
+    return check
+
+
+def test_mujoco_that_draws(monkeypatch):
+    check = pictures(monkeypatch, "print('\"egl\"')")
+    assert check == (PICTURES, True, "drawn by egl", None)
+
+
+@pytest.mark.parametrize(
+    ("backend", "mend"), [(None, "apt-get install libegl1 libgl1"), ("glfw", "unset MUJOCO_GL")]
+)
+def test_mujoco_that_cannot_draw(monkeypatch, backend, mend):
+    check = pictures(monkeypatch, "raise ImportError('MuJoCo cannot draw')", backend)
+    detail = "does not start: ImportError: MuJoCo cannot draw"
+    assert check == (PICTURES, False, detail, mend)
+
+
+def test_without_mujoco_nothing_is_drawn(installed):
+    installed["mujoco"] = None
+    assert REAL_PICTURES() == []
+
+
+def test_the_real_program_draws_or_says_what_it_takes():
+    pytest.importorskip("mujoco")
+    (check,) = REAL_PICTURES()
+    assert check.works or "it needs MUJOCO_GL=egl" in check.detail
 
 
 def test_no_roms(monkeypatch, tmp_path, no_jax_process):

@@ -1,0 +1,132 @@
+"""The tasks of the DeepMind Control Suite (Tassa et al. 2018), as a vector of them in arrival form.
+
+dm_control is imported when the first task is made or listed: that takes about a second.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from .arrival import integer_seeds
+from .in_turn import InTurn, bounded_actions, float_array
+from .opengl import choose_backend, drawing
+from .types import EnvironmentSpec
+
+PREFIX = "dm_control:"
+_SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws
+_DRAWN = ("quadruped", "escape")  # dm_control hands its terrain to OpenGL whenever it begins
+
+
+class ControlSuite(InTurn):
+    """E copies of one task, stepped in turn in this process.
+
+    The observation is float32 `[D]`: the task's parts in the task's own order (that of
+    `dm_control`'s `observation_spec()`, which is also that of its `flat_observation`), each
+    flattened row by row, a scalar as one number. `cartpole` has 3 of `position`, then 2 of
+    `velocity`. Actions are float32 with the task's bounds, clipped to them here and only here.
+
+    An episode ends after 1000 steps by its time limit, so with discount 1. Only `lqr` differs: it
+    has no limit of its own, ends by termination, and bounds its actions by 1e10, far beyond what
+    its physics bear.
+
+    Args:
+      domain: the suite's name of the model: "cartpole".
+      task: the suite's name of the task: "swingup".
+      num_envs: E >= 1.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
+      time_limit: > 0, seconds of simulated time until an episode is cut off; the task's own when
+        None.
+
+    Raises:
+      ImportError: dm_control is missing or cannot be imported; the message says what to do.
+      ValueError: an argument is out of its range, or the suite has no such task.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        task: str,
+        *,
+        num_envs: int = 1,
+        seed: int = 0,
+        time_limit: float | None = None,
+    ) -> None:
+        if time_limit is not None and not time_limit > 0:
+            raise ValueError(f"time_limit must be positive, got {time_limit}.")
+        limits = {} if time_limit is None else {"time_limit": time_limit}
+        seeds, suite = integer_seeds(seed, num_envs), _suite()
+        self._environments = [
+            suite.load(domain, task, task_kwargs={"random": int(s), **limits}) for s in seeds
+        ]
+        self._drawn = (domain, task) == _DRAWN
+        parts = self._environments[0].observation_spec().values()
+        size = sum(int(np.prod(part.shape)) for part in parts)
+        space = self._environments[0].action_spec()
+        low, high = np.broadcast_arrays(space.minimum, space.maximum)
+        actions, act = bounded_actions(low, high, space.dtype)
+        super().__init__(EnvironmentSpec(float_array((size,)), actions), act, num_envs)
+
+    def render(self) -> np.ndarray:
+        """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`.
+
+        Raises:
+          ImportError: there is no OpenGL to draw with; the message says what to do.
+        """
+        physics = self._environments[0].physics
+        camera = 0 if physics.model.ncam else -1  # -1 is the free camera
+        with drawing():
+            return np.asarray(physics.render(_SIDE, _SIDE, camera_id=camera))
+
+    def close(self) -> None:
+        """Frees the physics and what draws it. Calling it twice does no harm."""
+        for environment in self._environments:
+            environment.physics.free()
+        self._environments = []
+
+    def _begin(self, e: int) -> np.ndarray:
+        if not self._drawn:
+            return _flattened(self._environments[e].reset().observation)
+        with drawing():
+            return _flattened(self._environments[e].reset().observation)
+
+    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        from dm_control.rl.control import PhysicsError
+
+        try:
+            timestep = self._environments[e].step(action)
+        except PhysicsError as error:
+            raise ValueError(
+                f"the physics of environment {e} failed at step {self._num_steps}: {error}"
+            ) from error
+        terminated = timestep.last() and timestep.discount == 0
+        truncated = timestep.last() and not terminated
+        return _flattened(timestep.observation), timestep.reward, terminated, truncated
+
+
+def tasks() -> dict[str, tuple[str, str]]:
+    """All tasks: from an id ("dm_control:cartpole/swingup") to domain and task.
+
+    Raises:
+      ImportError: dm_control is missing or cannot be imported; the message says what to do.
+    """
+    return {f"{PREFIX}{domain}/{task}": (domain, task) for domain, task in _suite().ALL_TASKS}
+
+
+def _suite() -> Any:
+    choose_backend()
+    try:
+        from dm_control import suite
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"the control suite needs {error.name}, which is missing: "
+            'pip install "retrax[mujoco]" (Python 3.10 to 3.12)'
+        ) from error
+    except Exception:  # it loads the OpenGL that MUJOCO_GL names, which fails in its own ways
+        with drawing():
+            raise
+    return suite
+
+
+def _flattened(observation: dict[str, Any]) -> np.ndarray:
+    """The parts in their order: float32 `[D]`."""
+    return np.concatenate([np.ravel(part) for part in observation.values()]).astype(np.float32)

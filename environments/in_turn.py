@@ -1,0 +1,131 @@
+"""Environments of other libraries, stepped one after the other in this process.
+
+`E` denotes the number of environments.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dm_env import specs
+
+from .arrival import arrival, checked_actions
+from .types import EnvironmentSpec, TimeStep
+
+Convert = Callable[[Any], np.ndarray]
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class InTurn:
+    """The book-keeping that adapters share: restarts, time steps, and checks of what came back.
+
+    An adapter says how environment e begins (`_begin`) and what an action does in it (`_advance`).
+
+    Args:
+      spec: of one of them.
+      act: brings checked actions `[E, ...]` into the form and the bounds of the environments. It
+        is the one place where actions are clipped.
+      num_envs: E.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, act: Convert, num_envs: int) -> None:
+        self._spec, self._act = spec, act
+        self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
+        self._num_steps = -1  # since the last reset(), which is step 0
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments E."""
+        return len(self._starts)
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The spec of one of them."""
+        return self._spec
+
+    def reset(self) -> TimeStep:
+        """Starts a new episode in every environment: first steps, `[E, ...]`."""
+        self._starts[:], self._num_steps = True, -1
+        space = self._spec.actions
+        return self.step(np.zeros((self.num_envs, *space.shape), space.dtype))
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
+
+        Raises:
+          ValueError: an action has the wrong shape or kind or is not finite, a reward is not
+            finite as a float32, or an observation does not have the shape of its spec.
+        """
+        given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
+        first, self._num_steps = self._starts, self._num_steps + 1
+        seen = self._spec.observations
+        observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
+        reward = np.zeros(self.num_envs)
+        terminated, truncated = np.zeros((2, self.num_envs), bool)
+        for e in range(self.num_envs):
+            if first[e]:
+                found = self._begin(e)
+            else:
+                found, reward[e], terminated[e], truncated[e] = self._advance(e, given[e])
+            observation[e] = self._checked(found, e)
+        self._check_rewards(reward)
+        self._starts = terminated | truncated
+        return arrival(observation, reward, terminated, truncated, first)
+
+    def _begin(self, e: int) -> np.ndarray:
+        """Starts an episode in environment e; returns its observation in the spec's form."""
+        raise NotImplementedError
+
+    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        """Steps environment e: observation in the spec's form, reward, terminated, truncated."""
+        raise NotImplementedError
+
+    def _checked(self, observation: np.ndarray, e: int) -> np.ndarray:
+        # Assigning to a row of a batch would broadcast a wrong shape silently.
+        if observation.shape != self._spec.observations.shape:
+            raise ValueError(
+                f"the observation of environment {e} at step {self._num_steps} has shape "
+                f"{observation.shape}; its spec says {self._spec.observations.shape}."
+            )
+        return observation
+
+    def _check_rewards(self, reward: np.ndarray) -> None:
+        if fits(reward):
+            return
+        e = next(e for e, value in enumerate(reward) if not fits(value))
+        raise ValueError(
+            f"the reward of environment {e} at step {self._num_steps} is {reward[e]}; "
+            "it must be finite as a float32."
+        )
+
+
+def bounded_actions(
+    low: np.ndarray, high: np.ndarray, dtype: np.dtype
+) -> tuple[specs.BoundedArray, Convert]:
+    """The spec of continuous actions, and the function that clips them.
+
+    They are clipped in the environment's own precision, because a bound that is rounded to float32
+    can lie beyond it.
+
+    Args:
+      low: `[...]`, finite as float32.
+      high: `[...]`, finite as float32.
+      dtype: the type that the environment takes.
+
+    Returns:
+      A float32 spec, and a function from float32 `[E, ...]` to `dtype` `[E, ...]` within bounds.
+    """
+    spec = specs.BoundedArray(
+        low.shape, np.float32, low.astype(np.float32), high.astype(np.float32), "action"
+    )
+    return spec, lambda actions: np.clip(actions.astype(dtype), low, high)
+
+
+def float_array(shape: tuple[int, ...]) -> specs.Array:
+    """The spec of unbounded float32 observations."""
+    return specs.Array(shape, np.float32, "observation")
+
+
+def fits(values: Any) -> bool:
+    """Whether all of them are finite as float32."""
+    return bool((np.abs(values) <= _LARGEST).all())

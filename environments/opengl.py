@@ -1,0 +1,77 @@
+"""How MuJoCo draws where there is no screen: which OpenGL it takes, and what to say without one.
+
+MuJoCo, dm_control and Gymnasium read the variable MUJOCO_GL: `glfw` opens a window, `egl` draws on
+a GPU or in Mesa's software, `osmesa` in software. Left to themselves they try a window first.
+"""
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+
+_VARIABLE = "MUJOCO_GL"
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+_LIBRARIES = (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "libOSMesa.so.6"))
+_SPHERE = "<mujoco><worldbody><light pos='0 0 3'/><geom size='1'/></worldbody></mujoco>"
+
+
+def choose_backend() -> None:
+    """Sets MUJOCO_GL if it is unset, on Linux without a screen; call it before the imports.
+
+    It becomes `egl` or `osmesa`, whichever library can be loaded first, or `disable`: then
+    everything but drawing works.
+    """
+    if sys.platform != "linux" or any(map(os.environ.get, (_VARIABLE, *_SCREENS))):
+        return
+    os.environ[_VARIABLE] = next((name for name, file in _LIBRARIES if _loads(file)), "disable")
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Tells in one sentence why the block could not draw.
+
+    Raises:
+      ImportError: the block failed, with what it takes to draw.
+    """
+    try:
+        yield
+    except Exception as error:  # mujoco, PyOpenGL and ctypes have many, and no common one
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ImportError(
+            f"MuJoCo cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE, '')} ({why}): without "
+            f"a screen it needs {_VARIABLE}=egl before Python starts, and the libraries of "
+            "`apt-get install libegl1 libgl1`."
+        ) from error
+
+
+def draw() -> str:
+    """Draws a sphere, to see whether it can be done.
+
+    Returns:
+      What MUJOCO_GL was.
+
+    Raises:
+      ImportError: it cannot be done, or mujoco is missing.
+    """
+    choose_backend()
+    with drawing():
+        import mujoco
+
+        model = mujoco.MjModel.from_xml_string(_SPHERE)
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        with mujoco.Renderer(model, 32, 32) as renderer:
+            renderer.update_scene(data)
+            picture = renderer.render()
+        if not picture.any():
+            raise ValueError("the picture is black")
+    return os.environ.get(_VARIABLE) or "a window"
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""A room with one coin: the only reward, each time elsewhere (Agent57, Badia et al. 2020).
+
+`E` denotes the number of environments.
+"""
+
+import numpy as np
+from dm_env import specs
+
+from .tiny import TinyTask, enlarge
+from .types import EnvironmentSpec
+
+# Actions 0 to 3 as rows and columns: up, right, down, left.
+MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+
+
+class RandomCoin(TinyTask):
+    """An agent walks to a coin: +1, and the episode ends.
+
+    Agent and coin start in different random cells of a square room. Actions: 0 up, 1 right, 2 down,
+    3 left; a wall stops the agent. Reaching the coin pays 1 and terminates; after `max_steps`
+    actions the episode is truncated, so with discount 1. The optimal return is 1; uniformly random
+    play has 0.295 in the mean (in the default room).
+
+    The observation is float32 `[2 * side * side]`: the room row by row, 1 where the agent is, then
+    once more, 1 where the coin is. (The room, the moves and the limit are the paper's; the paper
+    does not say what is seen, so that is ours.)
+
+    Args:
+      side: >= 2, cells along a wall of the room.
+      max_steps: >= 1, actions until an episode is cut off. With fewer than 2 * `side` - 2 some
+        coins are out of reach.
+      num_envs: E >= 1.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
+
+    Raises:
+      ValueError: an argument is out of its range.
+    """
+
+    optimal_return = 1.0
+
+    def __init__(
+        self, *, side: int = 15, max_steps: int = 200, num_envs: int = 1, seed: int = 0
+    ) -> None:
+        if side < 2:
+            raise ValueError(f"RandomCoin: side must be at least 2, got {side}.")
+        if max_steps < 1:
+            raise ValueError(f"RandomCoin: max_steps must be at least 1, got {max_steps}.")
+        spec = EnvironmentSpec(
+            specs.BoundedArray((2 * side * side,), np.float32, 0.0, 1.0, "observation"),
+            specs.DiscreteArray(len(MOVES), np.int32, "action"),
+        )
+        super().__init__(spec, num_envs=num_envs, seed=seed)
+        self._side, self._max_steps = side, max_steps
+        self._agent, self._coin = np.zeros((2, num_envs, 2), np.int64)  # row and column
+        self._time = np.zeros(num_envs, np.int64)
+
+    def render(self) -> np.ndarray:
+        """The room of the first environment: uint8 `[16 side, 16 side, 3]`.
+
+        The agent is white and the coin yellow.
+        """
+        picture = np.zeros((self._side, self._side, 3), np.uint8)
+        picture[tuple(self._coin[0])] = 255, 255, 0
+        picture[tuple(self._agent[0])] = 255
+        return enlarge(picture, 16)
+
+    def _begin(self, e: int, generator: np.random.Generator) -> None:
+        cells = generator.choice(self._side**2, size=2, replace=False)
+        self._agent[e], self._coin[e] = np.transpose(np.divmod(cells, self._side))
+        self._time[e] = 0
+
+    def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        moved = np.clip(self._agent + MOVES[actions], 0, self._side - 1)
+        self._agent = np.where(playing[:, None], moved, self._agent)
+        self._time = self._time + playing
+        found = (self._agent == self._coin).all(axis=1)
+        return found.astype(np.float32), found
+
+    def _cut_off(self) -> np.ndarray:
+        return self._time == self._max_steps
+
+    def _observe(self) -> np.ndarray:
+        planes = np.zeros((self.num_envs, 2, self._side, self._side), np.float32)
+        environments = np.arange(self.num_envs)
+        for plane, cells in enumerate((self._agent, self._coin)):
+            planes[environments, plane, cells[:, 0], cells[:, 1]] = 1.0
+        return planes.reshape(self.num_envs, -1)

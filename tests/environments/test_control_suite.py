@@ -1,0 +1,323 @@
+import os
+import subprocess
+import sys
+
+import dm_env
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax.environments import check_environment, known_environments, make, opengl
+from retrax.environments.arrival import integer_seeds
+
+pytest.importorskip("dm_control", reason="the mujoco extra is not installed")
+opengl.choose_backend()  # dm_control looks once, when it is imported
+
+from dm_control import suite  # noqa: E402
+
+from retrax.environments.control_suite import ControlSuite, tasks  # noqa: E402
+
+FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
+# One for each trouble: plain, scalars, parts with two axes, bounds of their own, and OpenGL.
+KINDS = [
+    ("cartpole", "swingup"),
+    ("finger", "turn_hard"),
+    ("manipulator", "bring_ball"),
+    ("quadruped", "walk"),
+    ("lqr", "lqr_2_1"),
+]
+
+
+@pytest.fixture(scope="module")
+def opengl_works():
+    try:
+        opengl.draw()
+    except ImportError as error:
+        pytest.skip(str(error))
+
+
+def random_actions(environment, steps, seed=0):
+    shape = (steps, environment.num_envs, *environment.spec.actions.shape)
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
+
+
+def history(environment, actions):
+    """All fields of the steps that follow a reset, each stacked over time `[T + 1, E, ...]`."""
+    steps = [environment.reset()] + [environment.step(a) for a in actions]
+    return {name: np.stack([getattr(s, name) for s in steps]) for name in dm_env.TimeStep._fields}
+
+
+def by_hand(domain, task, seed, actions, time_limit):
+    """dm_control itself, flattening by itself: a list of what its time steps should become."""
+    environment = suite.load(
+        domain,
+        task,
+        task_kwargs={"random": seed, "time_limit": time_limit},
+        environment_kwargs={"flat_observation": True},
+    )
+    bounds = environment.action_spec()
+    steps = [environment.reset()]
+    for action in actions:
+        action = np.clip(action.astype(np.float64), bounds.minimum, bounds.maximum)
+        steps.append(environment.step(action))
+    return [
+        (
+            int(s.step_type),
+            0.0 if s.first() else s.reward,
+            1.0 if s.first() else s.discount,
+            s.observation["observations"],
+        )
+        for s in steps
+    ]
+
+
+@pytest.mark.parametrize(("domain", "task"), KINDS)
+def test_it_equals_dm_control_stepped_by_hand(domain, task):
+    environment = ControlSuite(domain, task, num_envs=2, seed=3, time_limit=0.2)
+    actions = random_actions(environment, 30)
+    found = history(environment, actions)
+    assert (found["step_type"] == LAST).any()
+    for e, seed in enumerate(integer_seeds(3, 2)):
+        wanted = by_hand(domain, task, int(seed), actions[:, e], 0.2)
+        kinds, rewards, discounts, observations = map(np.array, zip(*wanted, strict=True))
+        np.testing.assert_array_equal(found["step_type"][:, e], kinds)
+        np.testing.assert_array_equal(found["reward"][:, e], rewards.astype(np.float32))
+        np.testing.assert_array_equal(found["discount"][:, e], discounts)
+        np.testing.assert_array_equal(found["observation"][:, e], observations.astype(np.float32))
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    num_envs=st.integers(1, 3),
+    seed=st.integers(0, 2**40),
+    limit=st.integers(1, 7),
+    kind=st.sampled_from([("cartpole", "balance"), ("pendulum", "swingup")]),
+)
+def test_episodes_of_any_length_end_by_truncation(num_envs, seed, limit, kind):
+    # The tolerance is for dm_control, which divides in floating point; steps take 0.01 and 0.02.
+    control = {"cartpole": 0.01, "pendulum": 0.02}[kind[0]]
+    environment = ControlSuite(
+        *kind, num_envs=num_envs, seed=seed, time_limit=control * (limit - 1e-3)
+    )
+    found = history(environment, random_actions(environment, 20))
+    wanted = ([FIRST] + [MID] * (limit - 1) + [LAST]) * 21
+    np.testing.assert_array_equal(found["step_type"], np.transpose([wanted[:21]] * num_envs))
+    assert (found["discount"] == 1).all()
+    assert (found["reward"][found["step_type"] == FIRST] == 0).all()
+
+
+def test_the_tasks_own_limit_is_1000_steps_and_a_truncation():
+    environment = make("dm_control:cartpole/swingup", num_envs=2)
+    timestep = environment.reset()
+    for _ in range(1000):
+        assert (timestep.step_type != LAST).all()
+        timestep = environment.step(np.zeros((2, 1)))
+    assert (timestep.step_type == LAST).all()
+    assert (timestep.discount == 1).all()
+    assert (environment.step(np.zeros((2, 1))).step_type == FIRST).all()
+
+
+def test_lqr_ends_by_termination():
+    environment = make("dm_control:lqr/lqr_2_1", num_envs=2)
+    environment.reset()
+    physics = environment._environments[1].physics
+    with physics.reset_context():  # at rest: the state's norm is 0
+        physics.data.qpos[:], physics.data.qvel[:] = 0, 0
+    timestep = environment.step(np.zeros((2, 1)))
+    np.testing.assert_array_equal(timestep.step_type, [MID, LAST])
+    np.testing.assert_array_equal(timestep.discount, [1, 0])
+    np.testing.assert_array_equal(environment.step(np.zeros((2, 1))).step_type, [MID, FIRST])
+
+
+def test_observations_are_in_the_tasks_own_order_with_scalars():
+    environment = ControlSuite("finger", "turn_hard", seed=1)
+    observation = environment.reset().observation[0]
+    inner = environment._environments[0]
+    parts = inner.task.get_observation(inner.physics)
+    assert list(parts) == ["position", "velocity", "touch", "target_position", "dist_to_target"]
+    assert environment.spec.observations.shape == observation.shape == (4 + 3 + 2 + 2 + 1,)
+    np.testing.assert_allclose(observation[:4], parts["position"], rtol=1e-6)
+    np.testing.assert_allclose(observation[-1], parts["dist_to_target"], rtol=1e-6)
+
+
+def test_actions_are_clipped_to_the_tasks_bounds(monkeypatch):
+    environment = ControlSuite("quadruped", "walk")
+    bounds, inner = environment.spec.actions, environment._environments[0]
+    assert bounds.dtype == np.float32
+    assert set(np.round(bounds.maximum, 6)) == {np.float32(x) for x in (0.8, 1.0, 1.1)}
+    given_, step = [], inner.step
+    monkeypatch.setattr(inner, "step", lambda action: given_.append(action) or step(action))
+    environment.reset()
+    environment.step(np.full((1, 12), 5.0))
+    environment.step(np.full((1, 12), -5.0))
+    environment.step(bounds.maximum[None])  # 0.8 as a float32 is above 0.8
+    environment.step(np.full((1, 12), 0.25))
+    limits = inner.action_spec()
+    np.testing.assert_array_equal(given_[0], limits.maximum)
+    np.testing.assert_array_equal(given_[1], limits.minimum)
+    assert (given_[2] <= limits.maximum).all()
+    np.testing.assert_array_equal(given_[3], np.full(12, 0.25))
+    assert all(action.dtype == np.float64 for action in given_)
+
+
+@pytest.mark.parametrize(("domain", "task"), KINDS[:-1])  # the last one cannot bear its own bounds
+def test_it_keeps_the_promises_of_the_interface(domain, task):
+    environment = ControlSuite(domain, task, num_envs=2, time_limit=0.5)
+    check_environment(environment, steps=40)
+    environment.close()
+
+
+def test_seeds_are_reproducible_and_do_not_depend_on_the_number():
+    def play(num_envs, seed, kind=("reacher", "easy")):  # its target is random too
+        environment = ControlSuite(*kind, num_envs=num_envs, seed=seed, time_limit=0.1)
+        return history(environment, actions[:, :num_envs])["observation"]
+
+    actions = np.random.default_rng(0).uniform(-1, 1, (20, 3, 2))
+    one = play(3, 1)
+    np.testing.assert_array_equal(one, play(3, 1))
+    np.testing.assert_array_equal(one[:, :2], play(2, 1))
+    assert (one[0] != play(3, 2)[0]).any(axis=1).all()
+    assert (one[0, 0] != one[0, 1]).any()
+    assert (one[0, 0] != one[6, 0]).any()  # the next episode begins elsewhere: 5 steps, and a first
+
+
+def test_reset_in_the_middle_starts_anew():
+    environment = ControlSuite("cartpole", "swingup", num_envs=2)
+    history(environment, random_actions(environment, 3))
+    timestep = environment.reset()
+    assert (timestep.step_type == FIRST).all()
+    assert (timestep.reward == 0).all()
+
+
+def test_known_environments_list_every_task():
+    known = [id for id in known_environments() if id.startswith("dm_control:")]
+    assert known == [f"dm_control:{domain}/{task}" for domain, task in suite.ALL_TASKS]
+    assert len(known) >= 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", tasks())
+def test_every_task_can_be_played(id, request):
+    if id == "dm_control:quadruped/escape":
+        request.getfixturevalue("opengl_works")
+    environment = make(id, num_envs=2, seed=1)
+    if "lqr" in id:
+        found = history(environment, random_actions(environment, 60))
+        assert np.isfinite(found["observation"]).all()
+    else:
+        check_environment(environment, steps=60)
+    environment.close()
+
+
+def test_pictures(opengl_works):
+    environment = make("dm_control:cartpole/swingup", num_envs=2, seed=0)
+    environment.reset()
+    before = environment.render()
+    for _ in range(30):
+        environment.step(np.ones((2, 1)))
+    after = environment.render()
+    environment.close()
+    assert before.shape == after.shape == (480, 480, 3)
+    assert before.dtype == np.uint8
+    assert len(np.unique(before)) > 10
+    assert (before != after).any()
+
+
+def test_a_terrain_that_needs_opengl(opengl_works):
+    environment = make("dm_control:quadruped/escape")
+    check_environment(environment, steps=3)
+    environment.close()
+
+
+def test_closing_twice_does_no_harm():
+    environment = ControlSuite("cartpole", "swingup")
+    environment.close()
+    environment.close()
+
+
+@pytest.mark.parametrize(
+    ("id", "nearest"),
+    [
+        ("dm_control:cartpole/swingp", "dm_control:cartpole/swingup, "),
+        ("dm_control:cartpol/swingup", "dm_control:cartpole/swingup, "),
+        ("dm_control:Humanoid/walk", "dm_control:humanoid/walk, "),
+        ("dm_control:cartpole", "dm_control:cartpole/"),
+    ],
+)
+def test_unknown_tasks_are_refused_with_the_nearest(id, nearest):
+    with pytest.raises(ValueError, match=f"unknown environment '{id}': the nearest .*{nearest}"):
+        make(id)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
+        ({"time_limit": 0.0}, "time_limit must be positive, got 0.0"),
+        ({"time_limit": np.nan}, "time_limit must be positive, got nan"),
+        ({"domain": "dog"}, r"has no switch domain; its switches are: time_limit\."),
+    ],
+)
+def test_wrong_arguments_are_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        make("dm_control:cartpole/swingup", **kwargs)
+
+
+def test_rewards_that_are_not_finite_name_environment_and_step(monkeypatch):
+    environment = ControlSuite("cartpole", "swingup", num_envs=2)
+    monkeypatch.setattr(environment._environments[1].task, "get_reward", lambda physics: np.nan)
+    environment.reset()
+    with pytest.raises(ValueError, match="reward of environment 1 at step 1 is nan"):
+        environment.step(np.zeros((2, 1)))
+
+
+def test_physics_that_fail_name_environment_and_step(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log where it is
+    environment = ControlSuite("lqr", "lqr_2_1", num_envs=2)
+    environment.reset()
+    physics = environment._environments[1].physics
+    with physics.reset_context():
+        physics.data.qvel[:] = 1e12  # MuJoCo bears 1e10
+    with pytest.raises(ValueError, match=r"the physics of environment 1 failed at step 1: .*BAD"):
+        environment.step(np.zeros((2, 1)))
+
+
+def in_a_process(backend, code):
+    """The last line that a program prints that chose its OpenGL beforehand."""
+    program = f"""
+from retrax.environments import make
+try:
+    {code}
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "MUJOCO_GL": backend},
+        timeout=120,
+    )
+    return done.stdout.splitlines()[-1]
+
+
+def test_without_opengl_everything_but_drawing_works():
+    said = in_a_process(
+        "disable",
+        "e = make('dm_control:cartpole/swingup'); e.reset(); print(e.step([[0]])[0]); e.render()",
+    )
+    assert said.startswith("MuJoCo cannot draw with MUJOCO_GL=disable (No OpenGL")
+    assert "MUJOCO_GL=egl before Python starts" in said
+    said = in_a_process("disable", "make('dm_control:quadruped/escape').reset()")
+    assert said.startswith("MuJoCo cannot draw with MUJOCO_GL=disable")
+    cheetah = "e = make('HalfCheetah-v5', render=True); e.reset(); e.step([[0] * 6]); e.render()"
+    said = in_a_process("disable", cheetah)
+    assert said.startswith("MuJoCo cannot draw with MUJOCO_GL=disable")
+
+
+def test_an_opengl_that_there_is_not_is_told_at_the_import():
+    said = in_a_process("directx", "make('dm_control:cartpole/swingup')")
+    assert said.startswith("MuJoCo cannot draw with MUJOCO_GL=directx (")
