@@ -336,6 +336,73 @@ def lifelong_modulators(errors):
     return np.array(alphas)
 
 
+def agent57_linear_update(params, target_params, rows, mask, weights, config, learning_rate):
+    """One SGD step of Agent57's values on Q = W^T features, gradients by hand, one row at a time.
+
+    params: by head, [D, A]. rows: arrays [B, T+1, ...] with keys features, reward,
+    intrinsic_reward, discount, is_first, is_last, action, mu, arm. config: a dictionary, besides
+    its fields `betas` and `gammas` [N]. Returns new params and priorities [B].
+    """
+    batch, length = rows["action"].shape
+    eps = config["rescaling_epsilon"]
+    grads = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = []
+    for b in range(batch):
+        row = {name: value[b] for name, value in rows.items()}
+        arm = row["arm"][0]
+        beta, gamma = config["betas"][arm], config["gammas"][arm]
+        q = {name: row["features"] @ value for name, value in params.items()}
+        q_target = {name: row["features"] @ value for name, value in target_params.items()}
+        mixed = q["extrinsic"] + beta * q["intrinsic"] if len(q) == 2 else next(iter(q.values()))
+        reward_of = {
+            "extrinsic": row["reward"],
+            "intrinsic": row["intrinsic_reward"],
+            "mixed": row["reward"] + beta * row["intrinsic_reward"],
+        }
+        acts = mask[b] & ~row["is_last"]  # rows whose action was taken
+        errors = {}
+        for name in params:
+            discount_t, r_t = gamma * row["discount"][1:], reward_of[name][1:]
+            if config["target"] == "double_q":
+                go_on = acts[1:].astype(float)
+                targets = n_step_double_q_target(
+                    q_target[name][1:], mixed[1:], r_t, discount_t, go_on, config["n_step"], eps
+                )
+            else:
+                pi = np.full(mixed.shape, config["target_epsilon"] / mixed.shape[1])
+                pi[np.arange(length), mixed.argmax(1)] += 1 - config["target_epsilon"]
+                c_t = np.zeros(length - 1)
+                for t in range(1, length):
+                    if acts[t]:
+                        ratio = pi[t, row["action"][t]] / row["mu"][t]
+                        c_t[t - 1] = config["retrace_lambda"] * min(1.0, ratio)
+                targets = transformed_retrace_target(
+                    np.zeros(length - 1),
+                    q_target[name][1:],
+                    row["action"][1:],
+                    r_t,
+                    discount_t,
+                    pi[1:],
+                    c_t,
+                    eps,
+                )
+            taken = q[name][np.arange(length - 1), row["action"][:-1]]
+            errors[name] = targets - taken
+        valid = [
+            bool(acts[s] and mask[b, s + 1] and (s >= config["burn_in"] or row["is_first"][0]))
+            for s in range(length - 1)
+        ]
+        for name, error in errors.items():
+            for s in range(length - 1):
+                if valid[s]:
+                    slope = -2 * weights[b] / batch * error[s] * row["features"][s]
+                    grads[name][:, row["action"][s]] += slope
+        total = errors["extrinsic"] + beta * errors["intrinsic"] if len(q) == 2 else errors[name]
+        priorities.append(sequence_priority(total, valid, config["priority_eta"]))
+    new = {name: params[name] - learning_rate * grads[name] for name in params}
+    return new, np.array(priorities)
+
+
 # agents/reactor
 
 

@@ -170,6 +170,7 @@ def make_agent(
         crosses_episodes=False,
         extras=_extras(networks, heads),
         first_row_extras=("memory",),
+        episode_extras=("arm", "intrinsic_return"),
     )
     return Agent(
         init, acting_params, acting.begin, acting.explore, acting.exploit, update, sequence
