@@ -19,7 +19,8 @@ class Actor(acme.core.Actor):
     """One environment's actor: decides on every time step, last ones too, and writes the rows.
 
     Attributes:
-      state: the agent's actor state; may be set, to go on from a snapshot.
+      state: the agent's actor state; may be set, to go on from a snapshot. Its buffers are donated
+        to the next step: copy it.
       steps: transitions taken.
     """
 
@@ -44,7 +45,8 @@ class Actor(acme.core.Actor):
           num_actors: how many there are.
         """
         self._client, self._writer = client, writer
-        self._act = jax.jit(agent.exploit if writer is None else agent.explore)
+        # Donated, the state is updated in place: it may hold a whole episode.
+        self._act = jax.jit(agent.exploit if writer is None else agent.explore, donate_argnums=1)
         params = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), key)
         self._params_shape = params
         begin = jax.jit(agent.begin, static_argnums=2)
@@ -56,7 +58,7 @@ class Actor(acme.core.Actor):
     def compile(self, timestep: dm_env.TimeStep) -> None:
         """Compiles for time steps like this one, before there are parameters; changes nothing."""
         zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
-        params, state = jax.device_put(zeros), self.state
+        params, state = jax.device_put(zeros), jax.tree.map(lambda x: x.copy(), self.state)
         for _ in range(2):  # a state that was computed may be of another weak type than the first
             state = self._act(params, state, _arrays(timestep)).state
 

@@ -193,16 +193,15 @@ def signed_hyperbolic(x, eps):
 
 
 def signed_hyperbolic_inverse(y, eps):
-    """h^-1 by bisection: h is increasing and |h(x)| >= eps |x|."""
-    high = (abs(y) + 1) / eps
-    low = -high
-    for _ in range(100):
+    """h^-1 by bisection on the positive side: h is increasing and |h(x)| >= eps |x|."""
+    low, high = 0.0, (abs(float(y)) + 1) / eps
+    for _ in range(80):
         middle = (low + high) / 2
-        if signed_hyperbolic(middle, eps) < y:
+        if (middle + 1) ** 0.5 - 1 + eps * middle < abs(y):
             low = middle
         else:
             high = middle
-    return (low + high) / 2
+    return (low + high) / 2 if y >= 0 else -(low + high) / 2
 
 
 def transformed_retrace_target(q_tm1, q_t, a_t, r_t, discount_t, pi_t, c_t, eps):
