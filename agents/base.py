@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..environments.types import TimeStep
+from ..environments.types import EnvironmentSpec, TimeStep
 from ..replay.spec import Sample, SequenceSpec
 
 Params = Any  # what actors need to act: a pytree of arrays
@@ -63,3 +63,9 @@ class Agent(NamedTuple):
     exploit: Callable[[Params, ActorState, TimeStep], Decision]
     update: Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
     sequence: SequenceSpec
+
+
+def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:
+    """The default preset of most agents: `paper` for images, `small` for vectors."""
+    del environment
+    return "paper" if len(spec.observations.shape) == 3 else "small"

@@ -22,10 +22,12 @@ class EpisodeResults(NamedTuple):
     Attributes:
       returns: float64 `[N]`, the undiscounted sum of an episode's rewards.
       lengths: int64 `[N]`, an episode's transitions: its time steps less one.
+      states: the actors' states behind, for a call that goes on from them.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
+    states: ActorState = None
 
 
 class RunningReturns:
@@ -56,6 +58,7 @@ def run_episodes(
     key: jax.Array,
     num_episodes: int,
     on_frame: Callable[[np.ndarray], None] | None = None,
+    states: ActorState = None,
 ) -> EpisodeResults:
     """Acts with `agent.exploit` until `num_episodes` episodes have ended.
 
@@ -76,6 +79,8 @@ def run_episodes(
       num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
       on_frame: called with a picture of the first environment, uint8 `[height, width, 3]`, at each
         of its time steps while its share lasts: `VideoWriter.append`, for one.
+      states: what an earlier call left, for an agent that learns from evaluation to evaluation
+        which behaviour to choose; they are used up. None begins anew.
 
     Returns:
       Returns and lengths of exactly N episodes.
@@ -86,7 +91,8 @@ def run_episodes(
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
     tally = _Tally(num_episodes, environment.num_envs)
-    states = _begin(agent, key, environment.num_envs)
+    if states is None:
+        states = _begin(agent, key, environment.num_envs)
     decide = _batched(agent.exploit)
     timestep = environment.reset()
     while True:
@@ -94,7 +100,7 @@ def run_episodes(
             on_frame(environment.render())
         tally.add(timestep)
         if tally.all_done():
-            return tally.results()
+            return tally.results()._replace(states=states)
         decision = decide(params, states, timestep)
         states = decision.state
         timestep = environment.step(np.asarray(decision.action))
@@ -137,4 +143,4 @@ def _batched(
     exploit: Callable[[Params, ActorState, TimeStep], Decision],
 ) -> Callable[[Params, Any, TimeStep], Decision]:
     # jax.jit forgets what it compiled with the function it returns; an agent is evaluated often.
-    return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)))
+    return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)), donate_argnums=1)

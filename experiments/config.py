@@ -16,6 +16,7 @@ from ..environments import EnvironmentSpec
 # From the agent's name to its package: `make_agent`, `Config`, `PRESETS` and `default_preset`.
 AGENTS = {
     "acer": "retrax.agents.acer",
+    "agent57": "retrax.agents.agent57",
     "d4pg": "retrax.agents.d4pg",
     "reactor": "retrax.agents.reactor",
 }

@@ -43,6 +43,7 @@ class Window:
     def __init__(self) -> None:
         self.returns: list[float] = []
         self.lengths: list[int] = []
+        self.extras: dict[str, list[float]] = {}  # those of `SequenceSpec.episode_extras`
         self.metrics: dict[str, float] = {}
         self.steps = 0
         self.updates = 0
@@ -61,6 +62,10 @@ class Window:
         return {
             "episode_return": float(np.mean(self.returns)) if self.returns else empty,
             "episode_length": float(np.mean(self.lengths)) if self.lengths else empty,
+            **{
+                f"episode_{name}": float(np.mean(values)) if values else empty
+                for name, values in self.extras.items()
+            },
             **{name: total / self.updates for name, total in self.metrics.items()},
         }
 
@@ -88,13 +93,15 @@ class Loop:
         self._store = store
         self._pacing = Pacing(replay, seed=seed)
         self._agent = agent
-        self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)))
+        # Donated, an actor's state is updated in place: it may hold a whole episode.
+        self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
         self._update = jax.jit(agent.update, donate_argnums=0)
         learner_key, actor_key = jax.random.split(jax.random.key(seed))
         self.learner = jax.jit(agent.init)(learner_key)
         num_envs = environment.num_envs
         keys = jax.random.split(actor_key, num_envs)
-        begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
+        # Jitted, each array has a buffer of its own, as donation wants it.
+        begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
         self.actors = begin(keys, jnp.arange(num_envs), num_envs)
         self.counters = Counters()
         self.window = Window()
@@ -125,10 +132,11 @@ class Loop:
         self._begin()
 
     def metric_names(self) -> list[str]:
-        """Names of an update's metrics, known before the first one."""
+        """Names of an update's metrics, and of an episode's extras, known before the first one."""
         sample, *_ = self._store.sample_shapes()
         _, update = jax.eval_shape(self._agent.update, self.learner, sample)
-        return sorted(update.metrics)
+        episode = [f"episode_{name}" for name in self._agent.sequence.episode_extras]
+        return [*episode, *sorted(update.metrics)]
 
     def look(self) -> Window:
         """What happened since the last call."""
@@ -155,6 +163,9 @@ class Loop:
         self.actors = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
         self._store.add(_rows(timestep, action, extras))
+        ended = np.asarray(timestep.step_type == StepType.LAST)
+        for name in self._agent.sequence.episode_extras:
+            self.window.extras.setdefault(name, []).extend(extras[name][ended].tolist())
         self._timestep = self._environment.step(action)
         self._count(timestep, self._timestep)
 

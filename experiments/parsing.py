@@ -29,6 +29,25 @@ _REWRITTEN = (
 )
 
 
+_REGISTRY = tyro.constructors.ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _number_or_none(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[float | None] | None:
+    """Numbers that may be left out: `None` is written as such, and so in the help."""
+    if info.type != float | None:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT|None",
+        instance_from_str=lambda words: None if words[0] == "None" else float(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, (int, float)),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 def parse(
     form: Any, arguments: Sequence[str], *, prog: str, default: Any = None, description: str = ""
 ) -> Any:
@@ -51,7 +70,7 @@ def parse(
         options["default"] = default
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(form, args=list(arguments), prog=prog, **options)
+            return tyro.cli(form, args=list(arguments), prog=prog, registry=_REGISTRY, **options)
     except SystemExit as stop:
         if not stop.code:
             raise

@@ -23,7 +23,8 @@ class VectorActor:
     """The actor of E environments: one call decides on a time step of each, last ones too.
 
     Attributes:
-      state: the agent's actor states, `[E, ...]`; may be set, to go on from a snapshot.
+      state: the agent's actor states, `[E, ...]`; may be set, to go on from a snapshot. Its buffers
+        are donated to the next step.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class VectorActor:
         """
         self._client, self._writers = client, writers
         act = agent.explore if writers else agent.exploit
-        self._act = jax.jit(jax.vmap(act, in_axes=(None, 0, 0)))
+        # Donated, the states are updated in place: they may hold whole episodes.
+        self._act = jax.jit(jax.vmap(act, in_axes=(None, 0, 0)), donate_argnums=1)
         params = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), keys[0])
         self._params_shape = params
         begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
@@ -58,7 +60,7 @@ class VectorActor:
     def compile(self, timesteps: TimeStep) -> None:
         """Compiles for time steps like these, before there are parameters; changes nothing."""
         zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
-        params, state = jax.device_put(zeros), self.state
+        params, state = jax.device_put(zeros), jax.tree.map(lambda x: x.copy(), self.state)
         for _ in range(2):  # a state that was computed may be of another weak type than the first
             state = self._act(params, state, timesteps).state
 

@@ -5,7 +5,7 @@ import time
 import jax
 import numpy as np
 
-from ..agents.base import Agent
+from ..agents.base import ActorState, Agent
 from ..environments.types import EnvironmentSpec, TimeStep, VectorEnvironment
 from ..evaluation.episodes import run_episodes
 from ..replay.waiting import Stopped
@@ -47,6 +47,7 @@ class EvaluatorNode:
         self._environment = _Interruptible(environment, stop)
         self._episodes, self._key, self._stop = episodes, key, stop
         self._version = -1
+        self._states: ActorState = None  # an agent may learn which behaviour to choose
 
     def start(self) -> None:
         """Waits for the learner's first parameters."""
@@ -69,7 +70,9 @@ class EvaluatorNode:
             self._environment,
             key=key,
             num_episodes=self._episodes,
+            states=self._states,
         )
+        self._states = results.states
         values = {
             "state": "waiting",
             "return": float(results.returns.mean()),

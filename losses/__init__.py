@@ -39,8 +39,20 @@ from .policy_gradient import (
     tislr_loss,
     truncated_beta,
 )
+from .transformed import (
+    IDENTITY,
+    ValueTransform,
+    sequence_priority,
+    signed_hyperbolic,
+    signed_hyperbolic_pair,
+    signed_parabolic,
+    transformed_n_step_double_q_return,
+    transformed_off_policy_return,
+)
 
 __all__ = [
+    "IDENTITY",
+    "ValueTransform",
     "acer_policy_gradient",
     "acer_sampled_policy_gradient",
     "beta_loo_loss",
@@ -59,9 +71,15 @@ __all__ = [
     "q_retrace",
     "retrace_coefficients",
     "scalar_td_loss",
+    "sequence_priority",
+    "signed_hyperbolic",
+    "signed_hyperbolic_pair",
+    "signed_parabolic",
     "stochastic_dueling",
     "tislr_loss",
     "total_variation",
+    "transformed_n_step_double_q_return",
+    "transformed_off_policy_return",
     "tree_backup_coefficients",
     "truncated_beta",
     "truncated_importance_trajectory",

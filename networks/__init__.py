@@ -8,6 +8,14 @@ from .acer import (
     make_acer_network,
     make_advantage_network,
 )
+from .agent57 import (
+    ActionClassifier,
+    Agent57Networks,
+    EmbeddingModule,
+    R2D2Inputs,
+    R2D2Module,
+    make_agent57_networks,
+)
 from .base import (
     FeedForwardNetwork,
     RecurrentNetwork,
@@ -22,12 +30,15 @@ from .torsos import ImageTorso, VectorTorso, crelu, make_torso
 
 __all__ = [
     "AcerModule",
+    "ActionClassifier",
     "AdvantageModule",
+    "Agent57Networks",
     "Categorical",
     "CategoricalOutput",
     "CriticHead",
     "CriticModule",
     "D4PGNetworks",
+    "EmbeddingModule",
     "FeedForwardNetwork",
     "GaussianOutput",
     "ImageTorso",
@@ -35,6 +46,8 @@ __all__ = [
     "MixtureOfGaussians",
     "PixelTorso",
     "PolicyModule",
+    "R2D2Inputs",
+    "R2D2Module",
     "ReactorModule",
     "ReactorOutput",
     "RecurrentNetwork",
@@ -43,6 +56,7 @@ __all__ = [
     "crelu",
     "make_acer_network",
     "make_advantage_network",
+    "make_agent57_networks",
     "make_d4pg_networks",
     "make_feed_forward_network",
     "make_reactor_network",

@@ -13,15 +13,16 @@ State = Any
 
 
 class RecurrentModule(Protocol):
-    """A Haiku module that reads a sequence of observations."""
+    """A Haiku module that reads a sequence of observations.
+
+    An observation may be a pytree of arrays, where a module reads more than one.
+    """
 
     def initial_state(self) -> State:
         """The state before the first observation of an episode, unbatched."""
         ...
 
-    def __call__(
-        self, observations: jax.Array, is_first: jax.Array, state: State
-    ) -> tuple[Any, State]:
+    def __call__(self, observations: Any, is_first: jax.Array, state: State) -> tuple[Any, State]:
         """Reads observations `[T, ...]`; where `is_first` `[T]`, the state is reset before."""
         ...
 
@@ -39,18 +40,18 @@ class RecurrentNetwork(NamedTuple):
 
     init: Callable[[jax.Array], Params]
     initial_state: Callable[[], State]
-    unroll: Callable[[Params, jax.Array, jax.Array, State], tuple[Any, State]]
-    step: Callable[[Params, jax.Array, jax.Array, State], tuple[Any, State]]
+    unroll: Callable[[Params, Any, jax.Array, State], tuple[Any, State]]
+    step: Callable[[Params, Any, jax.Array, State], tuple[Any, State]]
 
 
 def make_recurrent_network(
-    make_module: Callable[[], RecurrentModule], observation: specs.Array
+    make_module: Callable[[], RecurrentModule], observation: Any
 ) -> RecurrentNetwork:
     """Makes pure functions of a recurrent module.
 
     Args:
       make_module: builds the module; called inside of Haiku's transform.
-      observation: the spec of one observation.
+      observation: the spec of one observation, or a pytree of specs.
     """
     unroll = hk.without_apply_rng(hk.transform(lambda *inputs: make_module()(*inputs)))
     start = hk.without_apply_rng(hk.transform(lambda: make_module().initial_state()))
@@ -59,13 +60,14 @@ def make_recurrent_network(
         return start.apply({})
 
     def init(key: jax.Array) -> Params:
-        observations = jnp.zeros((1, *observation.shape), observation.dtype)
+        observations = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), observation)
         return unroll.init(key, observations, jnp.ones((1,), bool), initial_state())
 
     def step(
-        params: Params, observation: jax.Array, is_first: jax.Array, state: State
+        params: Params, observation: Any, is_first: jax.Array, state: State
     ) -> tuple[Any, State]:
-        outputs, state = unroll.apply(params, observation[None], is_first[None], state)
+        observations = jax.tree.map(lambda x: x[None], observation)
+        outputs, state = unroll.apply(params, observations, is_first[None], state)
         return jax.tree.map(lambda output: output[0], outputs), state
 
     return RecurrentNetwork(init, initial_state, unroll.apply, step)

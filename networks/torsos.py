@@ -41,6 +41,7 @@ class ImageTorso(hk.Module):
             hk.Conv2D(channels, kernel, stride, padding="VALID")
             for channels, kernel, stride in convolutions
         ]
+        self._activation = activation
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """`[T, height, width, channels]` -> `[T, D]`."""
@@ -60,6 +61,7 @@ class VectorTorso(hk.Module):
         super().__init__(name=name)
         self._activation = activation
         self._layers = [hk.Linear(size) for size in sizes]
+        self._activation = activation
 
     def __call__(self, vectors: jax.Array) -> jax.Array:
         """`[T, ...]` -> `[T, D]`."""

@@ -62,6 +62,8 @@ class SequenceSpec:
       extras: a dictionary of `jax.ShapeDtypeStruct`, what `Decision.extras` looks like.
       first_row_extras: names of extras that matter only at a sequence's first row (a recurrent
         state); replays keep them only where a sequence can start.
+      episode_extras: names of scalar extras whose value on an episode's last row is to be logged,
+        as `episode_NAME`.
     """
 
     length: int
@@ -69,15 +71,17 @@ class SequenceSpec:
     crosses_episodes: bool = True
     extras: Any = dataclasses.field(default_factory=dict)
     first_row_extras: tuple[str, ...] = ()
+    episode_extras: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_integer(self, "length", 2)
         check_integer(self, "period", 1)
-        unknown = sorted(set(self.first_row_extras) - set(self.extras))
-        if unknown:
-            raise ValueError(
-                f"first_row_extras names {unknown}, but extras has only {sorted(self.extras)}."
-            )
+        for field in ("first_row_extras", "episode_extras"):
+            unknown = sorted(set(getattr(self, field)) - set(self.extras))
+            if unknown:
+                raise ValueError(
+                    f"{field} names {unknown}, but extras has only {sorted(self.extras)}."
+                )
 
 
 SELECTORS = ("uniform", "proportional", "contextual")

@@ -320,6 +320,224 @@ def truncated_importance_trajectory(v, r, discount, rho, is_last, cap):
     return np.array(weights), np.array(advantages)
 
 
+# losses/transformed.py
+
+
+def signed_hyperbolic(x, eps):
+    """h(x) as printed (NGU, appendix E)."""
+    return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + eps * x
+
+
+def signed_hyperbolic_inverse(y, eps):
+    """h^-1 by bisection on the positive side: h is increasing and |h(x)| >= eps |x|."""
+    low, high = 0.0, (abs(float(y)) + 1) / eps
+    for _ in range(80):
+        middle = (low + high) / 2
+        if (middle + 1) ** 0.5 - 1 + eps * middle < abs(y):
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2 if y >= 0 else -(low + high) / 2
+
+
+def transformed_retrace_target(q_tm1, q_t, a_t, r_t, discount_t, pi_t, c_t, eps):
+    """h(h^-1(Q) + sum_s gamma^s (prod c) delta^h_s), every delta by itself (NGU, appendix E).
+
+    `q_tm1` [T] are the target network's values of the taken actions at the source steps; only the
+    first of each sum belongs to no other step, and it cancels.
+    """
+    horizon = len(r_t)
+    targets = np.zeros(horizon)
+    for source in range(horizon):
+        start = signed_hyperbolic_inverse(float(q_tm1[source]), eps)
+        total, weight, now = start, 1.0, start
+        for s in range(source, horizon):
+            expected = sum(
+                float(p) * signed_hyperbolic_inverse(float(q), eps)
+                for p, q in zip(pi_t[s], q_t[s], strict=True)
+            )
+            total += weight * (float(r_t[s]) + float(discount_t[s]) * expected - now)
+            weight *= float(discount_t[s]) * float(c_t[s])
+            now = signed_hyperbolic_inverse(float(q_t[s][a_t[s]]), eps)
+        targets[source] = signed_hyperbolic(total, eps)
+    return targets
+
+
+def n_step_double_q_target(q_t, q_selector_t, r_t, discount_t, c_t, n, eps):
+    """h(sum of n discounted rewards + discounted h^-1(Q(argmax of the selector)))."""
+    horizon = len(r_t)
+    targets = np.zeros(horizon)
+    for source in range(horizon):
+        total, discount = 0.0, 1.0
+        for s in range(source, horizon):
+            total += discount * float(r_t[s])
+            discount *= float(discount_t[s])
+            if s == source + n - 1 or s == horizon - 1 or c_t[s] == 0:
+                best = int(np.argmax(q_selector_t[s]))
+                total += discount * signed_hyperbolic_inverse(float(q_t[s][best]), eps)
+                break
+        targets[source] = signed_hyperbolic(total, eps)
+    return targets
+
+
+def sequence_priority(td_error, mask, eta):
+    """eta max + (1 - eta) mean of the absolute errors that count."""
+    sizes = [abs(float(error)) for error, counts in zip(td_error, mask, strict=True) if counts]
+    return eta * max(sizes) + (1 - eta) * sum(sizes) / len(sizes) if sizes else 0.0
+
+
+# agents/agent57: families, bandit, episodic memory, novelty
+
+
+def agent57_family(num_arms):
+    """(beta_j, gamma_j) for 32 arms as meant: beta 0.3, gamma 0.9999 to 0.99."""
+    assert num_arms == 32
+    pairs = []
+    for j in range(32):
+        if j == 0:
+            beta = 0.0
+        elif j == 31:
+            beta = 0.3
+        else:
+            beta = 0.3 / (1 + np.exp(-10 * (2 * j - 30) / 30))
+        if j == 0:
+            gamma = 0.9999
+        elif j <= 6:
+            gamma = 0.9999 + (0.997 - 0.9999) / (1 + np.exp(-10 * (2 * j - 6) / 6))
+        elif j == 7:
+            gamma = 0.997
+        else:
+            exponent = ((23 - (j - 8)) * np.log(1 - 0.997) + (j - 8) * np.log(1 - 0.99)) / 23
+            gamma = 1 - np.exp(exponent)
+        pairs.append((beta, gamma))
+    return np.array(pairs)
+
+
+def bandit_bounds(pulls, num_arms, window, bonus):
+    """Upper confidence bounds [N] after a list of (arm, return), by looking at all of them."""
+    first = max(0, len(pulls) - window)
+    bounds = []
+    for arm in range(num_arms):
+        returns = [paid for number, (a, paid) in enumerate(pulls) if a == arm and number >= first]
+        if returns:
+            bounds.append(sum(returns) / len(returns) + bonus * np.sqrt(1 / len(returns)))
+        else:
+            bounds.append(np.inf)
+    return np.array(bounds)
+
+
+class EpisodicMemory:
+    """NGU's algorithm 1 with Python lists; the mean of distances outlives an episode."""
+
+    def __init__(self, capacity, k, xi, eps, c, s_max):
+        self.capacity, self.k, self.xi, self.eps, self.c, self.s_max = (
+            capacity,
+            k,
+            xi,
+            eps,
+            c,
+            s_max,
+        )
+        self.entries, self.means = [], []
+
+    def begin(self):
+        self.entries = []
+
+    def reward(self, x):
+        x = np.asarray(x, np.float64)
+        distances = sorted(float(np.sum((x - entry) ** 2)) for entry in self.entries)
+        enough = len(distances) >= self.k
+        self.entries = [*self.entries, x][-self.capacity :]
+        if not enough:
+            return 0.0
+        nearest = distances[: self.k]
+        self.means.append(sum(nearest) / self.k)
+        mean = sum(self.means) / len(self.means)
+        total = 0.0
+        for distance in nearest:
+            scaled = distance / mean if mean > 0 else 0.0
+            total += self.eps / (max(scaled - self.xi, 0.0) + self.eps)
+        similarity = np.sqrt(total) + self.c
+        return 0.0 if similarity > self.s_max else 1 / similarity
+
+
+def lifelong_modulators(errors):
+    """alpha_t = 1 + (err_t - mean) / deviation over err_1 .. err_t."""
+    alphas = []
+    for t in range(1, len(errors) + 1):
+        seen = np.asarray(errors[:t], np.float64)
+        deviation = seen.std()
+        alphas.append(1 + (seen[-1] - seen.mean()) / deviation if deviation > 0 else 1.0)
+    return np.array(alphas)
+
+
+def agent57_linear_update(params, target_params, rows, mask, weights, config, learning_rate):
+    """One SGD step of Agent57's values on Q = W^T features, gradients by hand, one row at a time.
+
+    params: by head, [D, A]. rows: arrays [B, T+1, ...] with keys features, reward,
+    intrinsic_reward, discount, is_first, is_last, action, mu, arm. config: a dictionary, besides
+    its fields `betas` and `gammas` [N]. Returns new params and priorities [B].
+    """
+    batch, length = rows["action"].shape
+    eps = config["rescaling_epsilon"]
+    grads = {name: np.zeros_like(value) for name, value in params.items()}
+    priorities = []
+    for b in range(batch):
+        row = {name: value[b] for name, value in rows.items()}
+        arm = row["arm"][0]
+        beta, gamma = config["betas"][arm], config["gammas"][arm]
+        q = {name: row["features"] @ value for name, value in params.items()}
+        q_target = {name: row["features"] @ value for name, value in target_params.items()}
+        mixed = q["extrinsic"] + beta * q["intrinsic"] if len(q) == 2 else next(iter(q.values()))
+        reward_of = {
+            "extrinsic": row["reward"],
+            "intrinsic": row["intrinsic_reward"],
+            "mixed": row["reward"] + beta * row["intrinsic_reward"],
+        }
+        acts = mask[b] & ~row["is_last"]  # rows whose action was taken
+        errors = {}
+        for name in params:
+            discount_t, r_t = gamma * row["discount"][1:], reward_of[name][1:]
+            if config["target"] == "double_q":
+                go_on = acts[1:].astype(float)
+                targets = n_step_double_q_target(
+                    q_target[name][1:], mixed[1:], r_t, discount_t, go_on, config["n_step"], eps
+                )
+            else:
+                pi = np.full(mixed.shape, config["target_epsilon"] / mixed.shape[1])
+                pi[np.arange(length), mixed.argmax(1)] += 1 - config["target_epsilon"]
+                c_t = np.zeros(length - 1)
+                for t in range(1, length):
+                    if acts[t]:
+                        ratio = pi[t, row["action"][t]] / row["mu"][t]
+                        c_t[t - 1] = config["retrace_lambda"] * min(1.0, ratio)
+                targets = transformed_retrace_target(
+                    np.zeros(length - 1),
+                    q_target[name][1:],
+                    row["action"][1:],
+                    r_t,
+                    discount_t,
+                    pi[1:],
+                    c_t,
+                    eps,
+                )
+            taken = q[name][np.arange(length - 1), row["action"][:-1]]
+            errors[name] = targets - taken
+        valid = [
+            bool(acts[s] and mask[b, s + 1] and (s >= config["burn_in"] or row["is_first"][0]))
+            for s in range(length - 1)
+        ]
+        for name, error in errors.items():
+            for s in range(length - 1):
+                if valid[s]:
+                    slope = -2 * weights[b] / batch * error[s] * row["features"][s]
+                    grads[name][:, row["action"][s]] += slope
+        total = errors["extrinsic"] + beta * errors["intrinsic"] if len(q) == 2 else errors[name]
+        priorities.append(sequence_priority(total, valid, config["priority_eta"]))
+    new = {name: params[name] - learning_rate * grads[name] for name in params}
+    return new, np.array(priorities)
+
+
 # agents/reactor
 
 

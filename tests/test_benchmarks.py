@@ -22,6 +22,10 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
                 "set_priorities",
             ],
         ),
+        (
+            "agent57_step.py --batch 1 --trace 2 --scale 0.05 --memory 100 --repeats 1",
+            ["acting step", "share of the look-up", "update of 1 x 2"],
+        ),
     ],
 )
 def test_benchmark_runs(arguments, printed, tmp_path):

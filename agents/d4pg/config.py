@@ -8,6 +8,7 @@ from ..._validation import check_integer, check_one_of, check_range, check_sizes
 from ...environments.types import EnvironmentSpec
 from ...networks.d4pg import ACTION_INPUTS, D4PG_CONVOLUTIONS
 from ...replay.spec import ReplayConfig
+from ..base import paper_or_small
 
 CRITICS = ("categorical", "mixture_of_gaussians", "scalar")
 EXPLORATIONS = ("fixed", "per_actor")
@@ -214,4 +215,4 @@ def default_preset(environment: str, spec: EnvironmentSpec) -> str:
     """`control_suite` for its tasks; else `paper` for images, and `small` for vectors."""
     if environment.startswith("dm_control:"):
         return "control_suite"
-    return "paper" if len(spec.observations.shape) == 3 else "small"
+    return paper_or_small(environment, spec)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..._validation import check_integer, check_one_of, check_range, check_sizes
-from ...environments.types import EnvironmentSpec
 from ...networks.torsos import REACTOR_CONVOLUTIONS
 from ...replay.spec import ReplayConfig
 
@@ -187,9 +186,3 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "uniform_replay": Config.uniform_replay,
     "proportional_replay": Config.proportional_replay,
 }
-
-
-def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`paper` for images, `small` for vectors."""
-    del environment
-    return "paper" if len(spec.observations.shape) == 3 else "small"

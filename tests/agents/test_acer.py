@@ -14,7 +14,12 @@ from dm_env import StepType, specs
 from retrax.agents import acer
 from retrax.agents.acer import Config, make_agent
 from retrax.environments.types import EnvironmentSpec, TimeStep
-from retrax.networks import CategoricalOutput, GaussianOutput, Network, RecurrentNetwork
+from retrax.networks import (
+    CategoricalOutput,
+    FeedForwardNetwork,
+    GaussianOutput,
+    RecurrentNetwork,
+)
 from retrax.replay.spec import ReplayConfig, Row, Sample
 
 D, A, SIZE = 4, 3, 2
@@ -73,7 +78,7 @@ def linear(kind, config, learning_rate=0.5):
             return CategoricalOutput(jax.nn.softmax(x @ params["policy"]), x @ params["q"])
         return GaussianOutput(x @ params["policy"], x @ params["value"], x)
 
-    advantage = Network(
+    advantage = FeedForwardNetwork(
         lambda key: 0.3 * jax.random.normal(key, (D, SIZE)),
         lambda params, features, action: features @ params @ action,
     )

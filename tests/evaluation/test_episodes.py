@@ -123,6 +123,15 @@ def test_returns_and_lengths_by_hand():
     assert results.lengths.dtype == np.int64
 
 
+def test_a_second_call_goes_on_from_the_states_of_the_first():
+    """Three calls for an episode of two transitions; the second evaluation counts on."""
+    first = run(ScriptedEnvironment([[2]]), 1)
+    np.testing.assert_array_equal(first.states["count"], [2])
+    second = run(ScriptedEnvironment([[2]]), 1, states=first.states)
+    np.testing.assert_array_equal(second.states["count"], [4])
+    assert run(ScriptedEnvironment([[2]]), 1).states["count"] == 2
+
+
 def test_short_episodes_are_not_preferred():
     """The first four to end would all be environment 0's."""
     results = run(ScriptedEnvironment([[1], [50]]), 4)

@@ -153,8 +153,11 @@ def test_switches_and_nested_fields(parsed):
             "Unknown command 'nonsense': allowed are train, launch, evaluate, ",
         ),
         (("evalute",), "Unknown command 'evalute' (did you mean evaluate?)"),
-        (("train",), "needs an agent first (d4pg, reactor)"),
-        (("train", "--environment", "catch"), "needs an agent first (d4pg, reactor)"),
+        (("train",), "needs an agent first (acer, agent57, d4pg, reactor)"),
+        (
+            ("train", "--environment", "catch"),
+            "needs an agent first (acer, agent57, d4pg, reactor)",
+        ),
         (("train", "reactr"), "Unknown agent 'reactr' (did you mean reactor?)"),
         (("train", "reactor"), "needs --environment ID"),
         (("train", "reactor", "--environment"), "--environment needs a value"),

@@ -91,6 +91,27 @@ def test_order_of_events():
     assert events == [*["add", "step"] * 3, "sample", "set_priorities"]
 
 
+def test_extras_of_an_episodes_last_row_are_logged():
+    """The agent numbers its calls: Catch's last rows are the 10th, the 20th ..."""
+
+    def act(params, state, timestep):
+        return Decision(jnp.int32(0), {"call": state + 1.0}, state + 1.0)
+
+    call = jax.ShapeDtypeStruct((), jnp.float32)
+    sequence = SequenceSpec(length=4, extras={"call": call}, episode_extras=("call",))
+    agent = constant_agent()._replace(
+        begin=lambda key, actor_id, num_actors: jnp.zeros(()), explore=act, sequence=sequence
+    )
+    loop, _ = make_loop(agent)
+    assert loop.metric_names()[0] == "episode_call"
+    for _ in range(9):
+        loop.advance()
+    assert np.isnan(loop.look().means()["episode_call"])
+    for _ in range(12):
+        loop.advance()
+    assert loop.look().means()["episode_call"] == (10 + 20) / 2
+
+
 @pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
 def test_updates_keep_pace_with_acting(acting_steps_per_update):
     replay = make_replay(acting_steps_per_update=acting_steps_per_update)

@@ -134,9 +134,9 @@ def test_resume_goes_on_with_the_actors_states(run, retrax, monkeypatch):
     taken_over = []
     restore = Loop.restore
 
-    def record(self, learner, actors, counters):
+    def record(self, *arguments):
         fresh = jax.random.key_data(self.actors.key)
-        restore(self, learner, actors, counters)
+        restore(self, *arguments)
         taken_over.append((fresh, jax.random.key_data(self.actors.key)))
 
     monkeypatch.setattr(Loop, "restore", record)

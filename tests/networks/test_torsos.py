@@ -131,3 +131,14 @@ def test_takes_the_smallest_image_that_leaves_one_feature():
     images = random_images(0, (1, 36, 36, 1))
     apply, params = transformed(ImageTorso, images)
     assert apply(params, images).shape == (1, 64)
+
+
+@pytest.mark.parametrize("observation", [specs.Array((7, 8, 2), np.uint8), specs.Array((4,), "f4")])
+def test_another_activation_takes_the_place_of_crelu(observation):
+    """ReLU keeps the first half of what CReLU makes of the only layer."""
+    x = random_images(0, (2, *observation.shape)).astype(observation.dtype)
+    sizes = {"convolutions": ((2, 3, 2),), "vector_sizes": (2,)}
+    apply, params = transformed(lambda: make_torso(observation, **sizes), x)
+    relu, _ = transformed(lambda: make_torso(observation, **sizes, activation=jax.nn.relu), x)
+    both = np.asarray(apply(params, x)).reshape(-1, 4)
+    np.testing.assert_allclose(np.asarray(relu(params, x)).reshape(-1, 2), both[:, :2])

@@ -377,6 +377,10 @@ def test_an_empty_store_says_that_it_is_empty():
             {"length": 3, "first_row_extras": ("memory",)},
             r"first_row_extras names \['memory'\], but extras has only \[\]",
         ),
+        (
+            {"length": 3, "episode_extras": ("arm",)},
+            r"episode_extras names \['arm'\], but extras has only \[\]",
+        ),
     ],
 )
 def test_wrong_sequence_specs_are_refused(changes, message):

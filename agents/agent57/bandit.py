@@ -1,0 +1,122 @@
+"""The meta-controller: a sliding-window upper-confidence bandit (Agent57, section 3.2).
+
+An arm is pulled for one episode and pays its undiscounted extrinsic return. `N` denotes the number
+of arms, `W` the window. Only the last W pulls count; older ones leave the window.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class BanditState(NamedTuple):
+    """The pulls in the window, as a ring.
+
+    Attributes:
+      arms: int32 `[W]`, which arm each pull was.
+      returns: float32 `[W]`, what it paid.
+      num_pulls: int32 `[]`, pulls ever made.
+    """
+
+    arms: jax.Array
+    returns: jax.Array
+    num_pulls: jax.Array
+
+
+def init(window: int) -> BanditState:
+    """No pull yet.
+
+    Args:
+      window: W >= 1 (tau of the paper).
+
+    Raises:
+      ValueError: a window of less than one pull.
+    """
+    if window < 1:
+        raise ValueError(f"window must be at least 1 pull, got {window}.")
+    return BanditState(
+        jnp.zeros((window,), jnp.int32),
+        jnp.zeros((window,), jnp.float32),
+        jnp.zeros((), jnp.int32),
+    )
+
+
+def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditState:
+    """Adds a pull; the oldest leaves a full window, whichever arm it was.
+
+    Args:
+      state: before.
+      arm: `[]`, in 0 .. N - 1.
+      return_: `[]`, the episode's undiscounted extrinsic return.
+    """
+    slot = state.num_pulls % state.arms.shape[0]
+    return BanditState(
+        state.arms.at[slot].set(arm.astype(jnp.int32)),
+        state.returns.at[slot].set(return_.astype(jnp.float32)),
+        state.num_pulls + 1,
+    )
+
+
+def statistics(state: BanditState, num_arms: int) -> tuple[jax.Array, jax.Array]:
+    """How often each arm was pulled within the window, and its mean return.
+
+    Args:
+      state: the bandit's.
+      num_arms: N.
+
+    Returns:
+      Counts N_k(a, tau), float32 `[N]`, and means mu_k(a, tau), `[N]`, 0 where the count is.
+    """
+    filled = jnp.arange(state.arms.shape[0]) < state.num_pulls
+    pulled = (state.arms[:, None] == jnp.arange(num_arms)) & filled[:, None]
+    counts = jnp.sum(pulled, axis=0, dtype=jnp.float32)
+    totals = jnp.sum(jnp.where(pulled, state.returns[:, None], 0.0), axis=0)
+    return counts, totals / jnp.maximum(counts, 1.0)
+
+
+def choose(
+    key: jax.Array, state: BanditState, *, num_arms: int, bonus: float, epsilon: float
+) -> jax.Array:
+    """The next arm: each once, then the best upper confidence bound, or a uniform draw.
+
+    With chance 1 - epsilon argmax_a mu(a, tau) + bonus sqrt(1 / N(a, tau)) (no logarithm), the
+    first of equal ones. An arm without a pull in the window has an infinite bound.
+
+    Args:
+      key: PRNG key.
+      state: the bandit's.
+      num_arms: N.
+      bonus: beta_UCB >= 0.
+      epsilon: epsilon_UCB in [0, 1].
+
+    Returns:
+      An arm, int32 `[]`.
+    """
+    coin_key, arm_key = jax.random.split(key)
+    counts, means = statistics(state, num_arms)
+    untried = counts == 0
+    bound = jnp.where(untried, jnp.inf, means + bonus / jnp.sqrt(jnp.maximum(counts, 1.0)))
+    uniform = jax.random.randint(arm_key, (), 0, num_arms, jnp.int32)
+    best = jnp.argmax(bound).astype(jnp.int32)
+    later = jnp.where(jax.random.uniform(coin_key) < epsilon, uniform, best)
+    return jnp.where(state.num_pulls < num_arms, state.num_pulls, later).astype(jnp.int32)
+
+
+def best(state: BanditState, num_arms: int, known: BanditState | None = None) -> jax.Array:
+    """The arm of the largest mean return within the window: the evaluator's greedy mode.
+
+    Args:
+      state: the bandit's.
+      num_arms: N.
+      known: another's pulls, for arms that this one has not pulled.
+
+    Returns:
+      An arm, int32 `[]`; 0, which is not curious, where nothing is known.
+    """
+    counts, means = statistics(state, num_arms)
+    means = jnp.where(counts > 0, means, -jnp.inf)
+    if known is not None:
+        others, theirs = statistics(known, num_arms)
+        means = jnp.where((counts == 0) & (others > 0), theirs, means)
+    return jnp.argmax(means).astype(jnp.int32)

@@ -1,0 +1,123 @@
+"""How new a state is within its episode: NGU's episodic bonus (section 2.2 and algorithm 1).
+
+`C` denotes the memory's capacity, `D` the size of an embedding ("controllable state"), k the number
+of neighbours. A state is compared with those before it, and then stored itself.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class MemoryState(NamedTuple):
+    """The embeddings of an episode, and the scale of their distances.
+
+    Attributes:
+      entries: float32 `[C + 1, D]`, a ring. One more than the capacity: a new entry is written
+        before its neighbours are looked up, so that a donated buffer is updated in place (read
+        first, it would be copied whole).
+      size: int32 `[]`, entries ever stored in this episode.
+      mean_distance: float32 `[]`, running mean of the squared distances to neighbours. It outlives
+        the episode (ours: the paper does not say).
+      num_means: int32 `[]`, look-ups that the mean is over.
+    """
+
+    entries: jax.Array
+    size: jax.Array
+    mean_distance: jax.Array
+    num_means: jax.Array
+
+
+def init(capacity: int, embedding_size: int) -> MemoryState:
+    """An empty memory.
+
+    Args:
+      capacity: C >= 1.
+      embedding_size: D >= 1.
+    """
+    # Each number is an array of its own: a buffer cannot be donated twice.
+    return MemoryState(
+        entries=jnp.zeros((capacity + 1, embedding_size), jnp.float32),
+        size=jnp.zeros((), jnp.int32),
+        mean_distance=jnp.zeros((), jnp.float32),
+        num_means=jnp.zeros((), jnp.int32),
+    )
+
+
+def empty(state: MemoryState, where: jax.Array) -> MemoryState:
+    """Empties the memory where an episode begins; nothing is overwritten, so it costs nothing.
+
+    Args:
+      state: before.
+      where: bool `[]`.
+    """
+    return state._replace(size=jnp.where(where, 0, state.size))
+
+
+def nearest_distances(state: MemoryState, embedding: jax.Array, k: int) -> jax.Array:
+    """Squared Euclidean distances to the k nearest entries but the newest.
+
+    Each is summed from its differences: |x|^2 - 2 x y + |y|^2 loses the digits of near ones, and is
+    no faster.
+
+    Args:
+      state: the memory; its newest entry is the state that is asked about.
+      embedding: `[D]`.
+      k: >= 1, at most C.
+
+    Returns:
+      `[k]`, increasing, >= 0; infinite where there are fewer entries.
+    """
+    slots = state.entries.shape[0]
+    index = jnp.arange(slots)
+    kept = (index < state.size) & (index != (state.size - 1) % slots)
+    distances = jnp.sum(jnp.square(state.entries - embedding), axis=-1)
+    return -jax.lax.top_k(jnp.where(kept, -distances, -jnp.inf), k)[0]
+
+
+def bonus(
+    state: MemoryState,
+    embedding: jax.Array,
+    *,
+    num_neighbours: int,
+    cluster_distance: float,
+    kernel_epsilon: float,
+    pseudo_count: float,
+    max_similarity: float,
+) -> tuple[jax.Array, MemoryState]:
+    """The episodic reward of a state, and the memory with it (NGU, algorithm 1).
+
+    With d_k the squared distances to the k nearest and d_m their running mean, which they enter
+    first: d_n = max(d_k / d_m - xi, 0), K = eps / (d_n + eps), s = sqrt(sum K) + c; the reward is
+    1 / s, or 0 where s > s_m. With fewer than k entries it is 0 and the mean stays (ours: the paper
+    does not say).
+
+    Args:
+      state: the memory of the states before.
+      embedding: `[D]`, f(x_t).
+      num_neighbours: k, in 1 .. C.
+      cluster_distance: xi >= 0.
+      kernel_epsilon: eps > 0.
+      pseudo_count: c > 0.
+      max_similarity: s_m > 0.
+
+    Returns:
+      r^episodic, float32 `[]`, >= 0, and the new memory.
+    """
+    enough = state.size >= num_neighbours
+    slot = state.size % state.entries.shape[0]
+    state = state._replace(
+        entries=state.entries.at[slot].set(embedding.astype(jnp.float32)), size=state.size + 1
+    )
+    nearest = nearest_distances(state, embedding, num_neighbours)
+    nearest = jnp.where(enough, nearest, 0.0)
+    num_means = state.num_means + enough
+    step = (jnp.mean(nearest) - state.mean_distance) / jnp.maximum(num_means, 1)
+    mean_distance = state.mean_distance + jnp.where(enough, step, 0.0)
+    # A mean of 0 has seen distances of 0 only.
+    scaled = nearest / jnp.where(mean_distance > 0, mean_distance, 1.0)
+    kernel = kernel_epsilon / (jnp.maximum(scaled - cluster_distance, 0.0) + kernel_epsilon)
+    similarity = jnp.sqrt(jnp.sum(kernel)) + pseudo_count
+    reward = jnp.where(enough & (similarity <= max_similarity), 1.0 / similarity, 0.0)
+    return reward, state._replace(mean_distance=mean_distance, num_means=num_means)

@@ -1,0 +1,158 @@
+"""What tells arms and actors apart: beta_j and gamma_j of each arm, epsilon_l of each actor.
+
+`N` denotes the number of arms, j one of them, `L` the number of actors, l one of them.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# The sigmoid of both families runs over +- this many units (NGU, appendix A; Agent57, appendix A).
+_SIGMOID_RANGE = 10.0
+_PAPER_ARMS, _PAPER_BRANCH = 32, 7  # gamma_7 of 32 is where its sigmoid part ends
+
+
+def intrinsic_weights(num_arms: int, largest: float) -> np.ndarray:
+    """beta_j, the share of the intrinsic value in each arm's behaviour (NGU, appendix A).
+
+    0 for j = 0, beta for j = N - 1, and beta sigmoid(10 (2j - (N - 2)) / (N - 2)) between.
+
+    Args:
+      num_arms: N >= 2.
+      largest: beta >= 0.
+
+    Returns:
+      float32 `[N]`, increasing from 0 to beta.
+
+    Raises:
+      ValueError: fewer than two arms.
+    """
+    _check_arms(num_arms)
+    betas = [0.0]
+    for j in range(1, num_arms - 1):
+        argument = _SIGMOID_RANGE * (2 * j - (num_arms - 2)) / (num_arms - 2)
+        betas.append(largest * _sigmoid(argument))
+    return np.array([*betas, largest], np.float32)
+
+
+def agent57_discounts(num_arms: int, high: float, middle: float, low: float) -> np.ndarray:
+    """gamma_j, from far-sighted without curiosity to short-sighted with much (Agent57, appendix A).
+
+    `high` for j = 0; from there to `middle` at j = 7 by a sigmoid; from `middle` at j = 8 to `low`
+    at j = 31 geometrically in 1 - gamma. As printed the sigmoid part rises and then falls at once,
+    and the geometric part leaves the range; both are turned round here, so that gamma never rises.
+    For N other than 32 the part that is sigmoid is scaled with N (ours).
+
+    Args:
+      num_arms: N >= 2.
+      high: gamma_0, in [middle, 1).
+      middle: where the parts meet, in [low, high].
+      low: gamma_{N-1} (for N > 2), in [0, middle].
+
+    Returns:
+      float32 `[N]`, not increasing.
+
+    Raises:
+      ValueError: fewer than two arms.
+    """
+    _check_arms(num_arms)
+    branch = max(1, _PAPER_BRANCH * num_arms // _PAPER_ARMS)
+    discounts = [high]
+    for j in range(1, branch):
+        argument = _SIGMOID_RANGE * (2 * j - (branch - 1)) / (branch - 1)
+        discounts.append(high + (middle - high) * _sigmoid(argument))
+    discounts.append(middle)
+    count = num_arms - branch - 1
+    fractions = np.linspace(0.0, 1.0, count) if count != 1 else np.ones(1)
+    return np.array([*discounts, *_geometric(fractions, middle, low)], np.float32)
+
+
+def ngu_discounts(num_arms: int, high: float, low: float) -> np.ndarray:
+    """gamma_j of NGU (appendix A): from `high` to `low`, geometrically in 1 - gamma.
+
+    Args:
+      num_arms: N >= 2.
+      high: gamma_0, in [low, 1).
+      low: gamma_{N-1}.
+
+    Returns:
+      float32 `[N]`, not increasing.
+
+    Raises:
+      ValueError: fewer than two arms.
+    """
+    _check_arms(num_arms)
+    return _geometric(np.linspace(0.0, 1.0, num_arms), high, low).astype(np.float32)
+
+
+def exploration_epsilon(
+    actor_id: jax.Array, num_actors: int, base: float, exponent: float
+) -> jax.Array:
+    """epsilon_l = base^(1 + exponent l / (L - 1)), l's chance of an action at random (appendix E).
+
+    A single actor has the exponent of the middle of many, 1 + exponent / 2 (ours: the formula
+    divides by 0).
+
+    Args:
+      actor_id: `[]`, l in 0 .. L - 1.
+      num_actors: L >= 1.
+      base: in (0, 1].
+      exponent: >= 0.
+
+    Returns:
+      A scalar `[]`.
+    """
+    share = 0.5 if num_actors == 1 else actor_id / (num_actors - 1)
+    return jnp.asarray(base ** (1.0 + exponent * share), jnp.float32)
+
+
+def epsilon_greedy(
+    key: jax.Array, values: jax.Array, epsilon: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Draws an action, greedy with chance 1 - epsilon, otherwise uniform (Agent57, appendix E).
+
+    The probability depends on the action alone: 1 - epsilon (A - 1) / A if it is the greedy one,
+    whichever of the two draws brought it, and epsilon / A otherwise.
+
+    Args:
+      key: PRNG key.
+      values: `[A]`; of equal ones the first is greedy.
+      epsilon: `[]`, in [0, 1].
+
+    Returns:
+      The action, int32 `[]`, and mu, the probability of choosing it, `[]`.
+    """
+    coin_key, action_key = jax.random.split(key)
+    greedy = jnp.argmax(values).astype(jnp.int32)
+    uniform = jax.random.randint(action_key, (), 0, values.shape[0], jnp.int32)
+    action = jnp.where(jax.random.uniform(coin_key) < epsilon, uniform, greedy)
+    return action, epsilon_greedy_probabilities(values, epsilon)[action]
+
+
+def epsilon_greedy_probabilities(values: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+    """The distribution over actions that `epsilon_greedy` draws from.
+
+    Args:
+      values: `[..., A]`; of equal ones the first is greedy.
+      epsilon: broadcasts to `[...]`, in [0, 1].
+
+    Returns:
+      Probabilities, `[..., A]`.
+    """
+    num_actions = values.shape[-1]
+    greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), num_actions)
+    return (1.0 - epsilon) * greedy + epsilon / num_actions
+
+
+def _geometric(fractions: np.ndarray, start: float, end: float) -> np.ndarray:
+    """1 - exp((1 - f) log(1 - start) + f log(1 - end)) for each fraction f."""
+    return 1.0 - np.exp((1 - fractions) * np.log1p(-start) + fractions * np.log1p(-end))
+
+
+def _sigmoid(x: float) -> float:
+    return float(1.0 / (1.0 + np.exp(-x)))
+
+
+def _check_arms(num_arms: int) -> None:
+    if num_arms < 2:
+        raise ValueError(f"num_arms must be at least 2, got {num_arms}.")

@@ -1,0 +1,85 @@
+"""What a config makes of value functions: which there are, what each learns, how they are mixed."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from ... import losses
+from .config import Config
+from .families import agent57_discounts, intrinsic_weights, ngu_discounts
+
+HEADS = {"split": ("extrinsic", "intrinsic"), "mixed": ("mixed",), "extrinsic": ("extrinsic",)}
+
+
+class Arms(NamedTuple):
+    """The family of policies.
+
+    Attributes:
+      weights: beta_j, float32 `[N]`.
+      discounts: gamma_j, float32 `[N]`.
+    """
+
+    weights: np.ndarray
+    discounts: np.ndarray
+
+
+def make_arms(config: Config) -> Arms:
+    """The pairs (beta_j, gamma_j) of a config."""
+    high, middle, low = config.discount_high, config.discount_middle, config.discount_low
+    if config.discounts == "ngu":
+        discounts = ngu_discounts(config.num_arms, middle, low)
+    else:
+        discounts = agent57_discounts(config.num_arms, high, middle, low)
+    return Arms(intrinsic_weights(config.num_arms, config.intrinsic_weight), discounts)
+
+
+def value_transform(config: Config) -> losses.ValueTransform:
+    """The rescaling h of a config."""
+    if config.rescale:
+        return losses.signed_hyperbolic_pair(config.rescaling_epsilon)
+    return losses.IDENTITY
+
+
+def combine(config: Config, values: dict[str, jax.Array], weight: jax.Array) -> jax.Array:
+    """Q^e + beta_j Q^i, or h(h^-1(Q^e) + beta_j h^-1(Q^i)); one value alone is what it is.
+
+    Agent57, section 3.1 and appendix B. The same mix chooses actions and is the target policy's.
+
+    Args:
+      config: says which.
+      values: by the names of `HEADS`, `[..., A]` each.
+      weight: beta_j, broadcasts to `[..., A]`.
+
+    Returns:
+      `[..., A]`.
+    """
+    if config.values != "split":
+        [value] = values.values()
+        return value
+    if not config.transformed_mix:
+        return values["extrinsic"] + weight * values["intrinsic"]
+    h = value_transform(config)
+    return h.apply(h.invert(values["extrinsic"]) + weight * h.invert(values["intrinsic"]))
+
+
+def rewards(
+    config: Config, extrinsic: jax.Array, intrinsic: jax.Array, weight: jax.Array
+) -> dict[str, jax.Array]:
+    """What each value function learns from: r^e and r^i each by itself, or r^e + beta_j r^i.
+
+    Args:
+      config: says which.
+      extrinsic: `[T]`.
+      intrinsic: `[T]`.
+      weight: beta_j, `[]`.
+
+    Returns:
+      By the names of `HEADS`, `[T]` each.
+    """
+    each = {
+        "extrinsic": extrinsic,
+        "intrinsic": intrinsic,
+        "mixed": extrinsic + weight * intrinsic,
+    }
+    return {name: each[name] for name in HEADS[config.values]}

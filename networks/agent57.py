@@ -1,0 +1,214 @@
+"""Agent57's networks: R2D2's for each value, and those behind the intrinsic reward.
+
+Badia et al. 2020 (Agent57), appendix E; Badia et al. 2020 (NGU), appendix H; Kapturowski et al.
+2019 (R2D2), section 2.3. `T` denotes time or a batch, `A` the number of actions, `N` that of arms.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+from .base import (
+    FeedForwardNetwork,
+    RecurrentNetwork,
+    make_feed_forward_network,
+    make_recurrent_network,
+)
+from .memory import MemoryCore
+from .torsos import check_observation, make_torso
+
+# DQN's (Mnih et al. 2015), which R2D2 and NGU take: (channels, kernel, stride).
+DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+
+
+class R2D2Inputs(NamedTuple):
+    """What a value network reads at each of T steps.
+
+    Attributes:
+      observation: `[T, ...]`.
+      previous_action: int32 `[T]`, in 0 .. A - 1.
+      reward: float32 `[T]`, the extrinsic one that arrived with the observation.
+      intrinsic_reward: float32 `[T]`, that of the observation.
+      arm: int32 `[T]`, in 0 .. N - 1.
+    """
+
+    observation: Any
+    previous_action: Any
+    reward: Any
+    intrinsic_reward: Any
+    arm: Any
+
+
+class R2D2Module(hk.Module):
+    """Torso, linear layer, LSTM that also reads action, rewards and arm, dueling heads.
+
+    Q(x, a) = V(x) + A(x, a) - mean_b A(x, b), each head with one hidden layer. ReLU throughout.
+    """
+
+    def __init__(
+        self,
+        observation: specs.Array,
+        *,
+        num_actions: int,
+        num_arms: int,
+        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        vector_sizes: Sequence[int] = (),
+        torso_size: int = 512,
+        lstm_size: int = 512,
+        head_size: int = 512,
+        recurrent: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._num_actions, self._num_arms = num_actions, num_arms
+        self._head_size = head_size
+        self._torso = make_torso(
+            observation,
+            convolutions=convolutions,
+            vector_sizes=vector_sizes,
+            activation=jax.nn.relu,
+        )
+        self._linear = hk.Linear(torso_size, name="linear")
+        self._memory = MemoryCore(lstm_size, recurrent, name="memory")
+
+    def initial_state(self) -> Any:
+        """The LSTM's zeros."""
+        return self._memory.initial_state()
+
+    def __call__(
+        self, inputs: R2D2Inputs, is_first: jax.Array, state: Any
+    ) -> tuple[jax.Array, Any]:
+        """Inputs `[T, ...]`, `is_first` `[T]`, state before -> values `[T, A]`, state behind."""
+        features = jax.nn.relu(self._linear(self._torso(inputs.observation)))
+        others = (
+            jax.nn.one_hot(inputs.previous_action, self._num_actions),
+            inputs.reward[:, None],
+            inputs.intrinsic_reward[:, None],
+            jax.nn.one_hot(inputs.arm, self._num_arms),
+        )
+        read = jnp.concatenate([features, *others], axis=-1)
+        outputs, state = hk.dynamic_unroll(self._memory, (read, is_first), state)
+        value = self._head(outputs, 1, "value")
+        advantage = self._head(outputs, self._num_actions, "advantage")
+        return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True), state
+
+    def _head(self, features: jax.Array, size: int, name: str) -> jax.Array:
+        hidden = jax.nn.relu(hk.Linear(self._head_size, name=f"{name}_hidden")(features))
+        return hk.Linear(size, name=f"{name}_output")(hidden)
+
+
+class EmbeddingModule(hk.Module):
+    """Observations `[T, ...]` -> `[T, size]`: a torso with ReLU, then a linear layer.
+
+    NGU's controllable state f, and both networks of random network distillation.
+    """
+
+    def __init__(
+        self,
+        observation: specs.Array,
+        size: int,
+        *,
+        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        vector_sizes: Sequence[int] = (),
+        name: str | None = None,
+    ):
+        super().__init__(name=name)
+        self._torso = make_torso(
+            observation,
+            convolutions=convolutions,
+            vector_sizes=vector_sizes,
+            activation=jax.nn.relu,
+        )
+        self._output = hk.Linear(size, name="output")
+
+    def __call__(self, observations: jax.Array) -> jax.Array:
+        """As the class says."""
+        return self._output(self._torso(observations))
+
+
+class ActionClassifier(hk.Module):
+    """Two embeddings `[T, D]` -> logits `[T, A]` of the action between them: one hidden layer."""
+
+    def __init__(self, num_actions: int, hidden_size: int = 128, name: str | None = None):
+        super().__init__(name=name)
+        self._hidden = hk.Linear(hidden_size, name="hidden")
+        self._output = hk.Linear(num_actions, name="output")
+
+    def __call__(self, before: jax.Array, after: jax.Array) -> jax.Array:
+        """As the class says."""
+        both = jnp.concatenate([before, after], axis=-1)
+        return self._output(jax.nn.relu(self._hidden(both)))
+
+
+class Agent57Networks(NamedTuple):
+    """The kinds of networks; the agent keeps two or more sets of parameters for some.
+
+    Attributes:
+      value: `R2D2Inputs` -> action values `[T, A]`; one each for extrinsic and intrinsic value.
+      embedding: observations `[B, ...]` -> controllable states `[B, D]`.
+      classifier: two embeddings `[B, D]` -> logits `[B, A]`.
+      novelty: observations `[B, ...]` -> `[B, E]`; the random network and its predictor.
+    """
+
+    value: RecurrentNetwork
+    embedding: FeedForwardNetwork
+    classifier: FeedForwardNetwork
+    novelty: FeedForwardNetwork
+
+
+def make_agent57_networks(
+    observation: specs.Array,
+    *,
+    num_actions: int,
+    num_arms: int,
+    convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+    vector_sizes: Sequence[int] = (),
+    embedding_size: int = 32,
+    classifier_size: int = 128,
+    novelty_size: int = 128,
+    **value_sizes: Any,
+) -> Agent57Networks:
+    """Agent57's networks for one kind of observation.
+
+    Args:
+      observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
+      num_actions: A.
+      num_arms: N.
+      convolutions: (channels, kernel, stride) of every torso, for images.
+      vector_sizes: hidden layers of every torso, for float arrays.
+      embedding_size: D, of the controllable state.
+      classifier_size: hidden units of the action's classifier.
+      novelty_size: E, outputs of random network distillation.
+      **value_sizes: other arguments of `R2D2Module`.
+
+    Raises:
+      ValueError: for an observation that the networks cannot take.
+    """
+    check_observation(observation, convolutions)
+    torso: dict[str, Any] = {"convolutions": convolutions, "vector_sizes": vector_sizes}
+    index, number = specs.Array((), np.int32), specs.Array((), np.float32)
+    embedded = specs.Array((embedding_size,), np.float32)
+    inputs = R2D2Inputs(observation, index, number, number, index)
+
+    def value() -> R2D2Module:
+        sizes = {"num_actions": num_actions, "num_arms": num_arms, **torso, **value_sizes}
+        return R2D2Module(observation, **sizes)
+
+    def embedding(size: int) -> FeedForwardNetwork:
+        return make_feed_forward_network(
+            lambda: EmbeddingModule(observation, size, **torso), observation
+        )
+
+    return Agent57Networks(
+        value=make_recurrent_network(value, inputs),
+        embedding=embedding(embedding_size),
+        classifier=make_feed_forward_network(
+            lambda: ActionClassifier(num_actions, classifier_size), embedded, embedded
+        ),
+        novelty=embedding(novelty_size),
+    )

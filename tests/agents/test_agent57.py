@@ -1,0 +1,644 @@
+"""Agent57: one update against NumPy, a scripted episode, the traps of public ones, rejections."""
+
+import dataclasses
+import functools
+import itertools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import oracles
+import pytest
+from dm_env import StepType, specs
+
+from retrax.agents import agent57
+from retrax.agents.agent57 import Config, bandit, make_agent, policies
+from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.experiments.config import differences
+from retrax.networks import RecurrentNetwork, make_agent57_networks
+from retrax.replay.spec import ReplayConfig, Row, Sample
+
+D, A, N, T = 4, 3, 5, 6
+SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
+TINY = {
+    "num_arms": N,
+    "vector_sizes": (4,),
+    "torso_size": 4,
+    "lstm_size": 3,
+    "head_size": 4,
+    "embedding_size": 2,
+    "classifier_size": 4,
+    "novelty_size": 3,
+    "episodic_capacity": 6,
+    "num_neighbours": 2,
+    "trace_length": T,
+    "replay_period": 3,
+    "bandit_window": 6,
+    "evaluator_window": 6,
+}
+
+
+def tiny(**changes):
+    return Config.small(**(TINY | changes))
+
+
+def initial(agent, seed):
+    return jax.jit(agent.init)(jax.random.key(seed))
+
+
+def linear_networks(reads_everything=True):
+    """Values linear in what the network reads, or in the observation alone; no memory."""
+
+    def features(inputs):
+        if not reads_everything:
+            return inputs.observation
+        others = [
+            jax.nn.one_hot(inputs.previous_action, A),
+            inputs.reward[:, None],
+            inputs.intrinsic_reward[:, None],
+            jax.nn.one_hot(inputs.arm, N),
+        ]
+        return jnp.concatenate([inputs.observation, *others], axis=1)
+
+    size = D + A + 2 + N if reads_everything else D
+
+    def unroll(params, inputs, is_first, state):
+        return features(inputs) @ params, state
+
+    def step(params, inputs, is_first, state):
+        values, state = unroll(params, jax.tree.map(lambda x: x[None], inputs), is_first, state)
+        return values[0], state
+
+    value = RecurrentNetwork(
+        lambda key: jax.random.normal(key, (size, A)), lambda: (), unroll, step
+    )
+    sizes = {"vector_sizes": (4,), "embedding_size": 2, "classifier_size": 4, "novelty_size": 3}
+    networks = make_agent57_networks(SPEC.observations, num_actions=A, num_arms=N, **sizes)
+    return networks._replace(value=value)
+
+
+def random_rows(seed, batch, ends=(), starts=()):
+    """Sequences of T + 1 rows; `ends[b]` is the last row of sequence b, padding is behind it."""
+    rng = np.random.default_rng(seed)
+    shape = (batch, T + 1)
+    is_last, is_first = np.zeros(shape, bool), np.zeros(shape, bool)
+    mask = np.ones(shape, bool)
+    discount = np.ones(shape, np.float32)
+    for b, end in enumerate(ends):
+        if end is not None:
+            is_last[b, end] = True
+            mask[b, end + 1 :] = False
+            discount[b, end] = b % 2  # some are truncations
+    for b in starts:
+        is_first[b, 0] = True
+    rows = {
+        "observation": rng.normal(size=(*shape, D)).astype(np.float32),
+        "reward": 2 * rng.normal(size=shape).astype(np.float32),
+        "discount": discount,
+        "is_first": is_first,
+        "is_last": is_last,
+        "action": rng.integers(A, size=shape).astype(np.int32),
+        "arm": np.repeat(rng.integers(N, size=(batch, 1)), T + 1, axis=1).astype(np.int32),
+        "previous_action": rng.integers(A, size=shape).astype(np.int32),
+        "intrinsic_reward": rng.random(shape).astype(np.float32),
+        "mu": rng.uniform(0.2, 1.0, shape).astype(np.float32),
+        "extrinsic_return": rng.normal(size=shape).astype(np.float32),
+        "intrinsic_return": rng.random(shape).astype(np.float32),
+    }
+    padding = {
+        k: np.where(mask.reshape(*shape, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()
+    }
+    return {k: v.astype(rows[k].dtype) for k, v in padding.items()}, mask
+
+
+FIELDS = ("observation", "reward", "discount", "is_first", "is_last", "action")
+
+
+def as_sample(agent, rows, mask, weights=None):
+    batch = len(mask)
+    extras = {k: v for k, v in rows.items() if k not in FIELDS}
+    zeros = functools.partial(jax.tree.map, lambda x: np.zeros((batch, *x.shape), x.dtype))
+    extras["memory"] = zeros(agent.sequence.extras["memory"])
+    weights = np.ones(batch, np.float32) if weights is None else weights
+    return Sample(Row(extras=extras, **{k: rows[k] for k in FIELDS}), weights, mask)
+
+
+def double(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "burn_in"),
+    [
+        ("split", "retrace", 0),
+        ("split", "retrace", 2),
+        ("split", "double_q", 0),
+        ("mixed", "retrace", 0),
+        ("extrinsic", "double_q", 2),
+    ],
+)
+def test_one_update_is_the_numpy_loop(values, target, burn_in):
+    config = tiny(
+        values=values,
+        target=target,
+        burn_in=burn_in,
+        trace_length=T - burn_in,
+        retrace_lambda=0.9,
+        n_step=2,
+        target_epsilon=0.1,
+        intrinsic_weight=0.7,
+        discount_high=0.95,
+        discount_middle=0.8,
+        discount_low=0.6,
+    )
+    networks = linear_networks()
+    agent = make_agent(SPEC, config, networks=networks, optimizer=optax.sgd(0.1))
+    learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
+    rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
+    weights = np.array([0.5, 2.0, 1.3, 1.0], np.float32)
+    new, update = jax.jit(agent.update)(learner, as_sample(agent, rows, mask, weights))
+
+    features = [
+        rows["observation"],
+        np.eye(A)[rows["previous_action"]],
+        rows["reward"][..., None],
+        rows["intrinsic_reward"][..., None],
+        np.eye(N)[rows["arm"]],
+    ]
+    arms = policies.make_arms(config)
+    settings = dataclasses.asdict(config) | {"betas": arms.weights, "gammas": arms.discounts}
+    params, priorities = oracles.agent57_linear_update(
+        double(learner.params),
+        double(learner.target_params),
+        rows | {"features": np.concatenate(features, axis=-1)},
+        mask,
+        weights,
+        settings,
+        0.1,
+    )
+    chex.assert_trees_all_close(new.params, params, atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(update.priorities, priorities, atol=1e-4)
+    chex.assert_trees_all_equal(new.target_params, learner.target_params)
+    assert new.num_updates == 1
+
+
+@functools.cache
+def simple_agent():
+    """Values of the observation alone; its update, compiled; two different learner states."""
+    config = tiny(intrinsic_weight=0.5)
+    agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
+    learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
+    return agent, jax.jit(agent.update), learner
+
+
+def updated(rows, mask, learner=None):
+    agent, update, first = simple_agent()
+    return update(learner or first, as_sample(agent, rows, mask))[0]
+
+
+def differ(x, y):
+    return max(jax.tree.leaves(jax.tree.map(lambda a, b: float(np.abs(a - b).max()), x, y))) > 1e-6
+
+
+def test_each_value_learns_its_own_reward_and_no_mix():
+    """A public agent trains both networks on r^e + beta r^i."""
+    rows, mask = random_rows(0, 2)
+    before = updated(rows, mask)
+    for field, learns, keeps in [
+        ("reward", "extrinsic", "intrinsic"),
+        ("intrinsic_reward", "intrinsic", "extrinsic"),
+    ]:
+        after = updated(rows | {field: rows[field] + 1.0}, mask)
+        assert differ(before.params[learns], after.params[learns])
+        chex.assert_trees_all_equal(before.params[keeps], after.params[keeps])
+
+
+def test_target_policy_is_greedy_in_the_mix_of_the_online_networks():
+    """The other network's online values change a network's target; its target values do not.
+
+    Public agents take each head's own policy, or a softmax of the target network's values.
+    """
+    rows, mask = random_rows(1, 3)
+    rows["arm"][:] = N - 1
+    _, _, learner = simple_agent()
+    before = updated(rows, mask)
+    online = learner.params | {"intrinsic": -10 * learner.params["intrinsic"]}
+    assert differ(
+        before.params["extrinsic"],
+        updated(rows, mask, learner._replace(params=online)).params["extrinsic"],
+    )
+    behind = learner.target_params | {"intrinsic": -10 * learner.target_params["intrinsic"]}
+    after = updated(rows, mask, learner._replace(target_params=behind))
+    chex.assert_trees_all_equal(before.params["extrinsic"], after.params["extrinsic"])
+    rows["arm"][:] = 0  # beta is 0: the policy is the extrinsic value's
+    before = updated(rows, mask)
+    after = updated(rows, mask, learner._replace(params=online))
+    chex.assert_trees_all_equal(before.params["extrinsic"], after.params["extrinsic"])
+
+
+def test_reward_of_the_last_transition_is_learned_from():
+    """Public agents pair rewards[:-1] with discounts[:-1] and never see a terminal reward."""
+    rows, mask = random_rows(0, 1, ends=(3,))
+    before = updated(rows, mask)
+    rows["reward"][0, 3] += 1.0
+    assert differ(before.params["extrinsic"], updated(rows, mask).params["extrinsic"])
+
+
+def test_padding_and_a_last_rows_action_do_not_matter():
+    rows, mask = random_rows(0, 2, ends=(3, 3))
+    before = updated(rows, mask)
+    changed = {name: value.copy() for name, value in rows.items()}
+    for name in ("observation", "reward", "intrinsic_reward"):
+        changed[name][:, 4:] = 7.0
+    changed["action"][:, 3:] = (changed["action"][:, 3:] + 1) % A
+    changed["mu"][:, 3:] = 0.01
+    after = updated(changed, mask)
+    chex.assert_trees_all_close(before, after, rtol=1e-5, atol=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
+
+
+def test_embedding_and_predictor_see_the_last_five_frames_alone():
+    rows, mask = random_rows(3, 2)  # T + 1 = 7 rows: row 0 is no part of the last 5 transitions
+    before = updated(rows, mask)
+    early = {**rows, "observation": rows["observation"].copy()}
+    early["observation"][:, 0] += 1.0
+    after = updated(early, mask)
+    chex.assert_trees_all_equal(before.auxiliary_params, after.auxiliary_params)
+    late = {**rows, "observation": rows["observation"].copy()}
+    late["observation"][:, 2] += 1.0
+    after = updated(late, mask)
+    for name in ("embedding", "classifier", "predictor"):
+        assert differ(before.auxiliary_params[name], after.auxiliary_params[name]), name
+
+
+def test_random_network_is_never_trained():
+    rows, mask = random_rows(3, 2)
+    _, _, learner = simple_agent()
+    after = updated(rows, mask)
+    chex.assert_trees_all_equal(after.random_params, learner.random_params)
+    assert differ(after.auxiliary_params["predictor"], learner.auxiliary_params["predictor"])
+
+
+def test_learner_keeps_a_book_of_the_episodes_it_sees():
+    rows, mask = random_rows(0, 3, ends=(3, None, 2))
+    after = updated(rows, mask)
+    counts, means = bandit.statistics(after.bandit, N)
+    assert after.bandit.num_pulls == 2
+    for b, end in ((0, 3), (2, 2)):
+        arm = rows["arm"][b, 0]
+        assert counts[arm] >= 1
+        if counts[arm] == 1:
+            np.testing.assert_allclose(means[arm], rows["extrinsic_return"][b, end], rtol=1e-6)
+
+
+def test_target_networks_are_copied_every_period():
+    agent = make_agent(SPEC, tiny(target_update_period=3), networks=linear_networks())
+    update, learner = jax.jit(agent.update), initial(agent, 0)
+    start, (rows, mask) = learner.params, random_rows(0, 2)
+    for number in range(1, 5):
+        learner, _ = update(learner, as_sample(agent, rows, mask))
+        if number < 3:
+            chex.assert_trees_all_equal(learner.target_params, start)
+        if number == 3:
+            chex.assert_trees_all_equal(learner.target_params, learner.params)
+    assert differ(learner.target_params, learner.params)
+
+
+def script(lengths, seed=0):
+    """Time steps of episodes one after another; rewards 1, 2, 3 ... arrive."""
+    rng = np.random.default_rng(seed)
+    steps, reward = [], 0.0
+    for length in lengths:
+        for t in range(length):
+            kind = StepType.FIRST if t == 0 else StepType.LAST if t == length - 1 else StepType.MID
+            reward += 1.0
+            steps.append(
+                TimeStep(
+                    np.int32(kind),
+                    np.float32(0.0 if t == 0 else reward),
+                    np.float32(0.0 if kind == StepType.LAST else 1.0),
+                    rng.normal(size=D).astype(np.float32),
+                )
+            )
+    return steps
+
+
+def play(act, params, state, steps):
+    """Rows as a loop stores them, and the actor's states behind each step."""
+    rows, states = [], []
+    for step in steps:
+        decision = act(params, state, step)
+        state = decision.state
+        rows.append((step, decision.action, decision.extras))
+        states.append(state)
+    return rows, states
+
+
+@functools.cache
+def actor(**changes):
+    config = tiny(num_neighbours=1, **changes)
+    agent = make_agent(SPEC, config)
+    return config, agent, jax.jit(agent.explore), jax.jit(agent.exploit), initial(agent, 0)
+
+
+def test_scripted_episodes_reach_the_rows_without_an_offset():
+    """Row t has what arrived with x_t: r^i(x_t), a_{t-1}; and r^i is 0 on a first row."""
+    config, agent, explore, _, learner = actor()
+    params, steps = agent.acting_params(learner), script((5, 4))
+    state = agent.begin(jax.random.key(1), 0, 2)
+    rows, states = play(explore, params, state, steps)
+    networks = agent57.agent._make_networks(SPEC, config, A)
+    embed = jax.jit(networks.embedding.apply)
+    novel = jax.jit(networks.novelty.apply)
+    memory = oracles.EpisodicMemory(
+        config.episodic_capacity, 1, config.cluster_distance, config.kernel_epsilon, 1e-3, 8.0
+    )
+    episodic, errors = [], []
+    for step in steps:
+        if step.step_type == StepType.FIRST:
+            memory.begin()
+        x = step.observation[None]
+        episodic.append(memory.reward(embed(params.intrinsic.embedding, x)[0]))
+        outputs = (novel(p, x) for p in (params.intrinsic.predictor, params.intrinsic.random))
+        errors.append(float(np.square(np.subtract(*outputs)).sum()))
+    expected = np.array(episodic) * np.clip(oracles.lifelong_modulators(errors), 1, 5)
+    actual = [extras["intrinsic_reward"] for _, _, extras in rows]
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
+    assert actual[0] == actual[5] == 0
+    assert min(actual[1:5]) > 0
+
+    actions = [int(action) for _, action, _ in rows]
+    previous = [int(extras["previous_action"]) for _, _, extras in rows]
+    assert previous[1:5] == actions[:4]
+    assert previous[6:] == actions[5:8]
+    intrinsic_returns = [extras["intrinsic_return"] for _, _, extras in rows]
+    np.testing.assert_allclose(intrinsic_returns[4], sum(actual[:5]), rtol=1e-5)
+    np.testing.assert_allclose(intrinsic_returns[8], sum(actual[5:]), rtol=1e-5)
+
+    # The bandit: arm 0, then arm 1; paid the undiscounted extrinsic return, terminal reward too.
+    assert [int(extras["arm"]) for _, _, extras in rows] == [0] * 5 + [1] * 4
+    assert [int(s.bandit.num_pulls) for s in states] == [0] * 4 + [1] * 4 + [2]
+    np.testing.assert_allclose(states[-1].bandit.returns[:2], [2 + 3 + 4 + 5, 7 + 8 + 9])
+    np.testing.assert_allclose([rows[4][2]["extrinsic_return"]], [14])
+    assert not states[-1].evaluator.num_pulls
+
+
+def test_learner_reads_what_the_actor_read():
+    """From the memory stored at row 2, the learner's values make the actor's mu, row by row."""
+    config, agent, explore, _, learner = actor()
+    params = agent.acting_params(learner)
+    state = agent.begin(jax.random.key(2), 1, 3)._replace(epsilon=jnp.float32(0.6))
+    rows, _ = play(explore, params, state, script((9,)))
+    steps, actions, extras = (
+        jax.tree.map(lambda *x: np.stack(x), *part) for part in zip(*rows[2:], strict=True)
+    )
+    network = agent57.agent._make_networks(SPEC, config, A).value
+    inputs = agent57.learning.R2D2Inputs(
+        steps.observation,
+        extras["previous_action"],
+        steps.reward,
+        extras["intrinsic_reward"],
+        extras["arm"],
+    )
+    unroll = jax.jit(network.unroll)
+    values = {
+        name: unroll(
+            params.values[name],
+            inputs,
+            steps.step_type == 0,
+            jax.tree.map(lambda x: x[0], extras["memory"][name]),
+        )[0]
+        for name in ("extrinsic", "intrinsic")
+    }
+    weight = policies.make_arms(config).weights[extras["arm"][0]]
+    greedy = np.argmax(policies.combine(config, values, weight), axis=1) == actions
+    np.testing.assert_allclose(extras["mu"], np.where(greedy, 0.6, 0.2), rtol=1e-6)
+    assert greedy.any()
+    assert not greedy.all()
+
+
+def test_arms_differ_in_what_they_do():
+    """The last arm follows Q^e + beta Q^i, arm 0 follows Q^e."""
+    config = tiny(intrinsic_weight=2.0)
+    values = {
+        "extrinsic": np.array([[1.0, 0.0, 0.5]], np.float32),
+        "intrinsic": np.array([[0.0, 4.0, 1.0]], np.float32),
+    }
+    arms = policies.make_arms(config)
+    mixed = [policies.combine(config, values, arms.weights[j]) for j in (0, N - 1)]
+    np.testing.assert_allclose(mixed, [[[1.0, 0.0, 0.5]], [[1.0, 8.0, 2.5]]])
+
+
+def test_transformed_mix_is_h_of_the_mix():
+    config = tiny(transformed_mix=True)
+    raw = np.array([[3.0, -2.0, 50.0]]), np.array([[1.0, 4.0, -7.0]])
+    values = {
+        name: oracles.signed_hyperbolic(q, 1e-3).astype(np.float32)
+        for name, q in zip(("extrinsic", "intrinsic"), raw, strict=True)
+    }
+    expected = oracles.signed_hyperbolic(raw[0] + 0.3 * raw[1], 1e-3)
+    np.testing.assert_allclose(policies.combine(config, values, 0.3), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("refresh", ["episode", "step"])
+def test_embedding_is_refreshed_once_an_episode(refresh):
+    _, agent, explore, _, learner = actor(embedding_refresh=refresh)
+    old = agent.acting_params(learner)
+    new = old._replace(
+        intrinsic=old.intrinsic._replace(
+            embedding=jax.tree.map(lambda x: 2 * x, old.intrinsic.embedding)
+        )
+    )
+    steps, state = script((4, 4)), agent.begin(jax.random.key(1), 0, 2)
+    _, states = play(explore, old, state, steps[:1])
+    rows, _ = play(explore, new, states[-1], steps[1:])
+    same, _ = play(explore, old, states[-1], steps[1:])
+    rewards, kept = (
+        np.array([extras["intrinsic_reward"] for _, _, extras in part]) for part in (rows, same)
+    )
+    equal = np.isclose(rewards[:3], kept[:3], rtol=1e-6)
+    assert equal.all() == (refresh == "episode")
+
+
+def test_evaluator_alternates_between_sampled_and_greedy_arms():
+    _, agent, _, exploit, learner = actor(evaluation="alternate")
+    book = bandit.init(6)
+    for arm, paid in ((2, 5.0), (3, 1.0)):
+        book = bandit.update(book, np.int32(arm), np.float32(paid))
+    params = agent.acting_params(learner._replace(bandit=book))
+    steps, state = script((2,) * 6), agent.begin(jax.random.key(0), 0, 1)
+    rows, states = play(exploit, params, state, steps)
+    arms = [int(extras["arm"]) for step, _, extras in rows if step.step_type == StepType.FIRST]
+    greedy = [bool(e["greedy_arm"]) for step, _, e in rows if step.step_type == StepType.FIRST]
+    assert greedy == [False, True] * 3
+    # Sampled: each arm in turn, by number of pulls; greedy: known to the learner, then its own.
+    assert arms[0] == 0
+    assert arms[1] == 2, "the learner's book says arm 2"
+    assert arms[2] == 2
+    assert states[-1].evaluator.num_pulls == 6
+    assert not states[-1].bandit.num_pulls
+
+
+@pytest.mark.parametrize(
+    ("choice", "arms"), [("zero", [0, 0, 0, 0]), ("actor", [0, 1, 2, 3]), ("uniform", None)]
+)
+def test_other_choices_of_an_arm(choice, arms):
+    _, agent, _, _, learner = actor(arm_choice=choice)
+    params, [step] = agent.acting_params(learner), script((1,))
+    keys = jax.random.split(jax.random.key(0), 4)
+    states = jax.vmap(agent.begin, in_axes=(0, 0, None))(keys, np.arange(4), 4)
+    decision = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, None)))(params, states, step)
+    chosen = decision.extras["arm"].tolist()
+    assert chosen == arms if arms else len(set(chosen)) > 1
+
+
+def test_epsilon_differs_by_actor_and_is_the_rate_of_exploration():
+    _, agent, _, _, learner = actor(
+        arm_choice="zero", actor_epsilon=0.9, actor_epsilon_exponent=2.0
+    )
+    params, [step] = agent.acting_params(learner), script((1,))
+    keys = jax.random.split(jax.random.key(0), 2000)
+    begin = jax.vmap(agent.begin, in_axes=(0, None, None))
+    explore = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, None)))
+    rates = []
+    for number in (0, 2):
+        states = begin(keys, number, 3)
+        same = jax.tree.map(lambda x: jnp.broadcast_to(x[0], x.shape), states)
+        # One previous action for all, else the greedy action would differ.
+        decision = explore(params, same._replace(key=states.key), step)
+        rates.append(np.mean(decision.extras["mu"] < 0.5))
+    np.testing.assert_allclose(rates, [0.9 * 2 / 3, 0.9**3 * 2 / 3], atol=0.04)
+
+
+@pytest.mark.parametrize("preset", sorted(agent57.PRESETS))
+def test_compiles_once_for_every_preset(preset):
+    base = agent57.PRESETS[preset]()
+    changes = {name: TINY[name] for name in TINY if name not in ("trace_length", "replay_period")}
+    config = dataclasses.replace(base, trace_length=T, replay_period=3, **changes)
+    agent = make_agent(SPEC, config)
+    chex.clear_trace_counter()
+    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
+    explore = jax.jit(chex.assert_max_traces(agent.explore, n=1))
+    learner, state = initial(agent, 0), agent.begin(jax.random.key(1), 0, 1)
+    for seed in range(3):
+        rows, states = play(explore, agent.acting_params(learner), state, script((T + 1,), seed))
+        state = states[-1]
+        chex.assert_trees_all_equal_shapes_and_dtypes(rows[0][2], agent.sequence.extras)
+        steps, action, extras = (
+            jax.tree.map(lambda *x: np.stack(x)[None], *part) for part in zip(*rows, strict=True)
+        )
+        extras["memory"] = jax.tree.map(lambda x: x[:, 0], extras["memory"])
+        row = Row(
+            steps.observation,
+            steps.reward,
+            steps.discount,
+            steps.step_type == 0,
+            steps.step_type == 2,
+            action,
+            extras,
+        )
+        sample = Sample(row, np.ones(1, np.float32), np.ones((1, T + 1), bool))
+        learner, result = update(learner, sample)
+        assert np.isfinite(result.priorities).all()
+        assert (result.priorities >= 0).all()
+        assert all(np.isfinite(value) for value in result.metrics.values())
+
+
+def test_states_survive_a_round_trip_through_numpy():
+    agent, update, learner = simple_agent()
+    sample = as_sample(agent, *random_rows(0, 2))
+    learner, _ = update(learner, sample)
+    leaves, structure = jax.tree.flatten(learner)
+    restored = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
+    chex.assert_trees_all_equal(update(learner, sample), update(restored, sample))
+
+
+def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e():
+    agent = make_agent(SPEC, tiny())
+    assert not agent.sequence.crosses_episodes
+    assert (agent.sequence.length, agent.sequence.period) == (T + 1, 3)
+    assert agent.sequence.first_row_extras == ("memory",)
+    assert set(agent.sequence.extras) == {
+        "arm",
+        "previous_action",
+        "intrinsic_reward",
+        "mu",
+        "memory",
+        "extrinsic_return",
+        "intrinsic_return",
+    }
+    assert agent.sequence.extras["mu"].shape == ()
+
+
+def test_continuous_actions_are_refused():
+    spec = SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1))
+    with pytest.raises(ValueError, match=r"Agent57 needs discrete actions .* got BoundedArray"):
+        make_agent(spec, tiny())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_arms": 1}, "num_arms must be an integer >= 2, got 1"),
+        ({"replay_period": 161}, "replay_period must be an integer >= 1 and <= 160, got 161"),
+        ({"num_neighbours": 30_001}, "num_neighbours must be an integer >= 1 and <= 30000"),
+        ({"bandit_window": 31}, "bandit_window must be an integer >= 32, got 31"),
+        ({"values": "both"}, "values must be one of split, mixed, extrinsic, got 'both'"),
+        ({"target": "q"}, "target must be one of retrace, double_q, got 'q'"),
+        ({"arm_choice": "best"}, "arm_choice must be one of bandit, uniform, actor, zero"),
+        ({"evaluation": "best"}, "evaluation must be one of alternate, greedy, arm_0"),
+        ({"embedding_refresh": 400}, "embedding_refresh must be one of episode, step, got 400"),
+        ({"discount_high": 1.0}, "discount_high must be a number >= 0.0 and < 1.0, got 1.0"),
+        ({"discount_low": 0.998}, "discount_low must not increase, got 0.9999, 0.997, 0.998"),
+        ({"priority_eta": 1.5}, "priority_eta must be a number >= 0.0 and <= 1.0, got 1.5"),
+        ({"rescaling_epsilon": 0.0}, "rescaling_epsilon must be a number > 0.0, got 0.0"),
+        ({"max_modulator": 0.5}, "max_modulator must be a number >= 1.0, got 0.5"),
+        ({"actor_epsilon": 0.0}, "actor_epsilon must be a number > 0.0 and <= 1.0, got 0.0"),
+        ({"burn_in": -1}, "burn_in must be an integer >= 0, got -1"),
+        ({"network_scale": 0.0}, "network_scale must be a number > 0.0, got 0.0"),
+        ({"vector_sizes": (0,)}, r"vector_sizes must be a tuple of integers >= 1, got \(0,\)"),
+        ({"replay": ReplayConfig(capacity=99, min_rows=5)}, "one sequence of 161 rows, got 99"),
+    ],
+)
+def test_wrong_configs_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**changes)
+
+
+def test_paper_preset_has_the_papers_values():
+    config = Config.paper()
+    assert (config.num_arms, config.intrinsic_weight) == (32, 0.3)
+    assert (config.discount_high, config.discount_middle, config.discount_low) == (
+        0.9999,
+        0.997,
+        0.99,
+    )
+    assert (config.trace_length, config.replay_period) == (160, 80)
+    assert (config.target_update_period, config.retrace_lambda) == (1500, 0.95)
+    assert (config.learning_rate, config.auxiliary_learning_rate) == (1e-4, 5e-4)
+    assert (config.bandit_window, config.bandit_epsilon, config.bandit_bonus) == (160, 0.5, 1.0)
+    assert (config.evaluator_window, config.evaluator_epsilon) == (3600, 0.01)
+    assert (config.episodic_capacity, config.num_neighbours, config.max_modulator) == (
+        30_000,
+        10,
+        5.0,
+    )
+    replay = config.replay
+    assert (replay.batch_size, replay.priority_exponent) == (64, 0.9)
+    assert replay.importance_exponent == 0.0
+    assert (config.lstm_size, config.head_size, config.embedding_size) == (512, 512, 32)
+
+
+@pytest.mark.parametrize("prefix", ["", "small_"])
+def test_each_rung_of_the_ladder_lacks_one_part_more(prefix):
+    names = ["paper" if not prefix else "small"]
+    names += [prefix + rung for rung in ("meta_controller", "split", "ngu", "r2d2_retrace", "r2d2")]
+    configs = [agent57.PRESETS[name]() for name in names]
+    fields = [
+        {line.split(":")[0] for line in differences(*pair)} for pair in itertools.pairwise(configs)
+    ]
+    assert fields[0] == {"trace_length", "replay_period"}
+    assert fields[1] <= {"arm_choice", "evaluation", "discounts"}
+    assert fields[2:] == [{"values"}, {"values", "arm_choice"}, {"target"}]

@@ -1,0 +1,94 @@
+"""beta_j, gamma_j, epsilon_l and mu: their values, and the errata of what is printed about them."""
+
+import jax
+import numpy as np
+import oracles
+import pytest
+
+from retrax.agents.agent57 import families
+
+
+def test_paper_families_are_the_formulas():
+    beta, gamma = oracles.agent57_family(32).T
+    np.testing.assert_allclose(families.intrinsic_weights(32, 0.3), beta, rtol=1e-6)
+    ours = families.agent57_discounts(32, 0.9999, 0.997, 0.99)
+    np.testing.assert_allclose(1 - ours, 1 - gamma, rtol=1e-3)
+
+
+def test_paper_families_have_the_known_values():
+    beta = families.intrinsic_weights(32, 0.3)
+    known = {0: 0, 8: 0.0028, 12: 0.0358, 15: 0.15, 18: 0.2642, 24: 0.2993, 31: 0.3}
+    for j, value in known.items():
+        assert abs(beta[j] - value) < 5e-5
+    gamma = families.agent57_discounts(32, 0.9999, 0.997, 0.99)
+    start = [0.9999, 0.999896, 0.9998, 0.99845, 0.9971, 0.997004, 0.997, 0.997, 0.997, 0.996839]
+    np.testing.assert_allclose(gamma[:10], start, atol=1e-6)
+    np.testing.assert_allclose(gamma[-3:], [0.990994, 0.99051, 0.99], atol=1e-6)
+
+
+def test_gamma_as_printed_is_not_monotone_and_leaves_its_range():
+    """The printed branches: a rising sigmoid, then a drop; exponents that end at 0.99997."""
+    g0, g1, g2 = 0.9999, 0.997, 0.99
+    sigmoid = [g1 + (g0 - g1) / (1 + np.exp(-10 * (2 * j - 6) / 6)) for j in range(1, 7)]
+    assert sigmoid[0] < sigmoid[-1]
+    last = 1 - np.exp(((32 - 9) * np.log(1 - g1) + (31 - 8) * np.log(1 - g2)) / (32 - 9))
+    assert last > g0
+    ours = families.agent57_discounts(32, g0, g1, g2)
+    assert (np.diff(ours) <= 0).all()
+    assert ours.min() >= np.float32(g2)
+    assert ours.max() <= np.float32(g0)
+
+
+@pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 8, 16, 32, 64])
+def test_families_of_any_size_are_monotone(num_arms):
+    beta = families.intrinsic_weights(num_arms, 0.3)
+    gamma = families.agent57_discounts(num_arms, 0.999, 0.99, 0.9)
+    ngu = families.ngu_discounts(num_arms, 0.997, 0.99)
+    assert beta.shape == gamma.shape == ngu.shape == (num_arms,)
+    assert (np.diff(beta) >= 0).all()
+    assert (np.diff(gamma) <= 0).all()
+    assert (np.diff(ngu) < 0).all()
+    np.testing.assert_allclose([beta[0], beta[-1]], [0, 0.3])
+    np.testing.assert_allclose(gamma[0], 0.999)
+    np.testing.assert_allclose([ngu[0], ngu[-1]], [0.997, 0.99])
+    if num_arms > 2:
+        np.testing.assert_allclose(gamma[-1], 0.9, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        lambda n: families.intrinsic_weights(n, 0.3),
+        lambda n: families.agent57_discounts(n, 0.9, 0.8, 0.7),
+        lambda n: families.ngu_discounts(n, 0.9, 0.8),
+    ],
+)
+def test_one_arm_is_no_family(family):
+    with pytest.raises(ValueError, match="num_arms must be at least 2, got 1"):
+        family(1)
+
+
+def test_epsilon_falls_from_actor_to_actor():
+    epsilons = [families.exploration_epsilon(actor, 256, 0.4, 8.0) for actor in range(256)]
+    assert (np.diff(epsilons) < 0).all()
+    np.testing.assert_allclose([epsilons[0], epsilons[-1]], [0.4, 2.62e-4], rtol=1e-3)
+    np.testing.assert_allclose(families.exploration_epsilon(0, 1, 0.4, 8.0), 0.4**5, rtol=1e-6)
+
+
+def test_mu_depends_on_the_action_and_not_on_the_branch_that_drew_it():
+    """Of A = 3 and epsilon 0.6 the greedy action has 1 - 0.6 * 2 / 3 = 0.6 however it was drawn."""
+    values = np.array([0.0, 2.0, 1.0], np.float32)
+    keys = jax.random.split(jax.random.key(0), 3000)
+    draw = jax.jit(jax.vmap(families.epsilon_greedy, in_axes=(0, None, None)))
+    actions, mu = draw(keys, values, 0.6)
+    np.testing.assert_allclose(mu, np.where(actions == 1, 0.6, 0.2), rtol=1e-6)
+    counts = np.bincount(actions, minlength=3) / 3000
+    np.testing.assert_allclose(counts, [0.2, 0.6, 0.2], atol=0.04)
+
+
+def test_epsilon_greedy_has_its_limits():
+    values = np.array([[0.0, 2.0, 2.0], [3.0, 1.0, 1.0]], np.float32)
+    greedy = families.epsilon_greedy_probabilities(values, 0.0)
+    np.testing.assert_array_equal(greedy, [[0, 1, 0], [1, 0, 0]])
+    uniform = families.epsilon_greedy_probabilities(values, 1.0)
+    np.testing.assert_allclose(uniform, 1 / 3, rtol=1e-6)

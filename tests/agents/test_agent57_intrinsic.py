@@ -1,0 +1,224 @@
+"""The intrinsic reward: episodic memory, life-long novelty, and what trains their networks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax._libraries import rlax
+from retrax.agents.agent57 import auxiliary, episodic_memory, novelty
+
+CONSTANTS = {
+    "cluster_distance": 0.008,
+    "kernel_epsilon": 1e-4,
+    "pseudo_count": 1e-3,
+    "max_similarity": 8.0,
+}
+
+
+@functools.cache
+def bonus_of(k):
+    return jax.jit(
+        functools.partial(episodic_memory.bonus, num_neighbours=k, **CONSTANTS), donate_argnums=0
+    )
+
+
+def rewards_of(embeddings, firsts, *, capacity, k):
+    state = episodic_memory.init(capacity, embeddings.shape[1])
+    rewards = []
+    for embedding, first in zip(embeddings, firsts, strict=True):
+        reward, state = bonus_of(k)(episodic_memory.empty(state, first), embedding)
+        rewards.append(float(reward))
+    return np.array(rewards), state
+
+
+def oracle_rewards(embeddings, firsts, *, capacity, k):
+    memory = oracles.EpisodicMemory(capacity, k, 0.008, 1e-4, 1e-3, 8.0)
+    rewards = []
+    for embedding, first in zip(embeddings, firsts, strict=True):
+        if first:
+            memory.begin()
+        rewards.append(memory.reward(embedding))
+    return np.array(rewards)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    sizes=st.sampled_from([(4, 1), (4, 4), (30, 3)]),
+    scale=st.sampled_from([1e-3, 1.0, 30.0]),
+    ends=st.floats(0, 0.3),
+)
+def test_episodic_bonus_is_algorithm_1(seed, sizes, scale, ends):
+    rng = np.random.default_rng(seed)
+    embeddings = (scale * rng.normal(size=(20, 3))).astype(np.float32)
+    again = rng.random(20) < 0.3
+    embeddings[again] = embeddings[0]
+    firsts = rng.random(20) < ends
+    capacity, k = sizes
+    ours, _ = rewards_of(embeddings, firsts, capacity=capacity, k=k)
+    expected = oracle_rewards(embeddings, firsts, capacity=capacity, k=k)
+    np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=1e-6)
+
+
+def test_episodic_bonus_by_hand():
+    """k = 1; states 0, 3, 3: the distance 9 is the mean; then 0 of a mean of 4.5."""
+    rewards, state = rewards_of(
+        np.array([[0.0], [3.0], [3.0]]), [True, False, False], capacity=9, k=1
+    )
+    far = np.sqrt(1e-4 / (1 - 0.008 + 1e-4)) + 1e-3
+    near = np.sqrt(1.0) + 1e-3
+    np.testing.assert_allclose(rewards, [0, 1 / far, 1 / near], rtol=1e-4)
+    np.testing.assert_allclose(state.mean_distance, 4.5)
+
+
+def test_fewer_than_k_entries_pay_nothing_and_leave_the_mean_alone():
+    embeddings = np.arange(4.0)[:, None]
+    rewards, state = rewards_of(embeddings, [True, False, False, False], capacity=9, k=3)
+    assert (rewards[:3] == 0).all()
+    assert rewards[3] > 0
+    assert state.num_means == 1
+
+
+def test_memory_is_emptied_at_each_episode_and_its_mean_is_not():
+    embeddings = np.array([[0.0], [1.0], [1.0], [0.0]])
+    rewards, state = rewards_of(embeddings, [True, False, True, False], capacity=9, k=1)
+    assert rewards[2] == 0, "the state was seen in the episode before only"
+    np.testing.assert_allclose(rewards[1], rewards[3], rtol=1e-6)
+    assert state.size == 2
+    assert state.num_means == 2
+
+
+def test_memory_is_a_ring_of_its_capacity():
+    """Capacity 2: state 0 is forgotten when it comes again after 1 and 2."""
+    embeddings = np.array([[0.0], [10.0], [20.0], [0.0]])
+    _, state = rewards_of(embeddings, [True, False, False, False], capacity=2, k=1)
+    np.testing.assert_allclose(state.mean_distance, (100 + 100 + 100) / 3)
+    _, state = rewards_of(embeddings, [True, False, False, False], capacity=3, k=1)
+    np.testing.assert_allclose(state.mean_distance, (100 + 100 + 0) / 3)
+
+
+def test_near_neighbours_of_large_embeddings_keep_their_distance():
+    """|x|^2 - 2 x y + |y|^2 in single precision says 0 here, or less."""
+    state = episodic_memory.init(5, 2)
+    _, state = bonus_of(1)(state, np.array([1000.0, 0.0], np.float32))
+    _, state = bonus_of(1)(state, np.array([1000.01, 0.0], np.float32))
+    np.testing.assert_allclose(state.mean_distance, 1e-4, rtol=0.02)
+
+
+def test_rlax_bonus_has_the_wrong_sign_for_small_distances():
+    """Its distances are negative; the signs cancel only where the mean is far from 0.001.
+
+    25 random states of scale 0.01 are all paid 0.316 there: no state is newer than another.
+    """
+    rng = np.random.default_rng(0)
+    embeddings = (0.01 * rng.normal(size=(25, 4))).astype(np.float32)
+    theirs, _ = rlax.episodic_memory_intrinsic_rewards(
+        embeddings, num_neighbors=10, reward_scale=1.0
+    )
+    np.testing.assert_allclose(theirs[10:], 0.316, atol=2e-3)
+    firsts = np.arange(25) == 0
+    ours, _ = rewards_of(embeddings, firsts, capacity=30, k=10)
+    expected = oracle_rewards(embeddings, firsts, capacity=30, k=10)
+    np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=1e-6)
+    assert ours[10:].min() > 1
+    assert np.ptp(ours[10:]) > 1
+
+
+def test_equal_states_are_paid_the_least():
+    rewards, _ = rewards_of(np.ones((15, 2)), np.arange(15) == 0, capacity=30, k=10)
+    np.testing.assert_allclose(rewards[10:], 1 / (np.sqrt(10) + 1e-3), rtol=1e-5)
+
+
+def test_too_similar_states_are_paid_nothing():
+    constants = {**CONSTANTS, "max_similarity": 3.0}
+    state = episodic_memory.init(30, 2)
+    for _ in range(12):
+        reward, state = episodic_memory.bonus(state, jnp.ones(2), num_neighbours=10, **constants)
+    assert reward == 0
+
+
+def test_memory_is_updated_in_place():
+    """A copy of 30,000 entries in each step would cost more than the look-up."""
+    compiled = bonus_of(10).lower(episodic_memory.init(30_000, 32), jnp.ones(32)).compile()
+    copies = [line for line in compiled.as_text().splitlines() if " copy(" in line]
+    assert not [line for line in copies if "30001,32" in line]
+    state = episodic_memory.init(30_000, 32)
+    before = state.entries.unsafe_buffer_pointer()
+    _, state = bonus_of(10)(state, jnp.ones(32))
+    assert state.entries.unsafe_buffer_pointer() == before
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=12))
+def test_modulator_is_its_definition(errors):
+    errors = np.float32(errors)
+    moments, alphas = novelty.init(), []
+    for error in errors:
+        alpha, moments = jax.jit(novelty.modulator)(moments, error)
+        alphas.append(alpha)
+    if np.std(errors) > 1e-3 * np.mean(errors):
+        np.testing.assert_allclose(
+            alphas[-1], oracles.lifelong_modulators(errors)[-1], rtol=2e-3, atol=2e-3
+        )
+    np.testing.assert_allclose(moments.mean, errors.mean(), rtol=1e-4, atol=1e-6)
+
+
+def test_modulator_is_not_the_error_over_its_deviation():
+    """Errors 1 and 3: 1 + (3 - 2) / 1 = 2; a public one says 3 / 1."""
+    _, moments = novelty.modulator(novelty.init(), jnp.float32(1.0))
+    alpha, _ = novelty.modulator(moments, jnp.float32(3.0))
+    np.testing.assert_allclose(alpha, 2.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("alpha", "factor"), [(-3.0, 1.0), (1.0, 1.0), (2.5, 2.5), (9.0, 5.0)])
+def test_modulator_is_clipped_in_the_product(alpha, factor):
+    reward = novelty.intrinsic_reward(jnp.float32(0.7), jnp.float32(alpha), 5.0)
+    np.testing.assert_allclose(reward, 0.7 * factor, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("valid", "rows", "exist"),
+    [
+        (9, [4, 5, 6, 7, 8], [True] * 5),
+        (6, [1, 2, 3, 4, 5], [True] * 5),
+        (3, [1, 1, 1, 1, 2], [False] * 3 + [True] * 2),
+        (1, [1] * 5, [False] * 5),
+    ],
+)
+def test_last_steps_leave_padding_out(valid, rows, exist):
+    found, exists = auxiliary.last_steps(np.arange(9) < valid, 5)
+    np.testing.assert_array_equal(exists, exist)
+    np.testing.assert_array_equal(np.where(exists, found, 1), rows)
+
+
+def test_inverse_dynamics_loss_by_hand():
+    """Chances 1/2 and 3/4 of what was done; the third step does not count."""
+    logits = np.log(np.array([[0.5, 0.5], [0.25, 0.75], [0.9, 0.1]], np.float32))
+    loss = auxiliary.inverse_dynamics_loss(
+        logits, np.array([0, 1, 1]), np.array([True, True, False])
+    )
+    np.testing.assert_allclose(loss, (np.log(2) + np.log(4 / 3)) / 2, rtol=1e-5)
+
+
+def test_distillation_loss_trains_the_predictor_alone():
+    prediction, target = np.array([[1.0, 2.0], [5.0, 5.0]]), np.array([[0.0, 0.0], [5.0, 5.0]])
+    mask = np.array([True, False])
+    loss = auxiliary.distillation_loss(prediction, target, mask)
+    np.testing.assert_allclose(loss, 5.0)
+    grads = jax.grad(auxiliary.distillation_loss, argnums=(0, 1))(
+        jnp.asarray(prediction), jnp.asarray(target), mask
+    )
+    np.testing.assert_allclose(grads[0], [[2, 4], [0, 0]])
+    assert not np.any(grads[1])
+
+
+def test_no_valid_step_is_no_loss():
+    none = np.zeros(2, bool)
+    assert auxiliary.inverse_dynamics_loss(np.ones((2, 3)), np.array([0, 1]), none) == 0
+    assert auxiliary.distillation_loss(np.ones((2, 3)), np.zeros((2, 3)), none) == 0

@@ -1,0 +1,196 @@
+"""Rescaled returns against their definitions; the inverse as it is printed is shown wrong."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrax import losses
+from retrax._libraries import rlax
+
+EPS = 1e-3
+PAIR = losses.signed_hyperbolic_pair(EPS)
+
+
+def random_window(seed, horizon, num_actions, ends):
+    rng = np.random.default_rng(seed)
+    pi_t = rng.dirichlet(np.ones(num_actions), horizon)
+    mu_a = rng.uniform(0.1, 1.0, horizon)
+    a_t = rng.integers(num_actions, size=horizon)
+    last = rng.random(horizon) < ends
+    window = {
+        "q_t": 3 * rng.normal(size=(horizon, num_actions)),
+        "a_t": a_t,
+        "r_t": rng.normal(size=horizon),
+        "discount_t": np.where(last & (rng.random(horizon) < 0.5), 0.0, rng.uniform(0.8, 1.0)),
+        "pi_t": pi_t,
+    }
+    pi_a = pi_t[np.arange(horizon), a_t]
+    window["c_t"] = np.where(last, 0.0, 0.95 * np.minimum(1.0, pi_a / mu_a))
+    return jax.tree.map(lambda x: x.astype("i4" if x.dtype.kind == "i" else "f4"), window)
+
+
+# A few shapes only, since each is compiled anew.
+SHAPES = st.sampled_from([(1, 1), (1, 3), (4, 2), (7, 3)])
+
+
+@settings(max_examples=100, deadline=None)
+@given(x=st.floats(-1e6, 1e6), eps=st.sampled_from([1e-3, 1e-2, 0.3]))
+def test_transform_is_as_printed_and_its_inverse_is_an_inverse(x, eps):
+    h = losses.signed_hyperbolic(np.float32(x), eps)
+    np.testing.assert_allclose(h, oracles.signed_hyperbolic(x, eps), rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(losses.signed_parabolic(h, eps), x, rtol=3e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [-40.0, -1.0, 0.0, 1e-3, 0.5, 300.0])
+def test_inverse_is_what_bisection_finds(value):
+    found = oracles.signed_hyperbolic_inverse(value, EPS)
+    np.testing.assert_allclose(losses.signed_parabolic(value, EPS), found, rtol=1e-5, atol=1e-9)
+
+
+def test_inverse_printed_in_ngu_lacks_a_square():
+    """The round trip of 37 by hand: sqrt(38) - 1 + 0.037 = 5.2014; without the square, 5.16."""
+    h = 38**0.5 - 1 + 0.037
+    root = (np.sqrt(1 + 4 * EPS * (h + 1 + EPS)) - 1) / (2 * EPS)
+    printed, squared = root - 1, root**2 - 1
+    assert abs(squared - 37) < 1e-9
+    assert abs(printed - 5.16) < 0.01
+    np.testing.assert_allclose(losses.signed_parabolic(np.float32(h), EPS), 37, rtol=1e-6)
+
+
+def test_inverse_keeps_the_digits_that_rlax_loses():
+    small = np.array([1e-4, 1e-3], np.float32)
+    theirs = rlax.signed_parabolic(rlax.signed_hyperbolic(small, EPS), EPS)
+    assert (np.abs(theirs / small - 1) > 0.01).all()
+    large = np.array([-1e5, 37.0, 2e3], np.float32)
+    np.testing.assert_allclose(
+        losses.signed_parabolic(large), rlax.signed_parabolic(large, EPS), rtol=1e-4
+    )
+
+
+def test_transform_has_a_slope_at_zero():
+    slope, inverse = jax.grad(PAIR.apply)(0.0), jax.grad(PAIR.invert)(0.0)
+    np.testing.assert_allclose([slope, inverse], [0.5 + EPS, 1 / (0.5 + EPS)], rtol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), shape=SHAPES, ends=st.floats(0, 0.6))
+def test_transformed_retrace_is_its_sum_of_corrected_errors(seed, shape, ends):
+    window = random_window(seed, *shape, ends)
+    q_tm1 = np.random.default_rng(seed + 1).normal(size=shape[0])  # cancels
+    result = losses.transformed_off_policy_return(**window, transform=PAIR)
+    expected = oracles.transformed_retrace_target(q_tm1, eps=EPS, **window)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_transformed_retrace_agrees_with_rlax():
+    window = random_window(0, 6, 3, 0.0)
+    mu_t = np.random.default_rng(1).uniform(0.2, 1.0, 6).astype(np.float32)
+    pi_a = window["pi_t"][np.arange(6), window["a_t"]]
+    window["c_t"] = losses.retrace_coefficients(pi_a, mu_t, 0.9)
+    q_tm1 = jnp.zeros((6, 3))
+    pair = rlax.TxPair(PAIR.apply, PAIR.invert)
+    theirs = rlax.transformed_retrace(
+        q_tm1,
+        *(window[name] for name in ("q_t", "a_t", "a_t", "r_t", "discount_t", "pi_t")),
+        mu_t,
+        0.9,
+        tx_pair=pair,
+    )
+    ours = losses.transformed_off_policy_return(**window, transform=PAIR)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_without_a_transform_it_is_the_expected_return():
+    window = random_window(3, 7, 3, 0.2)
+    chex.assert_trees_all_equal(
+        losses.transformed_off_policy_return(**window, transform=losses.IDENTITY),
+        losses.expected_off_policy_return(**window),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    shape=SHAPES,
+    ends=st.floats(0, 0.6),
+    n=st.sampled_from([1, 2, 5, 9]),
+)
+def test_n_step_double_q_is_its_definition(seed, shape, ends, n):
+    window = random_window(seed, *shape, ends)
+    selector = np.random.default_rng(seed + 1).normal(size=shape).astype(np.float32)
+    c_t = (window["c_t"] > 0).astype(np.float32)
+    arrays = window["q_t"], selector, window["r_t"], window["discount_t"], c_t
+    result = losses.transformed_n_step_double_q_return(*arrays, n, PAIR)
+    expected = oracles.n_step_double_q_target(*arrays, n, EPS)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_n_step_double_q_by_hand():
+    """Without a transform: the selector picks action 1, worth 10; step 2 is a truncation."""
+    q_t = np.array([[9.0, 2.0], [0.0, 10.0], [5.0, 4.0]], np.float32)
+    selector = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], np.float32)
+    r_t = np.array([1.0, 2.0, 4.0], np.float32)
+    half = np.full(3, 0.5, np.float32)
+    c_t = np.array([1.0, 0.0, 1.0], np.float32)
+    result = losses.transformed_n_step_double_q_return(
+        q_t, selector, r_t, half, c_t, 3, losses.IDENTITY
+    )
+    np.testing.assert_allclose(result, [1 + 0.5 * (2 + 0.5 * 10), 2 + 0.5 * 10, 4 + 0.5 * 4])
+
+
+def test_greedy_retrace_of_one_step_is_double_q_of_one_step():
+    window = random_window(5, 6, 3, 0.3)
+    selector = np.random.default_rng(6).normal(size=(6, 3)).astype(np.float32)
+    greedy = np.eye(3, dtype=np.float32)[selector.argmax(-1)]
+    retrace = losses.transformed_off_policy_return(
+        **{**window, "pi_t": greedy, "c_t": np.zeros(6, np.float32)}, transform=PAIR
+    )
+    arrays = window["q_t"], selector, window["r_t"], window["discount_t"], window["c_t"]
+    double_q = losses.transformed_n_step_double_q_return(*arrays, 1, PAIR)
+    np.testing.assert_allclose(retrace, double_q, rtol=1e-6)
+
+
+def test_targets_take_no_gradient():
+    window = random_window(0, 5, 2, 0.2)
+    rest = {name: value for name, value in window.items() if name != "q_t"}
+
+    def retrace(q_t):
+        return losses.transformed_off_policy_return(q_t, **rest, transform=PAIR).sum()
+
+    def double_q(q_t):
+        arrays = window["r_t"], window["discount_t"], window["c_t"]
+        return losses.transformed_n_step_double_q_return(q_t, q_t, *arrays, 2, PAIR).sum()
+
+    for target in (retrace, double_q):
+        assert not jax.grad(target)(window["q_t"]).any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), horizon=st.sampled_from([1, 5]), eta=st.floats(0, 1))
+def test_sequence_priority_is_its_definition(seed, horizon, eta):
+    rng = np.random.default_rng(seed)
+    td_error, mask = rng.normal(size=horizon).astype(np.float32), rng.random(horizon) < 0.6
+    expected = oracles.sequence_priority(td_error, mask, eta)
+    result = losses.sequence_priority(td_error, mask, eta)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_sequence_priority_by_hand():
+    """Errors -4, 1 and a masked 100: 0.9 * 4 + 0.1 * 2.5."""
+    mask = np.array([True, True, False])
+    result = losses.sequence_priority(np.array([-4.0, 1.0, 100.0], np.float32), mask, 0.9)
+    np.testing.assert_allclose(result, 3.85, rtol=1e-6)
+
+
+def test_wrong_arguments_are_refused():
+    window = random_window(0, 4, 2, 0.0)
+    arrays = window["q_t"], window["q_t"], window["r_t"], window["discount_t"], window["c_t"]
+    with pytest.raises(ValueError, match="n must be at least 1 step, got 0"):
+        losses.transformed_n_step_double_q_return(*arrays, 0, PAIR)
+    with pytest.raises(AssertionError, match="shape"):
+        losses.sequence_priority(np.zeros(3), np.ones(2, bool), 0.9)

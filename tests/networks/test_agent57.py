@@ -1,0 +1,179 @@
+"""Agent57's networks: the papers' sizes, what the LSTM reads, dueling heads, what they refuse."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracles
+import pytest
+from dm_env import specs
+
+from retrax.networks import R2D2Inputs, make_agent57_networks
+
+T, A, N = 5, 3, 4
+VECTORS = specs.Array((4,), np.float32)
+IMAGES = specs.Array((84, 84, 1), np.uint8)
+MODULE = "r2_d2_module"
+
+
+def make(observation=VECTORS, **changes):
+    sizes = {
+        "vector_sizes": (6,),
+        "torso_size": 5,
+        "lstm_size": 4,
+        "head_size": 7,
+        "embedding_size": 2,
+        "classifier_size": 8,
+        "novelty_size": 3,
+    }
+    return make_agent57_networks(observation, num_actions=A, num_arms=N, **(sizes | changes))
+
+
+def initial(network, seed=0):
+    """Random parameters, biases too (Haiku's are zero)."""
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), shapes)
+
+
+def random_inputs(seed, length=T):
+    rng = np.random.default_rng(seed)
+    return R2D2Inputs(
+        observation=rng.normal(size=(length, 4)).astype(np.float32),
+        previous_action=rng.integers(A, size=length).astype(np.int32),
+        reward=rng.normal(size=length).astype(np.float32),
+        intrinsic_reward=rng.random(length).astype(np.float32),
+        arm=rng.integers(N, size=length).astype(np.int32),
+    )
+
+
+def shapes_of(network):
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    return sorted(layer["w"].shape for layer in params.values())
+
+
+def test_sizes_are_the_papers():
+    """DQN's convolutions, 512 units everywhere; 18 actions, 32 arms and 2 rewards beside them."""
+    networks = make_agent57_networks(IMAGES, num_actions=18, num_arms=32)
+    convolutions = [(8, 8, 1, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    read = 512 + 18 + 1 + 1 + 32
+    assert shapes_of(networks.value) == sorted(
+        [
+            *convolutions,
+            (7 * 7 * 64, 512),
+            (read + 512, 4 * 512),
+            (512, 512),
+            (512, 1),
+            (512, 512),
+            (512, 18),
+        ]
+    )
+    assert shapes_of(networks.embedding) == sorted([*convolutions, (7 * 7 * 64, 32)])
+    assert shapes_of(networks.novelty) == sorted([*convolutions, (7 * 7 * 64, 128)])
+    assert shapes_of(networks.classifier) == [(64, 128), (128, 18)]
+
+
+def test_value_network_is_the_numpy_one():
+    network = make().value
+    params = initial(network)
+    inputs, is_first = random_inputs(0), np.array([False, False, True, False, False])
+    hidden, cell = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
+    state = jax.tree.unflatten(jax.tree.structure(network.initial_state()), [hidden, cell])
+    values, last = jax.jit(network.unroll)(params, inputs, is_first, state)
+
+    def layer(name, x):
+        weights = params[f"{MODULE}/{name}"]
+        return x @ np.asarray(weights["w"], np.float64) + np.asarray(weights["b"])
+
+    def relu(x):
+        return np.maximum(x, 0.0)
+
+    features = relu(layer("~/linear", relu(layer("~/torso/~/linear", inputs.observation))))
+    read = np.concatenate(
+        [
+            features,
+            np.eye(A)[inputs.previous_action],
+            inputs.reward[:, None],
+            inputs.intrinsic_reward[:, None],
+            np.eye(N)[inputs.arm],
+        ],
+        axis=1,
+    )
+    lstm = params[f"{MODULE}/~/memory/~/lstm/linear"]
+    outputs, (hidden, cell) = oracles.lstm(read, is_first, hidden, cell, lstm["w"], lstm["b"])
+    value, advantage = (
+        layer(f"~_head/{name}_output", relu(layer(f"~_head/{name}_hidden", outputs)))
+        for name in ("value", "advantage")
+    )
+    expected = value + advantage - advantage.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4)
+    chex.assert_trees_all_close(jax.tree.leaves(last), [hidden, cell], rtol=1e-4, atol=1e-4)
+
+
+def test_mean_of_advantages_does_not_matter():
+    """Dueling: the mean of the values is V alone, whatever is added to all advantages."""
+    network = make().value
+    params = initial(network)
+    inputs, is_first = random_inputs(0), np.zeros(T, bool)
+    unroll = jax.jit(network.unroll)
+    before, _ = unroll(params, inputs, is_first, network.initial_state())
+    params[f"{MODULE}/~_head/advantage_output"]["b"] += 5.0
+    after, _ = unroll(params, inputs, is_first, network.initial_state())
+    np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("field", R2D2Inputs._fields)
+def test_every_input_matters_from_its_step_on(field):
+    network = make().value
+    params = initial(network)
+    unroll = jax.jit(network.unroll)
+    inputs, is_first = random_inputs(0), np.zeros(T, bool)
+    changed = getattr(inputs, field).copy()
+    changed[2] = (changed[2] + 1) % (A if field == "previous_action" else N)
+    before, _ = unroll(params, inputs, is_first, network.initial_state())
+    after, _ = unroll(
+        params, inputs._replace(**{field: changed}), is_first, network.initial_state()
+    )
+    differs = np.abs(before - after).max(axis=1) > 1e-6
+    np.testing.assert_array_equal(differs, [False, False, True, True, True])
+
+
+def test_step_is_an_unroll_of_one():
+    network = make().value
+    params, inputs = initial(network), random_inputs(0)
+    whole, _ = jax.jit(network.unroll)(params, inputs, np.zeros(T, bool), network.initial_state())
+    state, step = network.initial_state(), jax.jit(network.step)
+    for t in range(T):
+        now = jax.tree.map(lambda x, t=t: x[t], inputs)
+        values, state = step(params, now, jnp.array(False), state)
+        np.testing.assert_allclose(values, whole[t], rtol=1e-4, atol=1e-5)
+
+
+def test_embedding_and_classifier_by_hand():
+    networks = make()
+    embedding, classifier = initial(networks.embedding), initial(networks.classifier)
+    x = random_inputs(0).observation
+
+    def layer(params, name, x):
+        return x @ params[name]["w"] + params[name]["b"]
+
+    hidden = np.maximum(layer(embedding, "embedding_module/~/torso/~/linear", x), 0)
+    f = layer(embedding, "embedding_module/~/output", hidden)
+    np.testing.assert_allclose(networks.embedding.apply(embedding, x), f, rtol=1e-4, atol=1e-5)
+    both = np.concatenate([f[:-1], f[1:]], axis=1)
+    hidden = np.maximum(layer(classifier, "action_classifier/~/hidden", both), 0)
+    logits = layer(classifier, "action_classifier/~/output", hidden)
+    actual = networks.classifier.apply(classifier, f[:-1], f[1:])
+    np.testing.assert_allclose(actual, logits, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_can_be_left_out():
+    network = make(recurrent=False).value
+    assert jax.tree.leaves(network.initial_state()) == []
+
+
+def test_observations_that_no_network_takes_are_refused():
+    with pytest.raises(ValueError, match=r"shape \(4,\) and dtype int64"):
+        make(specs.Array((4,), np.int64))
+    with pytest.raises(ValueError, match="side of 10 pixels is too small"):
+        make(specs.Array((10, 10, 1), np.uint8))
