@@ -134,9 +134,7 @@ class Loop:
     def metric_names(self) -> list[str]:
         """Names of an update's metrics, and of an episode's extras, known before the first one."""
         sample, *_ = self._store.sample_shapes()
-        _, update = jax.eval_shape(self._agent.update, self.learner, sample)
-        episode = [f"episode_{name}" for name in self._agent.sequence.episode_extras]
-        return [*episode, *sorted(update.metrics)]
+        return metric_names(self._agent, self.learner, sample)
 
     def look(self) -> Window:
         """What happened since the last call."""
@@ -201,6 +199,18 @@ class Loop:
         self._pacing.done()
         self.counters.updates = self._pacing.updates
         self.window.add_update(update)
+
+
+def metric_names(agent: Agent, learner: Any, sample: Any) -> list[str]:
+    """Names of an update's metrics, and of an episode's extras, as `episode_NAME`.
+
+    Args:
+      agent: the agent.
+      learner: its learner's state, or shapes like it.
+      sample: of the replay, or shapes like it.
+    """
+    _, update = jax.eval_shape(agent.update, learner, sample)
+    return [*(f"episode_{name}" for name in agent.sequence.episode_extras), *sorted(update.metrics)]
 
 
 def _rows(timestep: TimeStep, action: np.ndarray, extras: Any) -> Row:

@@ -25,6 +25,8 @@ class VectorActor:
     Attributes:
       state: the agent's actor states, `[E, ...]`; may be set, to go on from a snapshot. Its buffers
         are donated to the next step.
+      episode_extras: those of `SequenceSpec.episode_extras`, by name, of the episodes that the
+        newest call of `act` has seen the end of.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class VectorActor:
         begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
         ids = first_id + np.arange(len(keys), dtype=np.int32)
         self.state = begin(keys, ids, num_actors)
+        self.episode_extras: dict[str, list[float]] = {}
+        self._extra_names = agent.sequence.episode_extras
 
     def compile(self, timesteps: TimeStep) -> None:
         """Compiles for time steps like these, before there are parameters; changes nothing."""
@@ -70,7 +74,10 @@ class VectorActor:
         self.state = decision.state
         action: np.ndarray = np.asarray(decision.action)
         if self._writers:
-            self._write(timesteps, action, jax.device_get(decision.extras))
+            extras = jax.device_get(decision.extras)
+            self._write(timesteps, action, extras)
+            ended = timesteps.step_type == dm_env.StepType.LAST
+            self.episode_extras = {name: extras[name][ended].tolist() for name in self._extra_names}
         return action
 
     def update(self, wait: bool = False) -> None:

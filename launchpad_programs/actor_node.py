@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Mapping
 
 import numpy as np
 from dm_env import StepType
@@ -53,7 +54,7 @@ class ActorNode:
         self._calls = itertools.count()
         self._total = 0  # steps taken, ever
         self._running = RunningReturns(environment.num_envs)
-        self._ended: dict[str, list[float]] = {"returns": [], "lengths": []}
+        self._ended: dict[str, list[float]] = {}  # of episodes, by the name of what it is
         self._seen = time.monotonic()
 
     def start(self) -> None:
@@ -68,7 +69,9 @@ class ActorNode:
         if self._taken >= self._granted and not self._claim():
             return False
         before = self._timesteps
-        self._timesteps = self._environment.step(self._actor.act(before))
+        actions = self._actor.act(before)
+        self._note(self._actor.episode_extras)
+        self._timesteps = self._environment.step(actions)
         self._count(before, self._timesteps)
         self._actor.update()
         if self._total >= self._next_save:
@@ -100,10 +103,10 @@ class ActorNode:
             "staleness": self._client.staleness,
             "failures": self._client.failures,
             "steps_per_second": self._taken / max(now - self._seen, 1e-6),
-            **self._ended,
+            "episodes": self._ended,
         }
         self._seen = now
-        self._ended = {"returns": [], "lengths": []}
+        self._ended = {}
         taken, self._taken = self._taken, 0
         self._granted = self._counter.claim(self._name, next(self._calls), taken, values)
         return self._granted > 0
@@ -113,8 +116,11 @@ class ActorNode:
         self._taken += taken
         self._total += taken
         _, returns, lengths = self._running.add(after)
-        self._ended["returns"].extend(returns.tolist())
-        self._ended["lengths"].extend(lengths.tolist())
+        self._note({"return": returns.tolist(), "length": lengths.tolist()})
+
+    def _note(self, ended: Mapping[str, list[float]]) -> None:
+        for name, values in ended.items():
+            self._ended.setdefault(name, []).extend(values)
 
     def _save(self) -> None:
         self._next_save = self._total + self._save_every

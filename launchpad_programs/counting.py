@@ -97,7 +97,8 @@ class Counter:
           name: of the actor.
           number: of the call, different from that of the actor's last one.
           taken: steps since its last call.
-          values: for the table, and `returns` and `lengths` of the episodes that ended.
+          values: for the table, and of the `episodes` that ended lists of their `return`,
+            `length` and extras.
 
         Returns:
           Steps that it may take; 0 for none now.
@@ -112,9 +113,9 @@ class Counter:
             return answer
 
     def _grant(self, name: str, taken: int, values: dict[str, Any]) -> int:
-        returns, lengths = values.pop("returns", []), values.pop("lengths", [])
-        self._window.returns.extend(returns)
-        self._window.lengths.extend(lengths)
+        episodes = values.pop("episodes", {})
+        returns = episodes.get("return", [])
+        self._window.add_episodes(episodes)
         self._counters.episodes += len(returns)
         self._counters.steps += taken
         mean = {"return": float(np.mean(returns))} if returns else {}

@@ -84,6 +84,7 @@ def learner_node(
       stop: when to end.
       wait: seconds that a step may wait; 0 in a program of one thread.
     """
+    from ..experiments.loop import metric_names
     from ..experiments.snapshots import Snapshots
     from .learner_node import LearnerNode
     from .learning import Learner
@@ -100,14 +101,13 @@ def learner_node(
         snapshots.close()
         learner.restore(snapshot)
         counters = dict(snapshot.counters)
-    _, update = jax.eval_shape(agent.update, shapes, replay.sample_shapes()[0])
     return LearnerNode(
         learner,
         replay,
         parameters,
         counter,
         config.directory,
-        metric_names=sorted(update.metrics),
+        metric_names=metric_names(agent, shapes, replay.sample_shapes()[0]),
         counters=counters,
         snapshot_every=config.run.snapshot_every,
         checkpoints=parts.checkpoints if wait else None,

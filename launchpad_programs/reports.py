@@ -55,32 +55,28 @@ class Rate:
 
 
 class Window:
-    """What came since the last row: episodes, and metrics of updates.
-
-    Attributes:
-      returns: of the episodes that ended.
-      lengths: theirs.
-    """
+    """What came since the last row: episodes, and metrics of updates."""
 
     def __init__(self) -> None:
-        self.returns: list[float] = []
-        self.lengths: list[float] = []
-        self._metrics: dict[str, list[float]] = {}
+        self._values: dict[str, list[float]] = {}
+
+    def add_episodes(self, episodes: Mapping[str, Sequence[float]]) -> None:
+        """Adds what an actor reported of episodes that ended: `return`, `length`, extras."""
+        for name, values in episodes.items():
+            self._values.setdefault(f"episode_{name}", []).extend(values)
 
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
         """Adds what a learner reported."""
         for name, value in metrics.items():
-            self._metrics.setdefault(name, []).append(value)
+            self._values.setdefault(name, []).append(value)
 
     def means(self, names: Sequence[str]) -> dict[str, float]:
         """NaN where nothing came.
 
         Args:
-          names: of the update's metrics.
+          names: of the update's metrics and the episodes' extras.
         """
-        values: dict[str, list[float]] = {name: self._metrics.get(name, []) for name in names}
-        values |= {"episode_return": self.returns, "episode_length": self.lengths}
-        return {name: _mean(value) for name, value in values.items()}
+        return {name: _mean(self._values.get(name, [])) for name in (*_EPISODE_COLUMNS, *names)}
 
 
 class Rows:
@@ -91,7 +87,7 @@ class Rows:
 
         Args:
           directory: the run directory.
-          metric_names: of the agent's updates.
+          metric_names: of the agent's updates, and of the episodes' extras.
           steps: rows with more, of an earlier part of the run, are dropped.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]

@@ -91,9 +91,10 @@ def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
     counter = make_counter(tmp_path)
     counter.start({}, [])
     first = act(counter, "actor/0", 0, 0)
-    assert [act(counter, "actor/0", 1, first, returns=[1.0], lengths=[9]) for _ in range(3)] == [
-        first
-    ] * 3
+    assert [
+        act(counter, "actor/0", 1, first, episodes={"return": [1.0], "length": [9]})
+        for _ in range(3)
+    ] == [first] * 3
     status = counter.status()
     assert (status["steps"], status["episodes"]) == (first, 1)
     counter.start({"steps": 900}, [])
@@ -127,14 +128,15 @@ def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
 
 def test_rows_by_hand(make_counter, tmp_path):
     counter = make_counter(tmp_path)
-    counter.start({}, ["loss"])
+    counter.start({}, ["episode_arm", "loss"])
     act(counter, "actor/0", 0, 0)
-    act(counter, "actor/0", 1, 60, returns=[1.0, -1.0], lengths=[9, 9], staleness=2)
+    ended = {"return": [1.0, -1.0], "length": [9, 9], "arm": [3.0]}
+    act(counter, "actor/0", 1, 60, episodes=ended, staleness=2)
     counter.step()  # no row yet
     counter.report("learner/0", {"updates": 7, "learning_since": 50, "metrics": {"loss": 0.5}})
     counter.report("learner/0", {"updates": 8, "learning_since": 50, "metrics": {"loss": 1.5}})
     counter.report("evaluator/0", {"return": 0.75})
-    act(counter, "actor/1", 0, 60, returns=[0.6], lengths=[9], staleness=4)
+    act(counter, "actor/1", 0, 60, episodes={"return": [0.6], "arm": [5.0]}, staleness=4)
     counter.step()
     counter.close()
     first, last = read_rows(tmp_path)
@@ -144,6 +146,7 @@ def test_rows_by_hand(make_counter, tmp_path):
         "updates": "8",
         "learning_since": "50",
         "episode_return": "0.2",
+        "episode_arm": "4.0",
         "loss": "1.0",
         "evaluator_return": "0.75",
         "parameter_staleness": "3.0",

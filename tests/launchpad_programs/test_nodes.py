@@ -27,7 +27,8 @@ class Counter:
         self.started = (dict(counters), metric_names)
 
     def claim(self, name, number, taken, values):
-        self.claims.append((number, taken, values["returns"]))
+        self.arms = [*getattr(self, "arms", []), *values["episodes"].get("arm", [])]
+        self.claims.append((number, taken, values["episodes"].get("return", [])))
         return self.grants.pop(0) if self.grants else 0
 
     def report(self, name, values):
@@ -61,7 +62,7 @@ class Actor:
     """Writes down the order of its calls."""
 
     def __init__(self):
-        self.calls, self.state = "", "begun"
+        self.calls, self.state, self.episode_extras = "", "begun", {}
 
     def compile(self, timesteps):
         self.calls += "c"
@@ -69,6 +70,7 @@ class Actor:
     def act(self, timesteps):
         self.calls += "a"
         self.state = "acted"
+        self.episode_extras = {"arm": [3.0] * int(np.sum(timesteps.step_type == 2))}
         return np.zeros(2, np.int32)
 
     def update(self):
@@ -111,6 +113,7 @@ def test_an_actor_takes_what_it_is_granted_in_all_its_environments(stop):
     assert [sum(stepped), actor.calls] == [6, "au" * 6]
     assert [claim[1] for claim in counter.claims[:3]] == [0, 4, 5]
     assert [claim[2] for claim in counter.claims[:3]] == [[], [2.0], [3.0, 2.0]]
+    assert counter.arms == [3.0, 3.0]  # seen at last time steps; the third is not yet acted on
     numbers = [claim[0] for claim in counter.claims]
     assert numbers == sorted(set(numbers))
 
