@@ -113,7 +113,7 @@ def test_an_actor_takes_what_it_is_granted_in_all_its_environments(stop):
     assert [sum(stepped), actor.calls] == [6, "au" * 6]
     assert [claim[1] for claim in counter.claims[:3]] == [0, 4, 5]
     assert [claim[2] for claim in counter.claims[:3]] == [[], [2.0], [3.0, 2.0]]
-    assert counter.arms == [3.0, 3.0]  # seen at last time steps; the third is not yet acted on
+    assert counter.arms == [3.0] * 3  # each when its last time step was acted on
     numbers = [claim[0] for claim in counter.claims]
     assert numbers == sorted(set(numbers))
 
