@@ -111,7 +111,8 @@ def target_arguments(config, num_actions):
     return jax.device_put([x.astype("i4" if x.dtype.kind == "i" else "f4") for x in arguments])
 
 
-def measure_loop(loop, config, updates):
+def timed_loop(loop, updates):
+    """Steps and updates a second, and the share of the time outside of jitted calls."""
     inside = 0.0
 
     def timed(function):
@@ -133,8 +134,12 @@ def measure_loop(loop, config, updates):
         loop.advance()
     elapsed = time.perf_counter() - started
     steps, done = loop.counters.steps - before[0], loop.counters.updates - before[1]
-    say("training loop", f"{steps / elapsed:.0f} steps/s", f"({done / elapsed:.1f} updates/s)")
-    outside = 1 - inside / elapsed
+    return steps / elapsed, done / elapsed, 1 - inside / elapsed
+
+
+def measure_loop(loop, config, updates):
+    steps, done, outside = timed_loop(loop, updates)
+    say("training loop", f"{steps:.0f} steps/s", f"({done:.1f} updates/s)")
     say("share of the loop outside jitted calls", *verdict(outside, OUTSIDE_LIMIT, config))
 
 

@@ -13,6 +13,10 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
     ("arguments", "printed"),
     [
         (
+            "acer_step.py --environment catch --updates 3 --num-envs 4",
+            ["update on resident data", "training loop", "share of the loop outside jitted calls"],
+        ),
+        (
             "reactor_step.py --environment catch --updates 3 --keys 1000",
             [
                 "update on resident data",

@@ -171,6 +171,9 @@ class Config:
         return dataclasses.replace(
             cls(
                 max_abs_reward=None,
+                learning_rate=1e-3,
+                rmsprop_epsilon=1e-6,
+                sequence_length=11,
                 hidden_size=64,
                 replay=ReplayConfig(
                     on_policy=True,
@@ -186,7 +189,8 @@ class Config:
     @classmethod
     def small_continuous(cls, **changes: Any) -> "Config":
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
-        return cls.paper_mujoco(**{"reward_scale": 0.1, **changes})
+        sizes = {"reward_scale": 0.1, "rmsprop_epsilon": 1e-6, "sequence_length": 21}
+        return cls.paper_mujoco(**{**sizes, "learning_rate": 1e-3, **changes})
 
     @classmethod
     def no_trust_region(cls) -> "Config":

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrax.agents import reactor
+from retrax.agents import acer, reactor
 from retrax.agents.base import Agent, Decision, Update
 from retrax.environments import make
 from retrax.experiments.loop import Counters, Loop, Window
@@ -22,7 +22,7 @@ def make_replay(**changes):
     return ReplayConfig(**{**fields, **changes})
 
 
-def constant_agent(priority=1.0):
+def constant_agent(priority=1.0, period=1):
     """Acts 0; its learner counts updates and tells the count as a metric."""
 
     def update(learner, sample):
@@ -40,7 +40,9 @@ def constant_agent(priority=1.0):
         explore=act,
         exploit=act,
         update=update,
-        sequence=SequenceSpec(length=4, extras={"seen": jax.ShapeDtypeStruct((), jnp.float32)}),
+        sequence=SequenceSpec(
+            length=4, period=period, extras={"seen": jax.ShapeDtypeStruct((), jnp.float32)}
+        ),
     )
 
 
@@ -65,7 +67,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     store = SequenceStore(made.spec, agent.sequence, replay, num_envs=NUM_ENVS, seed=seed)
     if events is not None:
         made = Tape(made, {"reset", "step"}, events)
-        store = Tape(store, {"add", "sample", "set_priorities", "cut"}, events)
+        store = Tape(store, {"add", "sample", "newest", "set_priorities", "cut"}, events)
     return Loop(agent, made, store, replay, seed=seed), store
 
 
@@ -239,3 +241,61 @@ def test_nothing_is_compiled_twice(reactor_loop):
     assert loop.counters.updates > 20
     assert loop._act._cache_size() == 1
     assert loop._update._cache_size() == 1
+
+
+def test_rounds_begin_with_the_newest_segments():
+    """Segments of 4 rows, one of which they share: rounds end at rows 4, 7, 10 ..."""
+    events = []
+    replay = make_replay(replay_ratio=3.0, on_policy=True)
+    loop, store = make_loop(constant_agent(period=3), replay, events=events)
+    events.clear()
+    for row in range(1, 31):
+        loop.advance()
+        updates = [event for event in events if event in ("newest", "sample")]
+        ends = row >= 4 and (row - 4) % 3 == 0
+        assert (updates[:1] == ["newest"]) == ends
+        assert set(updates[1:]) <= {"sample"}
+        assert ends or not updates
+        events.clear()
+        if ends:
+            _, sample = store.newest()
+            newest, _ = store.read(np.arange(NUM_ENVS) * 33 + (row - 4) // 3)
+            jax.tree.map(np.testing.assert_array_equal, sample.rows, newest)
+    assert loop.counters.learning_since == 4 * NUM_ENVS
+    assert int(loop.learner) == loop.counters.updates > 10
+
+
+def tiny_acer(spec):
+    replay = dataclasses.replace(acer.Config.small().replay, batch_size=2)
+    sizes = {"vector_sizes": (4,), "hidden_size": 4, "sequence_length": 4}
+    return acer.make_agent(spec, acer.Config.small(replay=replay, **sizes))
+
+
+def advanced(loop, count):
+    for _ in range(count):
+        loop.advance()
+    return jax.device_get(jax.tree.map(plain, loop.learner)), dataclasses.asdict(loop.counters)
+
+
+def plain(x):
+    return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def test_rounds_are_repeatable_and_go_on_from_a_snapshot():
+    replay = make_replay(replay_ratio=4.0, on_policy=True)
+    loops = [make_loop(tiny_acer, replay, seed=3)[0] for _ in range(2)]
+    first, second = (advanced(loop, 40) for loop in loops)
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    assert first[1]["updates"] > 30
+    loop = loops[0]
+    assert loop._update._cache_size() == 2, "one for each size of batch"
+    state = jax.tree.map(np.array, loop.replay_state())
+    going_on = []
+    for seed in (3, 3):
+        fresh, _ = make_loop(tiny_acer, replay, seed=seed)
+        advanced(fresh, 7)  # forgotten
+        learner = jax.tree.map(lambda x: x.copy(), loop.learner)
+        fresh.restore(learner, first[1], state)
+        going_on.append(advanced(fresh, 30))
+    jax.tree.map(np.testing.assert_array_equal, *going_on)
+    assert going_on[0][1]["updates"] > first[1]["updates"] + 20

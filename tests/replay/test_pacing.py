@@ -1,10 +1,13 @@
 """Which updates are due, step by step."""
 
+import jax
 import numpy as np
 import pytest
 
+from retrax.environments import make
+from retrax.replay.paced import PacedStore
 from retrax.replay.pacing import Pacing, mean_acting_steps_per_update
-from retrax.replay.spec import ReplayConfig
+from retrax.replay.spec import ReplayConfig, SequenceSpec
 
 
 def make_pacing(seed=0, **changes):
@@ -113,3 +116,40 @@ def test_mean_pace_by_hand():
     assert mean_acting_steps_per_update(steady, period=20, num_envs=16) == 3.0
     rounds = ReplayConfig(replay_ratio=4.0)
     assert mean_acting_steps_per_update(rounds, period=20, num_envs=16) == 80.0
+
+
+def paced_store(seed=0):
+    environment = make("catch")
+    replay = ReplayConfig(capacity=100, min_rows=1, batch_size=2, replay_ratio=2.0, on_policy=True)
+    sequence = SequenceSpec(length=4, period=3)
+    return PacedStore(environment.spec, sequence, replay, num_environments=2, seed=seed)
+
+
+def zero_rows(store, environments):
+    shapes = store.store.sample_shape().rows
+    return jax.tree.map(
+        lambda x: np.zeros((len(environments), *x.shape[2:]), x.dtype), shapes
+    ), np.asarray(environments)
+
+
+def test_a_paced_store_serves_rounds_and_restores_in_the_middle_of_one():
+    store = paced_store()
+    for _ in range(4):
+        store.add(*zero_rows(store, [0]))
+    assert not store.ready, "the other environment has no segment yet"
+    for _ in range(4):
+        store.add(*zero_rows(store, [1]))
+    keys, sample = store.sample()
+    assert keys[1].tolist() == [0, 0], "the newest of each environment"
+    assert sample.weights.tolist() == [1.0, 1.0]
+    for _ in range(30):
+        store.add(*zero_rows(store, [0, 1]))
+    other = paced_store(seed=5)
+    other.restore(store.state(), store.counters())
+    for _ in range(3):
+        assert store.ready == other.ready
+        if store.ready:
+            np.testing.assert_array_equal(store.sample()[0], other.sample()[0])
+        for each in (store, other):
+            each.add(*zero_rows(each, [0, 1]))
+    assert store.counters() == other.counters()
