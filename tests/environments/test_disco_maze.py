@@ -103,6 +103,14 @@ def test_every_cell_can_be_visited_in_time():
     assert moves == 2 * 198 < 400  # there, and all the way back
 
 
+def test_the_agent_starts_anywhere():
+    pictures = make("random_disco_maze", num_envs=200, pixels=True, seed=0).reset().observation
+    starts = np.array([maze_cells(picture)[0] for picture in pictures])
+    # Rooms and doors lie evenly around 10, between 1 and 19: their deviation is less than 6.
+    assert (abs(starts.mean(axis=0) - 10) < 4 * 6 / np.sqrt(200)).all()
+    assert len(np.unique(starts, axis=0)) > 60
+
+
 def test_nothing_is_paid_by_default():
     environment = RandomDiscoMaze(num_envs=8, seed=0)
     steps = play(environment, np.random.default_rng(0).integers(4, size=(60, 8)))
