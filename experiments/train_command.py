@@ -26,7 +26,7 @@ Train an agent in one process, or go on with a run from its newest snapshot. Ctr
 snapshot too.
 
   AGENT             {agents}
-  --environment ID  catch, memory, a gymnasium id (CartPole-v1) or an Atari game (ALE/Pong-v5)
+  --environment ID  catch, a gymnasium id (CartPole-v1), dm_control:cartpole/swingup or ALE/Pong-v5
   --resume RUN      a run directory
   --steps N         the last step, over all environments
 
@@ -43,7 +43,7 @@ class TrainArguments(Generic[AgentConfig]):
     """Train an agent in one process. What is not given comes from the preset."""
 
     environment: Annotated[str, tyro.conf.arg(metavar="ID")]
-    """catch, memory, a gymnasium id (CartPole-v1) or an Atari game (ALE/Pong-v5)."""
+    """catch, a gymnasium id (CartPole-v1), dm_control:cartpole/swingup or a game (ALE/Pong-v5)."""
 
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Where the agent's fields come from; paper for images and small for vectors if not given."""
