@@ -118,8 +118,7 @@ class Loop:
         started = time.perf_counter()
         self._step()
         acted = time.perf_counter()
-        for _ in range(self._updates_due()):
-            self._learn()
+        self._learn(self._updates_due())
         self.window.acting_seconds += acted - started
         self.window.learning_seconds += time.perf_counter() - acted
 
@@ -161,16 +160,30 @@ class Loop:
         acted = counters.steps - counters.learning_since
         return int(acted / self._replay.acting_steps_per_update) - counters.updates
 
-    def _learn(self) -> None:
+    def _learn(self, updates: int) -> None:
+        """Updates in a row; each batch but the first is drawn while the device still works.
+
+        It is drawn before the priorities of the batch before it are known: they act one draw later.
+        Nothing is drawn ahead over an acting step, so a snapshot needs to know nothing of it.
+        """
+        if not updates:
+            return
         slots, sample = self._store.sample()
-        self.learner, update = self._update(self.learner, sample)
-        update = jax.device_get(update)
+        for left in reversed(range(updates)):
+            self.learner, update = self._update(self.learner, sample)
+            updated = slots
+            if left:
+                slots, sample = self._store.sample()
+            self._finish(updated, jax.device_get(update))
+
+    def _finish(self, slots: np.ndarray, update: Update) -> None:
+        """Takes in what an update told (on the host)."""
         if not np.isfinite(update.priorities).all():
             raise FloatingPointError(
                 f"Update {self.counters.updates + 1} gave priorities that are not finite: the "
                 "learner diverged. Try a smaller learning rate."
             )
-        self._store.set_priorities(slots, update.priorities)
+        self._store.set_priorities(slots, np.asarray(update.priorities))
         self.counters.updates += 1
         self.window.add_update(update)
 

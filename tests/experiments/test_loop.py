@@ -91,6 +91,18 @@ def test_order_of_events():
     assert events == [*["add", "step"] * 3, "sample", "set_priorities"]
 
 
+def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
+    events = []
+    loop, _ = make_loop(replay=make_replay(acting_steps_per_update=1.0), events=events)
+    for _ in range(4):
+        loop.advance()
+    for _ in range(2):  # 3 steps, 3 updates
+        events.clear()
+        loop.advance()
+        learning = ["sample", *["sample", "set_priorities"] * 2, "set_priorities"]
+        assert events == ["add", "step", *learning]
+
+
 @pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
 def test_updates_keep_pace_with_acting(acting_steps_per_update):
     replay = make_replay(acting_steps_per_update=acting_steps_per_update)
