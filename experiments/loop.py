@@ -16,7 +16,7 @@ from ..agents.base import Agent, Update
 from ..environments import TimeStep, VectorEnvironment
 from ..evaluation.episodes import RunningReturns
 from ..replay.pacing import Due, Pacing
-from ..replay.spec import ReplayConfig, Row
+from ..replay.spec import ReplayConfig, Row, Sample
 from ..replay.store import SequenceStore
 
 
@@ -146,8 +146,7 @@ class Loop:
         started = time.perf_counter()
         self._step()
         acted = time.perf_counter()
-        while due := self._due():
-            self._learn(due)
+        self._learn()
         self.window.acting_seconds += acted - started
         self.window.learning_seconds += time.perf_counter() - acted
 
@@ -186,18 +185,36 @@ class Loop:
         self.counters.learning_since = self._pacing.learning_since
         return self._pacing.due
 
-    def _learn(self, due: Due) -> None:
-        slots, sample = self._store.newest() if due == "newest" else self._store.sample()
-        self.learner, update = self._update(self.learner, sample)
-        update = jax.device_get(update)
+    def _learn(self) -> None:
+        """All updates that are due; each batch but the first is drawn while the device still works.
+
+        It is drawn before the priorities of the batch before it are known: they act one draw later.
+        Nothing is drawn ahead over an acting step, so a snapshot needs to know nothing of it.
+        """
+        batch = self._draw()
+        while batch is not None:
+            slots, sample = batch
+            self.learner, update = self._update(self.learner, sample)
+            self._pacing.done()
+            batch = self._draw()
+            self._finish(slots, jax.device_get(update))
+
+    def _draw(self) -> tuple[np.ndarray, Sample] | None:
+        """The batch of the update that is due, None if there is none."""
+        due = self._due()
+        if due is None:
+            return None
+        return self._store.newest() if due == "newest" else self._store.sample()
+
+    def _finish(self, slots: np.ndarray, update: Update) -> None:
+        """Takes in what an update told (on the host)."""
         if not np.isfinite(update.priorities).all():
             raise FloatingPointError(
                 f"Update {self.counters.updates + 1} gave priorities that are not finite: the "
                 "learner diverged. Try a smaller learning rate."
             )
-        self._store.set_priorities(slots, update.priorities)
-        self._pacing.done()
-        self.counters.updates = self._pacing.updates
+        self._store.set_priorities(slots, np.asarray(update.priorities))
+        self.counters.updates += 1
         self.window.add_update(update)
 
 

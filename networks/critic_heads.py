@@ -107,11 +107,13 @@ class MixtureOfGaussians(NamedTuple):
       num_components: K >= 1.
       num_samples: of the target, in each loss; >= 1.
       min_scale: added to each standard deviation, > 0: bounds the density, and so the loss below.
+      unit: what outputs of means and standard deviations count in, > 0: the size of returns.
     """
 
     num_components: int = 5
     num_samples: int = 16
     min_scale: float = 1e-2
+    unit: float = 1.0
 
     @property
     def num_outputs(self) -> int:
@@ -156,11 +158,17 @@ class MixtureOfGaussians(NamedTuple):
 
     def _parts(self, outputs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         logits, means, raw = jnp.split(outputs, 3)
-        return logits, means, jax.nn.softplus(raw) + self.min_scale
+        return logits, self.unit * means, self.unit * jax.nn.softplus(raw) + self.min_scale
 
 
 class Scalar(NamedTuple):
-    """The expected return alone, as DDPG's critic. A `CriticHead`."""
+    """The expected return alone, as DDPG's critic. A `CriticHead`.
+
+    Attributes:
+      unit: what the output counts in, > 0: the size of returns.
+    """
+
+    unit: float = 1.0
 
     @property
     def num_outputs(self) -> int:
@@ -174,7 +182,7 @@ class Scalar(NamedTuple):
 
     def mean(self, outputs: jax.Array) -> jax.Array:
         """See `CriticHead`."""
-        return outputs[0]
+        return self.unit * outputs[0]
 
     def loss(
         self,
@@ -186,7 +194,7 @@ class Scalar(NamedTuple):
     ) -> jax.Array:
         """See `CriticHead`, `losses.scalar_td_loss`."""
         del key
-        return scalar_td_loss(outputs_tm1[0], return_, discount, outputs_t[0])
+        return scalar_td_loss(self.mean(outputs_tm1), return_, discount, self.mean(outputs_t))
 
     def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
         """None."""

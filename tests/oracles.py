@@ -659,10 +659,11 @@ def mixture_log_density(x, logits, means, scales):
 # agents/d4pg
 
 
-def mixture_parts(outputs, min_scale):
+def mixture_parts(outputs, min_scale, unit):
     """Weights, means, scales and the scales' slopes of `[3 K]` outputs."""
     logits, means, raw = np.split(np.asarray(outputs, np.float64), 3)
-    return _softmax(logits), means, np.log1p(np.exp(raw)) + min_scale, 1 / (1 + np.exp(-raw))
+    scales = unit * np.log1p(np.exp(raw)) + min_scale
+    return _softmax(logits), unit * means, scales, unit / (1 + np.exp(-raw))
 
 
 def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
@@ -670,17 +671,17 @@ def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
 
     `samples` are the mixture's, of the bootstrap before it is shifted; others do not need them.
     """
-    outputs = np.asarray(outputs, np.float64)
+    outputs, unit = np.asarray(outputs, np.float64), config["return_unit"]
     if config["critic"] == "scalar":
-        error = outputs[0] - (return_ + discount * outputs_t[0])
-        return 0.5 * error**2, np.array([error]), outputs[0], np.ones(1)
+        error = unit * outputs[0] - (return_ + discount * unit * outputs_t[0])
+        return 0.5 * error**2, np.array([unit * error]), unit * outputs[0], np.full(1, unit)
     if config["critic"] == "categorical":
         atoms = np.linspace(config["vmin"], config["vmax"], config["num_atoms"])
         target = projected(atoms, return_, discount, _softmax(np.asarray(outputs_t, np.float64)))
         probs = _softmax(outputs)
         mean = probs @ atoms
         return -target @ np.log(probs), probs - target, mean, probs * (atoms - mean)
-    weights, means, scales, slopes = mixture_parts(outputs, config["mixture_min_scale"])
+    weights, means, scales, slopes = mixture_parts(outputs, config["mixture_min_scale"], unit)
     loss, gradient = 0.0, np.zeros_like(outputs)
     for sample in samples:
         y = return_ + discount * float(sample)
@@ -689,9 +690,11 @@ def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
         by_mean = -share * (y - means) / scales**2
         by_scale = share * (1 / scales - (y - means) ** 2 / scales**3)
         loss -= np.log(densities.sum() / np.sqrt(2 * np.pi)) / len(samples)
-        gradient += np.concatenate([weights - share, by_mean, by_scale * slopes]) / len(samples)
+        gradient += np.concatenate([weights - share, unit * by_mean, by_scale * slopes]) / len(
+            samples
+        )
     mean = weights @ means
-    by_outputs = np.concatenate([weights * (means - mean), weights, np.zeros_like(means)])
+    by_outputs = np.concatenate([weights * (means - mean), unit * weights, np.zeros_like(means)])
     return loss, gradient, mean, by_outputs
 
 

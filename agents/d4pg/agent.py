@@ -279,9 +279,12 @@ def _make_head(config: Config) -> CriticHead:
         return Categorical(config.num_atoms, config.vmin, config.vmax)
     if config.critic == "mixture_of_gaussians":
         return MixtureOfGaussians(
-            config.mixture_components, config.mixture_samples, config.mixture_min_scale
+            config.mixture_components,
+            config.mixture_samples,
+            config.mixture_min_scale,
+            config.return_unit,
         )
-    return Scalar()
+    return Scalar(config.return_unit)
 
 
 def _make_networks(

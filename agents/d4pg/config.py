@@ -45,6 +45,10 @@ class Config:
     mixture_min_scale: float = 0.01
     """Least standard deviation in the mixture, > 0, in units of the return. Ours: not found."""
 
+    return_unit: float = 1.0
+    """What a mixture's or a scalar critic's outputs count in, > 0: about the size of returns. Ours:
+    the paper has no such number, so 1. Adam's steps are of one size, however large returns are."""
+
     n_step: int = 5
     """N of the N-step returns (section 3), >= 1. Paper: 5, compared with 1."""
 
@@ -109,7 +113,7 @@ class Config:
         check_range(self, "vmax")
         check_range(self, "discount", 0.0, 1.0)
         check_range(self, "sigma", 0.0)
-        for field in ("sigma_min", "mixture_min_scale"):
+        for field in ("sigma_min", "mixture_min_scale", "return_unit"):
             check_range(self, field, 0.0, above=True)
         for field in ("policy_learning_rate", "critic_learning_rate"):
             check_range(self, field, 0.0, above=True)
@@ -159,7 +163,8 @@ class Config:
                 exploration="per_actor",
                 policy_learning_rate=1e-3,
                 critic_learning_rate=1e-3,
-                mixture_min_scale=0.1,
+                mixture_min_scale=1.0,
+                return_unit=100.0,
                 policy_sizes=(64, 64),
                 critic_sizes=(128, 128),
                 replay=ReplayConfig(

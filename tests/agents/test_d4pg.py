@@ -106,7 +106,9 @@ def mixture_samples(learner, target, rows, mask, config):
     for b, key in enumerate(keys):
         x = rows["observation"][b, mask[b].sum() - 1]
         outputs = x @ target["critic_x"] + (x @ target["policy"]) @ target["critic_a"]
-        probs, means, scales, _ = oracles.mixture_parts(outputs, config.mixture_min_scale)
+        probs, means, scales, _ = oracles.mixture_parts(
+            outputs, config.mixture_min_scale, config.return_unit
+        )
         mixture = distrax.MixtureSameFamily(
             distrax.Categorical(probs=jnp.asarray(probs, jnp.float32)),
             distrax.Normal(*(jnp.asarray(x, jnp.float32) for x in (means, scales))),
@@ -128,6 +130,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
         mixture_components=2,
         mixture_samples=3,
         mixture_min_scale=0.5,
+        return_unit=2.0,
         target_update_period=1000,
     )
     outputs = {"categorical": 5, "scalar": 1, "mixture_of_gaussians": 6}[critic]
@@ -422,6 +425,7 @@ def test_observations_that_no_network_takes_are_refused(observation, message):
         ({"target_update_period": 0}, "target_update_period must be an integer >= 1, got 0"),
         ({"mixture_components": 0}, "mixture_components must be an integer >= 1, got 0"),
         ({"mixture_samples": 0}, "mixture_samples must be an integer >= 1, got 0"),
+        ({"return_unit": 0.0}, "return_unit must be a number > 0.0, got 0.0"),
         ({"mixture_min_scale": 0.0}, "mixture_min_scale must be a number > 0.0, got 0.0"),
         ({"policy_sizes": ()}, r"policy_sizes must name at least 1 hidden layers, got \(\)"),
         ({"critic_sizes": (3,)}, r"critic_sizes must name at least 2 hidden layers, got \(3,\)"),

@@ -114,6 +114,18 @@ def test_extras_of_an_episodes_last_row_are_logged():
     assert loop.look().means()["episode_call"] == (10 + 20) / 2
 
 
+def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
+    events = []
+    loop, _ = make_loop(replay=make_replay(acting_steps_per_update=1.0), events=events)
+    for _ in range(4):
+        loop.advance()
+    for _ in range(2):  # 3 steps, 3 updates
+        events.clear()
+        loop.advance()
+        learning = ["sample", *["sample", "set_priorities"] * 2, "set_priorities"]
+        assert events == ["add", "step", *learning]
+
+
 @pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
 def test_updates_keep_pace_with_acting(acting_steps_per_update):
     replay = make_replay(acting_steps_per_update=acting_steps_per_update)
@@ -256,11 +268,11 @@ def test_rounds_begin_with_the_newest_segments():
         assert (updates[:1] == ["newest"]) == ends
         assert set(updates[1:]) <= {"sample"}
         assert ends or not updates
-        events.clear()
         if ends:
             _, sample = store.newest()
             newest, _ = store.read(np.arange(NUM_ENVS) * 33 + (row - 4) // 3)
             jax.tree.map(np.testing.assert_array_equal, sample.rows, newest)
+        events.clear()
     assert loop.counters.learning_since == 4 * NUM_ENVS
     assert int(loop.learner) == loop.counters.updates > 10
 
@@ -294,8 +306,8 @@ def test_rounds_are_repeatable_and_go_on_from_a_snapshot():
     for seed in (3, 3):
         fresh, _ = make_loop(tiny_acer, replay, seed=seed)
         advanced(fresh, 7)  # forgotten
-        learner = jax.tree.map(lambda x: x.copy(), loop.learner)
-        fresh.restore(learner, first[1], state)
+        learner, actors = jax.tree.map(lambda x: x.copy(), (loop.learner, loop.actors))
+        fresh.restore(learner, actors, first[1], state)
         going_on.append(advanced(fresh, 30))
     jax.tree.map(np.testing.assert_array_equal, *going_on)
     assert going_on[0][1]["updates"] > first[1]["updates"] + 20

@@ -80,7 +80,9 @@ def test_an_update_is_bit_for_bit_that_of_a_run_in_one_process(agent):
     learner.compile()
     # The learner draws one batch ahead, before the priorities of the last: so compare one each.
     for _ in range(3):
-        loop._learn("replayed")
+        slots, sample = store.sample()
+        loop.learner, update = loop._update(loop.learner, sample)
+        loop._finish(slots, jax.device_get(update))
         learner.step()
         learner._next = None
         replay.store.restore(store.state())

@@ -31,7 +31,8 @@ def f32(*values):
 def test_mean_and_its_gradient_are_the_definition(name):
     head = HEADS[name]
     x = outputs(head, 0)
-    config = {"critic": name, "vmin": -2.0, "vmax": 3.0, "num_atoms": 5, "mixture_min_scale": 0.5}
+    config = {"critic": name, "vmin": -2.0, "vmax": 3.0, "num_atoms": 5}
+    config |= {"mixture_min_scale": 0.5, "return_unit": 1.0}
     _, _, mean, gradient = oracles.d4pg_critic(x, 0.0, 1.0, x, config, [0.0])
     np.testing.assert_allclose(head.mean(x), mean, rtol=1e-5)
     np.testing.assert_allclose(jax.grad(head.mean)(x), gradient, rtol=1e-4, atol=1e-6)
@@ -44,6 +45,20 @@ def test_means_by_hand():
     x = jnp.concatenate([jnp.log(jnp.array([0.25, 0.75])), jnp.array([4.0, 8.0]), jnp.ones(2)])
     np.testing.assert_allclose(two.mean(x), 7.0, rtol=1e-6)
     assert Scalar().mean(jnp.array([3.0])) == 3.0
+
+
+def test_units_change_the_outputs_alone():
+    """A head with unit 10 says of x what one with unit 1 says of the same x, ten times as large."""
+    key, (return_, discount) = jax.random.key(0), f32(0.3, 0.9)
+    one, ten = jnp.array([0.4]), jnp.array([0.04])
+    np.testing.assert_allclose(Scalar(10.0).mean(ten), Scalar().mean(one), rtol=1e-6)
+    found = Scalar(10.0).loss(ten, return_, discount, -ten, key)
+    np.testing.assert_allclose(found, Scalar().loss(one, return_, discount, -one, key), rtol=1e-5)
+    plain, scaled = MixtureOfGaussians(2), MixtureOfGaussians(2, unit=10.0)
+    x = outputs(plain, 0)
+    np.testing.assert_allclose(scaled.mean(x), 10 * plain.mean(x), rtol=1e-5)
+    deviations = [head.metrics(x)["standard_deviation"] for head in (plain, scaled)]
+    np.testing.assert_allclose(deviations[1], 10 * deviations[0], rtol=0.05)  # but the least one
 
 
 def test_losses_are_those_of_the_losses_package():
