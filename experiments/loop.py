@@ -161,23 +161,27 @@ class Loop:
         return int(acted / self._replay.acting_steps_per_update) - counters.updates
 
     def _learn(self, updates: int) -> None:
-        """Updates in a row; each batch but the first is drawn while the device still works.
+        """Updates in a row: while the device works, the host draws the next batch.
 
-        It is drawn before the priorities of the batch before it are known: they act one draw later.
-        Nothing is drawn ahead over an acting step, so a snapshot needs to know nothing of it.
+        So a batch is drawn when the priorities of the batch before it are not known yet: they act
+        one draw later. Nothing is ahead over an acting step, so snapshots need not know of it.
         """
-        if not updates:
-            return
-        slots, sample = self._store.sample()
+        ahead = self._store.sample() if updates else None
+        unfinished: tuple[np.ndarray, Update] | None = None
         for left in reversed(range(updates)):
+            assert ahead is not None
+            slots, sample = ahead
             self.learner, update = self._update(self.learner, sample)
-            updated = slots
-            if left:
-                slots, sample = self._store.sample()
-            self._finish(updated, jax.device_get(update))
+            if unfinished:
+                self._finish(*unfinished)
+            unfinished = slots, update
+            ahead = self._store.sample() if left else None
+        if unfinished:
+            self._finish(*unfinished)
 
     def _finish(self, slots: np.ndarray, update: Update) -> None:
-        """Takes in what an update told (on the host)."""
+        """Waits for an update, and takes in what it told."""
+        update = jax.device_get(update)
         if not np.isfinite(update.priorities).all():
             raise FloatingPointError(
                 f"Update {self.counters.updates + 1} gave priorities that are not finite: the "

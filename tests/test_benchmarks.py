@@ -22,6 +22,16 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
                 "set_priorities",
             ],
         ),
+        (
+            "d4pg_step.py --preset small --updates 3 --rows 1200",
+            [
+                "updates/s on resident data",
+                "updates/s in the training loop",
+                "loop / resident",
+                "drawing a batch",
+                "setting its priorities",
+            ],
+        ),
     ],
 )
 def test_benchmark_runs(arguments, printed, tmp_path):
