@@ -8,6 +8,7 @@ of the store, bringing them to the device and metrics back, setting priorities; 
 """
 
 import argparse
+import dataclasses
 import statistics
 import time
 
@@ -19,6 +20,7 @@ from retrax.agents.d4pg import PRESETS, make_agent
 from retrax.environments.types import EnvironmentSpec
 from retrax.experiments.loop import Loop
 from retrax.replay import SequenceStore
+from retrax.replay.spec import Row
 
 LOOP_LIMIT, RESIDENT_LIMIT = 0.85, 210
 NUM_ENVS = 8
@@ -54,6 +56,13 @@ def say(name, value, limit=""):
     print(f"{name:<52} {value:>14} {limit}", flush=True)
 
 
+def verdict(config, value, limit):
+    """Whether it keeps the limit, at the sizes that the limit is for."""
+    if config != PRESETS["control_suite"]():
+        return "(the limits are for the preset control_suite)"
+    return f"(limit {limit}: {'ok' if value >= limit else 'MISSED'})"
+
+
 def seconds(function, repeats):
     """Median seconds of a call."""
     times = []
@@ -66,43 +75,38 @@ def seconds(function, repeats):
 
 def filled(store, environment, rows):
     """Puts random rows into the store, without an agent."""
-    from retrax.experiments.loop import _rows
-
     rng, timestep = np.random.default_rng(1), environment.reset()
     for _ in range(rows // NUM_ENVS):
         action = rng.uniform(-1, 1, (NUM_ENVS, 6)).astype(np.float32)
-        store.add(_rows(timestep, action, {}))
+        first, last = (timestep.step_type == kind for kind in (StepType.FIRST, StepType.LAST))
+        store.add(
+            Row(timestep.observation, timestep.reward, timestep.discount, first, last, action, {})
+        )
         timestep = environment.step(action)
 
 
-def measure_resident(agent, loop, store, updates):
-    """Updates per second of a batch that is on the device already; the state is donated."""
-    _, sample = store.sample()
+def resident_rounds(agent, learner, sample, updates):
+    """Makes a function: updates per second of a batch that is on the device already."""
     sample = jax.device_put(sample)
     update = jax.jit(agent.update, donate_argnums=0)
-    state, _ = update(jax.tree.map(lambda x: x.copy(), loop.learner), sample)
+    state = jax.tree.map(lambda x: x.copy(), learner)
 
-    def call():
+    def measure():
         nonlocal state
-        state, result = update(state, sample)
-        jax.block_until_ready(result.priorities)
+        started = time.perf_counter()
+        for _ in range(updates):
+            state, result = update(state, sample)
+        jax.block_until_ready((state, result))
+        return updates / (time.perf_counter() - started)
 
-    for _ in range(10):
-        call()
-    return 1 / seconds(call, updates)
+    return measure
 
 
-def measure_loop(loop, updates):
-    while loop.counters.updates < 10:  # compiled by then
-        loop.advance()
-    rates = []
-    while loop.counters.updates < 10 + updates:
-        loop.look()
-        loop.advance()
-        window = loop.window
-        if window.updates:
-            rates.append(window.updates / window.learning_seconds)
-    return statistics.median(rates)
+def loop_round(loop):
+    """Updates per second of those behind one acting step."""
+    loop.look()
+    loop.advance()
+    return loop.window.updates / loop.window.learning_seconds
 
 
 def main(arguments=None):
@@ -118,25 +122,28 @@ def main(arguments=None):
     environment = Noise()
     store = SequenceStore(SPEC, agent.sequence, replay, num_envs=NUM_ENVS, seed=0)
     filled(store, environment, given.rows)
-    pace = NUM_ENVS / given.per_step
-    replay = type(replay)(**{**vars(replay), "acting_steps_per_update": pace})
+    replay = dataclasses.replace(replay, acting_steps_per_update=NUM_ENVS / given.per_step)
     loop = Loop(agent, environment, store, replay, seed=0)
     print(f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}")
-    resident = measure_resident(agent, loop, store, given.updates)
-    verdict = "ok" if resident >= RESIDENT_LIMIT else "MISSED"
-    say("updates/s on resident data", f"{resident:.1f}", f"(goal {RESIDENT_LIMIT}: {verdict})")
-    in_loop = measure_loop(loop, given.updates)
+    while loop.counters.updates < 1:
+        loop.advance()
+    resident_round = resident_rounds(agent, loop.learner, store.sample()[1], given.per_step)
+    resident_round()
+    # In turn: whatever else the machine does hits both alike.
+    rounds = max(1, given.updates // given.per_step)
+    rates = [(resident_round(), loop_round(loop)) for _ in range(rounds)]
+    resident, in_loop = map(statistics.median, zip(*rates, strict=True))
+    told = verdict(config, resident, RESIDENT_LIMIT)
+    say("updates/s on resident data", f"{resident:.1f}", told)
+    say("the same, best round", f"{max(rate for rate, _ in rates):.1f}")
     say("updates/s in the training loop", f"{in_loop:.1f}")
-    verdict = "ok" if in_loop >= LOOP_LIMIT * resident else "MISSED"
-    ratio = f"{100 * in_loop / resident:.1f} %"
-    say("loop / resident", ratio, f"(limit {100 * LOOP_LIMIT:.0f} %: {verdict})")
-    slots, sample = store.sample()
+    told = verdict(config, in_loop / resident, LOOP_LIMIT)
+    say("loop / resident", f"{in_loop / resident:.2f}", told)
+    slots, _ = store.sample()
     priorities = np.random.default_rng(2).random(len(slots))
     say("drawing a batch", f"{1e3 * seconds(store.sample, given.updates):.2f} ms")
     setting = seconds(lambda: store.set_priorities(slots, priorities), given.updates)
     say("setting its priorities", f"{1e3 * setting:.2f} ms")
-    sending = seconds(lambda: jax.block_until_ready(jax.device_put(sample)), given.updates)
-    say("sending it to the device", f"{1e3 * sending:.2f} ms")
 
 
 if __name__ == "__main__":

@@ -186,18 +186,23 @@ class Loop:
         return self._pacing.due
 
     def _learn(self) -> None:
-        """All updates that are due; each batch but the first is drawn while the device still works.
+        """All updates that are due: while the device works, the host draws the next batch.
 
-        It is drawn before the priorities of the batch before it are known: they act one draw later.
-        Nothing is drawn ahead over an acting step, so a snapshot needs to know nothing of it.
+        So a batch is drawn when the priorities of the batch before it are not known yet: they act
+        one draw later. Nothing is ahead over an acting step, so snapshots need not know of it.
         """
         batch = self._draw()
+        unfinished: tuple[np.ndarray, Update] | None = None
         while batch is not None:
             slots, sample = batch
             self.learner, update = self._update(self.learner, sample)
             self._pacing.done()
+            if unfinished:
+                self._finish(*unfinished)
+            unfinished = slots, update
             batch = self._draw()
-            self._finish(slots, jax.device_get(update))
+        if unfinished:
+            self._finish(*unfinished)
 
     def _draw(self) -> tuple[np.ndarray, Sample] | None:
         """The batch of the update that is due, None if there is none."""
@@ -207,7 +212,8 @@ class Loop:
         return self._store.newest() if due == "newest" else self._store.sample()
 
     def _finish(self, slots: np.ndarray, update: Update) -> None:
-        """Takes in what an update told (on the host)."""
+        """Waits for an update, and takes in what it told."""
+        update = jax.device_get(update)
         if not np.isfinite(update.priorities).all():
             raise FloatingPointError(
                 f"Update {self.counters.updates + 1} gave priorities that are not finite: the "

@@ -30,6 +30,16 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
             "agent57_step.py --batch 1 --trace 2 --scale 0.05 --memory 100 --repeats 1",
             ["acting step", "share of the look-up", "update of 1 x 2"],
         ),
+        (
+            "d4pg_step.py --preset small --updates 3 --rows 1200",
+            [
+                "updates/s on resident data",
+                "updates/s in the training loop",
+                "loop / resident",
+                "drawing a batch",
+                "setting its priorities",
+            ],
+        ),
     ],
 )
 def test_benchmark_runs(arguments, printed, tmp_path):

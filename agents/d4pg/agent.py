@@ -4,24 +4,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from dm_env import specs
 
 from ... import losses
 from ...environments.types import EnvironmentSpec, TimeStep
-from ...networks import (
-    Categorical,
-    CriticHead,
-    D4PGNetworks,
-    MixtureOfGaussians,
-    Scalar,
-    make_d4pg_networks,
-)
+from ...networks import CriticHead, D4PGNetworks
 from ...networks.d4pg import middle_and_half
 from ...replay.spec import Row, Sample, SequenceSpec
 from ..base import Agent, Decision, Update
 from .config import Config
+from .networks import bounded_actions, make_head, make_networks
 
 
 class Params(NamedTuple):
@@ -111,10 +103,10 @@ def make_agent(
       ValueError: actions that are discrete or without bounds, or observations that the default
         networks cannot take.
     """
-    actions = _bounded_actions(environment_spec)
+    actions = bounded_actions(environment_spec)
     _, half = middle_and_half(actions)
-    head = head or _make_head(config)
-    networks = networks or _make_networks(environment_spec, config, head)
+    head = head or make_head(config)
+    networks = networks or make_networks(environment_spec, config, head)
     policy_optimizer = policy_optimizer or optax.adam(config.policy_learning_rate)
     critic_optimizer = critic_optimizer or optax.adam(config.critic_learning_rate)
 
@@ -251,19 +243,6 @@ def make_agent(
     return Agent(init, acting_params, begin, explore, exploit, update, sequence)
 
 
-def _bounded_actions(environment_spec: EnvironmentSpec) -> specs.BoundedArray:
-    actions = environment_spec.actions
-    if isinstance(actions, specs.DiscreteArray) or not np.issubdtype(actions.dtype, np.floating):
-        raise ValueError(f"D4PG needs continuous actions (floats within bounds), got {actions!r}.")
-    if isinstance(actions, specs.BoundedArray):
-        _, half = middle_and_half(actions)
-        if np.all(np.isfinite(half) & (half > 0)):
-            return actions
-    raise ValueError(
-        f"D4PG needs actions with finite bounds, each minimum below its maximum, got {actions!r}."
-    )
-
-
 def _sigma(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
     """The noise of one actor: sigma_min for the first to sigma_max for the last one."""
     if config.exploration == "fixed":
@@ -272,32 +251,3 @@ def _sigma(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
     share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
     sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
     return jnp.asarray(sigma, jnp.float32)
-
-
-def _make_head(config: Config) -> CriticHead:
-    if config.critic == "categorical":
-        return Categorical(config.num_atoms, config.vmin, config.vmax)
-    if config.critic == "mixture_of_gaussians":
-        return MixtureOfGaussians(
-            config.mixture_components,
-            config.mixture_samples,
-            config.mixture_min_scale,
-            config.return_unit,
-        )
-    return Scalar(config.return_unit)
-
-
-def _make_networks(
-    environment_spec: EnvironmentSpec, config: Config, head: CriticHead
-) -> D4PGNetworks:
-    return make_d4pg_networks(
-        environment_spec.observations,
-        environment_spec.actions,
-        num_outputs=head.num_outputs,
-        policy_sizes=config.policy_sizes,
-        critic_sizes=config.critic_sizes,
-        layer_norm=config.layer_norm,
-        action_input=config.action_input,
-        convolutions=config.convolutions,
-        pixel_features=config.pixel_features,
-    )

@@ -82,7 +82,7 @@ def test_an_update_is_bit_for_bit_that_of_a_run_in_one_process(agent):
     for _ in range(3):
         slots, sample = store.sample()
         loop.learner, update = loop._update(loop.learner, sample)
-        loop._finish(slots, jax.device_get(update))
+        loop._finish(slots, update)
         learner.step()
         learner._next = None
         replay.store.restore(store.state())
