@@ -1,4 +1,4 @@
-"""Reactor learns what it should within the steps that the command line gives it by itself."""
+"""Agents learn what they should within the steps that the command line gives them by itself."""
 
 import json
 
@@ -26,10 +26,10 @@ QUICK = {
 def learn(retrax, tmp_path):
     """Trains with the default preset and steps, except for the options; evaluates greedily."""
 
-    def evaluate(environment, options=(), *, episodes=200):
+    def evaluate(environment, options=(), *, episodes=200, agent="reactor"):
         words = [word for name, value in dict(options).items() for word in (f"--{name}", value)]
         directory = tmp_path / "run"
-        train = ["train", "reactor", "--environment", environment, "--run-directory", directory]
+        train = ["train", agent, "--environment", environment, "--run-directory", directory]
         status, _, err = retrax(*train, *words)
         assert status == 0, err
         status, out, err = retrax("evaluate", directory, "--episodes", episodes, "--json")
@@ -41,6 +41,15 @@ def learn(retrax, tmp_path):
 
 def test_catch_quickly(learn):
     assert learn("catch", QUICK) >= 0.95
+
+
+def test_acer_on_catch(learn):
+    assert learn("catch", agent="acer") >= 0.95
+
+
+@pytest.mark.slow
+def test_acer_on_cart_pole(learn):
+    assert learn("CartPole-v1", episodes=50, agent="acer") >= 475
 
 
 @pytest.mark.slow
