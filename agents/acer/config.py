@@ -171,6 +171,7 @@ class Config:
         return dataclasses.replace(
             cls(
                 max_abs_reward=None,
+                reward_scale=0.1,
                 learning_rate=1e-3,
                 rmsprop_epsilon=1e-6,
                 sequence_length=11,

@@ -64,6 +64,15 @@ def test_catch_quickly(learn):
     assert learn("catch", QUICK) >= 0.95
 
 
+def test_acer_on_catch(learn):
+    assert learn("catch", agent="acer") >= 0.95
+
+
+@pytest.mark.slow
+def test_acer_on_cart_pole(learn):
+    assert learn("CartPole-v1", episodes=50, agent="acer") >= 475
+
+
 @pytest.mark.slow
 def test_catch(learn):
     assert learn("catch") >= 0.95

@@ -260,8 +260,8 @@ def test_rounds_begin_with_the_newest_segments():
     events = []
     replay = make_replay(replay_ratio=3.0, on_policy=True)
     loop, store = make_loop(constant_agent(period=3), replay, events=events)
-    events.clear()
     for row in range(1, 31):
+        events.clear()
         loop.advance()
         updates = [event for event in events if event in ("newest", "sample")]
         ends = row >= 4 and (row - 4) % 3 == 0
