@@ -508,12 +508,13 @@ def test_epsilon_differs_by_actor_and_is_the_rate_of_exploration():
         same = jax.tree.map(lambda x: jnp.broadcast_to(x[0], x.shape), states)
         # One previous action for all, else the greedy action would differ.
         decision = explore(params, same._replace(key=states.key), step)
-        rates.append(np.mean(decision.extras["mu"] < 0.5))
+        rates.append(np.mean(decision.extras["mu"] < 1 / A))
     np.testing.assert_allclose(rates, [0.9 * 2 / 3, 0.9**3 * 2 / 3], atol=0.04)
 
 
-@pytest.mark.parametrize("preset", sorted(agent57.PRESETS))
-def test_compiles_once_for_every_preset(preset):
+# The other presets differ from these in numbers alone, as the test of the ladder says.
+@pytest.mark.parametrize("preset", ["paper", "small", "split", "ngu", "r2d2_retrace", "r2d2"])
+def test_compiles_once_for_every_kind_of_preset(preset):
     base = agent57.PRESETS[preset]()
     changes = {name: TINY[name] for name in TINY if name not in ("trace_length", "replay_period")}
     config = dataclasses.replace(base, trace_length=T, replay_period=3, **changes)
