@@ -132,11 +132,9 @@ def double(tree):
 @pytest.mark.parametrize(
     ("values", "target", "burn_in"),
     [
-        ("split", "retrace", 0),
         ("split", "retrace", 2),
         ("split", "double_q", 0),
         ("mixed", "retrace", 0),
-        ("extrinsic", "double_q", 2),
     ],
 )
 def test_one_update_is_the_numpy_loop(values, target, burn_in):
@@ -187,7 +185,7 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in):
 @functools.cache
 def simple_agent():
     """Values of the observation alone; its update, compiled; two different learner states."""
-    config = tiny(intrinsic_weight=0.5)
+    config = tiny(intrinsic_weight=0.5, target_update_period=3)
     agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
     learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
     return agent, jax.jit(agent.update), learner
@@ -294,11 +292,10 @@ def test_learner_keeps_a_book_of_the_episodes_it_sees():
 
 
 def test_target_networks_are_copied_every_period():
-    agent = make_agent(SPEC, tiny(target_update_period=3), networks=linear_networks())
-    update, learner = jax.jit(agent.update), initial(agent, 0)
-    start, (rows, mask) = learner.params, random_rows(0, 2)
+    _, _, learner = simple_agent()
+    start, (rows, mask) = learner.target_params, random_rows(0, 2)
     for number in range(1, 5):
-        learner, _ = update(learner, as_sample(agent, rows, mask))
+        learner = updated(rows, mask, learner)
         if number < 3:
             chex.assert_trees_all_equal(learner.target_params, start)
         if number == 3:
@@ -386,10 +383,13 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
 
 
 def test_learner_reads_what_the_actor_read():
-    """From the memory stored at row 2, the learner's values make the actor's mu, row by row."""
-    config, agent, explore, _, learner = actor()
+    """From the memory stored at row 2, the learner's values make the actor's mu, row by row.
+
+    On the last arm: a public agent has one family of beta and gamma in actors, another in learners.
+    """
+    config, agent, explore, _, learner = actor(arm_choice="actor", intrinsic_weight=3.0)
     params = agent.acting_params(learner)
-    state = agent.begin(jax.random.key(2), 1, 3)._replace(epsilon=jnp.float32(0.6))
+    state = agent.begin(jax.random.key(2), N - 1, N)._replace(epsilon=jnp.float32(0.6))
     rows, _ = play(explore, params, state, script((9,)))
     steps, actions, extras = (
         jax.tree.map(lambda *x: np.stack(x), *part) for part in zip(*rows[2:], strict=True)
@@ -412,11 +412,32 @@ def test_learner_reads_what_the_actor_read():
         )[0]
         for name in ("extrinsic", "intrinsic")
     }
-    weight = policies.make_arms(config).weights[extras["arm"][0]]
+    assert (extras["arm"] == N - 1).all()
+    weight = policies.make_arms(config).weights[N - 1]
     greedy = np.argmax(policies.combine(config, values, weight), axis=1) == actions
     np.testing.assert_allclose(extras["mu"], np.where(greedy, 0.6, 0.2), rtol=1e-6)
     assert greedy.any()
     assert not greedy.all()
+
+
+@pytest.mark.parametrize("burn_in", [0, 2])
+def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
+    config = tiny(burn_in=burn_in, trace_length=T - burn_in)
+    agent = make_agent(SPEC, config)
+    learner, (rows, mask) = initial(agent, 0), random_rows(0, 2)
+    network = agent57.agent._make_networks(SPEC, config, A).value
+    loss = agent57.learning.make_value_loss(config, network)
+    sample = as_sample(agent, rows, mask)
+
+    def loss_from(memory):
+        extras = {**sample.rows.extras, "memory": memory}
+        changed = sample._replace(rows=sample.rows._replace(extras=extras))
+        return loss(learner.params, learner.target_params, changed)[0]
+
+    zeros = sample.rows.extras["memory"]
+    value, grads = jax.jit(jax.value_and_grad(loss_from))(zeros)
+    assert differ(grads, zeros) == (burn_in == 0)
+    assert abs(jax.jit(loss_from)(jax.tree.map(lambda x: x + 1.0, zeros)) - value) > 1e-6
 
 
 def test_arms_differ_in_what_they_do():
@@ -508,12 +529,13 @@ def test_epsilon_differs_by_actor_and_is_the_rate_of_exploration():
         same = jax.tree.map(lambda x: jnp.broadcast_to(x[0], x.shape), states)
         # One previous action for all, else the greedy action would differ.
         decision = explore(params, same._replace(key=states.key), step)
-        rates.append(np.mean(decision.extras["mu"] < 0.5))
+        rates.append(np.mean(decision.extras["mu"] < 1 / A))
     np.testing.assert_allclose(rates, [0.9 * 2 / 3, 0.9**3 * 2 / 3], atol=0.04)
 
 
-@pytest.mark.parametrize("preset", sorted(agent57.PRESETS))
-def test_compiles_once_for_every_preset(preset):
+# What the others have is in one of these: see the test of the ladder.
+@pytest.mark.parametrize("preset", ["paper", "ngu", "r2d2"])
+def test_compiles_once_for_every_kind_of_preset(preset):
     base = agent57.PRESETS[preset]()
     changes = {name: TINY[name] for name in TINY if name not in ("trace_length", "replay_period")}
     config = dataclasses.replace(base, trace_length=T, replay_period=3, **changes)

@@ -35,7 +35,7 @@ def random_window(seed, horizon, num_actions, ends):
 
 
 # A few shapes only, since each is compiled anew.
-SHAPES = st.sampled_from([(1, 1), (1, 3), (4, 2), (7, 3)])
+SHAPES = st.sampled_from([(1, 1), (7, 3)])
 
 
 @settings(max_examples=100, deadline=None)
@@ -118,7 +118,7 @@ def test_without_a_transform_it_is_the_expected_return():
     seed=st.integers(0, 2**31),
     shape=SHAPES,
     ends=st.floats(0, 0.6),
-    n=st.sampled_from([1, 2, 5, 9]),
+    n=st.sampled_from([1, 3, 9]),
 )
 def test_n_step_double_q_is_its_definition(seed, shape, ends, n):
     window = random_window(seed, *shape, ends)
