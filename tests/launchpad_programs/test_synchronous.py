@@ -127,3 +127,15 @@ def test_the_seed_and_the_selector_matter(run, tmp_path):
     assert rows["run"] != rows["seed"]
     assert rows["run"] != rows["proportional"]
     assert rows["proportional"] == rows["again"]
+
+
+def test_d4pg_runs_as_a_program(tmp_path):
+    """Continuous actions, a key in the learner's state, one sigma for each actor."""
+    command = ["launch", "d4pg", "--environment", "Pendulum-v1", "--num-actors", "2", "--plain"]
+    command += ["--launch", "sync", "--steps", "300", "--run-directory", str(tmp_path / "run")]
+    command += ["--agent.replay.min-rows", "100", "--agent.replay.batch-size", "4"]
+    command += ["--agent.policy-sizes", "4", "--agent.critic-sizes", "4", "4"]
+    assert main(command) == 0
+    last = read_rows(tmp_path / "run")[-1]
+    assert int(last["steps"]) == 300
+    assert int(last["updates"]) > 10

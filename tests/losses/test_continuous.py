@@ -284,7 +284,7 @@ def test_batches_and_wrong_shapes_are_refused():
 
 
 class Variants(chex.TestCase):
-    @chex.all_variants(with_pmap=False)
+    @chex.variants(with_jit=True, without_jit=True)
     def test_variants(self):
         logits, probs = jnp.arange(6.0).reshape(2, 3), jnp.full((2, 3), 1 / 3)
 
