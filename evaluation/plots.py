@@ -143,14 +143,21 @@ def _group(runs: Iterable[_Run], *without: str) -> dict[str, list[_Run]]:
 
 
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
-    """Colour and label of each setting, the same in all panels."""
+    """Colour and label of each setting, the same in all panels.
+
+    A label tells in which fields an agent's settings differ; what most of them share is left out.
+    """
     groups = _group(runs, *_APART)
     flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
     styles = {}
     for number, (setting, config) in enumerate(sorted(flat.items())):
         rivals = [other for other in flat.values() if other["agent"] == config["agent"]]
         differing = [k for k in config if any(other.get(k) != config[k] for other in rivals)]
-        told = [f"{k.rpartition('.')[2]}={config[k]}" for k in differing if k not in _APART]
+        told = [
+            f"{k.rpartition('.')[2]}={config[k]}"
+            for k in differing
+            if k not in _APART and 2 * sum(r.get(k) == config[k] for r in rivals) <= len(rivals)
+        ]
         styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *told]))
     return styles
 

@@ -98,6 +98,18 @@ def test_settings_that_differ_in_more_than_the_seed_have_other_colours(tmp_path,
     assert labels_of(axes) == ["acer", "reactor, rate=0.1", "reactor, rate=0.2"]
 
 
+def test_labels_leave_out_what_most_settings_share(tmp_path, figures):
+    """As in ablations: one change at a time."""
+    configs = [(5, "sum"), (1, "sum"), (5, "max")]
+    runs = [
+        make_run(tmp_path / str(number), SHORT, config={"n": n, "kind": kind})
+        for number, (n, kind) in enumerate(configs)
+    ]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    assert sorted(labels_of(axes)) == ["reactor", "reactor, kind=max", "reactor, n=1"]
+
+
 def test_a_panel_for_each_environment_with_the_same_colours(tmp_path, figures):
     names = ["Catch", "Deep", "Chain", "Pong", "Maze"]
     runs = [make_run(tmp_path / f"r{name}", SHORT, environment=name) for name in names]
