@@ -39,7 +39,7 @@ def test_without_the_tier_it_says_what_is_needed(refused, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "retrax launch needs an agent first, one of reactor"),
+        ([], "retrax launch needs an agent first, one of acer, reactor"),
         (["react", "--environment", "catch"], "did you mean reactor?"),
         (["reactor"], "--environment"),
         (["reactor", "--environment", "catsh"], "the nearest known are catch"),
