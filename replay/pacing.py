@@ -1,6 +1,6 @@
 """Which updates are due: the one rule of all training loops. Pure Python, no rows, no clock.
 
-At a steady rate: from `min_rows` rows on, one update from the store for so many time steps. In
+At a steady pace: from `min_rows` rows on, one update from the store for so many time steps. In
 rounds, as ACER learns (Wang et al. 2017, Algorithm 1): whenever every environment has one more
 complete segment, one update on the newest ones (if `on_policy`), then n ~ Poisson(`replay_ratio`)
 updates from the store, these from `min_rows` rows on.
@@ -32,6 +32,7 @@ class Pacing:
         self.updates = 0
         self.learning_since = -1
         self._replay = replay
+        self._in_rounds = replay.pace == "rounds"
         self._rng = np.random.default_rng([seed, _DRAWS])
         self._steps = self.rounds = 0
         self._newest, self._replayed = False, 0  # due in this round
@@ -47,19 +48,19 @@ class Pacing:
         """
         self._steps = steps
         enough = rows >= self._replay.min_rows and sequences > 0
-        if self._replay.replay_ratio is not None and rounds > self.rounds:
+        if self._in_rounds and rounds > self.rounds:
             self.rounds = rounds
             self._newest = self._replay.on_policy
             if enough:
                 self._replayed += int(self._rng.poisson(self._replay.replay_ratio))
-        begins = enough if self._replay.replay_ratio is None else self.due is not None
+        begins = self.due is not None if self._in_rounds else enough
         if self.learning_since < 0 and begins:
             self.learning_since = steps
 
     @property
     def due(self) -> Due | None:
         """The next update: on the newest segments, on replayed ones, or none now."""
-        if self._replay.replay_ratio is not None:
+        if self._in_rounds:
             if self._newest:
                 return "newest"
             return "replayed" if self._replayed else None
@@ -102,6 +103,6 @@ def mean_acting_steps_per_update(replay: ReplayConfig, *, period: int, num_envs:
       period: rows between the starts of adjacent segments.
       num_envs: environments.
     """
-    if replay.replay_ratio is None:
+    if replay.pace == "steady":
         return replay.acting_steps_per_update
     return period * num_envs / replay.replay_ratio

@@ -85,6 +85,7 @@ class SequenceSpec:
 
 
 SELECTORS = ("uniform", "proportional", "contextual")
+PACES = ("steady", "rounds")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,17 +106,19 @@ class ReplayConfig:
     """Sequences in one update."""
 
     acting_steps_per_update: float = 5.0
-    """Time steps taken in the environments for each update of the learner, if there is no
-    replay_ratio."""
+    """Time steps taken in the environments for each update of the learner, at a steady pace."""
 
-    replay_ratio: float | None = None
-    """If given, the learner updates in rounds: whenever every environment has one more complete
-    sequence, n ~ Poisson(replay_ratio) times from the replay. With as many sequences in a batch as
-    there are environments, each time step is learned from so often, on average."""
+    pace: Literal["steady", "rounds"] = "steady"
+    """When to update: every acting_steps_per_update time steps, or in rounds, whenever every
+    environment has one more complete sequence."""
+
+    replay_ratio: float = 4.0
+    """Updates from the replay in a round, on average: their number has a Poisson distribution. With
+    as many sequences in a batch as environments, time steps are learned from so often."""
 
     on_policy: bool = False
-    """Whether each round begins with one update on the newest sequence of every environment. It
-    needs a replay_ratio, which may then be 0."""
+    """Whether a round begins with one update on the newest sequence of every environment; the
+    replay_ratio may then be 0."""
 
     priority_exponent: float = 1.0
     """Exponent alpha on priorities, >= 0; 0 makes any selector uniform."""
@@ -132,21 +135,20 @@ class ReplayConfig:
         check_integer(self, "min_rows", 1, self.capacity)
         check_integer(self, "batch_size", 1)
         check_range(self, "acting_steps_per_update", 0.0, above=True)
+        check_one_of(self, "pace", PACES)
+        check_range(self, "replay_ratio", 0.0)
         check_one_of(self, "on_policy", (True, False))
-        self._check_rounds()
+        self._check_pace()
         check_range(self, "priority_exponent", 0.0)
         check_range(self, "importance_exponent", 0.0, 1.0)
         check_range(self, "uniform_fraction", 0.0, 1.0)
 
-    def _check_rounds(self) -> None:
-        if self.replay_ratio is None:
-            if self.on_policy:
-                raise ValueError(
-                    "ReplayConfig.on_policy needs a replay_ratio (0 for no replay), got None."
-                )
-            return
-        check_range(self, "replay_ratio", 0.0)
-        if not self.replay_ratio and not self.on_policy:
+    def _check_pace(self) -> None:
+        if self.on_policy and self.pace != "rounds":
+            raise ValueError(
+                f"ReplayConfig.pace must be rounds if on_policy is True, got {self.pace!r}."
+            )
+        if self.pace == "rounds" and not self.replay_ratio and not self.on_policy:
             raise ValueError(
                 "ReplayConfig.replay_ratio must be > 0 if on_policy is False, got "
                 f"{self.replay_ratio}: nothing would be learned."

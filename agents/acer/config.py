@@ -13,9 +13,10 @@ from ...replay.spec import ReplayConfig
 
 ESTIMATORS = ("acer", "tis")
 RETURNS = ("retrace", "importance")
-NO_TRUNCATION = 1e9  # in JSON there is no infinity
+UNLIMITED = 1e9  # in JSON there is no infinity
 _THREADS = 16  # of the paper: environments that are stepped together, and segments in a batch
 _ATARI_REPLAY = ReplayConfig(
+    pace="rounds",
     on_policy=True,
     replay_ratio=4.0,
     capacity=50_000 * _THREADS,
@@ -23,7 +24,11 @@ _ATARI_REPLAY = ReplayConfig(
     batch_size=_THREADS,
 )
 _MUJOCO_REPLAY = ReplayConfig(
-    replay_ratio=4.0, capacity=5_000 * _THREADS, min_rows=1_000, batch_size=_THREADS
+    pace="rounds",
+    replay_ratio=4.0,
+    capacity=5_000 * _THREADS,
+    min_rows=1_000,
+    batch_size=_THREADS,
 )
 
 
@@ -70,8 +75,8 @@ class Config:
     critic_cost: float = 1.0
     """Weight of the critic's loss, >= 0. Paper: 1, each error being (Q_ret - Q)^2 / 2 (eq. 6)."""
 
-    max_abs_reward: float | None = 1.0
-    """Rewards are clipped to +- this in the update only; None for not at all. Paper: DQN's
+    max_abs_reward: float = 1.0
+    """Rewards are clipped to +- this in the update only; 1e9 clips none. Paper: DQN's
     pre-processing (4), so 1."""
 
     reward_scale: float = 1.0
@@ -131,16 +136,17 @@ class Config:
         check_range(self, "rmsprop_decay", 0.0, 1.0, below=True)
         for field in ("entropy_cost", "critic_cost"):
             check_range(self, field, 0.0)
-        if self.max_abs_reward is not None:
-            check_range(self, "max_abs_reward", 0.0, above=True)
+        check_range(self, "max_abs_reward", 0.0, above=True)
         check_integer(self, "sequence_length", 2)
         check_integer(self, "memory_size", 0)
         for field in ("num_dueling_samples", "hidden_size", "advantage_size"):
             check_integer(self, field, 1)
         check_sizes(self, "convolutions")
         check_sizes(self, "vector_sizes")
-        if self.replay.replay_ratio is None:
-            raise ValueError("ReplayConfig.replay_ratio must be a number for ACER, got None.")
+        if self.replay.pace != "rounds":
+            raise ValueError(
+                f"ReplayConfig.pace must be rounds for ACER, got {self.replay.pace!r}."
+            )
 
     @classmethod
     def paper_atari(cls, **changes: Any) -> "Config":
@@ -156,7 +162,7 @@ class Config:
                 average_decay=0.995,
                 truncation=5.0,
                 entropy_cost=0.0,
-                max_abs_reward=None,
+                max_abs_reward=UNLIMITED,
                 learning_rate=2.2e-4,
                 sequence_length=51,
                 replay=_MUJOCO_REPLAY,
@@ -170,13 +176,14 @@ class Config:
         """For tiny tasks with discrete actions: minutes on two cores. All values are ours."""
         return dataclasses.replace(
             cls(
-                max_abs_reward=None,
+                max_abs_reward=UNLIMITED,
                 reward_scale=0.1,
                 learning_rate=1e-3,
                 rmsprop_epsilon=1e-6,
                 sequence_length=11,
                 hidden_size=64,
                 replay=ReplayConfig(
+                    pace="rounds",
                     on_policy=True,
                     replay_ratio=4.0,
                     capacity=50_000,
@@ -211,7 +218,7 @@ class Config:
     @classmethod
     def no_truncation(cls) -> "Config":
         """Ablation (6.1): c = infinity, so pure importance sampling."""
-        return cls.paper_mujoco(truncation=NO_TRUNCATION)
+        return cls.paper_mujoco(truncation=UNLIMITED)
 
     @classmethod
     def tis(cls, **changes: Any) -> "Config":

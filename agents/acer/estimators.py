@@ -90,10 +90,8 @@ def _returns(
 
 def _rewards(config: Config, rows: Row) -> jax.Array:
     """As the update sees them, at the destination steps, `[T]`."""
-    r_t = rows.reward[1:]
-    if config.max_abs_reward is not None:
-        r_t = jnp.clip(r_t, -config.max_abs_reward, config.max_abs_reward)
-    return config.reward_scale * r_t
+    clipped = jnp.clip(rows.reward[1:], -config.max_abs_reward, config.max_abs_reward)
+    return config.reward_scale * clipped
 
 
 def _sources(rows: Row) -> Row:

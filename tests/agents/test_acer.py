@@ -27,7 +27,7 @@ DISCRETE = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A)
 BOUNDS = specs.BoundedArray((SIZE,), np.float32, [-1.0, 0.0], [1.0, 4.0])
 CONTINUOUS = EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS)
 SPECS = {"discrete": DISCRETE, "continuous": CONTINUOUS}
-REPLAY = ReplayConfig(replay_ratio=1.0)
+REPLAY = ReplayConfig(pace="rounds")
 LINEAR = {
     "truncation": 2.0,
     "delta": 0.4,
@@ -483,7 +483,7 @@ def test_actions_without_bounds_are_refused(actions):
         ({"max_abs_reward": 0.0}, "max_abs_reward must be a number > 0.0, got 0.0"),
         ({"memory_size": -1}, "memory_size must be an integer >= 0, got -1"),
         ({"trust_region": "no"}, "trust_region must be one of True, False, got 'no'"),
-        ({"replay": ReplayConfig()}, "replay_ratio must be a number for ACER, got None"),
+        ({"replay": ReplayConfig()}, "ReplayConfig.pace must be rounds for ACER, got 'steady'"),
     ],
 )
 def test_wrong_configs_are_refused(changes, message):
@@ -495,9 +495,13 @@ def test_wrong_configs_are_refused(changes, message):
     ("changes", "message"),
     [
         ({"replay_ratio": -1.0}, "replay_ratio must be a number >= 0.0, got -1.0"),
-        ({"replay_ratio": 0.0}, "replay_ratio must be > 0 if on_policy is False, got 0.0: nothing"),
-        ({"on_policy": True}, "on_policy needs a replay_ratio .*, got None"),
-        ({"on_policy": 1.5, "replay_ratio": 1.0}, "on_policy must be one of True, False, got 1.5"),
+        (
+            {"replay_ratio": 0.0, "pace": "rounds"},
+            "replay_ratio must be > 0 if on_policy is False, got 0.0: nothing",
+        ),
+        ({"on_policy": True}, "pace must be rounds if on_policy is True, got 'steady'"),
+        ({"on_policy": 1.5}, "on_policy must be one of True, False, got 1.5"),
+        ({"pace": "slow"}, "pace must be one of steady, rounds, got 'slow'"),
     ],
 )
 def test_wrong_paces_are_refused(changes, message):

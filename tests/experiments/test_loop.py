@@ -258,7 +258,7 @@ def test_nothing_is_compiled_twice(reactor_loop):
 def test_rounds_begin_with_the_newest_segments():
     """Segments of 4 rows, one of which they share: rounds end at rows 4, 7, 10 ..."""
     events = []
-    replay = make_replay(replay_ratio=3.0, on_policy=True)
+    replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True)
     loop, store = make_loop(constant_agent(period=3), replay, events=events)
     for row in range(1, 31):
         events.clear()
@@ -294,7 +294,7 @@ def plain(x):
 
 
 def test_rounds_are_repeatable_and_go_on_from_a_snapshot():
-    replay = make_replay(replay_ratio=4.0, on_policy=True)
+    replay = make_replay(pace="rounds", replay_ratio=4.0, on_policy=True)
     loops = [make_loop(tiny_acer, replay, seed=3)[0] for _ in range(2)]
     first, second = (advanced(loop, 40) for loop in loops)
     jax.tree.map(np.testing.assert_array_equal, first, second)

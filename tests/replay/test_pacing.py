@@ -40,7 +40,7 @@ def test_a_steady_pace_by_hand():
 
 
 def test_a_round_begins_on_policy_and_goes_on_with_replay():
-    pacing = make_pacing(replay_ratio=4.0, on_policy=True)
+    pacing = make_pacing(pace="rounds", replay_ratio=4.0, on_policy=True)
     observe(pacing, 4)
     assert take(pacing) == []
     assert pacing.learning_since == -1
@@ -60,7 +60,7 @@ def test_a_round_begins_on_policy_and_goes_on_with_replay():
 
 
 def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
-    pacing = make_pacing(replay_ratio=4.0)
+    pacing = make_pacing(pace="rounds", replay_ratio=4.0)
     counts = []
     for rounds in range(1, 2001):
         observe(pacing, 20 * rounds, rounds=rounds)
@@ -72,7 +72,7 @@ def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
 
 
 def test_ratio_zero_never_replays():
-    pacing = make_pacing(replay_ratio=0.0, on_policy=True)
+    pacing = make_pacing(pace="rounds", replay_ratio=0.0, on_policy=True)
     for rounds in range(1, 50):
         observe(pacing, 100 * rounds, rounds=rounds)
         assert take(pacing) == ["newest"]
@@ -80,7 +80,7 @@ def test_ratio_zero_never_replays():
 
 def test_the_same_seed_draws_the_same():
     def counts(seed):
-        pacing, found = make_pacing(seed, replay_ratio=4.0), []
+        pacing, found = make_pacing(seed, pace="rounds", replay_ratio=4.0), []
         for rounds in range(1, 30):
             observe(pacing, 100 * rounds, rounds=rounds)
             found.append(len(take(pacing)))
@@ -93,7 +93,7 @@ def test_the_same_seed_draws_the_same():
 @pytest.mark.parametrize("left", [0, 1, 3])
 def test_state_and_restore_go_on_as_if_nothing_had_happened(left):
     """In the middle of a round too."""
-    fields = {"replay_ratio": 6.0, "on_policy": True}
+    fields = {"pace": "rounds", "replay_ratio": 6.0, "on_policy": True}
     pacing, other = make_pacing(1, **fields), make_pacing(9, **fields)
     observe(pacing, 50, rounds=1)
     for _ in range(left):
@@ -114,19 +114,19 @@ def test_state_and_restore_go_on_as_if_nothing_had_happened(left):
 def test_mean_pace_by_hand():
     steady = ReplayConfig(acting_steps_per_update=3.0)
     assert mean_acting_steps_per_update(steady, period=20, num_envs=16) == 3.0
-    rounds = ReplayConfig(replay_ratio=4.0)
+    rounds = ReplayConfig(pace="rounds", replay_ratio=4.0)
     assert mean_acting_steps_per_update(rounds, period=20, num_envs=16) == 80.0
 
 
 def paced_store(seed=0):
     environment = make("catch")
-    replay = ReplayConfig(capacity=100, min_rows=1, batch_size=2, replay_ratio=2.0, on_policy=True)
+    replay = ReplayConfig(capacity=100, min_rows=1, batch_size=2, pace="rounds", on_policy=True)
     sequence = SequenceSpec(length=4, period=3)
     return PacedStore(environment.spec, sequence, replay, num_environments=2, seed=seed)
 
 
 def zero_rows(store, environments):
-    shapes = store.store.sample_shape().rows
+    shapes = store.store.sample_shapes()[0].rows
     return jax.tree.map(
         lambda x: np.zeros((len(environments), *x.shape[2:]), x.dtype), shapes
     ), np.asarray(environments)

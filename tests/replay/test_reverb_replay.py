@@ -279,7 +279,7 @@ def test_the_table_keeps_the_ratio_on_both_sides():
 
 def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones():
     sequence = sequence_spec(length=4, period=3)
-    config = dataclasses.replace(BIG, min_rows=18, replay_ratio=2.0, on_policy=True)
+    config = dataclasses.replace(BIG, min_rows=18, pace="rounds", replay_ratio=2.0, on_policy=True)
     num_rounds, expected = 15, Pacing(config, seed=0)
     newest, replayed = collections.defaultdict(list), []
     with server(sequence, config, 2) as address, contextlib.ExitStack() as stack:
@@ -322,7 +322,7 @@ def sample_like(sample):
 
 def test_fast_actors_wait_for_on_policy_updates():
     sequence = sequence_spec(length=4, period=3)
-    config = dataclasses.replace(BIG, replay_ratio=0.0, on_policy=True)
+    config = dataclasses.replace(BIG, pace="rounds", replay_ratio=0.0, on_policy=True)
     with server(sequence, config) as address:
         out = writer(address, sequence, config, patience=0.5)
         with pytest.raises(reverb_replay.ReplayTimeout, match="the rows of environment 0"):
