@@ -48,7 +48,7 @@ def measure_update(agent, config, repeats):
             return rng.integers(0, 256, x.shape, np.uint8)
         return np.ones(x.shape, x.dtype) if x.dtype == np.float32 else np.zeros(x.shape, x.dtype)
 
-    sample = jax.tree.map(random_like, store.sample_shape())
+    sample = jax.tree.map(random_like, store.sample_shapes()[0])
     sample = jax.device_put(sample._replace(mask=np.ones(sample.mask.shape, bool)))
     update = jax.jit(agent.update, donate_argnums=0)
     learner = jax.jit(agent.init)(jax.random.key(0))
