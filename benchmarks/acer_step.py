@@ -25,7 +25,7 @@ def main(arguments=None):
     parser.add_argument("--ratio", type=float, default=4.0)
     given = parser.parse_args(arguments)
     environment = make(given.environment, seed=0, num_envs=given.num_envs)
-    config = PRESETS[default_preset(environment.spec)]()
+    config = PRESETS[default_preset(given.environment, environment.spec)]()
     replay = dataclasses.replace(config.replay, replay_ratio=given.ratio, batch_size=given.num_envs)
     config = dataclasses.replace(config, sequence_length=21, hidden_size=64, replay=replay)
     agent = make_agent(environment.spec, config)

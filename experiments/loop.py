@@ -5,6 +5,7 @@
 
 import dataclasses
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -96,6 +97,7 @@ class Loop:
         # Donated, an actor's state is updated in place: it may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
         self._update = jax.jit(agent.update, donate_argnums=0)
+        self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside updates")
         learner_key, actor_key = jax.random.split(jax.random.key(seed))
         self.learner = jax.jit(agent.init)(learner_key)
         num_envs = environment.num_envs
@@ -186,23 +188,37 @@ class Loop:
         return self._pacing.due
 
     def _learn(self) -> None:
-        """All updates that are due: while the device works, the host draws the next batch.
+        """All updates that are due: beside each, the host does what does not depend on it.
 
-        So a batch is drawn when the priorities of the batch before it are not known yet: they act
-        one draw later. Nothing is ahead over an acting step, so snapshots need not know of it.
+        That is to take in the update before it and to draw the next batch, in a thread: on a CPU
+        the call of an update returns when it is done. So a batch is drawn when the priorities of
+        the batch before it are not known yet: they act one draw later. Nothing is ahead over an
+        acting step, so snapshots need not know of it.
         """
         batch = self._draw()
         unfinished: tuple[np.ndarray, Update] | None = None
         while batch is not None:
             slots, sample = batch
-            self.learner, update = self._update(self.learner, sample)
             self._pacing.done()
-            if unfinished:
-                self._finish(*unfinished)
-            unfinished = slots, update
-            batch = self._draw()
+            beside = self._beside(unfinished)
+            self.learner, update = self._update(self.learner, sample)
+            unfinished, batch = (slots, update), beside.result()
         if unfinished:
             self._finish(*unfinished)
+
+    def _beside(self, unfinished: tuple[np.ndarray, Update] | None) -> Future[Any]:
+        """Begins to take in an update, and then to draw the next batch."""
+
+        def work() -> tuple[np.ndarray, Sample] | None:
+            if unfinished:
+                self._finish(*unfinished)
+            return self._draw()
+
+        if unfinished or self._due():
+            return self._host.submit(work)
+        nothing: Future[Any] = Future()
+        nothing.set_result(None)
+        return nothing
 
     def _draw(self) -> tuple[np.ndarray, Sample] | None:
         """The batch of the update that is due, None if there is none."""

@@ -177,7 +177,7 @@ class Config:
         return dataclasses.replace(
             cls(
                 max_abs_reward=UNLIMITED,
-                reward_scale=0.1,
+                reward_scale=0.3,
                 learning_rate=1e-3,
                 rmsprop_epsilon=1e-6,
                 sequence_length=11,

@@ -38,6 +38,7 @@ QUICK_D4PG = {
     "agent.vmin": "-8",
     "agent.vmax": "0",
     "agent.n-step": "2",
+    "agent.return-unit": "1",
 }
 
 

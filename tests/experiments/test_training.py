@@ -135,9 +135,9 @@ def test_resume_goes_on_with_the_actors_states(run, retrax, monkeypatch):
     restore = Loop.restore
 
     def record(self, *arguments):
-        fresh = jax.random.key_data(self.actors.key)
+        fresh = np.array(jax.random.key_data(self.actors.key))
         restore(self, *arguments)
-        taken_over.append((fresh, jax.random.key_data(self.actors.key)))
+        taken_over.append((fresh, np.array(jax.random.key_data(self.actors.key))))
 
     monkeypatch.setattr(Loop, "restore", record)
     assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
