@@ -108,8 +108,8 @@ def trust_region_projection(
     chex.assert_rank([gradient, kl_gradient], 1)
     chex.assert_equal_shape([gradient, kl_gradient])
     # In units of k's largest entry, whose square may not be a number of this type. Of probabilities
-    # k is -average / pi: it has no bound.
-    size = jnp.max(jnp.abs(kl_gradient))
+    # k is -average / pi: it has no bound. Nor must the unit's reciprocal vanish: 1e37 is enough.
+    size = jnp.minimum(jnp.max(jnp.abs(kl_gradient)), 1e37)
     unit = jnp.where(size > 0, kl_gradient / jnp.where(size > 0, size, 1.0), 0.0)
     excess = unit @ gradient - delta / jnp.where(size > 0, size, 1.0)
     scale = jnp.where(size > 0, jnp.maximum(excess, 0.0) / jnp.maximum(unit @ unit, 1.0), 0.0)

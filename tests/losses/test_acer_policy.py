@@ -47,7 +47,7 @@ def test_one_step_is_the_pseudo_code(seed, size, c):
 def test_the_decomposition_is_unbiased(seed, size, c, v):
     """Eq. 7: with exact values the mean over mu is sum_a (Q^pi(a) - V) grad pi(a), whatever c."""
     pi, mu, q_pi, _ = state(seed, size)
-    double = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64
+    double = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     with double(True):
         total = sum(
             mu[a]
