@@ -23,7 +23,7 @@ AGENTS = {
 
 # Time steps after which the preset `small` has solved the task (docs/results); others get the rest.
 SMALL_STEPS = {
-    "acer": {"catch": 40_000, "CartPole-v1": 60_000},
+    "acer": {"catch": 40_000, "CartPole-v1": 60_000, "Pendulum-v1": 100_000},
     "reactor": {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000},
     "d4pg": {"Pendulum-v1": 40_000},
 }

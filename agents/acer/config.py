@@ -197,8 +197,14 @@ class Config:
     @classmethod
     def small_continuous(cls, **changes: Any) -> "Config":
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
-        sizes = {"reward_scale": 0.1, "rmsprop_epsilon": 1e-6, "sequence_length": 21}
-        return cls.paper_mujoco(**{**sizes, "learning_rate": 1e-3, **changes})
+        ours = {
+            "reward_scale": 0.1,
+            "rmsprop_epsilon": 1e-6,
+            "sequence_length": 11,
+            "learning_rate": 5e-4,
+            "shared_network": False,
+        }
+        return cls.paper_mujoco(**{**ours, **changes})
 
     @classmethod
     def no_trust_region(cls) -> "Config":
