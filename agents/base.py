@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+from dm_env import specs
 
 from ..environments.types import EnvironmentSpec, TimeStep
 from ..replay.spec import Sample, SequenceSpec
@@ -63,6 +64,21 @@ class Agent(NamedTuple):
     exploit: Callable[[Params, ActorState, TimeStep], Decision]
     update: Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
     sequence: SequenceSpec
+
+
+def count_actions(agent: str, spec: EnvironmentSpec) -> int:
+    """The number of discrete actions.
+
+    Args:
+      agent: its name, for the error.
+      spec: of the environment.
+
+    Raises:
+      ValueError: the actions are continuous.
+    """
+    if not isinstance(spec.actions, specs.DiscreteArray):
+        raise ValueError(f"{agent} needs discrete actions (a DiscreteArray), got {spec.actions!r}.")
+    return int(spec.actions.num_values)
 
 
 def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:

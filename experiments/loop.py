@@ -161,7 +161,7 @@ class Loop:
         decision = self._act(self._agent.acting_params(self.learner), self.actors, timestep)
         self.actors = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
-        self._store.add(_rows(timestep, action, extras))
+        self._store.add(rows_of(timestep, action, extras))
         ended = np.asarray(timestep.step_type == StepType.LAST)
         for name in self._agent.sequence.episode_extras:
             self.window.extras.setdefault(name, []).extend(extras[name][ended].tolist())
@@ -252,7 +252,8 @@ def metric_names(agent: Agent, learner: Any, sample: Any) -> list[str]:
     return [*(f"episode_{name}" for name in agent.sequence.episode_extras), *sorted(update.metrics)]
 
 
-def _rows(timestep: TimeStep, action: np.ndarray, extras: Any) -> Row:
+def rows_of(timestep: TimeStep, action: np.ndarray, extras: Any) -> Row:
+    """Rows `[E, ...]` of time steps, and of what was decided on them."""
     return Row(
         observation=timestep.observation,
         reward=timestep.reward,

@@ -13,8 +13,8 @@ from dm_env import specs
 
 from ..agents.base import Agent, Decision
 from ..environments.types import TimeStep, VectorEnvironment
+from ..experiments.loop import rows_of
 from ..replay.paced import Writer
-from ..replay.spec import Row
 from .acme_library import acme
 from .parameters import ParameterClient
 
@@ -87,15 +87,7 @@ class VectorActor:
         self._client.step()
 
     def _write(self, timesteps: TimeStep, action: np.ndarray, extras: Any) -> None:
-        rows = Row(
-            observation=timesteps.observation,
-            reward=timesteps.reward,
-            discount=timesteps.discount,
-            is_first=timesteps.step_type == dm_env.StepType.FIRST,
-            is_last=timesteps.step_type == dm_env.StepType.LAST,
-            action=action,
-            extras=extras,
-        )
+        rows = rows_of(timesteps, action, extras)
         priority = self._client.notes.get("new_priority")
         for index, writer in enumerate(self._writers):
             if priority is not None:

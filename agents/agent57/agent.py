@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from dm_env import specs
 
 from ...environments.types import EnvironmentSpec
 from ...networks import Agent57Networks, make_agent57_networks
 from ...replay.spec import Sample, SequenceSpec
-from ..base import Agent, Update
+from ..base import Agent, Update, count_actions
 from . import bandit
 from .acting import ActingParams, make_acting
 from .bandit import BanditState
@@ -66,7 +65,7 @@ def make_agent(
     Raises:
       ValueError: continuous actions, or observations that the default networks cannot take.
     """
-    num_actions = _num_actions(environment_spec)
+    num_actions = count_actions("Agent57", environment_spec)
     networks = networks or _make_networks(environment_spec, config, num_actions)
     optimizer = optimizer or _adam(config, config.learning_rate)
     auxiliary_optimizers = {
@@ -175,13 +174,6 @@ def make_agent(
     return Agent(
         init, acting_params, acting.begin, acting.explore, acting.exploit, update, sequence
     )
-
-
-def _num_actions(environment_spec: EnvironmentSpec) -> int:
-    actions = environment_spec.actions
-    if not isinstance(actions, specs.DiscreteArray):
-        raise ValueError(f"Agent57 needs discrete actions (a DiscreteArray), got {actions!r}.")
-    return int(actions.num_values)
 
 
 def _make_networks(

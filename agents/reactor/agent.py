@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from dm_env import StepType, specs
+from dm_env import StepType
 
 from ... import losses
 from ...environments.types import EnvironmentSpec, TimeStep
 from ...networks import ReactorOutput, RecurrentNetwork, make_reactor_network
 from ...replay.spec import Row, Sample, SequenceSpec
-from ..base import Agent, Decision, Update
+from ..base import Agent, Decision, Update, count_actions
 from .config import Config
 
 
@@ -73,7 +73,7 @@ def make_agent(
     Raises:
       ValueError: continuous actions, or observations that the default network cannot take.
     """
-    num_actions = _num_actions(environment_spec)
+    num_actions = count_actions("Reactor", environment_spec)
     network = network or _make_network(environment_spec, config)
     optimizer = optimizer or optax.adam(
         config.learning_rate, config.adam_b1, config.adam_b2, config.adam_epsilon
@@ -228,17 +228,10 @@ def make_agent(
     return Agent(init, acting_params, begin, explore, exploit, update, sequence)
 
 
-def _num_actions(environment_spec: EnvironmentSpec) -> int:
-    actions = environment_spec.actions
-    if not isinstance(actions, specs.DiscreteArray):
-        raise ValueError(f"Reactor needs discrete actions (a DiscreteArray), got {actions!r}.")
-    return int(actions.num_values)
-
-
 def _make_network(environment_spec: EnvironmentSpec, config: Config) -> RecurrentNetwork:
     return make_reactor_network(
         environment_spec.observations,
-        num_actions=_num_actions(environment_spec),
+        num_actions=count_actions("Reactor", environment_spec),
         num_atoms=config.num_atoms if config.distributional else 1,
         policy_epsilon=config.policy_epsilon,
         convolutions=config.convolutions,
