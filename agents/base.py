@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from dm_env import specs
 
 from ..environments.types import EnvironmentSpec, TimeStep
@@ -30,6 +31,8 @@ class Decision(NamedTuple):
 
 class Update(NamedTuple):
     """What a learner's update tells besides its new state.
+
+    Of several updates in one call, the priorities of all, and the metrics' means.
 
     Attributes:
       priorities: float32 `[B]`, finite and >= 0, one for each sampled sequence.
@@ -64,6 +67,30 @@ class Agent(NamedTuple):
     exploit: Callable[[Params, ActorState, TimeStep], Decision]
     update: Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
     sequence: SequenceSpec
+
+
+def updates_in_one_call(
+    update: Callable[[LearnerState, Sample], tuple[LearnerState, Update]], count: int
+) -> Callable[[LearnerState, Sample], tuple[LearnerState, Update]]:
+    """An agent's update, made `count` times in turn, each with its part of a larger batch.
+
+    Args:
+      update: `Agent.update`.
+      count: >= 1.
+
+    Returns:
+      A function like `update`, of samples `[count * B, ...]`: priorities are `[count * B]`, metrics
+      means over the updates.
+    """
+    if count == 1:
+        return update
+
+    def updates(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
+        parts = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), sample)
+        state, each = jax.lax.scan(update, state, parts)
+        return state, Update(each.priorities.reshape(-1), jax.tree.map(jnp.mean, each.metrics))
+
+    return updates
 
 
 def count_actions(agent: str, spec: EnvironmentSpec) -> int:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from dm_env import StepType, TimeStep, specs
 
+from retrax.agents.base import updates_in_one_call
 from retrax.agents.d4pg import PRESETS, make_agent
 from retrax.environments.types import EnvironmentSpec
 from retrax.experiments.loop import Loop
@@ -85,16 +86,16 @@ def filled(store, environment, rows):
         timestep = environment.step(action)
 
 
-def resident_rounds(agent, learner, sample, updates):
-    """Makes a function: updates per second of a batch that is on the device already."""
+def resident_rounds(agent, learner, sample, updates, per_call):
+    """Makes a function: updates per second on batches that are on the device already."""
     sample = jax.device_put(sample)
-    update = jax.jit(agent.update, donate_argnums=0)
+    update = jax.jit(updates_in_one_call(agent.update, per_call), donate_argnums=0)
     state = jax.tree.map(lambda x: x.copy(), learner)
 
     def measure():
         nonlocal state
         started = time.perf_counter()
-        for _ in range(updates):
+        for _ in range(updates // per_call):
             state, result = update(state, sample)
         jax.block_until_ready((state, result))
         return updates / (time.perf_counter() - started)
@@ -114,7 +115,7 @@ def main(arguments=None):
     parser.add_argument("--preset", default="control_suite", choices=sorted(PRESETS))
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--per-step", type=int, default=8, help="updates behind each acting step")
+    parser.add_argument("--per-step", type=int, default=32, help="updates behind each acting step")
     given = parser.parse_args(arguments)
     config = PRESETS[given.preset]()
     replay = config.replay
@@ -124,10 +125,16 @@ def main(arguments=None):
     filled(store, environment, given.rows)
     replay = dataclasses.replace(replay, acting_steps_per_update=NUM_ENVS / given.per_step)
     loop = Loop(agent, environment, store, replay, seed=0)
-    print(f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}")
+    print(
+        f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}, "
+        f"{replay.updates_per_call} updates in a call"
+    )
     while loop.counters.updates < 1:
         loop.advance()
-    resident_round = resident_rounds(agent, loop.learner, store.sample()[1], given.per_step)
+    sample = store.sample()[1]
+    resident_round = resident_rounds(
+        agent, loop.learner, sample, given.per_step, replay.updates_per_call
+    )
     resident_round()
     # In turn: whatever else the machine does hits both alike.
     rounds = max(1, given.updates // given.per_step)
@@ -141,7 +148,7 @@ def main(arguments=None):
     say("loop / resident", f"{in_loop / resident:.2f}", told)
     slots, _ = store.sample()
     priorities = np.random.default_rng(2).random(len(slots))
-    say("drawing a batch", f"{1e3 * seconds(store.sample, given.updates):.2f} ms")
+    say("drawing for a call", f"{1e3 * seconds(store.sample, given.updates):.2f} ms")
     setting = seconds(lambda: store.set_priorities(slots, priorities), given.updates)
     say("setting its priorities", f"{1e3 * setting:.2f} ms")
 

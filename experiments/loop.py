@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..agents.base import Agent, Update
+from ..agents.base import Agent, Update, updates_in_one_call
 from ..environments import TimeStep, VectorEnvironment
 from ..evaluation.episodes import RunningReturns
 from ..replay.pacing import Due, Pacing
@@ -51,11 +51,11 @@ class Window:
         self.acting_seconds = 0.0
         self.learning_seconds = 0.0
 
-    def add_update(self, update: Update) -> None:
-        """Adds the metrics of one update (on the host)."""
-        self.updates += 1
+    def add_updates(self, update: Update, count: int) -> None:
+        """Adds the metrics of so many updates in one call (on the host)."""
+        self.updates += count
         for name, value in update.metrics.items():
-            self.metrics[name] = self.metrics.get(name, 0.0) + float(value)
+            self.metrics[name] = self.metrics.get(name, 0.0) + count * float(value)
 
     def means(self) -> dict[str, float]:
         """Means over the window: NaN where there was no episode; no entries without an update."""
@@ -96,7 +96,9 @@ class Loop:
         self._agent = agent
         # Donated, an actor's state is updated in place: it may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
-        self._update = jax.jit(agent.update, donate_argnums=0)
+        self._per_call = replay.updates_per_call
+        update = updates_in_one_call(agent.update, self._per_call)
+        self._update = jax.jit(update, donate_argnums=0)
         self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside updates")
         learner_key, actor_key = jax.random.split(jax.random.key(seed))
         self.learner = jax.jit(agent.init)(learner_key)
@@ -188,9 +190,9 @@ class Loop:
         return self._pacing.due
 
     def _learn(self) -> None:
-        """All updates that are due: beside each, the host does what does not depend on it.
+        """All updates that are due: beside each call, the host does what does not depend on it.
 
-        That is to take in the update before it and to draw the next batch, in a thread: on a CPU
+        That is to take in the call before it and to draw the next batch, in a thread: on a CPU
         the call of an update returns when it is done. So a batch is drawn when the priorities of
         the batch before it are not known yet: they act one draw later. Nothing is ahead over an
         acting step, so snapshots need not know of it.
@@ -207,7 +209,7 @@ class Loop:
             self._finish(*unfinished)
 
     def _beside(self, unfinished: tuple[np.ndarray, Update] | None) -> Future[Any]:
-        """Begins to take in an update, and then to draw the next batch."""
+        """Begins to take in a call of updates, and then to draw the next batch."""
 
         def work() -> tuple[np.ndarray, Sample] | None:
             if unfinished:
@@ -221,23 +223,38 @@ class Loop:
         return nothing
 
     def _draw(self) -> tuple[np.ndarray, Sample] | None:
-        """The batch of the update that is due, None if there is none."""
+        """The batch of the call that is due, None if there is none."""
         due = self._due()
         if due is None:
             return None
         return self._store.newest() if due == "newest" else self._store.sample()
 
     def _finish(self, slots: np.ndarray, update: Update) -> None:
-        """Waits for an update, and takes in what it told."""
+        """Waits for a call of updates, and takes in what it told."""
         update = jax.device_get(update)
-        if not np.isfinite(update.priorities).all():
-            raise FloatingPointError(
-                f"Update {self.counters.updates + 1} gave priorities that are not finite: the "
-                "learner diverged. Try a smaller learning rate."
-            )
+        check_finite(update, self.counters.updates, self._per_call)
         self._store.set_priorities(slots, np.asarray(update.priorities))
-        self.counters.updates += 1
-        self.window.add_update(update)
+        self.counters.updates += self._per_call
+        self.window.add_updates(update, self._per_call)
+
+
+def check_finite(update: Update, before: int, count: int) -> None:
+    """Checks what a call of updates told.
+
+    Args:
+      update: on the host.
+      before: updates before the call.
+      count: updates in the call.
+
+    Raises:
+      FloatingPointError: a priority is not finite.
+    """
+    wrong = ~np.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
+    if wrong.any():
+        raise FloatingPointError(
+            f"Update {before + 1 + int(np.argmax(wrong))} gave priorities that are not finite: the "
+            "learner diverged. Try a smaller learning rate."
+        )
 
 
 def metric_names(agent: Agent, learner: Any, sample: Any) -> list[str]:

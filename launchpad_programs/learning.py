@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..agents.base import Agent
-from ..experiments.loop import Window
+from ..agents.base import Agent, updates_in_one_call
+from ..experiments.loop import Window, check_finite
 from ..experiments.snapshots import Snapshot
 from ..replay.paced import LearnerReplay
 from ..replay.spec import Sample
@@ -32,6 +32,7 @@ class Learner(acme.core.Learner):
         parameters: ParameterServer,
         *,
         key: jax.Array,
+        updates_per_call: int = 1,
         wait: float = 1.0,
     ):
         """Makes the initial state.
@@ -41,10 +42,13 @@ class Learner(acme.core.Learner):
           replay: where the samples come from; used by the thread that calls `step` only.
           parameters: where the parameters go.
           key: a PRNG key, for `agent.init`.
+          updates_per_call: as in `ReplayConfig`.
           wait: seconds that `step` waits for an update to be due; 0 in programs of one thread.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
-        self._update = jax.jit(agent.update, donate_argnums=0)
+        self._per_call = updates_per_call
+        update = updates_in_one_call(agent.update, updates_per_call)
+        self._update = jax.jit(update, donate_argnums=0)
         self._wait = wait
         self.state = jax.jit(agent.init)(key)
         self.updates = 0
@@ -68,10 +72,10 @@ class Learner(acme.core.Learner):
         self._looked = time.monotonic()
 
     def step(self) -> None:
-        """One update if one is due within `wait` seconds; otherwise returns without.
+        """One call of updates if one is due within `wait` seconds; otherwise returns without.
 
         Raises:
-          FloatingPointError: the update gave priorities that are not finite.
+          FloatingPointError: an update gave priorities that are not finite.
         """
         batch = self._next or self._draw(self._wait)
         if batch is None:
@@ -82,14 +86,10 @@ class Learner(acme.core.Learner):
         self.state, update = self._update(self.state, sample)
         self._next = self._draw(0.0)  # while the device works
         update = jax.device_get(update)
-        self.updates += 1
-        if not np.isfinite(update.priorities).all():
-            raise FloatingPointError(
-                f"Update {self.updates} gave priorities that are not finite: the learner diverged. "
-                "Try a smaller learning rate."
-            )
+        check_finite(update, self.updates, self._per_call)
+        self.updates += self._per_call
         self._replay.set_priorities(keys, update.priorities)
-        self._window.add_update(update)
+        self._window.add_updates(update, self._per_call)
         if self._parameters.wanted:
             self._publish()
 

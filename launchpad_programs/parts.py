@@ -92,7 +92,8 @@ def learner_node(
 
     config, agent, (key, _) = parts.config, parts.agent, parts.keys()
     parameters = ParameterServer(patience=wait / 5)
-    learner = Learner(agent, replay, parameters, key=key, wait=wait)
+    per_call = parts.replay.updates_per_call
+    learner = Learner(agent, replay, parameters, key=key, updates_per_call=per_call, wait=wait)
     shapes = jax.eval_shape(agent.init, key)
     counters: dict[str, Any] = {}
     if config.resumed_at is not None:

@@ -40,10 +40,10 @@ class LearnerReplay(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether an update is due now, and `sample` will not wait."""
+        """Whether a call of updates is due now, and `sample` will not wait."""
 
     def sample(self) -> tuple[Any, Sample]:
-        """Draws a batch for one update: keys for `set_priorities`, and the sequences."""
+        """Draws what one call of updates needs: keys for `set_priorities`, and the sequences."""
 
     @property
     def new_priority(self) -> float:

@@ -1,9 +1,9 @@
 """Which updates are due: the one rule of all training loops. Pure Python, no rows, no clock.
 
-At a steady pace: from `min_rows` rows on, one update from the store for so many time steps. In
-rounds, as ACER learns (Wang et al. 2017, Algorithm 1): whenever every environment has one more
-complete segment, one update on the newest ones (if `on_policy`), then n ~ Poisson(`replay_ratio`)
-updates from the store, these from `min_rows` rows on.
+At a steady pace: from `min_rows` rows on, one update from the store for so many time steps, made
+in calls of `updates_per_call`. In rounds, as ACER learns (Wang et al. 2017, Algorithm 1): whenever
+every environment has one more complete segment, one update on the newest ones (if `on_policy`),
+then n ~ Poisson(`replay_ratio`) updates from the store, these from `min_rows` rows on.
 """
 
 import json
@@ -19,7 +19,7 @@ _DRAWS = 1  # beside the store's own draws, from the same seed
 
 
 class Pacing:
-    """Says which update is due, and is told when it was made.
+    """Says which call of updates is due, and is told when it was made.
 
     Attributes:
       updates: made so far.
@@ -59,7 +59,7 @@ class Pacing:
 
     @property
     def due(self) -> Due | None:
-        """The next update: on the newest segments, on replayed ones, or none now."""
+        """The next call: on the newest segments, on replayed ones, or none now."""
         if self._in_rounds:
             if self._newest:
                 return "newest"
@@ -67,12 +67,12 @@ class Pacing:
         if self.learning_since < 0:
             return None
         acted = self._steps - self.learning_since
-        due = int(acted / self._replay.acting_steps_per_update) > self.updates
-        return "replayed" if due else None
+        due = int(acted / self._replay.acting_steps_per_update) - self.updates
+        return "replayed" if due >= self._replay.updates_per_call else None
 
     def done(self) -> None:
-        """Tells that the update that was due has been made."""
-        self.updates += 1
+        """Tells that the call that was due has been made."""
+        self.updates += self._replay.updates_per_call
         if self._newest:
             self._newest = False
         elif self._replayed:

@@ -55,7 +55,7 @@ class TableReplay:
             address,
             SEQUENCES,
             self._assemble,
-            in_flight=replay.batch_size,
+            in_flight=replay.draw_size,
             ahead=1,
             patience=patience,
         )
@@ -83,7 +83,7 @@ class TableReplay:
                 f"Waited {self._patience:.0f} s for a batch: {describe(self._client, SEQUENCES)}."
             )
         batch, self._batch = self._batch, None
-        self._updates += 1
+        self._updates += self._replay.updates_per_call
         return batch
 
     @property
@@ -106,7 +106,7 @@ class TableReplay:
 
     def sample_shapes(self) -> list[Sample]:
         """See `LearnerReplay`."""
-        return [self._shape(self._replay.batch_size)]
+        return [self._shape(self._replay.draw_size)]
 
     @property
     def num_rows(self) -> int:
@@ -178,7 +178,7 @@ class TableReplay:
 
     def _assemble(self, items: Iterator[Item]) -> tuple[np.ndarray, Sample]:
         """A batch out of the next items; runs in the reader's thread."""
-        batch = [next(items) for _ in range(self._replay.batch_size)]
+        batch = [next(items) for _ in range(self._replay.draw_size)]
         self._look_at(batch)
         rows, mask = self._stack(batch)
         # Relative to a uniform draw, each in the table as it was then.

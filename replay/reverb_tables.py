@@ -164,5 +164,5 @@ def _rate_limiter(sequence: SequenceSpec, replay: ReplayConfig, num_environments
     rows = max(0, replay.min_rows // num_environments - sequence.length)
     minimum = num_environments * (rows // sequence.period + 1)
     # Room for what is on its way: an insert of every environment, and the batches drawn ahead.
-    room = max(1.0, per_insert) * num_environments + replay.batch_size * _BATCHES_AHEAD
+    room = max(1.0, per_insert) * num_environments + replay.draw_size * _BATCHES_AHEAD
     return reverb.rate_limiters.SampleToInsertRatio(per_insert, minimum, float(math.ceil(room)))

@@ -108,6 +108,10 @@ class ReplayConfig:
     acting_steps_per_update: float = 5.0
     """Time steps taken in the environments for each update of the learner, at a steady pace."""
 
+    updates_per_call: int = 1
+    """Updates in one jitted call, at a steady pace. The call waits until all of them are due, and
+    their batches are drawn together before it: priorities act that much later."""
+
     pace: Literal["steady", "rounds"] = "steady"
     """When to update: every acting_steps_per_update time steps, or in rounds, whenever every
     environment has one more complete sequence."""
@@ -135,6 +139,7 @@ class ReplayConfig:
         check_integer(self, "min_rows", 1, self.capacity)
         check_integer(self, "batch_size", 1)
         check_range(self, "acting_steps_per_update", 0.0, above=True)
+        check_integer(self, "updates_per_call", 1)
         check_one_of(self, "pace", PACES)
         check_range(self, "replay_ratio", 0.0)
         check_one_of(self, "on_policy", (True, False))
@@ -143,10 +148,20 @@ class ReplayConfig:
         check_range(self, "importance_exponent", 0.0, 1.0)
         check_range(self, "uniform_fraction", 0.0, 1.0)
 
+    @property
+    def draw_size(self) -> int:
+        """Sequences in one draw: the batches of all updates in a call."""
+        return self.batch_size * self.updates_per_call
+
     def _check_pace(self) -> None:
         if self.on_policy and self.pace != "rounds":
             raise ValueError(
                 f"ReplayConfig.pace must be rounds if on_policy is True, got {self.pace!r}."
+            )
+        if self.pace == "rounds" and self.updates_per_call > 1:
+            raise ValueError(
+                "ReplayConfig.updates_per_call must be 1 if pace is 'rounds', whose number of "
+                f"updates differs from round to round, got {self.updates_per_call}."
             )
         if self.pace == "rounds" and not self.replay_ratio and not self.on_policy:
             raise ValueError(

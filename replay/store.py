@@ -165,12 +165,14 @@ class SequenceStore:
             self._insert(self._end_episodes(environments[~already]))
 
     def sample(self) -> tuple[np.ndarray, Sample]:
-        """Draws a batch: slots `[B]` for `set_priorities`, and the sequences.
+        """Draws what one call of updates needs: slots `[B]` for `set_priorities`, and sequences.
+
+        B is the config's `draw_size`.
 
         Raises:
           ValueError: there is no complete sequence yet.
         """
-        slots = self._selector.sample(self._rng, self._config.batch_size)
+        slots = self._selector.sample(self._rng, self._config.draw_size)
         probabilities = self._selector.probabilities(slots)
         weights = importance_weights(
             probabilities, len(self._selector), self._config.importance_exponent
@@ -214,7 +216,7 @@ class SequenceStore:
             sample = Sample(rows, np.zeros(batch, np.float32), mask)
             return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
 
-        sizes = [self._config.batch_size]
+        sizes = [self._config.draw_size]
         return [shape(size) for size in sizes + [len(self._heads)] * self._config.on_policy]
 
     def read(self, slots: np.ndarray) -> tuple[Row, np.ndarray]:
@@ -224,16 +226,14 @@ class SequenceStore:
         """
         environments, starts = np.divmod(np.asarray(slots), self._num_starts)
         steps = np.arange(self._sequence.length)
-        index = (
-            environments[:, None],
-            (starts[:, None] * self._sequence.period + steps) % self._num_rows,
-        )
-        rows: Row = jax.tree.map(lambda ring: ring[index], self._rows)
+        index = (starts[:, None] * self._sequence.period + steps) % self._num_rows
+        index += environments[:, None] * self._num_rows
+        rows: Row = jax.tree.map(lambda ring: _flat(ring).take(index, axis=0), self._rows)
         mask = np.ones(rows.is_last.shape, bool)
         if not self._sequence.crosses_episodes:
             mask = np.cumsum(rows.is_last, axis=1) - rows.is_last == 0
             rows = jax.tree.map(lambda x: _zero_where(~mask, x), rows)
-        first = jax.tree.map(lambda ring: ring[environments, starts], self._first)
+        first = jax.tree.map(lambda ring: _flat(ring).take(slots, axis=0), self._first)
         return rows._replace(extras={**rows.extras, **first}), mask
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
@@ -347,6 +347,11 @@ class SequenceStore:
 
 def _size(spec: Any) -> int:
     return sum(int(np.prod(s.shape)) * np.dtype(s.dtype).itemsize for s in jax.tree.leaves(spec))
+
+
+def _flat(ring: np.ndarray) -> np.ndarray:
+    """`[E, n, ...]` as `[E * n, ...]`, a view: taking along one axis is several times faster."""
+    return ring.reshape(-1, *ring.shape[2:])
 
 
 def _named(tree: Any) -> list[tuple[str, np.ndarray]]:

@@ -149,7 +149,10 @@ class Config:
     @classmethod
     def control_suite(cls, **changes: Any) -> "Config":
         """The same authors' settings for the DeepMind control suite (Tassa et al. 2018)."""
-        return dataclasses.replace(cls(num_atoms=101, exploration="per_actor"), **changes)
+        # Eight updates in one call are a third faster on a CPU (benchmarks/d4pg_step.py).
+        replay = dataclasses.replace(_REPLAY, updates_per_call=8)
+        config = cls(num_atoms=101, exploration="per_actor", replay=replay)
+        return dataclasses.replace(config, **changes)
 
     @classmethod
     def small(cls, **changes: Any) -> "Config":
@@ -172,6 +175,7 @@ class Config:
                     capacity=100_000,
                     batch_size=128,
                     acting_steps_per_update=4.0,
+                    updates_per_call=8,
                     priority_exponent=0.6,
                 ),
             ),

@@ -2,15 +2,16 @@
 
 import dataclasses
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from retrax.agents import acer, reactor
-from retrax.agents.base import Agent, Decision, Update
+from retrax.agents.base import Agent, Decision, Update, updates_in_one_call
 from retrax.environments import make
-from retrax.experiments.loop import Counters, Loop, Window
+from retrax.experiments.loop import Counters, Loop, Window, check_finite
 from retrax.replay.spec import ReplayConfig, SequenceSpec
 from retrax.replay.store import SequenceStore
 
@@ -142,6 +143,54 @@ def test_updates_keep_pace_with_acting(acting_steps_per_update):
     assert int(loop.learner) == counters.updates
 
 
+def test_updates_of_one_call_wait_for_each_other():
+    events = []
+    replay = make_replay(updates_per_call=4)
+    loop, store = make_loop(replay=replay, events=events)
+    counts = []
+    for _ in range(24):
+        loop.advance()
+        counts.append(loop.counters.updates)
+    acted = loop.counters.steps - loop.counters.learning_since
+    assert counts[-1] == int(acted / 4.0) // 4 * 4
+    assert set(counts) == set(range(0, counts[-1] + 1, 4))
+    assert events.count("sample") == counts[-1] // 4
+    assert int(loop.learner) == counts[-1]
+    window = loop.look()
+    assert window.updates == counts[-1]
+    assert window.means()["count"] == (counts[-1] - 1) / 2, "each update counts alike"
+    assert store.sample_shapes()[0].weights.shape == (2 * 4,)
+
+
+def test_several_updates_in_one_call_do_what_each_does_alone():
+    """In order, each with its own part of the batch."""
+    loop, store = make_loop(tiny_reactor, make_replay(updates_per_call=3))
+    for _ in range(20):
+        loop.advance()
+    _, sample = store.sample()
+    agent = loop._agent
+    one = jax.jit(agent.update)
+    state, priorities, metrics = loop.learner, [], []
+    for number in range(3):
+        part = jax.tree.map(lambda x, n=number: x[2 * n : 2 * n + 2], sample)
+        state, update = one(state, part)
+        priorities.append(update.priorities)
+        metrics.append(update.metrics)
+    together, update = jax.jit(updates_in_one_call(agent.update, 3))(loop.learner, sample)
+    chex.assert_trees_all_close(together, state, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(update.priorities, np.concatenate(priorities), rtol=1e-4)
+    means = jax.tree.map(lambda *x: np.mean(x), *metrics)
+    chex.assert_trees_all_close(update.metrics, means, rtol=1e-3, atol=1e-5)
+
+
+def test_the_update_that_diverged_is_named_within_a_call():
+    priorities = np.ones(6, np.float32)
+    check_finite(Update(priorities, {}), 12, 3)
+    priorities[3] = np.nan
+    with pytest.raises(FloatingPointError, match="Update 14 gave priorities that are not finite"):
+        check_finite(Update(priorities, {}), 12, 3)
+
+
 def test_counters_by_hand():
     """Catch: 9 actions, then a step that begins the next episode and is no transition."""
     loop, store = make_loop()
@@ -185,7 +234,7 @@ def test_window_means_by_hand():
     assert np.isnan(window.means()["episode_return"])
     window.returns, window.lengths = [1.0, 2.0], [3, 5]
     for loss in (0.5, 1.5):
-        window.add_update(Update(np.zeros(2), {"loss": np.float32(loss)}))
+        window.add_updates(Update(np.zeros(2), {"loss": np.float32(loss)}), 2)
     assert window.means() == {"episode_return": 1.5, "episode_length": 4.0, "loss": 1.0}
 
 

@@ -106,6 +106,20 @@ def test_it_keeps_to_the_ratio_and_waits_otherwise(agent):
     assert learner.updates == (counters["steps"] - counters["learning_since"]) // 10
 
 
+def test_several_updates_in_one_call_count_as_several(agent):
+    cfg = config(acting_steps_per_update=10, updates_per_call=4)
+    environment = make("catch", seed=1)
+    replay = paced(cfg, environment, agent)
+    learner, _ = learner_of(agent, replay, updates_per_call=4)
+    learner.compile()
+    fill(agent, replay, environment, 300)
+    for _ in range(100):
+        learner.step()
+    counters = replay.counters()
+    due = (counters["steps"] - counters["learning_since"]) // 10
+    assert learner.updates == counters["updates"] == due // 4 * 4 > 0
+
+
 def test_idle_time_is_measured(agent):
     cfg = config()
     environment = make("catch", seed=1)

@@ -39,6 +39,16 @@ def test_a_steady_pace_by_hand():
     assert pacing.updates == 4
 
 
+def test_calls_of_several_updates_wait_until_all_of_them_are_due():
+    pacing = make_pacing(acting_steps_per_update=2.0, updates_per_call=3)
+    counts = []
+    for steps in range(10, 36, 2):
+        observe(pacing, steps)
+        counts.append(len(take(pacing)))
+    assert counts == [0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+    assert pacing.updates == 12
+
+
 def test_a_round_begins_on_policy_and_goes_on_with_replay():
     pacing = make_pacing(pace="rounds", replay_ratio=4.0, on_policy=True)
     observe(pacing, 4)
