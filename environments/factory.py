@@ -1,5 +1,6 @@
 """One way to make every kind of environment, by its id."""
 
+import ast
 import difflib
 import functools
 import importlib
@@ -43,7 +44,8 @@ def make(
       id: one of `known_environments()`: a task of our own ("catch", "memory", "deep_sea",
         "noisy_deep_sea", "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task
         of the control suite ("dm_control:cartpole/swingup"), or any id registered with Gymnasium
-        ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports `my_module` first). Or a
+        ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports `my_module` first). Switches
+        may follow, for callers that have nothing but the id: "deep_sea,size=20,screen=4". Or a
         function without arguments that returns a `gymnasium.Env`.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone.
       num_envs: E >= 1.
@@ -59,14 +61,45 @@ def make(
       The environments. Call `reset()` first.
 
     Raises:
-      ValueError: the id is unknown, the environment has no such switch, an argument is out of its
-        range, or a Gymnasium space is not supported.
+      ValueError: the id is unknown, the environment has no such switch, a switch in the id is not
+        NAME=VALUE, an argument is out of its range, or a Gymnasium space is not supported.
       ModuleNotFoundError: there is no such `my_module`.
       ImportError: the environment needs an extra that is not installed; the message names it.
     """
     if callable(id):
         _refuse_unknown(switches, (), "an environment made by a function")
         return _gymnasium_vector(id, num_envs, seed)
+    id, named = _split(id)
+    switches = {**named, **switches}
+    try:
+        return _make(id, seed, num_envs, render, switches)
+    except TypeError as error:
+        if named:
+            raise ValueError(f"{id} cannot be made with {named}: {error}.") from error
+        raise
+
+
+def _split(id: str) -> tuple[str, dict[str, Any]]:
+    """The id proper, and the switches behind it."""
+    id, *assignments = id.split(",")
+    switches: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not (name and equals and value):
+            raise ValueError(
+                f"a switch behind an id must be NAME=VALUE, as in deep_sea,size=20, got "
+                f"{assignment!r} behind {id}."
+            )
+        try:
+            switches[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):  # a word
+            switches[name] = value
+    return id, switches
+
+
+def _make(
+    id: str, seed: int, num_envs: int, render: bool, switches: dict[str, Any]
+) -> VectorEnvironment:
     if id in _TINY:
         _refuse_unknown(switches, _parameters(_TINY[id]) - _COMMON, id)
         return _TINY[id](num_envs=num_envs, seed=seed, **switches)

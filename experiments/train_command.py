@@ -43,7 +43,8 @@ class TrainArguments(Generic[AgentConfig]):
     """Train an agent in one process. What is not given comes from the preset."""
 
     environment: Annotated[str, tyro.conf.arg(metavar="ID")]
-    """catch, a gymnasium id (CartPole-v1), dm_control:cartpole/swingup or a game (ALE/Pong-v5)."""
+    """catch, a gymnasium id (CartPole-v1), dm_control:cartpole/swingup or a game (ALE/Pong-v5);
+    switches may follow (deep_sea,size=20)."""
 
     preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Where the agent's fields come from; paper for images and small for vectors if not given."""

@@ -52,7 +52,8 @@ class LaunchArguments(_Common, Generic[AgentConfig]):
     """Train an agent as a program of many processes around Reverb."""
 
     environment: str
-    """catch, a gymnasium id (CartPole-v1), dm_control:cartpole/swingup or a game (ALE/Pong-v5)."""
+    """catch, a gymnasium id (CartPole-v1), dm_control:cartpole/swingup or a game (ALE/Pong-v5);
+    switches may follow (deep_sea,size=20)."""
 
     num_actors: int = 2
     """Actors, each a process."""

@@ -312,6 +312,10 @@ _SMALL: dict[str, Any] = {
     "evaluator_window": 200,
     "episodic_capacity": 500,
     "num_neighbours": 3,
+    # A state is paid about 2, not 60 beside extrinsic rewards of 1; short episodes must teach all
+    # their states: one that never is looks new for ever.
+    "kernel_epsilon": 0.1,
+    "auxiliary_frames": 40,
     "embedding_refresh": "step",
     "learning_rate": 1e-3,
     "auxiliary_learning_rate": 1e-3,

@@ -72,6 +72,39 @@ def test_ids_choose_the_class_and_switches_reach_it():
     assert atari.spec.observations.shape == (84, 84, 4)
 
 
+def test_switches_may_follow_the_id():
+    assert make("deep_sea,size=4,screen=2").spec.observations.shape == (4 * 4 + 2,)
+    assert make("deep_sea,size=4", screen=3, size=5).spec.observations.shape == (5 * 5 + 3,)
+    assert make("deep_sea,size=4,mapping_seed=None,remote=True").spec.actions.num_values == 2
+    atari = make("ALE/Pong-v5,frame_stack=4,full_action_set=True")
+    assert (atari.spec.observations.shape, atari.spec.actions.num_values) == ((84, 84, 4), 18)
+    cart = make("CartPole-v1,max_episode_steps=3")
+    cart.reset()
+    assert [int(cart.step(np.zeros(1, int)).step_type[0]) for _ in range(3)] == [1, 1, 2]
+    suite = make("dm_control:cartpole/balance,time_limit=0.02")
+    suite.reset()
+    assert [int(suite.step(np.zeros((1, 1), np.float32)).step_type[0]) for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("id", "message"),
+    [
+        ("deep_sea,size", "must be NAME=VALUE, as in deep_sea,size=20, got 'size' behind deep_sea"),
+        ("deep_sea,size=", "must be NAME=VALUE, .* got 'size=' behind deep_sea"),
+        ("deep_sea,", "must be NAME=VALUE, .* got '' behind deep_sea"),
+        ("deep_sea,size=1", "DeepSea: size must be at least 2, got 1"),
+        ("deep_sea,size=big", "deep_sea cannot be made with {'size': 'big'}: "),
+        ("deep_sea,depth=3", "deep_sea has no switch depth; its switches are: mapping_seed, "),
+        ("deep_sea,seed=3", "deep_sea has no switch seed; its switches are: "),
+        ("ALE/Pong-v5,num_envs=2", "ALE/Pong-v5 has no switch num_envs"),
+        ("deepsea,size=3", "unknown environment 'deepsea': the nearest known are deep_sea"),
+    ],
+)
+def test_wrong_switches_behind_an_id_are_named(id, message):
+    with pytest.raises(ValueError, match=message):
+        make(id)
+
+
 def test_gymnasium_switches():
     environment = make("CartPole-v1", max_episode_steps=3, sutton_barto_reward=True)
     environment.reset()
