@@ -4,7 +4,7 @@
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import dm_env
@@ -22,12 +22,18 @@ class EpisodeResults(NamedTuple):
     Attributes:
       returns: float64 `[N]`, the undiscounted sum of an episode's rewards.
       lengths: int64 `[N]`, an episode's transitions: its time steps less one.
+      modes: bool `[N]` for each of `SequenceSpec.evaluation_modes`.
       states: the actors' states behind, for a call that goes on from them.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
+    modes: dict[str, np.ndarray]
     states: ActorState = None
+
+    def returns_by_mode(self) -> dict[str, np.ndarray]:
+        """The returns of each mode's episodes."""
+        return {name: self.returns[chosen] for name, chosen in self.modes.items()}
 
 
 class RunningReturns:
@@ -83,14 +89,15 @@ def run_episodes(
         which behaviour to choose; they are used up. None begins anew.
 
     Returns:
-      Returns and lengths of exactly N episodes.
+      What came of exactly N episodes.
 
     Raises:
       ValueError: if `num_episodes` is less than 1.
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
-    tally = _Tally(num_episodes, environment.num_envs)
+    modes = agent.sequence.evaluation_modes
+    tally = _Tally(num_episodes, environment.num_envs, modes)
     if states is None:
         states = _begin(agent, key, environment.num_envs)
     decide = _batched(agent.exploit)
@@ -98,27 +105,28 @@ def run_episodes(
     while True:
         if on_frame is not None and not tally.done(0):
             on_frame(environment.render())
-        tally.add(timestep)
-        if tally.all_done():
-            return tally.results()._replace(states=states)
         decision = decide(params, states, timestep)
         states = decision.state
+        tally.add(timestep, jax.device_get([decision.extras[name] for name in modes]))
+        if tally.all_done():
+            return tally.results()._replace(states=states)
         timestep = environment.step(np.asarray(decision.action))
 
 
 class _Tally:
-    """Keeps returns and lengths of ended episodes until the shares are full."""
+    """Keeps what came of ended episodes until the shares are full."""
 
-    def __init__(self, num_episodes: int, num_envs: int) -> None:
+    def __init__(self, num_episodes: int, num_envs: int, modes: Sequence[str]) -> None:
         share, rest = divmod(num_episodes, num_envs)
         self._shares = [share + (index < rest) for index in range(num_envs)]
-        self._finished: list[list[tuple[float, int]]] = [[] for _ in range(num_envs)]
+        self._finished: list[list[tuple[Any, ...]]] = [[] for _ in range(num_envs)]
+        self._modes = modes
         self._running = RunningReturns(num_envs)
 
-    def add(self, timestep: TimeStep) -> None:
+    def add(self, timestep: TimeStep, chosen: list[np.ndarray]) -> None:
         for index, *episode in zip(*self._running.add(timestep), strict=True):
             if not self.done(index):
-                self._finished[index].append(tuple(episode))
+                self._finished[index].append((*episode, *(mode[index] for mode in chosen)))
 
     def done(self, index: int) -> bool:
         return len(self._finished[index]) == self._shares[index]
@@ -128,8 +136,9 @@ class _Tally:
 
     def results(self) -> EpisodeResults:
         episodes = [episode for group in self._finished for episode in group]
-        returns, lengths = zip(*episodes, strict=True)
-        return EpisodeResults(np.array(returns, np.float64), np.array(lengths, np.int64))
+        returns, lengths, *chosen = zip(*episodes, strict=True)
+        modes = {name: np.array(x, bool) for name, x in zip(self._modes, chosen, strict=True)}
+        return EpisodeResults(np.array(returns, np.float64), np.array(lengths, np.int64), modes)
 
 
 def _begin(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:

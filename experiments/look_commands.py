@@ -41,7 +41,7 @@ class EvaluateArguments:
 
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print one JSON object: mean_return, low, high (95 %), episodes, steps (of the training that
-    the snapshot has behind it), mean_length."""
+    the snapshot has behind it), mean_length, modes (mean_return and episodes of each)."""
 
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the episodes to this file, .mp4 or .gif."""
@@ -78,13 +78,16 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     result = evaluate_run(given)
     if given.json:
         # One episode has no interval, and JSON no NaN.
-        print(json.dumps({k: None if math.isnan(v) else v for k, v in result.items()}))
+        print(json.dumps(_without_nan(result)))
     else:
         print(
             f"mean return {result['mean_return']:.6g} (95 %: {result['low']:.6g} to "
             f"{result['high']:.6g}) over {result['episodes']} episodes of "
             f"{result['mean_length']:.0f} steps, after {result['steps']} steps of training"
         )
+        for name, mode in result["modes"].items():
+            told = f"{mode['mean_return']:.6g} over {mode['episodes']} episodes"
+            print(f"{name}: {told if mode['episodes'] else 'none of them'}")
         if given.video:
             print(f"video in {given.video}")
     return 0
@@ -139,4 +142,17 @@ def evaluate_run(given: EvaluateArguments) -> dict[str, Any]:
         "episodes": len(results.returns),
         "steps": counters["steps"],
         "mean_length": float(results.lengths.mean()),
+        "modes": {
+            name: {
+                "mean_return": float(returns.mean()) if len(returns) else math.nan,
+                "episodes": len(returns),
+            }
+            for name, returns in results.returns_by_mode().items()
+        },
     }
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

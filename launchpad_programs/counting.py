@@ -74,7 +74,7 @@ class Counter:
 
         Args:
           counters: of the snapshot, `seconds` among them; empty for a new run.
-          metric_names: of the agent's updates.
+          metric_names: as for `Rows`.
         """
         with self._lock:
             if self._phase == "starting":
@@ -115,7 +115,7 @@ class Counter:
     def _grant(self, name: str, taken: int, values: dict[str, Any]) -> int:
         episodes = values.pop("episodes", {})
         returns = episodes.get("return", [])
-        self._window.add_episodes(episodes)
+        self._window.add_episodes(name, episodes)
         self._counters.episodes += len(returns)
         self._counters.steps += taken
         mean = {"return": float(np.mean(returns))} if returns else {}
@@ -131,8 +131,8 @@ class Counter:
 
         Args:
           name: of the node.
-          values: for the table; the learner's `metrics`, `updates` and `learning_since`; the
-            evaluator's `evaluator_return` and, after its last evaluation, `final`.
+          values: for the table; `metrics` for metrics.csv; the learner's `updates` and
+            `learning_since`; the evaluator's `return` and, after its last evaluation, `final`.
 
         Returns:
           `phase`, and the counters with `seconds`.
@@ -142,8 +142,8 @@ class Counter:
             return {"phase": self._phase, "counters": self._snapshot_counters()}
 
     def _note(self, name: str, values: dict[str, Any]) -> None:
+        self._window.add_metrics(values.pop("metrics", {}))
         if name.startswith("learner"):
-            self._window.add_metrics(values.pop("metrics", {}))
             self._counters.updates = values.get("updates", self._counters.updates)
             since = values.get("learning_since", self._counters.learning_since)
             if since < 0 < self._counters.updates:  # Reverb's table does not tell

@@ -79,6 +79,11 @@ class EvaluatorNode:
             "length": float(results.lengths.mean()),
             "version": self._version,
             "final": final,
+            "metrics": {
+                f"evaluator_return_{name}": float(returns.mean())
+                for name, returns in results.returns_by_mode().items()
+                if len(returns)
+            },
         }
         self._counter.report("evaluator/0", values)
         return True

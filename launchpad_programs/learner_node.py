@@ -47,7 +47,7 @@ class LearnerNode:
           parameters: the learner's.
           counter: is told how it goes.
           directory: the run directory.
-          metric_names: of the agent's updates.
+          metric_names: as for `reports.Rows`.
           counters: of the snapshot; empty for a new run.
           snapshot_every: steps between snapshots.
           checkpoints: of the replay's server, if it keeps the sequences.

@@ -89,6 +89,7 @@ def learner_node(
     from .learner_node import LearnerNode
     from .learning import Learner
     from .parameters import ParameterServer
+    from .reports import program_metrics
 
     config, agent, (key, _) = parts.config, parts.agent, parts.keys()
     parameters = ParameterServer(patience=wait / 5)
@@ -108,7 +109,10 @@ def learner_node(
         parameters,
         counter,
         config.directory,
-        metric_names=metric_names(agent, shapes, replay.sample_shapes()[0]),
+        metric_names=[
+            *metric_names(agent, shapes, replay.sample_shapes()[0]),
+            *program_metrics(agent.sequence, config.num_actors),
+        ],
         counters=counters,
         snapshot_every=config.run.snapshot_every,
         checkpoints=parts.checkpoints if wait else None,

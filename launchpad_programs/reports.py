@@ -12,6 +12,7 @@ import numpy as np
 
 from ..experiments.loggers import MetricsWriter
 from ..experiments.loop import Counters
+from ..replay.spec import SequenceSpec
 
 STATUS = "status.json"
 _RATE_SECONDS = 5.0  # rates are means over this long
@@ -60,13 +61,14 @@ class Window:
     def __init__(self) -> None:
         self._values: dict[str, list[float]] = {}
 
-    def add_episodes(self, episodes: Mapping[str, Sequence[float]]) -> None:
-        """Adds what an actor reported of episodes that ended: `return`, `length`, extras."""
+    def add_episodes(self, actor: str, episodes: Mapping[str, Sequence[float]]) -> None:
+        """Adds what an actor ("actor/0") reported of episodes that ended: `return`, extras ..."""
         for name, values in episodes.items():
-            self._values.setdefault(f"episode_{name}", []).extend(values)
+            for whose in ("", f"{actor.replace('/', '_')}_"):
+                self._values.setdefault(f"{whose}episode_{name}", []).extend(values)
 
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Adds what a learner reported."""
+        """Adds what a learner or an evaluator reported."""
         for name, value in metrics.items():
             self._values.setdefault(name, []).append(value)
 
@@ -74,9 +76,19 @@ class Window:
         """NaN where nothing came.
 
         Args:
-          names: of the update's metrics and the episodes' extras.
+          names: of metrics and episodes' extras, as `Rows` has them.
         """
         return {name: _mean(self._values.get(name, [])) for name in (*_EPISODE_COLUMNS, *names)}
+
+
+def program_metrics(sequence: SequenceSpec, num_actors: int) -> list[str]:
+    """What a program tells besides: each actor's episodes, each mode of the evaluator."""
+    of_actors = [
+        f"actor_{index}_episode_{name}"
+        for index in range(num_actors)
+        for name in ("return", *sequence.episode_extras)
+    ]
+    return [*of_actors, *(f"evaluator_return_{name}" for name in sequence.evaluation_modes)]
 
 
 class Rows:
@@ -87,7 +99,7 @@ class Rows:
 
         Args:
           directory: the run directory.
-          metric_names: of the agent's updates, and of the episodes' extras.
+          metric_names: of the agent's updates, of the episodes' extras, and `program_metrics`.
           steps: rows with more, of an earlier part of the run, are dropped.
         """
         counters = [field.name for field in dataclasses.fields(Counters)]

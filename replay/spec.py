@@ -63,7 +63,9 @@ class SequenceSpec:
       first_row_extras: names of extras that matter only at a sequence's first row (a recurrent
         state); replays keep them only where a sequence can start.
       episode_extras: names of scalar extras whose value on an episode's last row is to be logged,
-        as `episode_NAME`.
+        as `episode_NAME`, in programs of each actor too.
+      evaluation_modes: names of bool scalars that `Agent.exploit` adds to its extras: evaluations
+        tell apart the episodes on whose last row they are true.
     """
 
     length: int
@@ -72,6 +74,7 @@ class SequenceSpec:
     extras: Any = dataclasses.field(default_factory=dict)
     first_row_extras: tuple[str, ...] = ()
     episode_extras: tuple[str, ...] = ()
+    evaluation_modes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_integer(self, "length", 2)

@@ -180,6 +180,7 @@ def make_acting(config: Config, networks: Agent57Networks, num_actions: int) -> 
             "previous_action": state.previous_action,
             "intrinsic_reward": state.intrinsic_reward,
             "mu": mu,
+            "epsilon": epsilon,
             "extrinsic_return": state.extrinsic_return,
             "intrinsic_return": state.intrinsic_return,
             "memory": state.memory,
@@ -205,6 +206,7 @@ def make_acting(config: Config, networks: Agent57Networks, num_actions: int) -> 
         state = arrive(keys[1], params, state._replace(key=key), timestep, arm)
         state = state._replace(evaluator=paid(state.evaluator, state, timestep))
         decision = decide(keys[2], params, state, timestep, jnp.float32(config.evaluation_epsilon))
-        return decision._replace(extras={**decision.extras, "greedy_arm": is_greedy})
+        modes = {"greedy_arm": is_greedy, "sampled_arm": ~is_greedy}
+        return decision._replace(extras={**decision.extras, **modes})
 
     return Acting(begin, explore, exploit)

@@ -169,7 +169,8 @@ def make_agent(
         crosses_episodes=False,
         extras=_extras(networks, heads),
         first_row_extras=("memory",),
-        episode_extras=("arm", "intrinsic_return"),
+        episode_extras=("arm", "intrinsic_return", "epsilon"),
+        evaluation_modes=("greedy_arm", "sampled_arm"),
     )
     return Agent(
         init, acting_params, acting.begin, acting.explore, acting.exploit, update, sequence
@@ -229,6 +230,7 @@ def _extras(networks: Agent57Networks, heads: tuple[str, ...]) -> dict[str, Any]
         "previous_action": index,
         "intrinsic_reward": number,
         "mu": number,
+        "epsilon": number,
         "extrinsic_return": number,
         "intrinsic_return": number,
         "memory": dict.fromkeys(heads, state),

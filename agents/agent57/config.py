@@ -303,7 +303,6 @@ _COUNTS = (
     "novelty_size",
 )
 _SMALL: dict[str, Any] = {
-    "evaluation": "greedy",
     "num_arms": 8,
     "discount_high": 0.99,
     "discount_middle": 0.97,

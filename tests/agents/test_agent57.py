@@ -185,7 +185,7 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in):
 @functools.cache
 def simple_agent():
     """Values of the observation alone; its update, compiled; two different learner states."""
-    config = tiny(intrinsic_weight=0.5, target_update_period=3)
+    config = tiny(intrinsic_weight=0.5, target_update_period=3, auxiliary_frames=5)
     agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
     learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
     return agent, jax.jit(agent.update), learner
@@ -492,8 +492,10 @@ def test_evaluator_alternates_between_sampled_and_greedy_arms():
     steps, state = script((2,) * 6), agent.begin(jax.random.key(0), 0, 1)
     rows, states = play(exploit, params, state, steps)
     arms = [int(extras["arm"]) for step, _, extras in rows if step.step_type == StepType.FIRST]
-    greedy = [bool(e["greedy_arm"]) for step, _, e in rows if step.step_type == StepType.FIRST]
-    assert greedy == [False, True] * 3
+    for kind in (StepType.FIRST, StepType.LAST):
+        those = [e for step, _, e in rows if step.step_type == kind]
+        assert [bool(e["greedy_arm"]) for e in those] == [False, True] * 3
+        assert [bool(e["sampled_arm"]) for e in those] == [True, False] * 3
     # Sampled: each arm in turn, by number of pulls; greedy: known to the learner, then its own.
     assert arms[0] == 0
     assert arms[1] == 2, "the learner's book says arm 2"
@@ -587,6 +589,7 @@ def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e():
         "previous_action",
         "intrinsic_reward",
         "mu",
+        "epsilon",
         "memory",
         "extrinsic_return",
         "intrinsic_return",

@@ -126,10 +126,36 @@ def test_returns_and_lengths_by_hand():
 def test_a_second_call_goes_on_from_the_states_of_the_first():
     """Three calls for an episode of two transitions; the second evaluation counts on."""
     first = run(ScriptedEnvironment([[2]]), 1)
-    np.testing.assert_array_equal(first.states["count"], [2])
+    np.testing.assert_array_equal(first.states["count"], [3])
     second = run(ScriptedEnvironment([[2]]), 1, states=first.states)
-    np.testing.assert_array_equal(second.states["count"], [4])
-    assert run(ScriptedEnvironment([[2]]), 1).states["count"] == 2
+    np.testing.assert_array_equal(second.states["count"], [6])
+    assert run(ScriptedEnvironment([[2]]), 1).states["count"] == 3
+
+
+def test_modes_are_those_of_the_last_rows():
+    """Calls 0, 1, 2 are the first episode, of two transitions; 3 and 4 the second, and so on."""
+
+    def exploit(params, state, timestep):
+        decision = count_steps(params, state, timestep)
+        return decision._replace(extras={"even": state["count"] % 2 == 0})
+
+    agent = make_agent(exploit)
+    agent = agent._replace(sequence=SequenceSpec(length=2, evaluation_modes=("even",)))
+    results = run_episodes(
+        agent,
+        jnp.int32(0),
+        ScriptedEnvironment([[2, 1, 3]]),
+        key=jax.random.PRNGKey(0),
+        num_episodes=3,
+    )
+    np.testing.assert_array_equal(results.modes["even"], [True, True, True])
+    environment = ScriptedEnvironment([[2, 2, 1]])
+    results = run_episodes(
+        agent, jnp.int32(0), environment, key=jax.random.PRNGKey(0), num_episodes=3
+    )
+    np.testing.assert_array_equal(results.modes["even"], [True, False, False])
+    np.testing.assert_array_equal(results.returns_by_mode()["even"], results.returns[:1])
+    assert run(ScriptedEnvironment([[2]]), 1).modes == {}
 
 
 def test_short_episodes_are_not_preferred():

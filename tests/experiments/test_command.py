@@ -344,7 +344,8 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     status, out, err = retrax("evaluate", run, "--episodes", 20, "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
-    assert found.keys() == {"mean_return", "low", "high", "episodes", "steps", "mean_length"}
+    numbers = {"mean_return", "low", "high", "episodes", "steps", "mean_length"}
+    assert found.keys() == {*numbers, "modes"}
     assert (found["episodes"], found["steps"], found["mean_length"]) == (20, 240, 9.0)
     assert -1 <= found["low"] <= found["mean_return"] <= found["high"] <= 1
     assert retrax("evaluate", run, "--episodes", 20, "--json") == (0, out, "")

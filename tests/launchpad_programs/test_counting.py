@@ -3,12 +3,15 @@
 import csv
 import json
 
+import jax
+import numpy as np
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
 from retrax.launchpad_programs.counting import Counter
-from retrax.launchpad_programs.reports import Rate, read_status
+from retrax.launchpad_programs.reports import Rate, program_metrics, read_status
+from retrax.replay.spec import SequenceSpec
 
 pytestmark = pytest.mark.distributed
 
@@ -128,14 +131,21 @@ def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
 
 def test_rows_by_hand(make_counter, tmp_path):
     counter = make_counter(tmp_path)
-    counter.start({}, ["episode_arm", "loss"])
+    sequence = SequenceSpec(
+        length=2,
+        extras={"arm": jax.ShapeDtypeStruct((), np.int32)},
+        episode_extras=("arm",),
+        evaluation_modes=("greedy_arm", "sampled_arm"),
+    )
+    counter.start({}, ["episode_arm", "loss", *program_metrics(sequence, 2)])
     act(counter, "actor/0", 0, 0)
     ended = {"return": [1.0, -1.0], "length": [9, 9], "arm": [3.0]}
     act(counter, "actor/0", 1, 60, episodes=ended, staleness=2)
     counter.step()  # no row yet
     counter.report("learner/0", {"updates": 7, "learning_since": 50, "metrics": {"loss": 0.5}})
     counter.report("learner/0", {"updates": 8, "learning_since": 50, "metrics": {"loss": 1.5}})
-    counter.report("evaluator/0", {"return": 0.75})
+    metrics = {"evaluator_return_greedy_arm": 0.9}
+    counter.report("evaluator/0", {"return": 0.75, "metrics": metrics})
     act(counter, "actor/1", 0, 60, episodes={"return": [0.6], "arm": [5.0]}, staleness=4)
     counter.step()
     counter.close()
@@ -148,7 +158,13 @@ def test_rows_by_hand(make_counter, tmp_path):
         "episode_return": "0.2",
         "episode_arm": "4.0",
         "loss": "1.0",
+        "actor_0_episode_return": "0.0",
+        "actor_0_episode_arm": "3.0",
+        "actor_1_episode_return": "0.6",
+        "actor_1_episode_arm": "5.0",
         "evaluator_return": "0.75",
+        "evaluator_return_greedy_arm": "0.9",
+        "evaluator_return_sampled_arm": "",
         "parameter_staleness": "3.0",
         "replay_rows": "",
     }
