@@ -18,9 +18,10 @@ class DeepSea(TinyTask):
     The diver starts at the top left of N x N cells. Each of the two actions takes it one row down,
     one of them also one column to the left and the other to the right; a wall stops it. Going right
     costs 0.01 / N. Going right from the bottom right cell pays 1. After N actions the episode ends
-    by termination. Which action goes right is drawn for each cell. The optimal return is 0.99, the
-    next best 0 (always left), and uniformly random play has 2^-N - 0.005 in the mean. (As bsuite's
-    "deep_sea", without noise.)
+    by termination. Which action goes right is drawn for each cell; on the way to the treasure each
+    of the two does equally often (to one), so that a policy which prefers one of them everywhere
+    does not find it. The optimal return is 0.99, the next best 0 (always left), and uniformly
+    random play has 2^-N - 0.005 in the mean. (As bsuite's "deep_sea", without noise.)
 
     The observation is float32 `[N * N + screen]`: the cells row by row, 1 where the diver is (on
     the last step it has left them, and all are 0), then a noisy television: `screen` numbers drawn
@@ -63,7 +64,9 @@ class DeepSea(TinyTask):
         self._size, self._remote = size, remote
         self._right = np.ones((size, size), np.int64)  # the action that goes right
         if mapping_seed is not None:
-            self._right = np.random.default_rng(mapping_seed).integers(2, size=(size, size))
+            generator = np.random.default_rng(mapping_seed)
+            self._right = generator.integers(2, size=(size, size))
+            np.fill_diagonal(self._right, generator.permutation(np.arange(size) % 2))
         self._row, self._column = np.zeros((2, num_envs), np.int64)
         self._screen = np.zeros((num_envs, screen), np.float32)
 

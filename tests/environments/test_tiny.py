@@ -255,3 +255,13 @@ def test_closing_twice_does_no_harm():
     environment.close()
     environment.close()
     assert isinstance(environment, TinyTask)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 15])
+@pytest.mark.parametrize("action", [0, 1])
+def test_one_action_everywhere_does_not_find_the_treasure(size, action):
+    for mapping_seed in range(20):
+        environment = DeepSea(size=size, mapping_seed=mapping_seed)
+        environment.reset()
+        rewards = [environment.step(np.array([action])).reward[0] for _ in range(size)]
+        assert max(rewards) <= 0
