@@ -145,21 +145,36 @@ def _group(runs: Iterable[_Run], *without: str) -> dict[str, list[_Run]]:
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     """Colour and label of each setting, the same in all panels.
 
-    A label tells in which fields an agent's settings differ; what most of them share is left out.
+    A label tells in which preset the agent's settings in the same panels differ, and in which
+    fields those of a preset do; what most of them share is left out.
     """
     groups = _group(runs, *_APART)
     flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
+    panels = {
+        setting: {run.config["environment"] for run in group} for setting, group in groups.items()
+    }
     styles = {}
     for number, (setting, config) in enumerate(sorted(flat.items())):
-        rivals = [other for other in flat.values() if other["agent"] == config["agent"]]
-        differing = [k for k in config if any(other.get(k) != config[k] for other in rivals)]
+        rivals = [
+            other
+            for name, other in flat.items()
+            if other["agent"] == config["agent"] and panels[name] & panels[setting]
+        ]
+        peers = [other for other in rivals if other.get("preset") == config.get("preset")]
         told = [
             f"{k.rpartition('.')[2]}={config[k]}"
-            for k in differing
-            if k not in _APART and 2 * sum(r.get(k) == config[k] for r in rivals) <= len(rivals)
+            for k in config
+            if k not in _APART and k != "preset" and _is_rare(k, config, peers)
         ]
-        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *told]))
+        preset = [str(config["preset"])] if _is_rare("preset", config, rivals) else []
+        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *preset, *told]))
     return styles
+
+
+def _is_rare(field: str, config: dict[str, Any], others: Sequence[dict[str, Any]]) -> bool:
+    """Whether some of the others (the config itself among them) differ here, and most do."""
+    alike = sum(other.get(field) == config.get(field) for other in others)
+    return alike < len(others) and 2 * alike <= len(others)
 
 
 def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

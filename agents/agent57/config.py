@@ -311,22 +311,23 @@ _SMALL: dict[str, Any] = {
     "evaluator_window": 200,
     "episodic_capacity": 500,
     "num_neighbours": 3,
-    # A state is paid about 2, not 60 beside extrinsic rewards of 1; short episodes must teach all
-    # their states: one that never is looks new for ever.
-    "kernel_epsilon": 0.1,
-    "auxiliary_frames": 40,
+    # States are paid about 1 whatever their neighbours, not 60; what is new for life then matters.
+    "kernel_epsilon": 1.0,
+    # A state that novelty never learns looks new for ever; one learned at once is not new for long
+    # enough that the values hear of it: on the way back that is one target update for each step.
+    "auxiliary_frames": 20,
+    "auxiliary_learning_rate": 1e-4,
+    "target_update_period": 25,
     "embedding_refresh": "step",
     "learning_rate": 1e-3,
-    "auxiliary_learning_rate": 1e-3,
-    "target_update_period": 100,
-    "trace_length": 40,
-    "replay_period": 20,
+    "trace_length": 20,
+    "replay_period": 10,
     "replay": ReplayConfig(
         selector="proportional",
         capacity=200_000,
         min_rows=1_000,
         batch_size=32,
-        acting_steps_per_update=8.0,
+        acting_steps_per_update=4.0,
         priority_exponent=0.9,
         importance_exponent=0.0,
     ),
@@ -346,7 +347,7 @@ _WITHOUT: dict[str, dict[str, Any]] = {
     "r2d2_retrace": {"values": "extrinsic", "arm_choice": "zero"},
     "r2d2": {"target": "double_q"},
 }
-_SMALL_SHORT_TRACE = {"trace_length": 20, "replay_period": 10}
+_SMALL_SHORT_TRACE = {"trace_length": 10, "replay_period": 5}
 
 
 def _rung(make: Callable[..., Config], last: str, **changes: Any) -> Callable[[], Config]:

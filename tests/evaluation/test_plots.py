@@ -110,6 +110,27 @@ def test_labels_leave_out_what_most_settings_share(tmp_path, figures):
     assert sorted(labels_of(axes)) == ["reactor", "reactor, kind=max", "reactor, n=1"]
 
 
+def test_presets_stand_for_their_fields_and_other_panels_do_not_matter(tmp_path, figures):
+    settings = [
+        ("Maze", "small", 1, 4),
+        ("Maze", "paper", 5, 64),
+        ("Maze", "paper", 5, 32),
+        ("Pong", "tiny", 7, 2),
+    ]
+    runs = [
+        make_run(tmp_path / str(i), SHORT, environment=e, preset=p, config={"n": n, "size": size})
+        for i, (e, p, n, size) in enumerate(settings)
+    ]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    panels = panels_of(figures[0])
+    assert sorted(labels_of(panels["Maze"])) == [
+        "reactor, size=32",
+        "reactor, size=64",
+        "reactor, small",
+    ]
+    assert labels_of(panels["Pong"]) == ["reactor"]
+
+
 def test_a_panel_for_each_environment_with_the_same_colours(tmp_path, figures):
     names = ["Catch", "Deep", "Chain", "Pong", "Maze"]
     runs = [make_run(tmp_path / f"r{name}", SHORT, environment=name) for name in names]
