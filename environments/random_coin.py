@@ -21,9 +21,10 @@ class RandomCoin(TinyTask):
     actions the episode is truncated, so with discount 1. The optimal return is 1; uniformly random
     play has 0.295 in the mean (in the default room).
 
-    The observation is float32 `[2 * side * side]`: the room row by row, 1 where the agent is, then
-    once more, 1 where the coin is. (The room, the moves and the limit are the paper's; the paper
-    does not say what is seen, so that is ours.)
+    The observation is float32 `[4 * side]`: the agent's row, its column, the coin's row and its
+    column, each as `side` numbers of which one is 1. (The room, the moves and the limit are the
+    paper's; the paper does not say what is seen, so that is ours: a picture of the room would ask
+    for perception too, which is not what the task is about.)
 
     Args:
       side: >= 2, cells along a wall of the room.
@@ -46,7 +47,7 @@ class RandomCoin(TinyTask):
         if max_steps < 1:
             raise ValueError(f"RandomCoin: max_steps must be at least 1, got {max_steps}.")
         spec = EnvironmentSpec(
-            specs.BoundedArray((2 * side * side,), np.float32, 0.0, 1.0, "observation"),
+            specs.BoundedArray((4 * side,), np.float32, 0.0, 1.0, "observation"),
             specs.DiscreteArray(len(MOVES), np.int32, "action"),
         )
         super().__init__(spec, num_envs=num_envs, seed=seed)
@@ -80,8 +81,5 @@ class RandomCoin(TinyTask):
         return self._time == self._max_steps
 
     def _observe(self) -> np.ndarray:
-        planes = np.zeros((self.num_envs, 2, self._side, self._side), np.float32)
-        environments = np.arange(self.num_envs)
-        for plane, cells in enumerate((self._agent, self._coin)):
-            planes[environments, plane, cells[:, 0], cells[:, 1]] = 1.0
-        return planes.reshape(self.num_envs, -1)
+        numbers = np.concatenate([self._agent, self._coin], axis=1)
+        return np.eye(self._side, dtype=np.float32)[numbers].reshape(self.num_envs, -1)

@@ -20,9 +20,11 @@ def play(environment, actions):
 
 def coin_cells(observation, side):
     """Where agent and coin are seen: two pairs of row and column."""
-    planes = observation.reshape(2, side, side)
-    assert (planes.sum(axis=(1, 2)) == 1).all()
-    return [tuple(np.argwhere(plane)[0].tolist()) for plane in planes]
+    numbers = observation.reshape(4, side)
+    assert (np.sort(numbers)[:, -1] == 1).all()
+    assert (numbers.sum(axis=1) == 1).all()
+    row, column, there, across = numbers.argmax(axis=1).tolist()
+    return [(row, column), (there, across)]
 
 
 @settings(max_examples=30, deadline=None)
@@ -110,8 +112,9 @@ def test_random_play_in_a_small_room_has_its_exact_mean():
 
 def test_the_coin_lies_everywhere():
     environment = RandomCoin(side=3, max_steps=1, num_envs=500, seed=0)
-    planes = environment.reset().observation.reshape(500, 2, 9).sum(axis=0)
-    assert (abs(planes - 500 / 9) < 4 * np.sqrt(500 / 9)).all()
+    numbers = environment.reset().observation.reshape(500, 2, 2, 3)
+    cells = np.einsum("eki,ekj->kij", numbers[:, :, 0], numbers[:, :, 1])
+    assert (abs(cells - 500 / 9) < 4 * np.sqrt(500 / 9)).all()
 
 
 def test_random_coin_is_drawn():
