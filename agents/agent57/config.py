@@ -304,10 +304,11 @@ _COUNTS = (
 )
 _SMALL: dict[str, Any] = {
     "num_arms": 8,
-    "discount_high": 0.99,
-    "discount_middle": 0.97,
+    "discount_high": 0.97,
+    "discount_middle": 0.95,
     "discount_low": 0.9,
     "bandit_window": 40,
+    "bandit_bonus": 0.1,  # returns are at most 1
     "evaluator_window": 200,
     "episodic_capacity": 500,
     "num_neighbours": 3,
