@@ -1,5 +1,6 @@
 """What a person sees while a run is going on: a bar in a terminal, log lines elsewhere."""
 
+import math
 import time
 import types
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ class Progress:
         now = time.perf_counter()
         steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
         speed = f"{clock['steps_per_second']:.0f} steps/s"
-        learning = f"{clock['learning_updates_per_second']:.0f} updates/s"
+        learning = f"{_rate(clock['learning_updates_per_second'])} updates/s"
         if self._bar is not None:
             text = f"{steps}, {speed}, {learning}, return {last_return:.3g}, ETA {eta}"
             self._bar.update(self._task, description=text, completed=counters.steps)
@@ -77,3 +78,8 @@ class Progress:
         done = counters.steps - self._start
         left = max(self._steps - counters.steps, 0)
         return timedelta(seconds=round((now - self._started) * left / max(done, 1)))
+
+
+def _rate(rate: float) -> str:
+    """A digit behind the point where there is one before it; NaN, where nothing was done, as 0."""
+    return "0" if math.isnan(rate) else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"

@@ -55,3 +55,12 @@ def test_lines_are_seldom_but_the_last_one_always_comes(monkeypatch):
     now[0] = 16.0
     assert shown.show(Counters(steps=62), 0.5, CLOCK) == ""
     assert shown.show(Counters(steps=101), 0.5, CLOCK).endswith("ETA 0:00:00")
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [(91.4, "91 updates/s"), (0.64, "0.6 updates/s"), (float("nan"), "learning 0 updates/s")],
+)
+def test_slow_learning_has_a_digit_behind_the_point(rate, told):
+    clock = {**CLOCK, "learning_updates_per_second": rate}
+    assert told in Progress(100, plain=True).show(Counters(steps=100, updates=17), 0.5, clock)
