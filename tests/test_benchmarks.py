@@ -36,7 +36,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
                 "updates/s on resident data",
                 "updates/s in the training loop",
                 "loop / resident",
-                "drawing a batch",
+                "drawing for a call",
                 "setting its priorities",
             ],
         ),
