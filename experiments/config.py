@@ -26,7 +26,7 @@ SMALL_STEPS = {
     "acer": {"catch": 40_000, "CartPole-v1": 60_000, "Pendulum-v1": 100_000},
     "reactor": {"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000},
     "d4pg": {"Pendulum-v1": 40_000},
-    "agent57": {"deep_sea": 30_000, "memory": 20_000},
+    "agent57": {"deep_sea": 60_000, "memory": 20_000},
 }
 OTHER_STEPS = 200_000
 # Purposes of other seeds than the run's own: no two may share their episodes.

@@ -185,7 +185,12 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in):
 @functools.cache
 def simple_agent():
     """Values of the observation alone; its update, compiled; two different learner states."""
-    config = tiny(intrinsic_weight=0.5, target_update_period=3, auxiliary_frames=5)
+    config = tiny(
+        intrinsic_weight=0.5,
+        target_update_period=3,
+        auxiliary_frames=5,
+        auxiliary_learning_rate=1e-3,
+    )
     agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
     learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
     return agent, jax.jit(agent.update), learner
