@@ -87,7 +87,11 @@ def filled(store, environment, rows):
 
 
 def resident_rounds(agent, learner, sample, updates, per_call):
-    """Makes a function: updates per second on batches that are on the device already."""
+    """Makes a function: updates per second on batches that are on the device already.
+
+    It makes about so many updates, in whole calls of `per_call`.
+    """
+    calls = max(1, updates // per_call)
     sample = jax.device_put(sample)
     update = jax.jit(updates_in_one_call(agent.update, per_call), donate_argnums=0)
     state = jax.tree.map(lambda x: x.copy(), learner)
@@ -95,10 +99,10 @@ def resident_rounds(agent, learner, sample, updates, per_call):
     def measure():
         nonlocal state
         started = time.perf_counter()
-        for _ in range(updates // per_call):
+        for _ in range(calls):
             state, result = update(state, sample)
         jax.block_until_ready((state, result))
-        return updates / (time.perf_counter() - started)
+        return calls * per_call / (time.perf_counter() - started)
 
     return measure
 

@@ -66,8 +66,7 @@ def add_projected(
     """
     atoms = jnp.asarray(atoms)
     values = jnp.clip(values, atoms[0], atoms[-1])
-    lower = jnp.searchsorted(atoms, values, side="right") - 1
-    lower = jnp.clip(lower, 0, atoms.shape[0] - 2)
+    lower = jnp.clip(jnp.searchsorted(atoms, values, side="right") - 1, 0, atoms.shape[0] - 2)
     fraction = (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
     target = target.at[rows[:, None], lower].add(weights * (1.0 - fraction))
     return target.at[rows[:, None], lower + 1].add(weights * fraction)
