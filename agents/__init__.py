@@ -1,5 +1,5 @@
-"""Agents as pure functions: `Agent` is the interface, each agent has a package of its own."""
+"""Agents as pure functions: `Agent` is the contract, each agent has a package of its own."""
 
-from .base import Agent, Decision, Update
+from .base import Agent, Decision, Update, update
 
-__all__ = ["Agent", "Decision", "Update"]
+__all__ = ["Agent", "Decision", "Update", "update"]

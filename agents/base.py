@@ -1,22 +1,22 @@
 """The interface of every agent: one NamedTuple of pure functions."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from dm_env import specs
 
-from ..environments.types import EnvironmentSpec, TimeStep
-from ..replay.spec import Sample, SequenceSpec
+from ..datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
 
 Params = Any  # what actors need to act: a pytree of arrays
 LearnerState = Any  # a NamedTuple of arrays, the PRNG key included: saving it saves the learner
 ActorState = Any  # a NamedTuple of arrays, the PRNG key included
+Gradients = Any  # a pytree of float arrays
 
 
 class Decision(NamedTuple):
-    """What an actor does at one time step.
+    """Outputs of an acting function at one time step.
 
     Attributes:
       action: an action of the environment's action spec; ignored on a last step.
@@ -30,9 +30,9 @@ class Decision(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a learner's update tells besides its new state.
+    """Outputs of an update other than the new learner state.
 
-    Of several updates in one call, the priorities of all, and the metrics' means.
+    Of several updates in one call: the priorities of all of them, and the metrics' means.
 
     Attributes:
       priorities: float32 `[B]`, finite and >= 0, one for each sampled sequence.
@@ -43,11 +43,19 @@ class Update(NamedTuple):
     metrics: dict[str, jax.Array]
 
 
+UpdateFunction: TypeAlias = Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
+
+
 class Agent(NamedTuple):
     """An agent as pure, jittable functions; nothing is jitted inside.
 
     The acting functions are unbatched over environments (`jax.vmap` batches them) and are called on
-    **every** time step, last ones too, so that an agent can close its books without another hook.
+    **every** time step, last ones included, so that an agent can do its end-of-episode bookkeeping
+    in the same function.
+
+    Learning is split in two. `gradients` reads the learner state and changes nothing; `apply` needs
+    no data. So gradients may be averaged over devices, or computed by workers that are elsewhere.
+    `update` composes the two.
 
     Attributes:
       init: `key -> LearnerState`: networks, targets, optimiser state, number of updates, key.
@@ -56,8 +64,11 @@ class Agent(NamedTuple):
         0 .. num_actors - 1.
       explore: `(Params, ActorState, TimeStep) -> Decision`: behaviour for training.
       exploit: `(Params, ActorState, TimeStep) -> Decision`: behaviour for evaluation.
-      update: `(LearnerState, Sample) -> (LearnerState, Update)`: one step of learning.
-      sequence: what the replay must store and serve. Static.
+      gradients: `(LearnerState, Sample) -> (Gradients, Update)`: `Gradients` is a pytree of float
+        arrays that may be averaged.
+      apply: `(LearnerState, Gradients) -> LearnerState`: one step of the optimisers, target
+        networks, averages and counts.
+      sequence: what the replay stores and serves. Static.
     """
 
     init: Callable[[jax.Array], LearnerState]
@@ -65,29 +76,39 @@ class Agent(NamedTuple):
     begin: Callable[[jax.Array, jax.Array, int], ActorState]
     explore: Callable[[Params, ActorState, TimeStep], Decision]
     exploit: Callable[[Params, ActorState, TimeStep], Decision]
-    update: Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
+    gradients: Callable[[LearnerState, Sample], tuple[Gradients, Update]]
+    apply: Callable[[LearnerState, Gradients], LearnerState]
     sequence: SequenceSpec
 
 
-def updates_in_one_call(
-    update: Callable[[LearnerState, Sample], tuple[LearnerState, Update]], count: int
-) -> Callable[[LearnerState, Sample], tuple[LearnerState, Update]]:
-    """An agent's update, made `count` times in turn, each with its part of a larger batch.
+def update(agent: Agent) -> UpdateFunction:
+    """One update of an agent: `apply` after `gradients`."""
+
+    def update(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
+        gradients, outputs = agent.gradients(state, sample)
+        return agent.apply(state, gradients), outputs
+
+    return update
+
+
+def updates_in_one_call(agent: Agent, count: int) -> UpdateFunction:
+    """Several updates in turn, each with its part of a larger batch.
 
     Args:
-      update: `Agent.update`.
+      agent: the agent.
       count: >= 1.
 
     Returns:
-      A function like `update`, of samples `[count * B, ...]`: priorities are `[count * B]`, metrics
-      means over the updates.
+      A function of a learner state and a sample `[count * B, ...]`; priorities are `[count * B]`,
+      metrics means over the updates.
     """
+    once = update(agent)
     if count == 1:
-        return update
+        return once
 
     def updates(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
         parts = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), sample)
-        state, each = jax.lax.scan(update, state, parts)
+        state, each = jax.lax.scan(once, state, parts)
         return state, Update(each.priorities.reshape(-1), jax.tree.map(jnp.mean, each.metrics))
 
     return updates

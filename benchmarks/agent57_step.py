@@ -17,7 +17,7 @@ import numpy as np
 from dm_env import specs
 
 from retrax.agents.agent57 import Config, episodic_memory, make_agent
-from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.datatypes import EnvironmentSpec, TimeStep
 from retrax.replay import SequenceStore
 
 MEMORY_LIMIT = 1 / 3

@@ -18,10 +18,9 @@ from dm_env import StepType, TimeStep, specs
 
 from retrax.agents.base import updates_in_one_call
 from retrax.agents.d4pg import PRESETS, make_agent
-from retrax.environments.types import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec, Row
 from retrax.experiments.loop import Loop
 from retrax.replay import SequenceStore
-from retrax.replay.spec import Row
 
 LOOP_LIMIT, RESIDENT_LIMIT = 0.85, 210
 NUM_ENVS = 8

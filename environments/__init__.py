@@ -7,9 +7,9 @@ restart by themselves. Write your own class with the same methods and `check_env
 what it gets wrong.
 """
 
+from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from .checks import check_environment
 from .factory import known_environments, make
-from .types import EnvironmentSpec, TimeStep, VectorEnvironment
 
 __all__ = [
     "EnvironmentSpec",

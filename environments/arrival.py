@@ -7,7 +7,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from .types import ActionSpec, TimeStep
+from ..datatypes import ActionSpec, TimeStep
 
 
 def arrival(

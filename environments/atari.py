@@ -8,8 +8,8 @@ from ale_py import roms
 from ale_py.vector_env import AtariVectorEnv
 from dm_env import specs
 
+from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, integer_seeds
-from .types import EnvironmentSpec, TimeStep
 
 FRAME_SKIP = 4
 SIDE = 84

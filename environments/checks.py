@@ -6,7 +6,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from .types import EnvironmentSpec, TimeStep, VectorEnvironment
+from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 

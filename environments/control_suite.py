@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..datatypes import EnvironmentSpec
 from .arrival import integer_seeds
 from .in_turn import InTurn, bounded_actions, float_array
 from .opengl import choose_backend, drawing
-from .types import EnvironmentSpec
 
 PREFIX = "dm_control:"
 _SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws

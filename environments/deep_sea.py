@@ -6,8 +6,8 @@
 import numpy as np
 from dm_env import specs
 
+from ..datatypes import EnvironmentSpec
 from .tiny import TinyTask, enlarge
-from .types import EnvironmentSpec
 
 MOVE_COST = 0.01
 

@@ -6,9 +6,9 @@
 import numpy as np
 from dm_env import specs
 
+from ..datatypes import EnvironmentSpec
 from .random_coin import MOVES
 from .tiny import TinyTask, enlarge
-from .types import EnvironmentSpec
 
 # Red, green, blue of walls; the floor is black and the agent white.
 COLOURS = np.array([(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255)], np.uint8)

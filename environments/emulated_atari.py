@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import ale_py
 import numpy as np
 
+from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, environment_seeds
 from .atari import FRAME_SKIP, SIDE, atari_spec, check_game, check_range, enlarged
 from .shrinking import shrink
-from .types import EnvironmentSpec, TimeStep
 
 _DO_NOTHING = 0
 

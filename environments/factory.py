@@ -8,13 +8,13 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..datatypes import VectorEnvironment
 from .control_suite import PREFIX, ControlSuite, tasks
 from .deep_sea import DeepSea
 from .disco_maze import RandomDiscoMaze
 from .opengl import choose_backend
 from .random_coin import RandomCoin
 from .tiny import Catch, Memory
-from .types import VectorEnvironment
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 

@@ -8,10 +8,10 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
+from ..datatypes import ActionSpec, EnvironmentSpec
 from .arrival import integer_seeds
 from .in_turn import Convert, InTurn, bounded_actions, fits, float_array
 from .opengl import choose_backend, drawing
-from .types import ActionSpec, EnvironmentSpec
 
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # Gymnasium's word, our extra
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from dm_env import specs
 
+from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions
-from .types import EnvironmentSpec, TimeStep
 
 Convert = Callable[[Any], np.ndarray]
 _LARGEST = float(np.finfo(np.float32).max)

@@ -6,8 +6,8 @@
 import numpy as np
 from dm_env import specs
 
+from ..datatypes import EnvironmentSpec
 from .tiny import TinyTask, enlarge
-from .types import EnvironmentSpec
 
 # Actions 0 to 3 as rows and columns: up, right, down, left.
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])

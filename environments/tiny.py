@@ -7,8 +7,8 @@ mean returns are known exactly. `E` denotes the number of environments.
 import numpy as np
 from dm_env import specs
 
+from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, environment_seeds
-from .types import EnvironmentSpec, TimeStep
 
 
 class TinyTask:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import ActorState, Agent, Decision, Params
-from ..environments.types import TimeStep, VectorEnvironment
+from ..datatypes import TimeStep, VectorEnvironment
 
 
 class EpisodeResults(NamedTuple):

@@ -3,8 +3,8 @@
 import dm_env
 import numpy as np
 
+from ..datatypes import EnvironmentSpec, TimeStep
 from ..environments.emulated_atari import EmulatedAtari
-from ..environments.types import EnvironmentSpec, TimeStep
 
 
 class StateRecorder:

@@ -14,10 +14,10 @@ import numpy as np
 from dm_env import StepType
 
 from ..agents.base import Agent, Update, updates_in_one_call
+from ..datatypes import ReplayConfig, Row, Sample
 from ..environments import TimeStep, VectorEnvironment
 from ..evaluation.episodes import RunningReturns
 from ..replay.pacing import Due, Pacing
-from ..replay.spec import ReplayConfig, Row, Sample
 from ..replay.store import SequenceStore
 
 

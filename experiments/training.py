@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..datatypes import ReplayConfig
 from ..environments import VectorEnvironment, make
-from ..replay.spec import ReplayConfig
 from ..replay.store import SequenceStore
 from .config import RESUME, RunConfig, agent_package, derive_seed, write_config
 from .loggers import FILE_ONLY, MetricsWriter, close_log, setup_log

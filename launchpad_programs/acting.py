@@ -12,7 +12,7 @@ import numpy as np
 from dm_env import specs
 
 from ..agents.base import Agent, Decision
-from ..environments.types import TimeStep, VectorEnvironment
+from ..datatypes import TimeStep, VectorEnvironment
 from ..experiments.loop import rows_of
 from ..replay.paced import Writer
 from .acme_library import acme

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from dm_env import StepType
 
-from ..environments.types import TimeStep, VectorEnvironment
+from ..datatypes import TimeStep, VectorEnvironment
 from ..evaluation.episodes import RunningReturns
 from ..replay.waiting import Stopped
 from .acting import VectorActor

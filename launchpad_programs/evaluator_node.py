@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from ..agents.base import ActorState, Agent
-from ..environments.types import EnvironmentSpec, TimeStep, VectorEnvironment
+from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from ..evaluation.episodes import run_episodes
 from ..replay.waiting import Stopped
 from .calls import CounterCalls

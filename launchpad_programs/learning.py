@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 from ..agents.base import Agent, updates_in_one_call
+from ..datatypes import Sample
 from ..experiments.loop import Window, check_finite
 from ..experiments.snapshots import Snapshot
 from ..replay.paced import LearnerReplay
-from ..replay.spec import Sample
 from .acme_library import acme
 from .parameters import ParameterServer
 

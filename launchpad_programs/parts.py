@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..agents.base import Agent
+from ..datatypes import ReplayConfig
 from ..environments import EnvironmentSpec, make
 from ..experiments.config import agent_package
-from ..replay.spec import ReplayConfig
 from .checkpoints import Checkpoints
 from .config import ProgramConfig
 from .lifecycle import StopEvent

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ..datatypes import SequenceSpec
 from ..experiments.loggers import MetricsWriter
 from ..experiments.loop import Counters
-from ..replay.spec import SequenceSpec
 
 STATUS = "status.json"
 _RATE_SECONDS = 5.0  # rates are means over this long

@@ -1,7 +1,7 @@
 """What is stored, how sequences are selected, and the store of one process."""
 
+from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
 from .selectors import Selector, importance_weights, make_selector
-from .spec import ReplayConfig, Row, Sample, SequenceSpec
 from .store import SequenceStore
 from .tree import ContextualPriorityTree
 

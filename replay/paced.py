@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .pacing import Pacing
-from .spec import ReplayConfig, Row, Sample, SequenceSpec
 from .store import SequenceStore
 from .tree import check_priorities
 

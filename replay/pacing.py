@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from .spec import ReplayConfig
+from ..datatypes import ReplayConfig
 
 Due: TypeAlias = Literal["newest", "replayed"]
 _DRAWS = 1  # beside the store's own draws, from the same seed

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .paced import PacedStore
 from .reverb_reader import Item, Reader
 from .reverb_tables import QUEUE, Columns
-from .spec import ReplayConfig, Row, SequenceSpec
 
 _CHUNKS_AHEAD = 1  # taken from the queue before they are needed
 

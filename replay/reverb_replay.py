@@ -5,7 +5,7 @@ Otherwise Reverb's table keeps the sequences and draws them (`TableReplay`), and
 updates a queue brings the newest (`RoundsReplay`).
 """
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from .paced import LearnerReplay
 from .reverb_queued_replay import QueuedReplay
 from .reverb_rounds_replay import RoundsReplay
@@ -13,7 +13,6 @@ from .reverb_table_replay import TableReplay
 from .reverb_tables import QUEUE, SEQUENCES, make_tables, table_name
 from .reverb_waiting import ReplayTimeout, Stopped, call, describe, never
 from .reverb_writer import RowWriter
-from .spec import ReplayConfig, SequenceSpec
 
 __all__ = [
     "QUEUE",

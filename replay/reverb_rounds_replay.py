@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from .pacing import Pacing
 from .reverb_reader import Item, Reader
 from .reverb_table_replay import TableReplay
 from .reverb_tables import NEWEST
-from .spec import ReplayConfig, Sample, SequenceSpec
 
 
 class RoundsReplay(TableReplay):

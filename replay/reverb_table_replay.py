@@ -11,13 +11,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .reverb_library import reverb
 from .reverb_reader import Item, Reader
 from .reverb_tables import SEQUENCES, Columns
 from .reverb_waiting import ReplayTimeout, call, describe
 from .selectors import importance_weights
-from .spec import ReplayConfig, Row, Sample, SequenceSpec
 from .store import row_spec
 from .tree import check_priorities
 

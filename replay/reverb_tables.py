@@ -10,10 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .pacing import mean_acting_steps_per_update
 from .reverb_library import reverb, tensorflow
-from .spec import ReplayConfig, Row, SequenceSpec
 from .store import row_spec
 
 QUEUE = "rows"

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .reverb_library import reverb
 from .reverb_tables import CHUNK_ROWS, NEWEST, QUEUE, Columns, sequence_tables, table_name
 from .reverb_waiting import Wait, never
-from .spec import ReplayConfig, Row, SequenceSpec
 from .tree import check_priorities
 
 _PIECE_MS = 500  # how long a wait goes on before it looks whether it must end

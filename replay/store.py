@@ -12,9 +12,8 @@ import jax
 import numpy as np
 import psutil
 
-from ..environments.types import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .selectors import importance_weights, make_selector
-from .spec import ReplayConfig, Row, Sample, SequenceSpec
 
 
 def row_spec(environment_spec: EnvironmentSpec, sequence: SequenceSpec) -> Row:

@@ -8,14 +8,13 @@ import numpy as np
 import optax
 from dm_env import StepType, specs
 
-from ...environments.types import EnvironmentSpec, TimeStep
+from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import (
     FeedForwardNetwork,
     RecurrentNetwork,
     make_acer_network,
     make_advantage_network,
 )
-from ...replay.spec import Row, Sample, SequenceSpec
 from ..base import Agent, Decision, Update
 from . import estimators
 from .config import Config

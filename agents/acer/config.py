@@ -7,9 +7,8 @@ from typing import Any, Literal
 from dm_env import specs
 
 from ..._validation import check_integer, check_one_of, check_range, check_sizes
-from ...environments.types import EnvironmentSpec
+from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
-from ...replay.spec import ReplayConfig
 
 ESTIMATORS = ("acer", "tis")
 RETURNS = ("retrace", "importance")

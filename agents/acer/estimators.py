@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import losses
-from ...replay.spec import Row
+from ...datatypes import Row
 from .config import Config
 from .policies import Estimates, Policy
 

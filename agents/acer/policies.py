@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from ... import losses
+from ...datatypes import Row
 from ...networks import CategoricalOutput, GaussianOutput
-from ...replay.spec import Row
 
 
 class Estimates(NamedTuple):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from dm_env import StepType
 
-from ...environments.types import TimeStep
+from ...datatypes import TimeStep
 from ...networks import Agent57Networks, R2D2Inputs
 from ..base import Decision
 from . import bandit, intrinsic

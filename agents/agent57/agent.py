@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ...environments.types import EnvironmentSpec
+from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import Agent57Networks, make_agent57_networks
-from ...replay.spec import Sample, SequenceSpec
 from ..base import Agent, Update, count_actions
 from . import bandit
 from .acting import ActingParams, make_acting

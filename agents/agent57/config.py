@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..._validation import check_integer, check_one_of, check_range, check_sizes
+from ...datatypes import ReplayConfig
 from ...networks.agent57 import DQN_CONVOLUTIONS
-from ...replay.spec import ReplayConfig
 
 VALUES = ("split", "mixed", "extrinsic")
 TARGETS = ("retrace", "double_q")

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import losses
+from ...datatypes import Row, Sample
 from ...networks import Agent57Networks, R2D2Inputs, RecurrentNetwork
-from ...replay.spec import Row, Sample
 from . import auxiliary, bandit
 from .bandit import BanditState
 from .config import Config

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import optax
 
 from ... import losses
-from ...environments.types import EnvironmentSpec, TimeStep
+from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import CriticHead, D4PGNetworks
 from ...networks.d4pg import middle_and_half
-from ...replay.spec import Row, Sample, SequenceSpec
 from ..base import Agent, Decision, Update
 from .config import Config
 from .networks import bounded_actions, make_head, make_networks

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..._validation import check_integer, check_one_of, check_range, check_sizes
-from ...environments.types import EnvironmentSpec
+from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.d4pg import ACTION_INPUTS, D4PG_CONVOLUTIONS
-from ...replay.spec import ReplayConfig
 from ..base import paper_or_small
 
 CRITICS = ("categorical", "mixture_of_gaussians", "scalar")

@@ -3,7 +3,7 @@
 import numpy as np
 from dm_env import specs
 
-from ...environments.types import EnvironmentSpec
+from ...datatypes import EnvironmentSpec
 from ...networks import (
     Categorical,
     CriticHead,

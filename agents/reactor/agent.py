@@ -8,9 +8,8 @@ import optax
 from dm_env import StepType
 
 from ... import losses
-from ...environments.types import EnvironmentSpec, TimeStep
+from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import ReactorOutput, RecurrentNetwork, make_reactor_network
-from ...replay.spec import Row, Sample, SequenceSpec
 from ..base import Agent, Decision, Update, count_actions
 from .config import Config
 

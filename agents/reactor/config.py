@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from ..._validation import check_integer, check_one_of, check_range, check_sizes
+from ...datatypes import ReplayConfig
 from ...networks.torsos import REACTOR_CONVOLUTIONS
-from ...replay.spec import ReplayConfig
 
 POLICY_GRADIENTS = ("beta_loo", "tislr", "islr")
 INITIAL_STATES = ("zero", "stored")

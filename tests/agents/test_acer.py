@@ -13,14 +13,13 @@ from dm_env import StepType, specs
 
 from retrax.agents import acer
 from retrax.agents.acer import Config, make_agent
-from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import (
     CategoricalOutput,
     FeedForwardNetwork,
     GaussianOutput,
     RecurrentNetwork,
 )
-from retrax.replay.spec import ReplayConfig, Row, Sample
 
 D, A, SIZE = 4, 3, 2
 DISCRETE = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))

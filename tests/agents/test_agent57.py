@@ -15,10 +15,9 @@ from dm_env import StepType, specs
 
 from retrax.agents import agent57
 from retrax.agents.agent57 import Config, bandit, make_agent, policies
-from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.experiments.config import differences
 from retrax.networks import RecurrentNetwork, make_agent57_networks
-from retrax.replay.spec import ReplayConfig, Row, Sample
 
 D, A, N, T = 4, 3, 5, 6
 SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))

@@ -13,9 +13,8 @@ from dm_env import StepType, specs
 
 from retrax.agents import reactor
 from retrax.agents.reactor import Config, make_agent
-from retrax.environments.types import EnvironmentSpec, TimeStep
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import ReactorOutput, RecurrentNetwork
-from retrax.replay.spec import ReplayConfig, Row, Sample
 
 D, A = 4, 3
 SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))

@@ -9,9 +9,8 @@ import pytest
 from dm_env import specs
 
 from retrax.agents.base import Agent, Decision
-from retrax.environments.types import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.evaluation.episodes import run_episodes
-from retrax.replay.spec import SequenceSpec
 
 
 class ScriptedEnvironment:

@@ -10,9 +10,9 @@ import pytest
 
 from retrax.agents import acer, reactor
 from retrax.agents.base import Agent, Decision, Update, updates_in_one_call
+from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.experiments.loop import Counters, Loop, Window, check_finite
-from retrax.replay.spec import ReplayConfig, SequenceSpec
 from retrax.replay.store import SequenceStore
 
 NUM_ENVS = 3

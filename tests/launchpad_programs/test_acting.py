@@ -13,8 +13,8 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 from acme.utils import counting, loggers
 
 from retrax.agents.base import Agent, Decision
+from retrax.datatypes import EnvironmentSpec
 from retrax.environments import make
-from retrax.environments.types import EnvironmentSpec
 from retrax.launchpad_programs.acme_library import acme
 from retrax.launchpad_programs.acting import Actor, SingleEnvironment, VectorActor
 from retrax.launchpad_programs.parameters import ParameterClient, ParameterServer

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from retrax.datatypes import SequenceSpec
 from retrax.launchpad_programs.counting import Counter
 from retrax.launchpad_programs.reports import Rate, program_metrics, read_status
-from retrax.replay.spec import SequenceSpec
 
 pytestmark = pytest.mark.distributed
 

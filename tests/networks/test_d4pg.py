@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 
 from retrax.agents.d4pg import Config, make_agent
-from retrax.environments.types import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec
 from retrax.networks import make_d4pg_networks
 
 D, A, P, B = 4, 2, 3, 5

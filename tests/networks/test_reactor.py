@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax.agents.reactor import Config, make_agent
-from retrax.environments.types import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec
 from retrax.networks import ReactorOutput, make_reactor_network
 
 T, A, N, EPSILON = 6, 3, 5, 0.3

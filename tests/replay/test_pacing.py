@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
+from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.replay.paced import PacedStore
 from retrax.replay.pacing import Pacing, mean_acting_steps_per_update
-from retrax.replay.spec import ReplayConfig, SequenceSpec
 
 
 def make_pacing(seed=0, **changes):

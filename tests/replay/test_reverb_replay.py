@@ -18,7 +18,7 @@ from dm_env import specs
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from retrax.environments.types import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec
 from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore, reverb_replay
 from retrax.replay.pacing import Pacing
 from retrax.replay.reverb_library import reverb

@@ -10,7 +10,7 @@ from dm_env import specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.environments.types import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec
 from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))

@@ -1,12 +1,76 @@
-"""What is stored and what is sampled: rows in arrival form. Pure; agents may import it.
+"""Pure data that everything may import: specs, time steps, rows, sequences and samples.
 
-`B` denotes the batch, `T` the number of transitions in a sequence, so a sequence has `T + 1` rows.
+`E` denotes the environments that are stepped together, `B` a batch, `T` the transitions of a
+sequence, so that a sequence has `T + 1` rows.
 """
 
 import dataclasses
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from .._validation import check_integer, check_one_of, check_range
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from ._validation import check_integer, check_one_of, check_range
+
+# A time step in arrival form: `reward` and `discount` arrived with `observation`. All four fields
+# are arrays: `step_type` int32 (`dm_env.StepType`), `reward` and `discount` float32. On a first
+# step the reward is 0 and the discount 1. The discount is 0 only on termination: a last step that
+# was cut off by a time limit keeps 1.
+TimeStep: TypeAlias = dm_env.TimeStep
+
+ActionSpec: TypeAlias = specs.DiscreteArray | specs.BoundedArray
+
+
+class EnvironmentSpec(NamedTuple):
+    """What one environment (not a vector of them) takes and gives.
+
+    Attributes:
+      observations: one array: a uint8 image `[height, width, channels]` or a float32 array.
+      actions: `DiscreteArray` (int32 scalars 0 .. num_values - 1) or a float32 `BoundedArray`.
+      rewards: a float32 scalar.
+      discounts: a float32 scalar in [0, 1].
+    """
+
+    observations: specs.Array
+    actions: ActionSpec
+    rewards: specs.Array = specs.Array((), np.float32, "reward")
+    discounts: specs.BoundedArray = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
+
+
+class VectorEnvironment(Protocol):
+    """`E` environments, stepped together; each starts its next episode by itself.
+
+    The step after a last step ignores the action given for that environment and returns the first
+    step of its next episode (as in `dm_env`). All arrays have a leading axis `E`.
+    """
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments E."""
+        ...
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The spec of one of them."""
+        ...
+
+    def reset(self) -> TimeStep:
+        """Starts a new episode in every environment: first steps, `[E, ...]`."""
+        ...
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
+        ...
+
+    def render(self) -> np.ndarray:
+        """A picture of the first environment: uint8 `[height, width, 3]`."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the environments hold. Calling it twice does no harm."""
+        ...
+
 
 Array: TypeAlias = Any  # of JAX or NumPy, or its `jax.ShapeDtypeStruct`
 
@@ -62,10 +126,6 @@ class SequenceSpec:
       extras: a dictionary of `jax.ShapeDtypeStruct`, what `Decision.extras` looks like.
       first_row_extras: names of extras that matter only at a sequence's first row (a recurrent
         state); replays keep them only where a sequence can start.
-      episode_extras: names of scalar extras whose value on an episode's last row is to be logged,
-        as `episode_NAME`, in programs of each actor too.
-      evaluation_modes: names of bool scalars that `Agent.exploit` adds to its extras: evaluations
-        tell apart the episodes on whose last row they are true.
     """
 
     length: int
@@ -73,18 +133,15 @@ class SequenceSpec:
     crosses_episodes: bool = True
     extras: Any = dataclasses.field(default_factory=dict)
     first_row_extras: tuple[str, ...] = ()
-    episode_extras: tuple[str, ...] = ()
-    evaluation_modes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_integer(self, "length", 2)
         check_integer(self, "period", 1)
-        for field in ("first_row_extras", "episode_extras"):
-            unknown = sorted(set(getattr(self, field)) - set(self.extras))
-            if unknown:
-                raise ValueError(
-                    f"{field} names {unknown}, but extras has only {sorted(self.extras)}."
-                )
+        unknown = sorted(set(self.first_row_extras) - set(self.extras))
+        if unknown:
+            raise ValueError(
+                f"first_row_extras names {unknown}, but extras has only {sorted(self.extras)}."
+            )
 
 
 SELECTORS = ("uniform", "proportional", "contextual")
