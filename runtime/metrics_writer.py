@@ -1,14 +1,13 @@
-"""What a run writes down: `metrics.csv`, TensorBoard's event file, and `log.txt`.
+"""Metrics of a run: `metrics.csv` and TensorBoard's event file.
 
 TensorBoard's own writer is used below the level at which it would load TensorFlow.
 """
 
 import csv
+import dataclasses
 import io
-import logging
 import os
 import socket
-import sys
 import time
 import types
 import warnings
@@ -18,13 +17,21 @@ from typing import Any
 
 import numpy as np
 
+from .metrics import Counters
+
 with warnings.catch_warnings():
     # TensorBoard 2.8, the newest beside Acme's TensorFlow, reads np.bool8 while it is imported.
     warnings.filterwarnings("ignore", message=".*np.bool8", category=DeprecationWarning)
     from tensorboard.compat.proto import event_pb2, summary_pb2
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-FILE_ONLY = "file_only"  # what records carry (`extra`) that the console must not show
+# Columns that differ between two runs of the same command; all others are equal bit for bit.
+WALL_CLOCK_COLUMNS = (
+    "seconds",
+    "acting_steps_per_second",
+    "learning_updates_per_second",
+    "steps_per_second",
+)
 _CSV_NAME = "metrics.csv"
 _EVENTS_PREFIX = "events.out.tfevents."
 
@@ -39,7 +46,7 @@ class MetricsWriter:
     """
 
     def __init__(self, directory: Path, columns: Sequence[str]) -> None:
-        """Starts new metrics; `MetricsWriter.resume` goes on with old ones.
+        """Starts new metrics; `MetricsWriter.resume` continues old ones.
 
         Args:
           directory: the run directory, made if it does not exist.
@@ -59,10 +66,10 @@ class MetricsWriter:
 
     @classmethod
     def resume(cls, directory: Path, columns: Sequence[str], steps: int) -> "MetricsWriter":
-        """Goes on with the metrics of a run that starts again from a snapshot.
+        """Continues the metrics of a run that is resumed from a snapshot.
 
-        Rows that the run wrote after the snapshot are dropped, and so is a last line that was not
-        completed; TensorBoard is told to forget them too.
+        Rows that the run wrote after the snapshot are dropped, and so is an incomplete last line.
+        An event makes TensorBoard drop them too.
 
         Args:
           directory: the run directory.
@@ -123,6 +130,46 @@ class MetricsWriter:
         self._csv.flush()
 
 
+class MetricsTable:
+    """The rows of a run's `metrics.csv`: counters, episodes, an agent's metrics, rates."""
+
+    def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
+        """Starts new metrics, or continues those of a resumed run.
+
+        Args:
+          directory: the run directory.
+          names: of the columns between the counters and the rates, besides the episodes' two.
+          resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
+        """
+        self._counters = [field.name for field in dataclasses.fields(Counters)]
+        self._means = ["episode_return", "episode_length", *names]
+        columns = [*self._counters, *self._means, *WALL_CLOCK_COLUMNS]
+        has_rows = resumed_at is not None and (directory / _CSV_NAME).exists()
+        self._writer = (
+            MetricsWriter.resume(directory, columns, resumed_at or 0)
+            if has_rows
+            else MetricsWriter(directory, columns)
+        )
+
+    def write(
+        self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
+    ) -> None:
+        """Writes one row.
+
+        Args:
+          counters: of the run.
+          means: as `MetricsAccumulator.flush` gives them; names without a column are left out, and
+            columns without a value stay empty.
+          clock: `WALL_CLOCK_COLUMNS`.
+        """
+        values = {name: means.get(name, float("nan")) for name in self._means}
+        self._writer.write({**dataclasses.asdict(counters), **values, **clock})
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._writer.close()
+
+
 class _EventFile:
     """A new file of TensorBoard events; TensorBoard reads a directory's in the order of names."""
 
@@ -139,7 +186,7 @@ class _EventFile:
         self._write(step=steps, summary=summary_pb2.Summary(value=value))
 
     def forget(self, steps: int) -> None:
-        """Says that what earlier files hold of `steps` and later is no longer true."""
+        """Invalidates events of `steps` and later in earlier files."""
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._write(step=steps, session_log=start)
 
@@ -150,54 +197,6 @@ class _EventFile:
         event = event_pb2.Event(wall_time=time.time(), **fields)
         self._records.write(event.SerializeToString())
         self._records.flush()
-
-
-class _StderrHandler(logging.StreamHandler):
-    """Writes to what `sys.stderr` is at the time: a progress bar puts itself in its place."""
-
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, stream: Any) -> None:
-        """Ignored: the base class sets it once."""
-
-
-def setup_log(directory: Path) -> logging.Logger:
-    """The log of a run: `log.txt` in its directory (appended to), and the console (stderr).
-
-    It is the logger `retrax`, from level INFO on; a log that was set up before is closed first.
-    Tracebacks go to the file alone, and the file is made with its first line.
-
-    Args:
-      directory: the run directory, made if it does not exist.
-
-    Returns:
-      The logger; `close_log` closes it.
-    """
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    logger = logging.getLogger("retrax")
-    close_log(logger)
-    file = logging.FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
-    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    console = _StderrHandler()
-    console.setFormatter(logging.Formatter("%(message)s"))
-    console.addFilter(lambda record: not (record.exc_info or getattr(record, FILE_ONLY, False)))
-    for handler in (file, console):
-        logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False  # absl, which some libraries load, would print everything once more
-    return logger
-
-
-def close_log(logger: logging.Logger) -> None:
-    """Closes the files of a log that `setup_log` set up. Calling it twice does no harm."""
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
-    logger.propagate = True
 
 
 def _checked(columns: Sequence[str]) -> tuple[str, ...]:
@@ -231,7 +230,7 @@ def _line(cells: Iterable[str]) -> str:
 def _drop_newer(path: Path, columns: Sequence[str], steps: int) -> None:
     """Replaces the file in one go, so that a kill in the middle loses nothing."""
     if not path.is_file():
-        raise ValueError(f"{path} does not exist: there are no metrics to go on with.")
+        raise ValueError(f"{path} does not exist: there are no metrics to continue.")
     complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
     header, *rows = list(csv.reader(complete.splitlines())) or [[]]
     if header != list(columns):

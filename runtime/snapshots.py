@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
+_BOX = "state"
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
 _KEPT = 2  # the one before the newest is for the case that the newest gets damaged
 
@@ -22,8 +24,8 @@ class Snapshot(NamedTuple):
 
     Attributes:
       learner: the agent's `LearnerState`.
-      replay: what `SequenceStore.state` gave.
-      counters: JSON values: steps, episodes, updates, seconds.
+      replay: `Replay.state`.
+      counters: JSON values: steps, episodes, updates, learning_since, seconds.
       actors: the agent's actor states; None where actors keep their own (programs).
     """
 
@@ -76,12 +78,12 @@ class Snapshots:
     def save(self, steps: int, snapshot: Snapshot) -> None:
         """Writes a snapshot; it appears when it is complete."""
         items = {
-            "learner": ocp.args.StandardSave(snapshot.learner),
+            "learner": ocp.args.StandardSave(_boxed(snapshot.learner)),
             "replay": ocp.args.StandardSave(snapshot.replay),
             "counters": ocp.args.JsonSave(snapshot.counters),
         }
         if snapshot.actors is not None:
-            items["actors"] = ocp.args.StandardSave(snapshot.actors)
+            items["actors"] = ocp.args.StandardSave(_boxed(snapshot.actors))
         with _quiet():
             self._manager.save(steps, args=ocp.args.Composite(**items))
             self._manager.wait_until_finished()
@@ -97,30 +99,33 @@ class Snapshots:
           ValueError: there is none, it is damaged, or it belongs to another agent or config.
         """
         items = {
-            "learner": ocp.args.StandardRestore(learner_template),
+            "learner": ocp.args.StandardRestore(_boxed(learner_template)),
             "replay": ocp.args.StandardRestore(),
             "counters": ocp.args.JsonRestore(),
         }
         if actors_template is not None:
-            items["actors"] = ocp.args.StandardRestore(actors_template)
+            items["actors"] = ocp.args.StandardRestore(_boxed(actors_template))
         return Snapshot(**self._read(**items))
 
     def restore_learner(self, learner_template: Any) -> tuple[Any, dict[str, Any]]:
-        """Learner's state and counters of the newest snapshot, without the replay."""
-        read = self._read(
-            learner=ocp.args.StandardRestore(learner_template), counters=ocp.args.JsonRestore()
-        )
+        """Learner state and counters of the newest snapshot, without the replay."""
+        template = ocp.args.StandardRestore(_boxed(learner_template))
+        read = self._read(learner=template, counters=ocp.args.JsonRestore())
         return read["learner"], read["counters"]
+
+    def restore_actors(self, actors_template: Any) -> Any:
+        """Actor states of the newest snapshot."""
+        return self._read(actors=ocp.args.StandardRestore(_boxed(actors_template)))["actors"]
 
     def close(self) -> None:
         """Ends orbax's threads."""
         self._manager.close()
 
     def damaged(self, error: Exception) -> ValueError:
-        """The one sentence for whatever was raised when the newest snapshot was taken over."""
+        """One sentence for any error raised while the newest snapshot was restored."""
         *others, newest = self.steps()
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        mend = f"remove it to go on from {others[-1]} steps" if others else "there is no other one"
+        mend = f"remove it to resume from {others[-1]} steps" if others else "there is no other one"
         return ValueError(
             f"The snapshot {self.directory / str(newest)} is damaged or of another config: {mend} "
             f"({reason[:_MAX_REASON].rstrip('.')})."
@@ -143,18 +148,19 @@ class Snapshots:
                 raise ValueError("a part is missing")
             for name in {"learner", "actors"} & set(items):
                 _check_shapes(items[name].item, read[name])
+                read[name] = read[name][_BOX]
         except Exception as error:  # orbax raises nearly every type for damaged files
             refusal = self.damaged(error)
         else:
             return read
         with _quiet():
-            gc.collect()  # what orbax abandoned complains when it is freed
+            gc.collect()  # frees what orbax abandoned, which prints errors then
         raise refusal
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps what orbax logs off the terminal: what matters of it, it raises too."""
+    """Hides what orbax logs: it raises everything that matters."""
     logger = logging.getLogger("absl")
     logger.addFilter(_nothing)
     try:
@@ -167,9 +173,9 @@ def _quiet() -> Iterator[None]:
 
 @functools.cache
 def _ignore_orphans() -> None:
-    """Hushes, from now on, what orbax abandons when it cannot read one of many arrays.
+    """Hides errors of reads that orbax abandons after one of many arrays could not be read.
 
-    The reads of the others end later, in threads of their own, and complain on the terminal.
+    They end later, in threads of their own, and would print their errors on the terminal.
     """
     before = sys.unraisablehook
 
@@ -186,8 +192,13 @@ def _nothing(record: logging.LogRecord) -> bool:
     return False
 
 
+def _boxed(tree: Any) -> dict[str, Any]:
+    """A dictionary around a tree, so that a bare array or an empty tuple can be saved too."""
+    return {_BOX: tree, "format": np.ones((), np.int32)}
+
+
 def _check_shapes(template: Any, state: Any) -> None:
-    """Orbax restores other shapes than asked for without a word."""
+    """Orbax restores other shapes than the template's without an error."""
 
     def check(path: Any, wanted: Any, found: Any) -> None:
         if wanted.shape != found.shape or wanted.dtype != found.dtype:

@@ -1,8 +1,8 @@
-"""What actors keep beside the learner's snapshots: their own states, each in a file of its own.
+"""Actor states of a program, each in a file of its own beside the learner's snapshots.
 
-An actor writes its state now and then, and when it ends. A resumed actor goes on with it: with its
-random numbers, and whatever an agent has learned within its actors (a bandit's counts). The moment
-is the actor's own, so it may be a little before or after that of the snapshot.
+An actor writes its state from time to time and at its end; a resumed actor restores it: its random
+numbers, and what an agent has learned within its actors, such as a bandit's counts. The moment is
+the actor's own, so it may be shortly before or after that of the snapshot.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ class ActorStates:
         partial.replace(self._path)
 
     def restore(self, template: Any) -> Any:
-        """The state that was saved; the template itself if there is none.
+        """The saved state; the template itself if there is none.
 
         Args:
           template: a state like it.
@@ -45,14 +45,14 @@ class ActorStates:
             leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
         except Exception as error:  # NumPy and zipfile raise many types for damaged files
             raise ValueError(
-                f"The actor's state {self._path} cannot be read: remove it, and the actor begins "
-                f"anew ({error})."
+                f"The actor state {self._path} cannot be read ({error}): remove the file to start "
+                "with a new state."
             ) from error
         return jax.tree.map(_with_key, template, jax.tree.unflatten(structure, leaves))
 
 
 def _without_keys(state: Any) -> Any:
-    """NumPy knows no PRNG keys."""
+    """NumPy has no PRNG keys."""
     return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, state)
 
 
