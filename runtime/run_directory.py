@@ -41,7 +41,14 @@ class RunConfig:
     """Seed of everything random in the run."""
 
     num_envs: int = 8
-    """Environments of the run; in a program, those of all actors together."""
+    """Environments of the run, those of all actors together."""
+
+    num_actors: int = 1
+    """Actors that share the environments evenly: processes of a program, or stepped in turn."""
+
+    actor_update_period: int | None = None
+    """Time steps of an actor between fetches of parameters; None reads the newest ones always,
+    which takes an actor in the learner's process."""
 
     snapshot_every: int | None = None
     """Steps between snapshots, >= 1; a fifth of the run if None."""
@@ -58,7 +65,13 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_integer(self, "seed", 0, MAX_SEED)
         check_integer(self, "num_envs", 1)
-        for field in ("steps", "snapshot_every", "log_every"):
+        check_integer(self, "num_actors", 1)
+        if self.num_envs % self.num_actors:
+            raise ValueError(
+                f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
+                f"{self.num_envs}."
+            )
+        for field in ("steps", "snapshot_every", "log_every", "actor_update_period"):
             if getattr(self, field) is not None:
                 check_integer(self, field, 1)
 
@@ -70,6 +83,16 @@ class RunConfig:
           ValueError: there is none of that name.
         """
         return find_agent(self.agent, search_path=Path(self.search_path))
+
+    @property
+    def environments_per_actor(self) -> int:
+        """Environments of each actor."""
+        return self.num_envs // self.num_actors
+
+    def environments_of(self, actor: int) -> range:
+        """Numbers of an actor's environments among those of all."""
+        each = self.environments_per_actor
+        return range(actor * each, (actor + 1) * each)
 
     @property
     def replay(self) -> ReplayConfig:

@@ -70,21 +70,20 @@ def _refuse(sentence: str, status: int = 2) -> int:
 
 
 # Each command's module is imported when it runs: `--help` and `doctor` must not wait for JAX.
+# `launch` lives above this folder, and needs libraries that only Linux with Python 3.10 has.
 _COMMANDS = {
-    "train": "train:train_command",
-    "launch": "launch:launch_command",
-    "evaluate": "evaluate:evaluate_command",
-    "evaluate-suite": "suite:evaluate_suite_command",
-    "record-states": "suite:record_states_command",
-    "plot": "plot:plot_command",
-    "atari57": "atari57:atari57_command",
-    "doctor": "doctor:doctor_command",
+    "train": "retrax.experiments.commands.train:train_command",
+    "launch": "retrax.launchpad_programs.launch_command:launch_command",
+    "evaluate": "retrax.experiments.commands.evaluate:evaluate_command",
+    "evaluate-suite": "retrax.experiments.commands.suite:evaluate_suite_command",
+    "record-states": "retrax.experiments.commands.suite:record_states_command",
+    "plot": "retrax.experiments.commands.plot:plot_command",
+    "atari57": "retrax.experiments.commands.atari57:atari57_command",
+    "doctor": "retrax.experiments.commands.doctor:doctor_command",
 }
 
 
 def _command(name: str) -> Callable[[list[str]], int]:
     module, function = _COMMANDS[name].split(":")
-    found: Callable[[list[str]], int] = getattr(
-        importlib.import_module(f".{module}", __package__), function
-    )
+    found: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
     return found
