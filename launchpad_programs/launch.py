@@ -48,8 +48,8 @@ class ProgramArguments(OutputArguments):
     """How a program runs."""
 
     launch: Mode = "local_mp"
-    """local_mp: processes. local_mt: threads of one process. sync: actors and learner in turn in one
-    thread, in a seeded order; the same every time, for debuggers."""
+    """local_mp: processes. local_mt: threads of one process. sync: actors and learner in turn in
+    one thread, in a seeded order; the same every time, for debuggers."""
 
     listen_everywhere: _Switch = False
     """Listen on all interfaces, and be reachable from other machines; there is no password."""

@@ -82,7 +82,7 @@ class RunConfig:
         Raises:
           ValueError: there is none of that name.
         """
-        return find_agent(self.agent, search_path=Path(self.search_path))
+        return find_agent(self.agent, search_path=Path(self.search_path) if self.search_path else None)
 
     @property
     def environments_per_actor(self) -> int:
@@ -103,7 +103,7 @@ class RunConfig:
         self, *, seed: int, num_envs: int, render: bool = False
     ) -> VectorEnvironment:
         """Environments of the run's id; arguments and errors as of `environments.make`."""
-        make_importable(Path(self.search_path))
+        make_importable(Path(self.search_path) if self.search_path else None)
         return environments.make(self.environment, seed=seed, num_envs=num_envs, render=render)
 
     def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
@@ -175,7 +175,7 @@ def read_config(directory: Path) -> RunConfig:
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        entry = find_agent(values["agent"], search_path=Path(values["search_path"]))
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
         values["agent_config"] = _build(entry.Config, values["agent_config"])
         return RunConfig(**values)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -20,8 +20,8 @@ Train an agent in one process, or continue a run from its newest snapshot. Ctrl-
 too.
 
   AGENT             {agents}, or module:NAME of your own
-  --environment ID  catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, ALE/Pong-v5, or
-                    module:NAME of your own
+  --environment ID  catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, ALE/Pong-v5,
+                    or module:NAME of your own
   --resume RUN      a run directory
   --steps N         the last step, over all environments
 
