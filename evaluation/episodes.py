@@ -7,13 +7,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import ActorState, Agent, Decision, Params
 from ..datatypes import TimeStep, VectorEnvironment
+from ..runtime.metrics import RunningReturns
 
 
 class EpisodeResults(NamedTuple):
@@ -22,8 +22,8 @@ class EpisodeResults(NamedTuple):
     Attributes:
       returns: float64 `[N]`, the undiscounted sum of an episode's rewards.
       lengths: int64 `[N]`, an episode's transitions: its time steps less one.
-      modes: bool `[N]` for each of `SequenceSpec.evaluation_modes`.
-      states: the actors' states behind, for a call that goes on from them.
+      modes: bool `[N]` for each of the modes that were asked for.
+      states: the final actor states, for a call that continues from them.
     """
 
     returns: np.ndarray
@@ -36,26 +36,6 @@ class EpisodeResults(NamedTuple):
         return {name: self.returns[chosen] for name, chosen in self.modes.items()}
 
 
-class RunningReturns:
-    """Sums the rewards of the running episodes of E environments."""
-
-    def __init__(self, num_envs: int) -> None:
-        self._returns = np.zeros(num_envs, np.float64)
-        self._lengths = np.zeros(num_envs, np.int64)
-
-    def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Takes time steps `[E, ...]`, each following the one before.
-
-        Returns:
-          Which environments' episodes ended now, in order; their returns, and their lengths.
-        """
-        first = timestep.step_type == dm_env.StepType.FIRST
-        self._returns = np.where(first, 0.0, self._returns + timestep.reward)
-        self._lengths = np.where(first, 0, self._lengths + 1)
-        ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
-        return ended, self._returns[ended], self._lengths[ended]
-
-
 def run_episodes(
     agent: Agent,
     params: Params,
@@ -65,6 +45,7 @@ def run_episodes(
     num_episodes: int,
     on_frame: Callable[[np.ndarray], None] | None = None,
     states: ActorState = None,
+    modes: Sequence[str] = (),
 ) -> EpisodeResults:
     """Acts with `agent.exploit` until `num_episodes` episodes have ended.
 
@@ -85,8 +66,9 @@ def run_episodes(
       num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
       on_frame: called with a picture of the first environment, uint8 `[height, width, 3]`, at each
         of its time steps while its share lasts: `VideoWriter.append`, for one.
-      states: what an earlier call left, for an agent that learns from evaluation to evaluation
-        which behaviour to choose; they are used up. None begins anew.
+      states: final states of an earlier call, for an agent that learns over evaluations which
+        behaviour to choose; their buffers are donated. None begins new ones.
+      modes: `AgentEntry.evaluation_modes`.
 
     Returns:
       What came of exactly N episodes.
@@ -96,10 +78,9 @@ def run_episodes(
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
-    modes = agent.sequence.evaluation_modes
     tally = _Tally(num_episodes, environment.num_envs, modes)
     if states is None:
-        states = _begin(agent, key, environment.num_envs)
+        states = begin_states(agent, key, environment.num_envs)
     decide = _batched(agent.exploit)
     timestep = environment.reset()
     while True:
@@ -141,8 +122,8 @@ class _Tally:
         return EpisodeResults(np.array(returns, np.float64), np.array(lengths, np.int64), modes)
 
 
-def _begin(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
-    """Actor states `[E, ...]`."""
+def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
+    """New actor states `[E, ...]`."""
     begin = jax.vmap(lambda key, actor_id: agent.begin(key, actor_id, num_envs))
     return jax.jit(begin)(jax.random.split(key, num_envs), jnp.arange(num_envs, dtype=jnp.int32))
 

@@ -1,282 +1,131 @@
-"""The training loop in one process, without files: act, store, learn, in a fixed order.
+"""The loop of one process, without files: act, store, learn, in a fixed order.
 
-`E` denotes the environments that are stepped together.
+With one actor it is `retrax train`. With several, each with environments and parameters of its own,
+it is a program in one thread: `retrax launch --launch sync`.
 """
 
-import dataclasses
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dm_env import StepType
 
-from ..agents.base import Agent, Update, updates_in_one_call
-from ..datatypes import ReplayConfig, Row, Sample
-from ..environments import TimeStep, VectorEnvironment
-from ..evaluation.episodes import RunningReturns
-from ..replay.pacing import Due, Pacing
-from ..replay.store import SequenceStore
-
-
-@dataclasses.dataclass(kw_only=True)
-class Counters:
-    """How far a run has come.
-
-    Attributes:
-      steps: transitions taken in all environments.
-      episodes: episodes ended.
-      updates: updates of the learner.
-      learning_since: steps at which learning began, -1 before.
-    """
-
-    steps: int = 0
-    episodes: int = 0
-    updates: int = 0
-    learning_since: int = -1
-
-
-class Window:
-    """What happened since the last look: returns, metrics of updates, seconds spent on what."""
-
-    def __init__(self) -> None:
-        self.returns: list[float] = []
-        self.lengths: list[int] = []
-        self.extras: dict[str, list[float]] = {}  # those of `SequenceSpec.episode_extras`
-        self.metrics: dict[str, float] = {}
-        self.steps = 0
-        self.updates = 0
-        self.acting_seconds = 0.0
-        self.learning_seconds = 0.0
-
-    def add_updates(self, update: Update, count: int) -> None:
-        """Adds the metrics of so many updates in one call (on the host)."""
-        self.updates += count
-        for name, value in update.metrics.items():
-            self.metrics[name] = self.metrics.get(name, 0.0) + count * float(value)
-
-    def means(self) -> dict[str, float]:
-        """Means over the window: NaN where there was no episode; no entries without an update."""
-        empty = float("nan")
-        return {
-            "episode_return": float(np.mean(self.returns)) if self.returns else empty,
-            "episode_length": float(np.mean(self.lengths)) if self.lengths else empty,
-            **{
-                f"episode_{name}": float(np.mean(values)) if values else empty
-                for name, values in self.extras.items()
-            },
-            **{name: total / self.updates for name, total in self.metrics.items()},
-        }
+from ..replay.local import LocalReplay
+from ..runtime.actor import Actor
+from ..runtime.learner import Learner
+from ..runtime.metrics import Counters, MetricsAccumulator
+from ..runtime.snapshots import Snapshot
 
 
 class Loop:
-    """Agent, environments and replay, stepped in turn; deterministic for a seed.
+    """Actors, a learner and a local replay, stepped in turn; deterministic for a seed.
 
     Attributes:
-      learner: the agent's `LearnerState`.
-      actors: the agent's `ActorState`s, `[E, ...]`.
       counters: how far the run has come.
-      window: what happened since `look` was called last.
+      learner: the learner.
+      replay: the replay.
     """
 
     def __init__(
         self,
-        agent: Agent,
-        environment: VectorEnvironment,
-        store: SequenceStore,
-        replay: ReplayConfig,
+        actors: Sequence[Actor],
+        learner: Learner,
+        replay: LocalReplay,
         *,
-        seed: int,
+        order: np.random.Generator | None = None,
     ):
-        self._environment = environment
-        self._store = store
-        self._pacing = Pacing(replay, seed=seed)
-        self._agent = agent
-        # Donated, an actor's state is updated in place: it may hold a whole episode.
-        self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
-        self._per_call = replay.updates_per_call
-        update = updates_in_one_call(agent.update, self._per_call)
-        self._update = jax.jit(update, donate_argnums=0)
-        self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="beside updates")
-        learner_key, actor_key = jax.random.split(jax.random.key(seed))
-        self.learner = jax.jit(agent.init)(learner_key)
-        num_envs = environment.num_envs
-        keys = jax.random.split(actor_key, num_envs)
-        # Jitted, each array has a buffer of its own, as donation wants it.
-        begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
-        self.actors = begin(keys, jnp.arange(num_envs), num_envs)
-        self.counters = Counters()
-        self.window = Window()
-        self._begin()
-
-    def replay_state(self) -> dict[str, Any]:
-        """What `restore` needs of the replay, a pytree of arrays."""
-        return {**self._store.state(), "pacing": self._pacing.state()}
-
-    def restore(
-        self, learner: Any, actors: Any, counters: dict[str, int], replay: Any = None
-    ) -> None:
-        """Goes on from a snapshot; the environments begin new episodes.
+        """Takes its parts.
 
         Args:
-          learner: the agent's `LearnerState`.
-          actors: its `ActorState`s, `[E, ...]`.
-          counters: fields of `Counters`.
-          replay: what `replay_state` gave; None leaves the rows as they are.
+          actors: at least one.
+          learner: of the replay.
+          replay: into which the actors write.
+          order: draws the order of the actors at each step; None keeps theirs.
         """
-        self.learner, self.actors = learner, actors
-        self.counters = Counters(**counters)
-        pacing = self._pacing.state() if replay is None else replay["pacing"]
-        self._pacing.restore(pacing, counters)
-        if replay is not None:
-            self._store.restore(replay)
-        self._store.cut()
-        self._begin()
+        self.counters = Counters()
+        self._actors, self.learner, self.replay = list(actors), learner, replay
+        self._order = order
+        self._episodes = MetricsAccumulator()
+        self._since = Counters()
+        self._acting_seconds = self._learning_seconds = 0.0
 
-    def metric_names(self) -> list[str]:
-        """Names of an update's metrics, and of an episode's extras, known before the first one."""
-        sample, *_ = self._store.sample_shapes()
-        return metric_names(self._agent, self.learner, sample)
+    @property
+    def has_new_steps(self) -> bool:
+        """Whether steps were taken since the last `flush`."""
+        return self.counters.steps > self._since.steps
 
-    def look(self) -> Window:
-        """What happened since the last call."""
-        window, self.window = self.window, Window()
-        return window
+    def start(self) -> None:
+        """Gives the actors their first parameters; call it before `advance`."""
+        self.learner.publish()
+        for actor in self._actors:
+            actor.start()
 
     def advance(self) -> None:
-        """One time step in every environment, and the updates that are due after it."""
+        """One time step in every environment, and all updates that are due after it."""
         started = time.perf_counter()
-        self._step()
+        indices = range(len(self._actors))
+        for index in indices if self._order is None else self._order.permutation(len(indices)):
+            self._act(self._actors[index])
         acted = time.perf_counter()
-        self._learn()
-        self.window.acting_seconds += acted - started
-        self.window.learning_seconds += time.perf_counter() - acted
+        while self.learner.step():
+            pass
+        self.counters.updates = self.learner.updates
+        since = self.replay.status().learning_since
+        self.counters.learning_since = -1 if since is None else since
+        self._acting_seconds += acted - started
+        self._learning_seconds += time.perf_counter() - acted
 
-    def _begin(self) -> None:
-        self._timestep = self._environment.reset()
-        self._running = RunningReturns(self._environment.num_envs)
+    def flush(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Means of metrics, and rates per second, since the last call."""
+        steps = self.counters.steps - self._since.steps
+        updates = self.counters.updates - self._since.updates
+        clock = {
+            "acting_steps_per_second": _rate(steps, self._acting_seconds),
+            "learning_updates_per_second": _rate(updates, self._learning_seconds),
+            "steps_per_second": _rate(steps, self._acting_seconds + self._learning_seconds),
+        }
+        self._since = Counters(**vars(self.counters))
+        self._acting_seconds = self._learning_seconds = 0.0
+        return {**self._episodes.flush(), **self.learner.metrics.flush()}, clock
 
-    def _step(self) -> None:
-        timestep = self._timestep
-        decision = self._act(self._agent.acting_params(self.learner), self.actors, timestep)
-        self.actors = decision.state
-        action, extras = jax.device_get((decision.action, decision.extras))
-        self._store.add(rows_of(timestep, action, extras))
-        ended = np.asarray(timestep.step_type == StepType.LAST)
-        for name in self._agent.sequence.episode_extras:
-            self.window.extras.setdefault(name, []).extend(extras[name][ended].tolist())
-        self._timestep = self._environment.step(action)
-        self._count(timestep, self._timestep)
+    def snapshot(self) -> Snapshot:
+        """Everything but the environments."""
+        states = [actor.state for actor in self._actors]
+        snapshot = self.learner.snapshot()
+        actors = jax.tree.map(lambda *x: jnp.concatenate(x), *states)
+        return snapshot._replace(counters=dict(vars(self.counters)), actors=actors)
 
-    def _count(self, before: TimeStep, after: TimeStep) -> None:
-        taken = int(np.sum(before.step_type != StepType.LAST))
-        self.counters.steps += taken
-        self.window.steps += taken
-        _, returns, lengths = self._running.add(after)
-        self.counters.episodes += len(returns)
-        self.window.returns.extend(returns.tolist())
-        self.window.lengths.extend(lengths.tolist())
+    def actors_template(self) -> Any:
+        """Shapes and dtypes of a snapshot's `actors`."""
+        states = [actor.state for actor in self._actors]
+        return jax.eval_shape(lambda *x: jax.tree.map(lambda *y: jnp.concatenate(y), *x), *states)
 
-    def _due(self) -> Due | None:
-        self._pacing.observe(
-            steps=self.counters.steps,
-            rows=self._store.num_rows,
-            sequences=self._store.num_sequences,
-            rounds=self._store.rounds,
-        )
-        self.counters.learning_since = self._pacing.learning_since
-        return self._pacing.due
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores a snapshot; the environments have begun new episodes."""
+        self.learner.restore(snapshot)
+        first = 0
+        for actor in self._actors:
+            count = len(jax.tree.leaves(actor.state)[0])
+            part = slice(first, first + count)
+            actor.state = jax.tree.map(lambda x, part=part: x[part].copy(), snapshot.actors)
+            first += count
+        self.counters = Counters(**snapshot.counters)
+        self._since = Counters(**snapshot.counters)
 
-    def _learn(self) -> None:
-        """All updates that are due: beside each call, the host does what does not depend on it.
+    def close(self) -> None:
+        """Closes actors and learner."""
+        for actor in self._actors:
+            actor.close()
+        self.learner.close()
 
-        That is to take in the call before it and to draw the next batch, in a thread: on a CPU
-        the call of an update returns when it is done. So a batch is drawn when the priorities of
-        the batch before it are not known yet: they act one draw later. Nothing is ahead over an
-        acting step, so snapshots need not know of it.
-        """
-        batch = self._draw()
-        unfinished: tuple[np.ndarray, Update] | None = None
-        while batch is not None:
-            slots, sample = batch
-            self._pacing.done()
-            beside = self._beside(unfinished)
-            self.learner, update = self._update(self.learner, sample)
-            unfinished, batch = (slots, update), beside.result()
-        if unfinished:
-            self._finish(*unfinished)
-
-    def _beside(self, unfinished: tuple[np.ndarray, Update] | None) -> Future[Any]:
-        """Begins to take in a call of updates, and then to draw the next batch."""
-
-        def work() -> tuple[np.ndarray, Sample] | None:
-            if unfinished:
-                self._finish(*unfinished)
-            return self._draw()
-
-        if unfinished or self._due():
-            return self._host.submit(work)
-        nothing: Future[Any] = Future()
-        nothing.set_result(None)
-        return nothing
-
-    def _draw(self) -> tuple[np.ndarray, Sample] | None:
-        """The batch of the call that is due, None if there is none."""
-        due = self._due()
-        if due is None:
-            return None
-        return self._store.newest() if due == "newest" else self._store.sample()
-
-    def _finish(self, slots: np.ndarray, update: Update) -> None:
-        """Waits for a call of updates, and takes in what it told."""
-        update = jax.device_get(update)
-        check_finite(update, self.counters.updates, self._per_call)
-        self._store.set_priorities(slots, np.asarray(update.priorities))
-        self.counters.updates += self._per_call
-        self.window.add_updates(update, self._per_call)
+    def _act(self, actor: Actor) -> None:
+        self.counters.steps += actor.step()
+        episodes = actor.take_episodes()
+        self.counters.episodes += len(episodes["return"])
+        self._episodes.add_episodes(episodes)
 
 
-def check_finite(update: Update, before: int, count: int) -> None:
-    """Checks what a call of updates told.
-
-    Args:
-      update: on the host.
-      before: updates before the call.
-      count: updates in the call.
-
-    Raises:
-      FloatingPointError: a priority is not finite.
-    """
-    wrong = ~np.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
-    if wrong.any():
-        raise FloatingPointError(
-            f"Update {before + 1 + int(np.argmax(wrong))} gave priorities that are not finite: the "
-            "learner diverged. Try a smaller learning rate."
-        )
-
-
-def metric_names(agent: Agent, learner: Any, sample: Any) -> list[str]:
-    """Names of an update's metrics, and of an episode's extras, as `episode_NAME`.
-
-    Args:
-      agent: the agent.
-      learner: its learner's state, or shapes like it.
-      sample: of the replay, or shapes like it.
-    """
-    _, update = jax.eval_shape(agent.update, learner, sample)
-    return [*(f"episode_{name}" for name in agent.sequence.episode_extras), *sorted(update.metrics)]
-
-
-def rows_of(timestep: TimeStep, action: np.ndarray, extras: Any) -> Row:
-    """Rows `[E, ...]` of time steps, and of what was decided on them."""
-    return Row(
-        observation=timestep.observation,
-        reward=timestep.reward,
-        discount=timestep.discount,
-        is_first=timestep.step_type == StepType.FIRST,
-        is_last=timestep.step_type == StepType.LAST,
-        action=action,
-        extras=extras,
-    )
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if count else float("nan")

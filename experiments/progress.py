@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from .loop import Counters
+from ..runtime.metrics import Counters
 
 _LINE_SECONDS = 10.0  # log lines are at least this far apart
 

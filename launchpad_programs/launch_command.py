@@ -1,16 +1,12 @@
-"""`retrax launch`: what must come first, before anything heavy is imported."""
+"""`retrax launch`: what must happen before anything heavy is imported."""
 
 import importlib.util
 import sys
 from collections.abc import Sequence
 
-from . import network
+from . import isolation
 
 _NEEDED = ("launchpad", "reverb", "acme", "courier")
-_MISSING = (
-    "launching needs Python 3.10 and the distributed tier: pip install 'retrax[distributed]' on "
-    "Linux (this is Python {version}; not installed: {missing}). `retrax train` works without it."
-)
 
 
 def launch_command(arguments: Sequence[str]) -> int:
@@ -21,41 +17,35 @@ def launch_command(arguments: Sequence[str]) -> int:
 
     Raises:
       ModuleNotFoundError: the distributed tier is not installed.
-      ValueError: tells in one sentence what is wrong with the arguments.
+      ValueError: one sentence about what is wrong with the arguments.
     """
-    _check_tier()
-    apart = ""
-    if not {"-h", "--help", "--listen-everywhere"} & set(arguments):
-        # While there is one thread, and no socket yet: NumPy, which all the rest imports, has more.
-        refused = network.isolate()
-        apart = (
+    in_one_thread = "sync" in arguments or "--launch=sync" in arguments
+    if not in_one_thread:
+        _check_tier()
+    note = ""
+    if not in_one_thread and not {"-h", "--help", "--listen-everywhere"} & set(arguments):
+        # Before NumPy, which every other module imports, has started its threads.
+        refused = isolation.isolate()
+        note = (
             f"Others on the network could connect: no private network namespace ({refused})."
             if refused
-            else "Nothing outside of this program can connect: it has a network of its own."
+            else "Only this program can connect to it: it has a network namespace of its own."
         )
-    from .launching import launch
+    from .launch import launch_with_arguments
 
-    return launch(arguments, network_note=apart or "Listening on all interfaces, as asked for.")
-
-
-def main(agent: str) -> int:
-    """`python -m retrax.launchpad_programs.AGENT`: the exit status, 2 for wrong input."""
-    try:
-        return launch_command([agent, *sys.argv[1:]])
-    except (ValueError, ImportError, OSError) as error:
-        print(f"retrax: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("retrax: Interrupted.", file=sys.stderr)
-        return 2
+    return launch_with_arguments(arguments, network_note=note or "Listening on all interfaces.")
 
 
-def missing() -> list[str]:
-    """What is not installed of what launching needs."""
+def missing_packages() -> list[str]:
+    """Packages of the distributed tier that are not installed."""
     return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
 def _check_tier() -> None:
-    if names := missing():
+    if missing := missing_packages():
         version = ".".join(map(str, sys.version_info[:2]))
-        raise ModuleNotFoundError(_MISSING.format(version=version, missing=", ".join(names)))
+        raise ModuleNotFoundError(
+            "Launching needs Linux, Python 3.10 and the distributed tier: pip install -r "
+            f"requirements.txt (this is Python {version}; not installed: {', '.join(missing)}). "
+            "`retrax train` and `--launch sync` work without it."
+        )

@@ -22,11 +22,16 @@ from .base import (
     make_feed_forward_network,
     make_recurrent_network,
 )
+from .categorical_dueling import (
+    CategoricalDuelingHead,
+    CategoricalDuelingModule,
+    make_categorical_dueling_network,
+)
 from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
 from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
 from .memory import MemoryCore
 from .reactor import ReactorModule, ReactorOutput, make_reactor_network
-from .torsos import ImageTorso, VectorTorso, crelu, make_torso
+from .torsos import ImageTorso, MakeTorso, VectorTorso, crelu, make_torso
 
 __all__ = [
     "AcerModule",
@@ -34,6 +39,8 @@ __all__ = [
     "AdvantageModule",
     "Agent57Networks",
     "Categorical",
+    "CategoricalDuelingHead",
+    "CategoricalDuelingModule",
     "CategoricalOutput",
     "CriticHead",
     "CriticModule",
@@ -42,6 +49,7 @@ __all__ = [
     "FeedForwardNetwork",
     "GaussianOutput",
     "ImageTorso",
+    "MakeTorso",
     "MemoryCore",
     "MixtureOfGaussians",
     "PixelTorso",
@@ -57,6 +65,7 @@ __all__ = [
     "make_acer_network",
     "make_advantage_network",
     "make_agent57_networks",
+    "make_categorical_dueling_network",
     "make_d4pg_networks",
     "make_feed_forward_network",
     "make_reactor_network",

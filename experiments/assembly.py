@@ -1,0 +1,111 @@
+"""The parts of a run in one process, put together."""
+
+import jax
+import numpy as np
+
+from ..agents.base import Agent, Params
+from ..datatypes import VectorEnvironment
+from ..replay.local import LocalReplay
+from ..runtime.actor import Actor, ParameterSource
+from ..runtime.learner import Learner
+from ..runtime.parameters import ParameterClient, ParameterServer
+from ..runtime.run_directory import RunConfig
+from ..runtime.seeds import Purpose, derive_seed
+from .loop import Loop
+
+
+class NewestParameters:
+    """Parameters straight from a learner in this process: a `ParameterSource`."""
+
+    new_priority = 1.0  # a local replay takes none
+
+    def __init__(self, learner: Learner):
+        self._learner = learner
+
+    @property
+    def params(self) -> Params:
+        """The newest."""
+        return self._learner.params
+
+    def wait(self) -> None:
+        """They are here."""
+
+    def step(self) -> None:
+        """There is nothing to fetch."""
+
+
+def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorEnvironment]:
+    """The environments of each actor.
+
+    Args:
+      config: of the run.
+      resumed_at: steps of the snapshot; a resumed run begins other episodes than a new one.
+    """
+    if config.num_actors == 1 and config.actor_update_period is None:
+        seed = config.seed
+        if resumed_at is not None:
+            seed = derive_seed(config.seed, Purpose.RESUME, resumed_at)
+        return [config.make_environment(seed=seed, num_envs=config.num_envs)]
+    return [
+        config.make_environment(
+            seed=derive_seed(config.seed, Purpose.ACTOR, index, resumed_at or 0),
+            num_envs=config.environments_per_actor,
+        )
+        for index in range(config.num_actors)
+    ]
+
+
+def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
+    """The loop of a run, at its beginning.
+
+    Args:
+      config: resolved.
+      agent: made by the config's entry.
+      environments: of each actor; the loop closes them.
+
+    Raises:
+      ValueError: the replay is too small for one sequence, or larger than the memory.
+    """
+    learner_key, actor_key = jax.random.split(jax.random.key(config.seed))
+    replay = LocalReplay(
+        environments[0].spec,
+        agent.sequence,
+        config.replay,
+        num_environments=config.num_envs,
+        seed=config.seed,
+    )
+    period = config.actor_update_period
+    published = None if period is None else ParameterServer(max_wait=0.0)
+    learner = Learner(
+        agent,
+        replay,
+        key=learner_key,
+        updates_per_call=config.replay.updates_per_call,
+        parameters=published,
+    )
+    keys = jax.random.split(actor_key, config.num_envs)
+    actors = []
+    for index, environment in enumerate(environments):
+        ids = config.environments_of(index)
+        actor = Actor(
+            agent,
+            environment,
+            replay.writer(ids),
+            _parameters(learner, published, period),
+            keys=keys[ids.start : ids.stop],
+            first_id=ids.start,
+            num_actors=config.num_envs,
+            episode_metrics=config.entry.episode_metrics,
+        )
+        actors.append(actor)
+    seed = derive_seed(config.seed, Purpose.ORDER)
+    order = np.random.default_rng(seed) if len(actors) > 1 else None
+    return Loop(actors, learner, replay, order=order)
+
+
+def _parameters(
+    learner: Learner, published: ParameterServer | None, period: int | None
+) -> ParameterSource:
+    if published is None or period is None:
+        return NewestParameters(learner)
+    return ParameterClient(published.get, update_period=period, threaded=False)

@@ -1,0 +1,174 @@
+"""`retrax evaluate-suite` and `retrax record-states`: many games, and where episodes begin."""
+
+import contextlib
+import csv
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import tyro
+
+from ...environments.emulated_atari import EmulatedAtari
+from ...environments.start_states import StartStates, check_states_path, save_states
+from ...evaluation import run_episodes
+from ...evaluation.atari57 import ale_id, game_slug
+from ...evaluation.state_recorder import StateRecorder
+from ...runtime.run_directory import read_config
+from ...runtime.seeds import Purpose, derive_seed
+from ...runtime.snapshots import Snapshots
+from ..parsing import parse, tell
+from ..starts import atari_game, states_of
+from ..trained import evaluate, load_for
+
+_COLUMNS = ("algorithm", "regime", "game", "seed", "score")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SuiteArguments:
+    """Evaluate runs of Atari games and write a CSV of scores: for `retrax atari57 --scores`."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories, each of one of the 57 games; those of one game must differ in the seed."""
+
+    output: Path = Path("scores.csv")
+    """The CSV file to write; it must not exist. Each score is written when it is known."""
+
+    games: tuple[str, ...] | None = None
+    """The games to evaluate, as slugs (ms-pacman) or ids; those of all runs if not given."""
+
+    algorithm: str | None = None
+    """Name of the algorithm in the file; `own-` and the agent's name if not given."""
+
+    episodes: int = 100
+    """Episodes for each run."""
+
+    seed: int = 0
+    """Seed of the evaluation's environments."""
+
+    starts: tuple[str, ...] = ("noop",)
+    """How episodes begin: `noop`, or `states FOLDER`, where record-states wrote `GAME.npz` for each
+    game (ms-pacman.npz)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordArguments:
+    """Record emulator states while a run's policy plays, for episodes to begin in."""
+
+    run: tyro.conf.Positional[Path]
+    """The run directory, of an Atari game."""
+
+    output: Path
+    """The .npz file to write."""
+
+    states: int = 30
+    """States to record, each out of an episode of its own, which begins with up to 30 no-ops."""
+
+    steps: int = 1000
+    """Steps (of 4 frames) that are played of an episode at most; each moment is as likely."""
+
+    seed: int = 0
+    """Seed of the episodes and the moments."""
+
+
+class _Task(NamedTuple):
+    algorithm: str
+    regime: str
+    game: str
+    seed: int
+    run: Path
+    starts: tuple[str, ...]
+
+
+def evaluate_suite_command(arguments: Sequence[str]) -> int:
+    """Evaluates runs, game by game."""
+    given = parse(SuiteArguments, arguments, prog="retrax evaluate-suite")
+    if given.episodes < 1:
+        raise ValueError(f"--episodes must be at least 1, got {given.episodes}.")
+    if given.output.exists():
+        raise ValueError(f"--output {given.output} exists already: choose another.")
+    tasks = _tasks(given)
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    with given.output.open("w", newline="", encoding="utf-8", buffering=1) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for number, task in enumerate(tasks, start=1):
+            score = evaluate(
+                task.run, episodes=given.episodes, seed=given.seed, starts=task.starts
+            ).mean_return
+            writer.writerow([*task[:4], f"{score:.10g}"])
+            tell(f"{number} of {len(tasks)}: {task.game}, seed {task.seed}: {score:.6g}")
+    print(given.output)
+    return 0
+
+
+def record_states_command(arguments: Sequence[str]) -> int:
+    """Records states."""
+    given = parse(RecordArguments, arguments, prog="retrax record-states")
+    for name in ("states", "steps"):
+        if getattr(given, name) < 1:
+            raise ValueError(f"--{name} must be at least 1, got {getattr(given, name)}.")
+    check_states_path(given.output)
+    starts = _record(given)
+    save_states(given.output, starts)
+    print(f"{len(starts.states)} states of {starts.game} in {given.output}")
+    return 0
+
+
+def _tasks(given: SuiteArguments) -> list[_Task]:
+    """What there is to do, everything checked that can be before the first episode."""
+    wanted = None if given.games is None else {game_slug(game) for game in given.games}
+    tasks: dict[tuple[str, str, int], _Task] = {}
+    for run in given.runs:
+        task = _task(run, given)
+        if wanted is not None and task.game not in wanted:
+            continue
+        earlier = tasks.setdefault((task.algorithm, task.game, task.seed), task)
+        if earlier is not task:
+            raise ValueError(
+                f"{earlier.run} and {run} are both of {task.game} with seed {task.seed}."
+            )
+    missing = (wanted or set()) - {task.game for task in tasks.values()}
+    if missing or not tasks:
+        raise ValueError(f"There is no run of {', '.join(sorted(missing)) or 'any game'}.")
+    return list(tasks.values())
+
+
+def _task(run: Path, given: SuiteArguments) -> _Task:
+    config = read_config(run)
+    try:
+        game = game_slug(config.environment)
+    except ValueError as error:
+        raise ValueError(f"{run}: {error}.") from None
+    with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
+        snapshots.newest()
+    starts = given.starts
+    if starts[:1] == ("states",) and len(starts) == 2:
+        path = Path(starts[1]) / f"{game}.npz"
+        states_of(ale_id(game), path)
+        starts = ("states", str(path))
+    elif starts != ("noop",):
+        raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
+    algorithm = given.algorithm or f"own-{config.entry.name}"
+    return _Task(algorithm, starts[0], game, config.seed, run, starts)
+
+
+def _record(given: RecordArguments) -> StartStates:
+    config = read_config(given.run)
+    game = atari_game(config.environment)
+    seed = derive_seed(config.seed, Purpose.RECORDING, given.seed)
+    with contextlib.ExitStack() as stack:
+        environment = EmulatedAtari(game, seed=seed, max_frames=4 * given.steps)
+        recorder = StateRecorder(environment, np.random.default_rng(seed))
+        stack.enter_context(contextlib.closing(recorder))
+        trained = load_for(config, given.run, recorder.spec)
+        run_episodes(
+            trained.agent,
+            trained.params,
+            recorder,
+            key=jax.random.key(seed),
+            num_episodes=given.states,
+        )
+    return StartStates(game, recorder.states)

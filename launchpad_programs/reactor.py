@@ -1,8 +1,0 @@
-"""Reactor as a program: `python -m retrax.launchpad_programs.reactor --environment ID`."""
-
-import sys
-
-from .launch_command import main
-
-if __name__ == "__main__":
-    sys.exit(main("reactor"))

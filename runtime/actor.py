@@ -1,0 +1,145 @@
+"""An actor: an agent in a vector of environments, whose rows go to a replay.
+
+`E` denotes the environments of one actor.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from dm_env import StepType
+
+from ..agents.base import Agent, Params
+from ..datatypes import Row, TimeStep, VectorEnvironment
+from ..replay.interface import Writer
+from .metrics import RunningReturns
+
+
+class ParameterSource(Protocol):
+    """Where an actor's parameters come from."""
+
+    @property
+    def params(self) -> Params:
+        """The newest acting parameters here."""
+        ...
+
+    @property
+    def new_priority(self) -> float:
+        """Of new sequences, where the replay takes one from its writers."""
+        ...
+
+    def wait(self) -> None:
+        """Waits for the first parameters."""
+
+    def step(self) -> None:
+        """Counts one time step of the actor, and may fetch newer parameters."""
+
+
+class Actor:
+    """Steps E environments together: one jitted decision, one row for each, one step of each.
+
+    Attributes:
+      state: the agent's actor states, `[E, ...]`. It may be set, as from a snapshot. Its buffers
+        are donated to the next step.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        environment: VectorEnvironment,
+        writer: Writer,
+        parameters: ParameterSource,
+        *,
+        keys: jax.Array,
+        first_id: int = 0,
+        num_actors: int | None = None,
+        episode_metrics: Sequence[str] = (),
+    ):
+        """Resets the environments and begins the actor states.
+
+        Args:
+          agent: whose `begin` and `explore` are used.
+          environment: E environments, owned by the actor.
+          writer: takes the rows.
+          parameters: read at every step.
+          keys: PRNG keys `[E]`, for `agent.begin`.
+          first_id: `actor_id` of the first environment among all of the run.
+          num_actors: environments of the whole run; E if None.
+          episode_metrics: as in `AgentEntry`.
+        """
+        self._environment, self._writer, self._parameters = environment, writer, parameters
+        # Donated, the states are updated in place: they may hold a whole episode.
+        self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
+        self._params_shape = jax.eval_shape(
+            lambda key: agent.acting_params(agent.init(key)), jax.random.key(0)
+        )
+        # Jitted, each array has a buffer of its own, which donation requires.
+        begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
+        ids = first_id + np.arange(len(keys), dtype=np.int32)
+        self.state = begin(keys, ids, num_actors or len(keys))
+        self._episode_metrics = tuple(episode_metrics)
+        self._episodes: dict[str, list[float]] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new episode in every environment."""
+        self._timestep: TimeStep = self._environment.reset()
+        self._running = RunningReturns(self._environment.num_envs)
+
+    def compile(self) -> None:
+        """Compiles the decision before there are parameters; changes nothing."""
+        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
+        params, state = jax.device_put(zeros), jax.tree.map(lambda x: x.copy(), self.state)
+        for _ in range(2):  # a computed state may have another weak type than the first
+            state = self._act(params, state, self._timestep).state
+
+    def start(self) -> None:
+        """Waits for the first parameters."""
+        self._parameters.wait()
+
+    def step(self) -> int:
+        """One time step in every environment.
+
+        Returns:
+          The transitions taken: E less the environments whose episode was at its end.
+        """
+        timestep = self._timestep
+        decision = self._act(self._parameters.params, self.state, timestep)
+        self.state = decision.state
+        action, extras = jax.device_get((decision.action, decision.extras))
+        self._writer.write(rows_of(timestep, action, extras), self._parameters.new_priority)
+        ended = np.asarray(timestep.step_type == StepType.LAST)
+        self._note({name: extras[name][ended] for name in self._episode_metrics})
+        self._timestep = self._environment.step(action)
+        _, returns, lengths = self._running.add(self._timestep)
+        self._note({"return": returns, "length": lengths})
+        self._parameters.step()
+        return int(np.sum(~ended))
+
+    def take_episodes(self) -> dict[str, list[float]]:
+        """`return`, `length` and episode metrics of episodes that ended since the last call."""
+        episodes, self._episodes = self._episodes, {}
+        return episodes
+
+    def close(self) -> None:
+        """Closes the writer and the environments."""
+        self._writer.close()
+        self._environment.close()
+
+    def _note(self, ended: dict[str, np.ndarray]) -> None:
+        for name, values in ended.items():
+            self._episodes.setdefault(name, []).extend(values.tolist())
+
+
+def rows_of(timestep: TimeStep, action: np.ndarray, extras: Any) -> Row:
+    """Rows `[E, ...]` of time steps and of the decisions made on them."""
+    return Row(
+        observation=timestep.observation,
+        reward=timestep.reward,
+        discount=timestep.discount,
+        is_first=timestep.step_type == StepType.FIRST,
+        is_last=timestep.step_type == StepType.LAST,
+        action=action,
+        extras=extras,
+    )

@@ -1,0 +1,179 @@
+"""A learner: an agent's updates on batches of a replay.
+
+`B` denotes the sequences of one call of updates.
+"""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..agents.base import Agent, Params, Update, updates_in_one_call
+from ..datatypes import Sample
+from ..replay.interface import Replay
+from .metrics import MetricsAccumulator
+from .parameters import ParameterServer
+from .snapshots import Snapshot
+
+
+class _Call(NamedTuple):
+    """A call of updates whose outputs have not been read yet."""
+
+    before: int  # updates before the call
+    keys: Any
+    update: Update
+
+
+class Learner:
+    """Draws batches, updates, sets priorities and publishes parameters.
+
+    While call k of updates runs, a host thread applies the priorities of call k-1 and draws batch
+    k+1, so priorities lag by one draw. On a CPU the call of an update returns when it is done, so
+    the overlap needs the thread.
+
+    Attributes:
+      state: the agent's learner state. Its buffers are donated to the next update: copy it.
+      updates: updates made, those of earlier parts of the run included.
+      metrics: means over updates since the last flush.
+      idle_seconds: time spent waiting for an update to be due.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        replay: Replay,
+        *,
+        key: jax.Array,
+        updates_per_call: int = 1,
+        parameters: ParameterServer | None = None,
+    ):
+        """Makes the initial state.
+
+        Args:
+          agent: whose `init`, `gradients`, `apply` and `acting_params` are used.
+          replay: where batches come from.
+          key: a PRNG key, for `agent.init`.
+          updates_per_call: as in `ReplayConfig`.
+          parameters: where parameters are published; None if actors read `params`.
+        """
+        self._agent, self._replay, self._parameters = agent, replay, parameters
+        self._per_call = updates_per_call
+        self._update = jax.jit(updates_in_one_call(agent, updates_per_call), donate_argnums=0)
+        self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
+        self.state = jax.jit(agent.init)(key)
+        self.updates = 0
+        self.metrics = MetricsAccumulator()
+        self.idle_seconds = 0.0
+        self._next: tuple[Any, Sample] | None = None
+        self._running: _Call | None = None
+
+    @property
+    def params(self) -> Params:
+        """The newest acting parameters."""
+        return self._agent.acting_params(self.state)
+
+    def compile(self) -> None:
+        """Compiles the update for everything that the replay may serve; changes nothing."""
+        state = _copy(self.state)
+        for shape in self._replay.shapes:
+            sample = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
+            for _ in range(2):  # a computed state may have another weak type than the first
+                state, _ = self._update(state, sample)
+        jax.block_until_ready(state)
+
+    def step(self, timeout: float = 0.0) -> bool:
+        """One call of updates, if one is due within `timeout` seconds; whether it was.
+
+        Raises:
+          FloatingPointError: the call before gave priorities that are not finite.
+        """
+        batch, self._next = self._next or self._wait(timeout), None
+        if batch is None:
+            self.finish()
+            return False
+        keys, sample = batch
+        running, self._running = self._running, None
+        ahead = self._host.submit(self._beside, running)
+        self.state, update = self._update(self.state, sample)
+        self._running = _Call(self.updates, keys, update)
+        self.updates += self._per_call
+        self._next = ahead.result()
+        if self._next is None:
+            self.finish()
+        if self._parameters is not None and self._parameters.wanted:
+            self.publish()
+        return True
+
+    def finish(self) -> None:
+        """Waits for the last call of updates and reads its outputs."""
+        running, self._running = self._running, None
+        if running is not None:
+            self._read(running)
+
+    def publish(self) -> None:
+        """Makes the newest parameters available to actors that do not read `params`."""
+        if self._parameters is not None:
+            priority = self._replay.status().new_priority
+            self._parameters.publish(self.updates, self.params, priority)
+
+    def snapshot(self) -> Snapshot:
+        """Learner, replay and `updates`; the caller adds the other counters."""
+        self.finish()
+        return Snapshot(_copy(self.state), self._replay.state(), {"updates": self.updates})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores a snapshot; its counters are `steps`, `updates` and `learning_since`."""
+        self._replay.restore(snapshot.replay, snapshot.counters)
+        self.state = jax.device_put(_copy(snapshot.learner))
+        self.updates = snapshot.counters["updates"]
+        self._next = self._running = None
+
+    def close(self) -> None:
+        """Ends the host thread and closes the replay."""
+        self._host.shutdown()
+        self._replay.close()
+
+    def _wait(self, timeout: float) -> tuple[Any, Sample] | None:
+        started = time.monotonic()
+        batch = self._replay.sample(timeout)
+        if timeout:
+            self.idle_seconds += time.monotonic() - started
+        return batch
+
+    def _beside(self, running: _Call | None) -> tuple[Any, Sample] | None:
+        """Runs in the host thread: reads the call before, then draws the next batch."""
+        if running is not None:
+            self._read(running)
+        return self._replay.sample()
+
+    def _read(self, call: _Call) -> None:
+        update = jax.device_get(call.update)
+        check_finite(update, call.before, self._per_call)
+        self._replay.set_priorities(call.keys, np.asarray(update.priorities))
+        self.metrics.add(update.metrics, self._per_call)
+
+
+def check_finite(update: Update, before: int, count: int) -> None:
+    """Checks the priorities of a call of updates.
+
+    Args:
+      update: its outputs, on the host.
+      before: updates before the call.
+      count: updates in the call.
+
+    Raises:
+      FloatingPointError: a priority is not finite.
+    """
+    wrong = ~np.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
+    if wrong.any():
+        raise FloatingPointError(
+            f"Update {before + 1 + int(np.argmax(wrong))} gave priorities that are not finite: the "
+            "learner diverged. Try a smaller learning rate."
+        )
+
+
+def _copy(state: Any) -> Any:
+    """Copies arrays, whose originals the next update donates."""
+    return jax.tree.map(lambda x: x.copy(), state)

@@ -1,0 +1,122 @@
+"""Counters of a run, returns of running episodes, and means of metrics between two log rows.
+
+`E` denotes the environments that are stepped together.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import jax
+import numpy as np
+
+from ..agents.base import Agent, update
+from ..agents.entry import AgentEntry
+from ..datatypes import TimeStep
+
+_RATE_SECONDS = 5.0  # rates are means over this long
+
+
+@dataclasses.dataclass(kw_only=True)
+class Counters:
+    """How far a run has come.
+
+    Attributes:
+      steps: transitions taken in all environments.
+      episodes: episodes that have ended.
+      updates: updates of the learner.
+      learning_since: steps at which learning began, -1 before.
+    """
+
+    steps: int = 0
+    episodes: int = 0
+    updates: int = 0
+    learning_since: int = -1
+
+
+class RunningReturns:
+    """Sums the rewards of the running episodes of E environments."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+
+    def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Adds time steps `[E, ...]`, each following the one before.
+
+        Returns:
+          Which environments' episodes ended now, in order; their returns, and their lengths.
+        """
+        first = timestep.step_type == dm_env.StepType.FIRST
+        self._returns = np.where(first, 0.0, self._returns + timestep.reward)
+        self._lengths = np.where(first, 0, self._lengths + 1)
+        ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
+        return ended, self._returns[ended], self._lengths[ended]
+
+
+class MetricsAccumulator:
+    """Means of what was added since the last `flush`."""
+
+    def __init__(self) -> None:
+        self._episodes: dict[str, list[float]] = {}
+        self._totals: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+
+    def add_episodes(self, episodes: Mapping[str, Sequence[float]], prefix: str = "") -> None:
+        """Adds values of episodes that ended, logged as `{prefix}episode_{name}`.
+
+        Args:
+          episodes: `return`, `length` and an agent's episode metrics, a value for each episode.
+          prefix: of the names.
+        """
+        for name, values in episodes.items():
+            self._episodes.setdefault(f"{prefix}episode_{name}", []).extend(values)
+
+    def add(self, metrics: Mapping[str, Any], count: int = 1) -> None:
+        """Adds means over `count` updates, or single values."""
+        for name, value in metrics.items():
+            self._totals[name] = self._totals.get(name, 0.0) + count * float(value)
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def flush(self) -> dict[str, float]:
+        """Means of everything that was added, which is then forgotten."""
+        means = {k: float(np.mean(values)) for k, values in self._episodes.items() if values}
+        means |= {name: total / self._counts[name] for name, total in self._totals.items()}
+        self.__init__()  # type: ignore[misc]
+        return means
+
+
+class Rate:
+    """The growth of a count per second, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._points: collections.deque[tuple[float, int]] = collections.deque()
+
+    def add(self, now: float, count: int) -> None:
+        """Adds a count at a time, in seconds; call it at least once a second."""
+        self._points.append((now, count))
+        while now - self._points[0][0] > _RATE_SECONDS:
+            self._points.popleft()
+
+    def per_second(self) -> float:
+        """0 before the second count."""
+        (first, low), (last, high) = (
+            (self._points or [(0.0, 0)])[0],
+            (self._points or [(0.0, 0)])[-1],
+        )
+        return (high - low) / (last - first) if last > first else 0.0
+
+
+def metric_names(entry: AgentEntry, agent: Agent, sample: Any) -> list[str]:
+    """Names of an agent's episode metrics, as `episode_NAME`, and of its update's metrics.
+
+    Args:
+      entry: of the agent.
+      agent: the agent.
+      sample: a sample, or shapes like one.
+    """
+    learner = jax.eval_shape(agent.init, jax.random.key(0))
+    _, outputs = jax.eval_shape(update(agent), learner, sample)
+    return [*(f"episode_{name}" for name in entry.episode_metrics), *sorted(outputs.metrics)]

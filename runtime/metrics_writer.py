@@ -1,0 +1,245 @@
+"""Metrics of a run: `metrics.csv` and TensorBoard's event file.
+
+TensorBoard's own writer is used below the level at which it would load TensorFlow.
+"""
+
+import csv
+import dataclasses
+import io
+import os
+import socket
+import time
+import types
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .metrics import Counters
+
+with warnings.catch_warnings():
+    # TensorBoard 2.8, the newest beside Acme's TensorFlow, reads np.bool8 while it is imported.
+    warnings.filterwarnings("ignore", message=".*np.bool8", category=DeprecationWarning)
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+# Columns that differ between two runs of the same command; all others are equal bit for bit.
+WALL_CLOCK_COLUMNS = (
+    "seconds",
+    "acting_steps_per_second",
+    "learning_updates_per_second",
+    "steps_per_second",
+)
+_CSV_NAME = "metrics.csv"
+_EVENTS_PREFIX = "events.out.tfevents."
+
+
+class MetricsWriter:
+    """Writes rows of numbers to `metrics.csv` and, under the same names, to TensorBoard.
+
+    The columns are fixed when the file is made, and one of them is `steps`. Each row is on the disk
+    when `write` returns. Integers are written as integers, all other numbers in the shortest form
+    that float32 reads back as the same number, so that equal runs give equal files. NaN means that
+    there is no value: an empty cell, and nothing for TensorBoard.
+    """
+
+    def __init__(self, directory: Path, columns: Sequence[str]) -> None:
+        """Starts new metrics; `MetricsWriter.resume` continues old ones.
+
+        Args:
+          directory: the run directory, made if it does not exist.
+          columns: the names of the columns in order; `steps` is one, and none comes twice.
+
+        Raises:
+          ValueError: if `columns` is not as said, or `metrics.csv` exists already.
+        """
+        self._columns = _checked(columns)
+        path = Path(directory) / _CSV_NAME
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            raise ValueError(f"{path} exists already: resume its run, or use another directory.")
+        self._csv = path.open("x", encoding="utf-8", newline="")
+        self._events = _EventFile(path.parent)
+        self._write_line(self._columns)
+
+    @classmethod
+    def resume(cls, directory: Path, columns: Sequence[str], steps: int) -> "MetricsWriter":
+        """Continues the metrics of a run that is resumed from a snapshot.
+
+        Rows that the run wrote after the snapshot are dropped, and so is an incomplete last line.
+        An event makes TensorBoard drop them too.
+
+        Args:
+          directory: the run directory.
+          columns: as they were when the metrics were started.
+          steps: the snapshot's steps; rows with more are dropped.
+
+        Raises:
+          ValueError: if there is no `metrics.csv`, its header is not `columns`, or it is damaged;
+        nothing is changed then.
+        """
+        self = cls.__new__(cls)
+        self._columns = _checked(columns)
+        path = Path(directory) / _CSV_NAME
+        _drop_newer(path, self._columns, steps)
+        self._csv = path.open("a", encoding="utf-8", newline="")
+        self._events = _EventFile(path.parent)
+        self._events.forget(steps + 1)
+        return self
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Writes one row.
+
+        Args:
+          row: from every column's name, in any order, to a scalar (of Python, NumPy or JAX);
+            `steps` is an integer, and no less than in the row before.
+
+        Raises:
+          ValueError: if names are missing or unknown, or a value is not a scalar; nothing is
+            written then.
+        """
+        missing = [name for name in self._columns if name not in row]
+        unknown = [name for name in row if name not in self._columns]
+        if missing or unknown:
+            raise ValueError(f"A row does not fit: missing {missing}, unknown {unknown}.")
+        values = {name: _scalar(name, row[name]) for name in self._columns}
+        self._write_line("" if np.isnan(value) else str(value) for value in values.values())
+        steps = int(values.pop("steps"))
+        self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
+
+    def close(self) -> None:
+        """Closes both files. Calling it twice does no harm."""
+        self._csv.close()
+        self._events.close()
+
+    def __enter__(self) -> "MetricsWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write_line(self, cells: Iterable[str]) -> None:
+        self._csv.write(_line(cells))
+        self._csv.flush()
+
+
+class MetricsTable:
+    """The rows of a run's `metrics.csv`: counters, episodes, an agent's metrics, rates."""
+
+    def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
+        """Starts new metrics, or continues those of a resumed run.
+
+        Args:
+          directory: the run directory.
+          names: of the columns between the counters and the rates, besides the episodes' two.
+          resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
+        """
+        self._counters = [field.name for field in dataclasses.fields(Counters)]
+        self._means = ["episode_return", "episode_length", *names]
+        columns = [*self._counters, *self._means, *WALL_CLOCK_COLUMNS]
+        has_rows = resumed_at is not None and (directory / _CSV_NAME).exists()
+        self._writer = (
+            MetricsWriter.resume(directory, columns, resumed_at or 0)
+            if has_rows
+            else MetricsWriter(directory, columns)
+        )
+
+    def write(
+        self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
+    ) -> None:
+        """Writes one row.
+
+        Args:
+          counters: of the run.
+          means: as `MetricsAccumulator.flush` gives them; names without a column are left out, and
+            columns without a value stay empty.
+          clock: `WALL_CLOCK_COLUMNS`.
+        """
+        values = {name: means.get(name, float("nan")) for name in self._means}
+        self._writer.write({**dataclasses.asdict(counters), **values, **clock})
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._writer.close()
+
+
+class _EventFile:
+    """A new file of TensorBoard events; TensorBoard reads a directory's in the order of names."""
+
+    def __init__(self, directory: Path) -> None:
+        paths = directory.glob(f"{_EVENTS_PREFIX}*")
+        used = [path.name.removeprefix(_EVENTS_PREFIX).split(".")[0] for path in paths]
+        second = max([int(time.time()), *(int(word) + 1 for word in used if word.isdigit())])
+        name = f"{_EVENTS_PREFIX}{second:010d}.{socket.gethostname()}.{os.getpid()}"
+        self._records = RecordWriter((directory / name).open("xb"))
+        self._write(file_version="brain.Event:2")
+
+    def add(self, steps: int, values: Mapping[str, float]) -> None:
+        value = [summary_pb2.Summary.Value(tag=k, simple_value=v) for k, v in values.items()]
+        self._write(step=steps, summary=summary_pb2.Summary(value=value))
+
+    def forget(self, steps: int) -> None:
+        """Invalidates events of `steps` and later in earlier files."""
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(step=steps, session_log=start)
+
+    def close(self) -> None:
+        self._records.close()
+
+    def _write(self, **fields: Any) -> None:
+        event = event_pb2.Event(wall_time=time.time(), **fields)
+        self._records.write(event.SerializeToString())
+        self._records.flush()
+
+
+def _checked(columns: Sequence[str]) -> tuple[str, ...]:
+    if "steps" not in columns or len(set(columns)) != len(columns):
+        raise ValueError(f"columns must be different names, 'steps' among them, got {columns}.")
+    return tuple(columns)
+
+
+def _scalar(name: str, value: Any) -> Any:
+    """A Python int, or a float32."""
+    array = np.asarray(value)
+    if array.shape != ():
+        raise ValueError(f"{name} must be a scalar, got an array of shape {array.shape}.")
+    if array.dtype.kind in "biu":
+        return int(array)
+    if name == "steps":
+        raise ValueError(f"steps must be an integer, got {value!r}.")
+    try:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            return np.float32(float(array))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, got {value!r}.") from None
+
+
+def _line(cells: Iterable[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _drop_newer(path: Path, columns: Sequence[str], steps: int) -> None:
+    """Replaces the file in one go, so that a kill in the middle loses nothing."""
+    if not path.is_file():
+        raise ValueError(f"{path} does not exist: there are no metrics to continue.")
+    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    header, *rows = list(csv.reader(complete.splitlines())) or [[]]
+    if header != list(columns):
+        raise ValueError(f"{path} has the columns {header}, but this run writes {list(columns)}.")
+    place = header.index("steps")
+    try:
+        kept = [header, *(row for row in rows if int(row[place]) <= steps)]
+    except (ValueError, IndexError):
+        raise ValueError(f"{path} is damaged: a row of it has no steps.") from None
+    partial = path.with_suffix(".csv.partial")
+    partial.write_text("".join(map(_line, kept)), encoding="utf-8", newline="")
+    partial.replace(path)

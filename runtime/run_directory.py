@@ -1,0 +1,256 @@
+"""A run: its configuration, and how config.json keeps it."""
+
+import dataclasses
+import difflib
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .. import environments
+from .._imports import make_importable
+from .._validation import check_integer
+from ..agents.entry import AgentEntry, find_agent
+from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
+from .seeds import MAX_SEED
+
+PROGRAM = "program.json"  # in the run directory of a program
+_SNAPSHOTS = 5  # in a run, by default
+_LOGS = 100
+_MAX_LOG_STEPS = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run. What is None comes from the agent's entry: see `resolve`."""
+
+    agent: str
+    """The name of a registered agent, or `package.module:NAME` of an `AgentEntry`."""
+
+    environment: str
+    """An environment id, as `retrax.environments.make` takes it."""
+
+    preset: str | None = None
+    """The preset of `agent_config`; the entry's default for the environment if None."""
+
+    steps: int | None = None
+    """Time steps over all environments; the entry's default if None."""
+
+    seed: int = 0
+    """Seed of everything random in the run."""
+
+    num_envs: int = 8
+    """Environments of the run, those of all actors together."""
+
+    num_actors: int = 1
+    """Actors that share the environments evenly: processes of a program, or stepped in turn."""
+
+    actor_update_period: int | None = None
+    """Time steps of an actor between fetches of parameters; None reads the newest ones always,
+    which takes an actor in the learner's process."""
+
+    snapshot_every: int | None = None
+    """Steps between snapshots, >= 1; a fifth of the run if None."""
+
+    log_every: int | None = None
+    """Steps between rows of metrics.csv, >= 1; a hundredth of the run, at most 10,000, if None."""
+
+    agent_config: Any = None
+    """The agent's `Config`; the preset's if None."""
+
+    search_path: str = ""
+    """The directory from which modules of `agent` and `environment` are imported."""
+
+    def __post_init__(self) -> None:
+        check_integer(self, "seed", 0, MAX_SEED)
+        check_integer(self, "num_envs", 1)
+        check_integer(self, "num_actors", 1)
+        if self.num_envs % self.num_actors:
+            raise ValueError(
+                f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
+                f"{self.num_envs}."
+            )
+        for field in ("steps", "snapshot_every", "log_every", "actor_update_period"):
+            if getattr(self, field) is not None:
+                check_integer(self, field, 1)
+
+    @property
+    def entry(self) -> AgentEntry:
+        """The agent's entry.
+
+        Raises:
+          ValueError: there is none of that name.
+        """
+        return find_agent(self.agent, search_path=Path(self.search_path) if self.search_path else None)
+
+    @property
+    def environments_per_actor(self) -> int:
+        """Environments of each actor."""
+        return self.num_envs // self.num_actors
+
+    def environments_of(self, actor: int) -> range:
+        """Numbers of an actor's environments among those of all."""
+        each = self.environments_per_actor
+        return range(actor * each, (actor + 1) * each)
+
+    @property
+    def replay(self) -> ReplayConfig:
+        """The replay's part of `agent_config`, of a resolved run."""
+        return self.entry.replay(self.agent_config)
+
+    def make_environment(
+        self, *, seed: int, num_envs: int, render: bool = False
+    ) -> VectorEnvironment:
+        """Environments of the run's id; arguments and errors as of `environments.make`."""
+        make_importable(Path(self.search_path) if self.search_path else None)
+        return environments.make(self.environment, seed=seed, num_envs=num_envs, render=render)
+
+    def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
+        """The same run with every None replaced by its default for the environment.
+
+        Raises:
+          ValueError: the entry has no such preset.
+        """
+        entry = self.entry
+        preset = self.preset or default_preset(entry, self.environment, spec)
+        steps = self.steps or _default_steps(entry, self.environment, preset)
+        config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
+        return dataclasses.replace(
+            self,
+            preset=preset,
+            steps=steps,
+            snapshot_every=self.snapshot_every or max(1, steps // _SNAPSHOTS),
+            log_every=self.log_every or min(_MAX_LOG_STEPS, max(1, steps // _LOGS)),
+            agent_config=config,
+            search_path=self.search_path or str(Path.cwd()),
+        )
+
+
+def default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -> str:
+    """The preset for an environment: the entry's choice, or its first one."""
+    if entry.default_preset is None:
+        return next(iter(entry.presets))
+    return entry.default_preset(environment, spec)
+
+
+def preset_config(entry: AgentEntry, preset: str) -> Any:
+    """The config of a preset.
+
+    Raises:
+      ValueError: names the preset, and those that exist.
+    """
+    if preset not in entry.presets:
+        raise ValueError(
+            f"Unknown preset {preset!r} of {entry.name}{nearest(preset, entry.presets)}: allowed "
+            f"are {', '.join(sorted(entry.presets))}."
+        )
+    return entry.presets[preset]()
+
+
+def new_directory(config: RunConfig) -> Path:
+    """A new directory under runs/, named after agent, environment, seed and time."""
+    name = f"{config.agent}-{config.environment}-{config.seed}"
+    name = "".join(c if c.isalnum() or c in "-_.,=" else "-" for c in name)
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def write_config(directory: Path, config: RunConfig) -> None:
+    """Writes config.json, whole or not at all."""
+    text = json.dumps(dataclasses.asdict(config), indent=2)
+    partial = directory / "config.json.partial"
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(directory / "config.json")
+
+
+def read_config(directory: Path) -> RunConfig:
+    """Reads config.json.
+
+    Raises:
+      ValueError: the directory holds no run, its agent cannot be found, or its config does not fit
+        this version.
+    """
+    path = directory / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{directory} is not a run directory: it has no config.json.")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
+        values["agent_config"] = _build(entry.Config, values["agent_config"])
+        return RunConfig(**values)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(
+            f"{path} is damaged or of another version of retrax: {reason.rstrip('.')}."
+        ) from error
+
+
+def check_new_directory(directory: Path, config: RunConfig) -> None:
+    """Refuses a directory whose files would be overwritten.
+
+    Raises:
+      ValueError: it is a file, or holds a run or something else.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"The run directory {directory} is a file.")
+    if not directory.exists() or not any(directory.iterdir()):
+        return
+    if not (directory / "config.json").exists():
+        raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
+    changed = differences(read_config(directory), config)
+    if changed:
+        raise ValueError(
+            f"{directory} holds a run with another config ({'; '.join(changed)}): choose another "
+            "run directory."
+        )
+    command = "launch" if (directory / PROGRAM).exists() else "train"
+    raise ValueError(f"{directory} holds this run already: retrax {command} --resume {directory}")
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Where two configs differ, as "field: old -> new", nested fields with their path."""
+    found = []
+    for field in dataclasses.fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if dataclasses.is_dataclass(before) and type(before) is type(after):
+            found += differences(before, after, f"{prefix}{field.name}.")
+        elif before != after:
+            found.append(f"{prefix}{field.name}: {before} -> {after}")
+    return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint " (did you mean ...?)", or nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _default_steps(entry: AgentEntry, environment: str, preset: str) -> int:
+    if entry.default_steps is None:
+        raise ValueError(f"{entry.name} has no default number of steps: give steps.")
+    return entry.default_steps(environment, preset)
+
+
+def _build(config_class: type, values: dict[str, Any]) -> Any:
+    """The inverse of `dataclasses.asdict` and JSON, for nested configs and tuples."""
+    defaults = {field.name: _default(field) for field in dataclasses.fields(config_class)}
+    unknown = sorted(set(values) - set(defaults))
+    if unknown:
+        raise ValueError(f"{config_class.__name__} has no field {unknown[0]}")
+    restored = {
+        name: _build(type(defaults[name]), value)
+        if dataclasses.is_dataclass(defaults[name])
+        else _tuples(value)
+        for name, value in values.items()
+    }
+    return config_class(**restored)
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

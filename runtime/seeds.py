@@ -1,0 +1,29 @@
+"""Seeds of everything random in a run, derived from the run's own seed."""
+
+import enum
+
+import numpy as np
+
+MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
+
+
+class Purpose(enum.IntEnum):
+    """What a derived seed is for. No two purposes share a stream."""
+
+    EVALUATION = 1  # `retrax evaluate`
+    RESUME = 2  # environments of a resumed run
+    ACTOR = 2  # environments of a program's actor
+    EVALUATOR = 3  # environments of a program's evaluator
+    ORDER = 4  # in which order the actors of one thread step
+    RECORDING = 2  # `retrax record-states`
+
+
+def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:
+    """A seed unrelated to `seed`.
+
+    Args:
+      seed: of the run.
+      purpose: what the seed is for.
+      *more: distinguishes seeds of one purpose; zeros at the end do not count.
+    """
+    return int(np.random.SeedSequence([seed, int(purpose), *more]).generate_state(1)[0])

@@ -1,0 +1,378 @@
+import importlib.util
+import pathlib
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import oracles
+import pytest
+import scipy.stats
+
+from retrax.replay import ContextualPriorityTree
+
+UNKNOWN = np.nan
+CAPACITIES = (1, 2, 3, 5, 8, 13, 37)
+
+
+def array(*slots):
+    return np.array(slots, np.int64)
+
+
+def make_tree(capacity, slots, known=None):
+    """A tree with `slots` present and the priorities of the dictionary `known`."""
+    tree = ContextualPriorityTree(capacity)
+    tree.insert(np.array(slots, np.int64))
+    if known:
+        tree.set_priorities(array(*known), np.array(list(known.values()), np.float64))
+    return tree
+
+
+def all_slots(tree):
+    return np.arange(len(tree.state()["present"]))
+
+
+def chi_square(drawn, probabilities):
+    """p-value of the counts of `drawn` slots; every slot drawn must have a probability."""
+    counts = np.bincount(drawn, minlength=len(probabilities))
+    assert not counts[probabilities == 0].any()
+    possible = probabilities > 0
+    expected = probabilities[possible] * len(drawn)
+    return scipy.stats.chisquare(counts[possible], expected * (len(drawn) / expected.sum())).pvalue
+
+
+def assert_invariants(tree, present, priorities):
+    """Compares all results of a tree with slow definitions over (present, priorities)."""
+    assert len(tree) == present.sum()
+    known = present & ~np.isnan(priorities)
+    np.testing.assert_array_equal(tree.is_known(np.arange(len(present))), known)
+    state = tree.state()
+    np.testing.assert_array_equal(state["present"], present)
+    np.testing.assert_array_equal(state["known"], known)
+    np.testing.assert_array_equal(state["priorities"], np.where(known, priorities, 0))
+    if not present.any():
+        return
+    expected = oracles.priority_tree_probabilities(present, priorities)
+    slots = np.flatnonzero(present)
+    np.testing.assert_allclose(tree.probabilities(slots), expected[slots], rtol=1e-9)
+    np.testing.assert_allclose(tree.probabilities(slots).sum(), 1.0, rtol=1e-12)
+    rng = np.random.default_rng(0)
+    assert (expected[tree.sample(rng, 20)] > 0).all()
+    assert present[tree.sample_uniform(rng, 20)].all()
+
+
+# Zero often, so that subtrees without mass occur; 22 orders of magnitude, so that rounding does.
+PRIORITIES = st.one_of(st.just(0.0), st.floats(1e-2, 10.0), st.sampled_from([1e-11, 1e11]))
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["insert", "insert", "set", "set", "remove"]),
+        st.lists(st.tuples(st.integers(0, 10**6), PRIORITIES), min_size=1, max_size=6),
+    ),
+    max_size=20,
+)
+
+
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(capacity=st.sampled_from(CAPACITIES), operations=OPERATIONS)
+def test_random_operations_agree_with_the_recursive_definition(capacity, operations):
+    tree = ContextualPriorityTree(capacity)
+    present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
+    for name, entries in operations:
+        slots = np.array([slot % capacity for slot, _ in entries])
+        values = np.array([value for _, value in entries])
+        if name == "insert":
+            tree.insert(slots)
+            present[slots], priorities[slots] = True, UNKNOWN
+        elif name == "remove":
+            slots = np.unique(slots[present[slots]])
+            tree.remove(slots)
+            present[slots], priorities[slots] = False, UNKNOWN
+        else:
+            values, slots = values[present[slots]], slots[present[slots]]
+            tree.set_priorities(slots, values)
+            for slot, value in zip(slots, values, strict=True):
+                priorities[slot] = value
+        assert_invariants(tree, present, priorities)
+
+
+@pytest.mark.parametrize("capacity", [64, 1500])
+def test_small_batches_and_one_large_batch_build_the_same_tree(capacity):
+    rng = np.random.default_rng(1)
+    slots = rng.permutation(capacity)[: capacity // 2]
+    priorities = rng.random(len(slots))
+    whole = make_tree(capacity, slots, dict(zip(slots, priorities, strict=True)))
+    pieces = ContextualPriorityTree(capacity)
+    for slot, priority in zip(slots, priorities, strict=True):
+        pieces.insert(array(slot))
+        pieces.set_priorities(array(slot), np.array([priority]))
+    np.testing.assert_array_equal(whole.probabilities(slots), pieces.probabilities(slots))
+    np.testing.assert_array_equal(
+        whole.sample(np.random.default_rng(2), 500), pieces.sample(np.random.default_rng(2), 500)
+    )
+
+
+def test_example_of_the_paper():
+    # Left half: 0, 1, 2 unknown. Right half: 4 known and alone in its pair; 6 known, 7 not.
+    # So 7 has the priority of 6, and 0, 1, 2 have 1/3 of that of 4 and 2/3 of that of 6.
+    tree = make_tree(8, [0, 1, 2, 4, 6, 7], {4: 3.0, 6: 12.0})
+    estimates = np.array([9.0, 9.0, 9.0, 3.0, 12.0, 12.0])
+    np.testing.assert_allclose(
+        tree.probabilities(array(0, 1, 2, 4, 6, 7)), estimates / estimates.sum(), rtol=1e-15
+    )
+
+
+@pytest.mark.parametrize("cell_length", [1, 2, 4, 16])
+def test_one_known_priority_in_each_aligned_cell_is_the_partition_of_the_paper(cell_length):
+    capacity = 32
+    rng = np.random.default_rng(cell_length)
+    cell_of = np.arange(capacity) // cell_length
+    cells = capacity // cell_length
+    known = np.arange(cells) * cell_length + rng.integers(cell_length, size=cells)
+    priorities = np.full(capacity, UNKNOWN)
+    priorities[known] = rng.random(cells)
+    tree = make_tree(capacity, range(capacity), dict(zip(known, priorities[known], strict=True)))
+    estimates = oracles.partition_estimates(cell_of, priorities, collection_of=np.arange(cells))
+    np.testing.assert_allclose(
+        tree.probabilities(np.arange(capacity)), estimates / estimates.sum(), rtol=1e-12
+    )
+
+
+def test_an_unknown_half_has_the_weighted_mean_of_the_partition_of_the_other_half():
+    # Cells of the right half: {4} and {5 absent, 6, 7}; slots 0 to 3 look at both.
+    priorities = np.array([5.0, UNKNOWN, 2.0])  # slots 4, 6, 7
+    tree = make_tree(8, [0, 1, 2, 3, 4, 6, 7], {4: 5.0, 7: 2.0})
+    inside = oracles.partition_estimates([0, 1, 1], priorities, collection_of=[0, 1])
+    estimates = np.concatenate([np.full(4, inside.mean()), inside])
+    np.testing.assert_allclose(
+        tree.probabilities(array(0, 1, 2, 3, 4, 6, 7)), estimates / estimates.sum(), rtol=1e-12
+    )
+
+
+def test_nothing_known_is_uniform():
+    tree = make_tree(13, [1, 4, 12])
+    np.testing.assert_array_equal(tree.probabilities(array(12, 1, 4)), np.full(3, 1 / 3))
+    assert (
+        chi_square(
+            tree.sample(np.random.default_rng(0), 3000), np.isin(np.arange(13), [1, 4, 12]) / 3
+        )
+        > 1e-3
+    )
+
+
+def test_everything_known_is_proportional():
+    priorities = np.random.default_rng(3).random(37)
+    tree = make_tree(37, range(37), dict(enumerate(priorities)))
+    np.testing.assert_allclose(
+        tree.probabilities(all_slots(tree)), priorities / priorities.sum(), rtol=1e-12
+    )
+
+
+def test_all_known_mass_zero_is_uniform():
+    tree = make_tree(5, [0, 1, 3, 4], {0: 0.0, 3: 0.0})
+    np.testing.assert_array_equal(tree.probabilities(array(0, 1, 3, 4)), np.full(4, 0.25))
+    assert set(tree.sample(np.random.default_rng(0), 200)) == {0, 1, 3, 4}
+
+
+def test_zero_mass_is_never_drawn_beside_the_smallest_mass():
+    tree = make_tree(100, range(100), dict.fromkeys(range(100), 0.0))
+    tree.set_priorities(array(63), np.array([5e-324]))
+    assert (tree.sample(np.random.default_rng(0), 1000) == 63).all()
+    assert tree.probabilities(array(63, 62)).tolist() == [1.0, 0.0]
+
+
+class ConstantGenerator:
+    """Stands in for `np.random.Generator` at the ends of its range."""
+
+    def __init__(self, uniform):
+        self.uniform = uniform
+
+    def random(self, shape):
+        return np.full(shape, self.uniform)
+
+
+@pytest.mark.parametrize("uniform", [0.0, np.nextafter(1.0, 0.0)])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_ends_of_the_range_of_random_numbers_reach_slots_with_mass(uniform, seed):
+    rng = np.random.default_rng(seed)
+    slots = np.flatnonzero(rng.random(37) < 0.3)
+    known = {slot: rng.integers(0, 2) * rng.random() for slot in slots[:-1:2]}
+    tree = make_tree(37, slots, known)
+    (drawn,) = tree.sample(ConstantGenerator(uniform), 1)
+    assert tree.probabilities(array(drawn)) > 0
+
+
+def test_largest_priorities_do_not_overflow():
+    tree = make_tree(1000, range(1000), dict.fromkeys(range(0, 1000, 7), 1e100))
+    np.testing.assert_allclose(tree.probabilities(all_slots(tree)), np.full(1000, 1e-3))
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+def test_frequencies_are_the_probabilities(capacity):
+    rng = np.random.default_rng(capacity)
+    slots = np.flatnonzero(rng.random(capacity) < 0.8) if capacity > 1 else array(0)
+    known = {slot: rng.integers(0, 4) for slot in slots[::2]}
+    tree = make_tree(capacity, slots, known)
+    probabilities = np.zeros(capacity)
+    probabilities[slots] = tree.probabilities(slots)
+    drawn = tree.sample(rng, 20_000)
+    assert drawn.dtype == np.int64
+    assert drawn.shape == (20_000,)
+    uniform = np.isin(np.arange(capacity), slots) / len(slots)
+    if len(slots) == 1:
+        assert (drawn == slots[0]).all()
+    else:
+        assert chi_square(drawn, probabilities) > 1e-3
+        assert chi_square(tree.sample_uniform(rng, 20_000), uniform) > 1e-3
+
+
+def test_the_same_seed_draws_the_same():
+    tree = make_tree(100, range(90), {7: 2.0, 50: 1.0})
+    for sample in (tree.sample, tree.sample_uniform):
+        first, again, other = (sample(np.random.default_rng(seed), 50) for seed in (5, 5, 6))
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
+
+
+def test_a_ring_that_overwrites_keeps_its_length_and_forgets_priorities():
+    capacity = 6
+    tree = ContextualPriorityTree(capacity)
+    present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
+    for step in range(20):
+        slot = array(step % capacity)
+        tree.insert(slot)
+        present[slot], priorities[slot] = True, UNKNOWN
+        assert_invariants(tree, present, priorities)
+        trained = tree.sample(np.random.default_rng(step), 1)
+        tree.set_priorities(trained, np.array([step + 1.0]))
+        priorities[trained] = step + 1.0
+        assert_invariants(tree, present, priorities)
+    assert len(tree) == capacity
+
+
+def test_the_last_of_a_repeated_slot_wins():
+    tree = make_tree(4, range(4), dict.fromkeys(range(4), 1.0))
+    tree.set_priorities(array(2, 1, 2, 2), np.array([9.0, 3.0, 8.0, 4.0]))
+    np.testing.assert_allclose(tree.probabilities(array(0, 1, 2, 3)), np.array([1, 3, 4, 1]) / 9)
+
+
+def test_inserting_a_slot_twice_in_one_call_inserts_it_once():
+    tree = make_tree(40, [3, 3, 5])
+    assert len(tree) == 2
+
+
+def test_empty_batches_do_nothing():
+    tree = make_tree(40, [3], {3: 2.0})
+    before, none = tree.state(), array()
+    tree.insert(none)
+    tree.remove(none)
+    tree.set_priorities(none, np.zeros(0))
+    assert tree.probabilities(none).shape == tree.is_known(none).shape == (0,)
+    for name, value in tree.state().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.uint64])
+def test_any_integer_dtype_is_taken(dtype):
+    tree = make_tree(200, [3, 199])
+    tree.set_priorities(np.array([3, 199], dtype), np.array([1, 3], np.float32))
+    np.testing.assert_allclose(tree.probabilities(np.array([199], dtype)), [0.75])
+
+
+REJECTIONS = {
+    "float slots": (lambda t: t.insert(np.array([1.0])), r"integers of shape \[n\], got float64"),
+    "bool slots": (lambda t: t.insert(np.array([True])), r"integers of shape \[n\], got bool"),
+    "scalar": (lambda t: t.is_known(np.int64(3)), r"got int64 of shape \[\]"),
+    "matrix": (lambda t: t.insert(np.zeros((2, 1), int)), r"got int64 of shape \[2, 1\]"),
+    "too large": (lambda t: t.insert(array(1, 10, 11)), "slots must be from 0 to 9, got 10"),
+    "negative": (lambda t: t.is_known(array(-1)), "slots must be from 0 to 9, got -1"),
+    "huge": (lambda t: t.insert(np.array([2**64 - 1], np.uint64)), "from 0 to 9, got 18446744"),
+    "remove absent": (lambda t: t.remove(array(1, 8)), r"must be present \(inserted\), 8 is not"),
+    "remove twice": (lambda t: t.remove(array(1, 2, 1)), "must be distinct, got 1 twice"),
+    "set absent": (lambda t: t.set_priorities(array(1, 9), np.ones(2)), "present.*9 is not"),
+    "ask absent": (lambda t: t.probabilities(array(8)), "present.*8 is not"),
+    "NaN": (lambda t: t.set_priorities(array(1, 2), np.array([1, np.nan])), "priorities.*got nan"),
+    "infinite": (lambda t: t.set_priorities(array(1), np.array([np.inf])), "at most 1e.*got inf"),
+    "too much": (lambda t: t.set_priorities(array(1), np.array([1e101])), r"at most 1e.*1e\+101"),
+    "below zero": (lambda t: t.set_priorities(array(1), np.array([-2.0])), "at least 0.*got -2.0"),
+    "shape": (lambda t: t.set_priorities(array(1, 2), np.ones(3)), r"shape \(2,\), got \(3,\)"),
+    "no draw": (lambda t: t.sample(np.random.default_rng(0), 0), "n must be at least 1.*got 0"),
+    "no uniform draw": (lambda t: t.sample_uniform(np.random.default_rng(0), -1), "n must.*got -1"),
+}
+
+
+@pytest.mark.parametrize("name", REJECTIONS)
+def test_refused_calls_change_nothing(name):
+    act, message = REJECTIONS[name]
+    tree = make_tree(10, range(8), {0: 1.0, 5: 3.0})
+    before, probabilities = tree.state(), tree.probabilities(np.arange(8))
+    with pytest.raises(ValueError, match=message):
+        act(tree)
+    for key, value in tree.state().items():
+        np.testing.assert_array_equal(value, before[key])
+    np.testing.assert_array_equal(tree.probabilities(np.arange(8)), probabilities)
+    tree.insert(array(0))  # the refused call left nothing behind
+    np.testing.assert_allclose(tree.probabilities(np.arange(8)), np.full(8, 1 / 8))
+
+
+@pytest.mark.parametrize("draw", ["sample", "sample_uniform"])
+def test_an_empty_tree_cannot_be_sampled(draw):
+    tree = make_tree(10, [4])
+    tree.remove(array(4))
+    assert len(tree) == 0
+    with pytest.raises(ValueError, match="insert slots first"):
+        getattr(tree, draw)(np.random.default_rng(0), 1)
+
+
+@pytest.mark.parametrize("capacity", [0, -3])
+def test_capacity_must_be_positive(capacity):
+    with pytest.raises(ValueError, match=f"capacity must be at least 1 slot, got {capacity}"):
+        ContextualPriorityTree(capacity)
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+def test_state_restores_everything_that_follows(capacity):
+    tree = make_tree(capacity, range(0, capacity, 2), {0: 2.0, (capacity - 1) // 2 * 2: 0.5})
+    state = tree.state()
+    other = make_tree(capacity, range(capacity), {capacity - 1: 7.0})
+    other.restore(state)
+    for rng_of, act in ((5, "sample"), (6, "sample_uniform")):
+        drawn = [getattr(t, act)(np.random.default_rng(rng_of), 100) for t in (tree, other)]
+        np.testing.assert_array_equal(*drawn)
+    tree.remove(array(0))  # copies: the state that was taken stays, and so does the other tree
+    assert len(other) == len(tree) + 1
+    assert state["present"][0]
+    assert state["priorities"][0] == (2.0 if capacity > 2 else 0.5)
+
+
+def test_priorities_of_unknown_slots_are_not_restored():
+    tree = make_tree(4, range(4), {1: 2.0})
+    tree.restore({**tree.state(), "priorities": np.array([9.0, 2.0, 9.0, 9.0])})
+    assert tree.state()["priorities"].tolist() == [0.0, 2.0, 0.0, 0.0]
+
+
+def test_state_is_refused_whole_or_taken_whole():
+    tree = make_tree(4, range(3), {1: 2.0})
+    good = tree.state()
+    wrong = [
+        (make_tree(5, range(5)).state(), r"'present'\] must be bool of shape \(4,\), got .*\(5,\)"),
+        ({**good, "priorities": np.zeros(4, np.float32)}, r"must be float64 of .* got float32"),
+        ({**good, "known": np.zeros(4, np.int64)}, r"'known'\] must be bool .* got int64"),
+        ({"present": good["present"]}, r"state\['known'\] must be bool"),
+        ({**good, "known": np.array([True, True, False, True])}, "must be present, 3 is absent"),
+        ({**good, "priorities": np.array([0, np.nan, 0, 0])}, "got nan"),
+    ]
+    for state, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            tree.restore(state)
+        for key, value in tree.state().items():
+            np.testing.assert_array_equal(value, good[key])
+
+
+def test_the_benchmark_runs(capsys):
+    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "priority_tree.py"
+    spec = importlib.util.spec_from_file_location("benchmark_of_the_tree", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(["--keys", "1000", "--seconds", "0.001"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1000 keys")
+    assert len(lines) == 1 + len(module.BATCHES) * 6
