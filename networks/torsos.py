@@ -27,7 +27,7 @@ class MakeTorso(Protocol):
     """
 
     def __call__(self) -> Callable[[jax.Array], jax.Array]:
-        """A Haiku module, or a function, from observations `[T, ...]` to float features `[T, D]`."""
+        """A module, or a function, from observations `[T, ...]` to float features `[T, D]`."""
         ...
 
 
