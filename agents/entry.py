@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..datatypes import EnvironmentSpec, ReplayConfig
-from .base import Agent
+from .base import ActorState, Agent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,9 @@ class AgentEntry:
         `episode_NAME`.
       evaluation_modes: names of bool scalars that `Agent.exploit` adds to its extras. Evaluations
         report separately the episodes on whose last row they are true.
+      warm_start: `(state of a new evaluator, states of all actors [E, ...]) -> state of the
+        evaluator`, not batched over evaluators: what a new evaluator of a saved run takes over from
+        the run's actors, where that is more than `Agent.begin` knows. None takes over nothing.
     """
 
     name: str
@@ -39,6 +42,7 @@ class AgentEntry:
     replay: Callable[[Any], ReplayConfig] = lambda config: config.replay
     episode_metrics: tuple[str, ...] = ()
     evaluation_modes: tuple[str, ...] = ()
+    warm_start: Callable[[ActorState, ActorState], ActorState] | None = None
 
     def override(self, name: str, **options: Any) -> "AgentEntry":
         """The same agent under another name, with keyword arguments of `make_agent` bound.
