@@ -82,7 +82,9 @@ class RunConfig:
         Raises:
           ValueError: there is none of that name.
         """
-        return find_agent(self.agent, search_path=Path(self.search_path) if self.search_path else None)
+        return find_agent(
+            self.agent, search_path=Path(self.search_path) if self.search_path else None
+        )
 
     @property
     def environments_per_actor(self) -> int:
