@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 
 from retrax import testing
-from retrax.agents import Agent, AgentEntry, Decision, Update, acer, d4pg, reactor
+from retrax.agents import Agent, AgentEntry, Decision, Update, acer, agent57, d4pg, reactor
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import make_reactor_network
 from retrax.testing import check_agent, check_agent_shapes
@@ -366,6 +366,7 @@ OURS = [
     (reactor, "small", DISCRETE),
     (acer, "small", DISCRETE),
     (acer, "small", CONTINUOUS),
+    (agent57, "small", DISCRETE),
     (d4pg, "small", CONTINUOUS),
 ]
 
