@@ -40,7 +40,7 @@ class Learner(NamedTuple):
     key: jax.Array
 
 
-def make_agent(spec, config, *, learning_rate=1.0, priority=1.0):
+def make_agent(spec, config, *, learning_rate=1.0, more=0):
     num_actions = spec.actions.num_values
 
     def act(params, state, timestep):
@@ -49,7 +49,7 @@ def make_agent(spec, config, *, learning_rate=1.0, priority=1.0):
         return Decision(action, {}, key)
 
     def gradients(learner, sample):
-        priorities = jnp.full_like(sample.weights, priority)
+        priorities = jnp.ones(sample.weights.shape[0] + more)
         return {"count": jnp.ones(())}, Update(priorities, {"count": learner.params["count"]})
 
     def apply(learner, gradients):
@@ -76,7 +76,7 @@ RANDOM = AgentEntry(
     default_steps=lambda environment, preset: 300,
 )
 FASTER = RANDOM.override("faster", learning_rate=2.0)
-NO_PRIORITIES = RANDOM.override("no_priorities", priority=jnp.ones((3, 3)))
+TOO_MANY = RANDOM.override("too_many", more=1)
 NUMBER = 3
 '''
 
@@ -118,7 +118,11 @@ def scratch(tmp_path, monkeypatch):
     (tmp_path / "my_agents.py").write_text(AGENTS)
     (tmp_path / "my_envs.py").write_text(ENVIRONMENTS)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    for name in ("my_agents", "my_envs", "broken"):
+        sys.modules.pop(name, None)
 
 
 def command(*arguments, cwd, **environment):
@@ -158,7 +162,7 @@ def test_train_evaluate_resume_plot(scratch, tmp_path_factory):
     assert json.loads(found)["steps"] == 300
     succeeds("train", "--resume", run, "--steps", 340, cwd=elsewhere)
     succeeds("plot", run, "--output", "curves.png", cwd=elsewhere)
-    assert (elsewhere / "curves.png").read_bytes().startswith(b"\\x89PNG")
+    assert (elsewhere / "curves.png").read_bytes().startswith(b"\x89PNG")
     shown = succeeds("train", "my_agents:FASTER", "--help", cwd=scratch)
     assert "--agent.bonus" in shown
 
@@ -181,27 +185,29 @@ def test_launch_and_resume(scratch, tmp_path_factory):
         ("my_agents:NUMBER", "my_agents:NUMBER must be an AgentEntry; its type is int"),
         ("my_agent:RANDOM", "module 'my_agent' cannot be imported"),
         ("broken:RANDOM", "module 'broken' cannot be imported"),
-        ("my_agents:NO_PRIORITIES", "priorities"),
+        ("my_agents:TOO_MANY", "Agent.gradients: priorities must"),
     ],
 )
 @pytest.mark.parametrize("verb", ["train", "launch"])
-def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(scratch, verb, agent, sentence):
-    (scratch / "broken.py").write_text("raise RuntimeError('no good')\\n")
+def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
+    scratch, retrax, verb, agent, sentence
+):
+    (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
     before = {path.name for path in scratch.iterdir()}
     one_thread = ("--launch", "sync") if verb == "launch" else ()
-    ended = command(verb, agent, "--environment", "catch", *one_thread, cwd=scratch)
-    assert ended.returncode == 2
-    assert sentence in ended.stderr
-    assert ended.stderr.startswith("retrax: ")
-    assert ended.stderr.count("\\n") == 1
+    status, out, err = retrax(verb, agent, "--environment", "catch", *one_thread)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("retrax: ")
+    assert err.count("\n") == 1
     assert {path.name for path in scratch.iterdir()} - {"__pycache__"} == before
 
 
-def test_functions_do_what_the_commands_do(scratch, tmp_path):
+def test_functions_do_what_the_commands_do(scratch):
     config = retrax.RunConfig(
         agent="my_agents:FASTER", environment="my_envs:Corridor", steps=120, num_envs=2
     )
-    summary = retrax.train(config, tmp_path / "run", plain=True)
+    summary = retrax.train(config, scratch / "run", plain=True)
     assert summary.steps == 120
     assert read_config(summary.directory).entry.name == "faster"
     trained = retrax.load_agent(summary.directory)
@@ -209,7 +215,7 @@ def test_functions_do_what_the_commands_do(scratch, tmp_path):
     assert trained.spec.observations.shape == (3,)
     result = retrax.evaluate(summary.directory, episodes=2)
     assert (result.episodes, result.steps) == (2, 120)
-    retrax.plot([summary.directory], tmp_path / "curves.png")
+    retrax.plot([summary.directory], scratch / "curves.png")
     resumed = retrax.train(
         retrax.RunConfig(**{**vars(read_config(summary.directory)), "steps": 160}),
         summary.directory,
