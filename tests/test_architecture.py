@@ -30,6 +30,8 @@ FOLDERS["experiments"] = tuple(FOLDERS)
 FOLDERS["launchpad_programs"] = tuple(FOLDERS)
 # At the root: importable by all folders, as the version is.
 SHARED = ("retrax._imports", "retrax._libraries", "retrax._validation", "retrax.datatypes")
+# At the root: what users import, above everything.
+PUBLIC = ("retrax", "retrax.testing")
 DISTRIBUTED = ("acme", "launchpad", "reverb", "tensorflow")
 BEHIND_LIBRARIES = ("distrax", "rlax", "tensorflow_probability")
 
@@ -103,8 +105,8 @@ def folder_of(name: str) -> str | None:
 def may_import(source: Source, name: str) -> bool:
     """Whether `name`, which is within retrax, is below `source` or beside it."""
     here, there = folder_of(source.name), folder_of(name)
-    if source.name == "retrax":
-        return True  # what users import, above everything
+    if source.name in PUBLIC:
+        return True
     if here is None:
         return is_within(name, "retrax._validation")
     if there is None:
@@ -255,6 +257,8 @@ def test_the_package_keeps_the_rule(rule):
         (upward_imports, "experiments.a", "from .. import __version__", None),
         (upward_imports, "experiments.a", "from .. import utils", "retrax.utils"),
         (upward_imports, "_validation", "from .losses import x", "retrax.losses.x"),
+        (upward_imports, "testing", "from .agents.testing import x", None),
+        (upward_imports, "runtime.a", "from ..testing import x", "retrax.testing.x"),
         (upward_imports, "_validation", "from ._libraries import x", "retrax._libraries.x"),
         (absolute_imports, "agents.a", "from retrax.losses import x", "retrax.losses.x"),
         (absolute_imports, "agents.a", "import retrax", "retrax"),
