@@ -1,6 +1,6 @@
 """The interface of every agent: one NamedTuple of pure functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -13,6 +13,9 @@ Params = Any  # what actors need to act: a pytree of arrays
 LearnerState = Any  # a NamedTuple of arrays, the PRNG key included: saving it saves the learner
 ActorState = Any  # a NamedTuple of arrays, the PRNG key included
 Gradients = Any  # a pytree of float arrays
+
+PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
+OTHER_STEPS = 200_000  # of small presets, in environments for which nothing was measured
 
 
 class Decision(NamedTuple):
@@ -133,3 +136,37 @@ def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:
     """The default preset of most agents: `paper` for images, `small` for vectors."""
     del environment
     return "paper" if len(spec.observations.shape) == 3 else "small"
+
+
+def steps_by_preset(
+    small: Mapping[str, int], presets: Mapping[str, int] | None = None
+) -> Callable[[str, str], int]:
+    """Default time steps of a run: few for presets whose names begin with `small`.
+
+    Args:
+      small: from environment id to the steps after which small presets have solved the task.
+      presets: from the name of another preset to its steps; `PAPER_STEPS` for those not named.
+
+    Returns:
+      `(environment id, preset) -> time steps`, over all environments: `AgentEntry.default_steps`.
+    """
+
+    def default_steps(environment: str, preset: str) -> int:
+        if preset.startswith("small"):
+            return small.get(environment, OTHER_STEPS)
+        return (presets or {}).get(preset, PAPER_STEPS)
+
+    return default_steps
+
+
+def check_network_or_torso(network: Any, torso: Any) -> None:
+    """Refuses a network of one's own together with a torso for the default one.
+
+    Raises:
+      ValueError: both are given.
+    """
+    if network is not None and torso is not None:
+        raise ValueError(
+            "torso replaces the torso of the agent's default network, so it cannot be given "
+            "together with a network: give one of the two."
+        )

@@ -24,7 +24,12 @@ from .continuous import (
     n_step_return,
     scalar_td_loss,
 )
-from .distributional import categorical_cross_entropy, total_variation
+from .distributional import (
+    categorical_bellman_target,
+    categorical_cross_entropy,
+    categorical_projection,
+    total_variation,
+)
 from .off_policy import (
     distributional_off_policy_target,
     expected_off_policy_return,
@@ -56,7 +61,9 @@ __all__ = [
     "acer_policy_gradient",
     "acer_sampled_policy_gradient",
     "beta_loo_loss",
+    "categorical_bellman_target",
     "categorical_cross_entropy",
+    "categorical_projection",
     "categorical_td_loss",
     "deterministic_policy_gradient_loss",
     "distributional_off_policy_target",

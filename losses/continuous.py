@@ -10,10 +10,9 @@ network's critic at the step to bootstrap from, which takes none. `return_` and 
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from .._libraries import distrax, rlax
-from .distributional import add_projected, categorical_cross_entropy
+from .distributional import categorical_bellman_target, categorical_cross_entropy
 
 _stop = jax.lax.stop_gradient
 
@@ -66,9 +65,7 @@ def categorical_td_loss(
     """
     chex.assert_rank([atoms, logits_tm1, return_, discount, probs_t], [1, 1, 0, 0, 1])
     chex.assert_equal_shape([atoms, logits_tm1, probs_t])
-    values = return_ + discount * atoms
-    nothing = jnp.zeros_like(probs_t)[None]
-    target = add_projected(nothing, np.zeros(1, int), atoms, values[None], probs_t[None])[0]
+    target = categorical_bellman_target(atoms, return_, discount, probs_t)
     return categorical_cross_entropy(target, logits_tm1)
 
 

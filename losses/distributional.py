@@ -46,6 +46,50 @@ def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
     return 0.5 * jnp.sum(jnp.abs(jax.lax.stop_gradient(target) - probs))
 
 
+def categorical_projection(atoms: jax.Array, values: jax.Array, probs: jax.Array) -> jax.Array:
+    """Projects a discrete distribution onto the atoms (C51, eq. 7; D4PG, appendix B).
+
+    p'_i = sum_j h_i(value_j) p_j, where h_i is the linear interpolation kernel of atom i: each mass
+    is divided between its two neighbouring atoms, and mass beyond the support goes to its ends.
+    Within the support the mean is preserved.
+
+    Args:
+      atoms: `[N]`, the support, increasing, N >= 2.
+      values: `[M]`, where the masses are.
+      probs: `[M]`, the masses.
+
+    Returns:
+      Probabilities of the atoms, `[N]`, of the same sum as `probs`.
+    """
+    chex.assert_rank([atoms, values, probs], 1)
+    chex.assert_equal_shape([values, probs])
+    nothing = jnp.zeros((1, atoms.shape[0]), jnp.result_type(probs))
+    return add_projected(nothing, np.zeros(1, int), atoms, values[None], probs[None])[0]
+
+
+def categorical_bellman_target(
+    atoms: jax.Array, return_: jax.Array, discount: jax.Array, probs_t: jax.Array
+) -> jax.Array:
+    """The projected distribution of return + discount * Z_t: C51's target.
+
+    Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. For C51
+    `probs_t` is that of the greedy action in the target network; the loss is
+    `categorical_cross_entropy`.
+
+    Args:
+      atoms: `[N]`, the support of Z_t and of the result, increasing, N >= 2.
+      return_: `[]`.
+      discount: `[]`, >= 0, gamma included; 0 after a termination.
+      probs_t: `[N]`, probabilities of the atoms; they sum to 1.
+
+    Returns:
+      Probabilities of the atoms, `[N]`.
+    """
+    chex.assert_rank([atoms, return_, discount, probs_t], [1, 0, 0, 1])
+    chex.assert_equal_shape([atoms, probs_t])
+    return categorical_projection(atoms, return_ + discount * atoms, probs_t)
+
+
 def add_projected(
     target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
 ) -> jax.Array:

@@ -22,6 +22,11 @@ from .base import (
     make_feed_forward_network,
     make_recurrent_network,
 )
+from .categorical_dueling import (
+    CategoricalDuelingHead,
+    CategoricalDuelingModule,
+    make_categorical_dueling_network,
+)
 from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
 from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
 from .memory import MemoryCore
@@ -34,6 +39,8 @@ __all__ = [
     "AdvantageModule",
     "Agent57Networks",
     "Categorical",
+    "CategoricalDuelingHead",
+    "CategoricalDuelingModule",
     "CategoricalOutput",
     "CriticHead",
     "CriticModule",
@@ -57,6 +64,7 @@ __all__ = [
     "make_acer_network",
     "make_advantage_network",
     "make_agent57_networks",
+    "make_categorical_dueling_network",
     "make_d4pg_networks",
     "make_feed_forward_network",
     "make_reactor_network",

@@ -656,6 +656,20 @@ def mixture_log_density(x, logits, means, scales):
     return largest + np.log(sum(np.exp(term - largest) for term in terms))
 
 
+# agents/n_step.py
+
+
+def n_step_transition(rewards, discounts, mask, gamma):
+    """Return, discount and last row that is not padding, of one sequence `[N + 1]`."""
+    return_, discount, last = 0.0, 1.0, 0
+    for t in range(1, len(mask)):
+        if mask[t]:
+            return_ += discount * float(rewards[t])
+            discount *= gamma * float(discounts[t])
+            last = t
+    return return_, discount, last
+
+
 # agents/d4pg
 
 
@@ -706,15 +720,12 @@ def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rat
     rates: (policy's, critic's). Returns new params, losses [B] and values of the policy [B].
     """
     grads = {name: np.zeros_like(value) for name, value in params.items()}
-    batch, length = mask.shape
+    batch = len(mask)
     losses, values = [], []
     for b in range(batch):
-        return_, discount, last = 0.0, 1.0, 0
-        for t in range(1, length):
-            if mask[b, t]:
-                return_ += discount * float(rows["reward"][b, t])
-                discount *= config["discount"] * float(rows["discount"][b, t])
-                last = t
+        return_, discount, last = n_step_transition(
+            rows["reward"][b], rows["discount"][b], mask[b], config["discount"]
+        )
         x_t = rows["observation"][b, last].astype(np.float64)
         outputs_t = x_t @ target["critic_x"] + (x_t @ target["policy"]) @ target["critic_a"]
         x, a = (rows[name][b, 0].astype(np.float64) for name in ("observation", "action"))

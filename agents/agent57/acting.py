@@ -10,10 +10,10 @@ from dm_env import StepType
 from ...datatypes import TimeStep
 from ...networks import Agent57Networks, R2D2Inputs
 from ..base import Decision
+from ..exploration import epsilon_greedy, epsilon_of_actor
 from . import bandit, intrinsic
 from .bandit import BanditState
 from .config import Config
-from .families import epsilon_greedy, exploration_epsilon
 from .policies import HEADS, combine, make_arms
 
 
@@ -86,7 +86,7 @@ def make_acting(config: Config, networks: Agent57Networks, num_actions: int) -> 
         return ActorState(
             key=key,
             number=jnp.asarray(actor_id, jnp.int32),
-            epsilon=exploration_epsilon(
+            epsilon=epsilon_of_actor(
                 actor_id, num_actors, config.actor_epsilon, config.actor_epsilon_exponent
             ),
             arm=jnp.zeros((), jnp.int32),

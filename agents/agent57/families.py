@@ -1,10 +1,8 @@
-"""What tells arms and actors apart: beta_j and gamma_j of each arm, epsilon_l of each actor.
+"""The family of policies: intrinsic weight beta_j and discount gamma_j of each arm.
 
-`N` denotes the number of arms, j one of them, `L` the number of actors, l one of them.
+`N` denotes the number of arms, j one of them.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 # The sigmoid of both families runs over +- this many units (NGU, appendix A; Agent57, appendix A).
@@ -83,65 +81,6 @@ def ngu_discounts(num_arms: int, high: float, low: float) -> np.ndarray:
     """
     _check_arms(num_arms)
     return _geometric(np.linspace(0.0, 1.0, num_arms), high, low).astype(np.float32)
-
-
-def exploration_epsilon(
-    actor_id: jax.Array, num_actors: int, base: float, exponent: float
-) -> jax.Array:
-    """epsilon_l = base^(1 + exponent l / (L - 1)), l's chance of an action at random (appendix E).
-
-    A single actor has the exponent of the middle of many, 1 + exponent / 2 (ours: the formula
-    divides by 0).
-
-    Args:
-      actor_id: `[]`, l in 0 .. L - 1.
-      num_actors: L >= 1.
-      base: in (0, 1].
-      exponent: >= 0.
-
-    Returns:
-      A scalar `[]`.
-    """
-    share = 0.5 if num_actors == 1 else actor_id / (num_actors - 1)
-    return jnp.asarray(base ** (1.0 + exponent * share), jnp.float32)
-
-
-def epsilon_greedy(
-    key: jax.Array, values: jax.Array, epsilon: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Draws an action, greedy with chance 1 - epsilon, otherwise uniform (Agent57, appendix E).
-
-    The probability depends on the action alone: 1 - epsilon (A - 1) / A if it is the greedy one,
-    whichever of the two draws brought it, and epsilon / A otherwise.
-
-    Args:
-      key: PRNG key.
-      values: `[A]`; of equal ones the first is greedy.
-      epsilon: `[]`, in [0, 1].
-
-    Returns:
-      The action, int32 `[]`, and mu, the probability of choosing it, `[]`.
-    """
-    coin_key, action_key = jax.random.split(key)
-    greedy = jnp.argmax(values).astype(jnp.int32)
-    uniform = jax.random.randint(action_key, (), 0, values.shape[0], jnp.int32)
-    action = jnp.where(jax.random.uniform(coin_key) < epsilon, uniform, greedy)
-    return action, epsilon_greedy_probabilities(values, epsilon)[action]
-
-
-def epsilon_greedy_probabilities(values: jax.Array, epsilon: jax.Array | float) -> jax.Array:
-    """The distribution over actions that `epsilon_greedy` draws from.
-
-    Args:
-      values: `[..., A]`; of equal ones the first is greedy.
-      epsilon: broadcasts to `[...]`, in [0, 1].
-
-    Returns:
-      Probabilities, `[..., A]`.
-    """
-    num_actions = values.shape[-1]
-    greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), num_actions)
-    return (1.0 - epsilon) * greedy + epsilon / num_actions
 
 
 def _geometric(fractions: np.ndarray, start: float, end: float) -> np.ndarray:

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from ... import losses
 from ...datatypes import Row, Sample
 from ...networks import Agent57Networks, R2D2Inputs, RecurrentNetwork
+from ..exploration import epsilon_greedy_probabilities
 from . import auxiliary, bandit
 from .bandit import BanditState
 from .config import Config
-from .families import epsilon_greedy_probabilities
 from .policies import HEADS, combine, make_arms, rewards, value_transform
 
 Values = dict[str, jax.Array]

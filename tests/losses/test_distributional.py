@@ -4,7 +4,10 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from retrax import losses
 
@@ -53,6 +56,55 @@ def test_wrong_shapes_are_refused(loss):
         loss(jnp.ones(3), jnp.ones(4))
     with pytest.raises(AssertionError, match="rank"):
         loss(jnp.ones((2, 3)), jnp.ones((2, 3)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), discount=st.sampled_from([0.0, 0.5, 1.0]))
+@pytest.mark.parametrize("atoms", [2, 3, 11])
+def test_bellman_target_is_algorithm_1(atoms, seed, discount):
+    """Unequal spaces between atoms too; the paper's are equal."""
+    rng = np.random.default_rng(seed)
+    support = np.cumsum(rng.uniform(0.5, 2.0, size=atoms)) - 3.0
+    probs, return_ = rng.dirichlet(np.ones(atoms)), 2 * rng.normal()
+    found = losses.categorical_bellman_target(
+        *(jnp.asarray(x, jnp.float32) for x in (support, return_, discount, probs))
+    )
+    expected = oracles.projected(support, return_, discount, probs)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.sum(), 1.0, rtol=1e-5)
+
+
+def test_projection_by_hand():
+    """Masses at 0.5, 2 and 9 on the atoms (-1, 0, 2): a quarter of the way, on an atom, beyond."""
+    found = losses.categorical_projection(
+        jnp.array([-1.0, 0.0, 2.0]), jnp.array([0.5, 2.0, 9.0]), jnp.array([0.4, 0.5, 0.1])
+    )
+    np.testing.assert_allclose(found, [0.0, 0.3, 0.7], rtol=1e-6)
+
+
+def test_projection_onto_other_atoms_keeps_the_mean_within_the_support():
+    atoms = jnp.linspace(-2.0, 2.0, 5)
+    values, probs = jnp.array([-1.7, 0.3, 1.1]), jnp.array([0.2, 0.5, 0.3])
+    found = losses.categorical_projection(atoms, values, probs)
+    np.testing.assert_allclose(found @ atoms, probs @ values, rtol=1e-5)
+
+
+def test_termination_puts_all_mass_at_the_return():
+    atoms = jnp.array([-1.0, 0.0, 2.0])
+    found = losses.categorical_bellman_target(
+        atoms, jnp.array(0.0), jnp.array(0.0), jnp.array([0.2, 0.3, 0.5])
+    )
+    np.testing.assert_allclose(found, [0.0, 1.0, 0.0], atol=1e-6)
+
+
+def test_projection_refuses_wrong_shapes():
+    three, two, one = jnp.arange(3.0), jnp.ones(2), jnp.array(1.0)
+    with pytest.raises(AssertionError, match="shape"):
+        losses.categorical_projection(three, three, two)
+    with pytest.raises(AssertionError, match="rank"):
+        losses.categorical_bellman_target(three, two, one, three)
+    with pytest.raises(AssertionError, match="shape"):
+        losses.categorical_bellman_target(three, one, one, two)
 
 
 class Variants(chex.TestCase):

@@ -1,0 +1,89 @@
+"""Epsilon-greedy exploration: actions, their probabilities, and epsilon of each actor or step.
+
+Unbatched over environments. `A` denotes the number of actions, `L` the number of actors, l one of
+them.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+def epsilon_greedy(
+    key: jax.Array, values: jax.Array, epsilon: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Draws an action: greedy with probability 1 - epsilon, otherwise uniform over all actions.
+
+    mu depends on the action alone, not on the draw that chose it: 1 - epsilon (A - 1) / A for the
+    greedy action, epsilon / A for any other one. Off-policy corrections need this mu.
+
+    Args:
+      key: PRNG key.
+      values: `[A]`. The first of equal values is greedy.
+      epsilon: `[]`, in [0, 1].
+
+    Returns:
+      The action, int32 `[]`, and mu, its probability, `[]`.
+    """
+    coin_key, action_key = jax.random.split(key)
+    greedy = jnp.argmax(values).astype(jnp.int32)
+    uniform = jax.random.randint(action_key, (), 0, values.shape[0], jnp.int32)
+    action = jnp.where(jax.random.uniform(coin_key) < epsilon, uniform, greedy)
+    return action, epsilon_greedy_probabilities(values, epsilon)[action]
+
+
+def epsilon_greedy_probabilities(values: jax.Array, epsilon: jax.Array | float) -> jax.Array:
+    """The distribution that `epsilon_greedy` draws from.
+
+    Args:
+      values: `[..., A]`. The first of equal values is greedy.
+      epsilon: broadcasts to `[..., A]`, in [0, 1].
+
+    Returns:
+      Probabilities, `[..., A]`.
+    """
+    num_actions = values.shape[-1]
+    greedy = jax.nn.one_hot(jnp.argmax(values, axis=-1), num_actions)
+    return (1.0 - epsilon) * greedy + epsilon / num_actions
+
+
+def epsilon_of_actor(
+    actor_id: jax.Array, num_actors: int, base: float, exponent: float
+) -> jax.Array:
+    """epsilon_l = base^(1 + exponent l / (L - 1)), constant over time, different for each actor.
+
+    Ape-X (Horgan et al. 2018), section 4.1; also in R2D2 and Agent57. A single actor gets the
+    exponent in the middle of the range, 1 + exponent / 2 (our choice: the formula divides by 0).
+
+    Args:
+      actor_id: `[]`, l in 0 .. L - 1.
+      num_actors: L >= 1.
+      base: in (0, 1]; 0.4 in the papers.
+      exponent: >= 0; 7 in Ape-X and R2D2.
+
+    Returns:
+      float32 `[]`.
+    """
+    share = 0.5 if num_actors == 1 else actor_id / (num_actors - 1)
+    return jnp.asarray(base ** (1.0 + exponent * share), jnp.float32)
+
+
+def epsilon_of_step(
+    schedule: optax.Schedule, actor_steps: jax.Array, num_actors: jax.Array | int
+) -> jax.Array:
+    """Epsilon as a function of the time steps of all environments, as in DQN.
+
+    An actor counts its own time steps only. All actors step at about the same rate, so the run has
+    taken about `actor_steps * num_actors` steps. DQN's schedule (Mnih et al. 2015):
+    `optax.linear_schedule(1.0, 0.1, 1_000_000)`.
+
+    Args:
+      schedule: number of time steps of all environments -> epsilon in [0, 1].
+      actor_steps: int32 `[]`, time steps of this actor's environment so far, kept in its
+        `ActorState`. The product with `num_actors` must be less than 2^31; not checked.
+      num_actors: `[]`, L >= 1, as given to `Agent.begin`.
+
+    Returns:
+      float32 `[]`.
+    """
+    return jnp.asarray(schedule(actor_steps * num_actors), jnp.float32)

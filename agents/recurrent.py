@@ -1,0 +1,84 @@
+"""Acting with a recurrent network, and the memory with which a learner's unroll begins.
+
+Actors may store their memory with each row, as the extra `MEMORY`. Replays keep it only where a
+sequence can start (`SequenceSpec.first_row_extras`).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+from dm_env import StepType
+
+from ..datatypes import Row, TimeStep
+from ..networks import RecurrentNetwork
+
+MEMORY = "memory"
+
+
+class ActorState(NamedTuple):
+    """What an actor keeps between time steps.
+
+    Attributes:
+      key: PRNG key that draws actions.
+      memory: the network's recurrent state before the next observation; empty without memory.
+    """
+
+    key: jax.Array
+    memory: Any
+
+
+def begin(
+    key: jax.Array, actor_id: jax.Array, num_actors: int, *, network: RecurrentNetwork
+) -> ActorState:
+    """`Agent.begin` of an agent whose actors all behave alike."""
+    del actor_id, num_actors
+    return ActorState(key, network.initial_state())
+
+
+def read(
+    params: Any, memory: Any, timestep: TimeStep, *, network: RecurrentNetwork
+) -> tuple[Any, Any]:
+    """Reads the observation of one time step.
+
+    Args:
+      params: the network's.
+      memory: the recurrent state before the observation; ignored on an episode's first step.
+      timestep: unbatched.
+      network: takes a time step's observation.
+
+    Returns:
+      The network's output, and the recurrent state before the next observation.
+    """
+    is_first = timestep.step_type == StepType.FIRST
+    return network.step(params, timestep.observation, is_first, memory)
+
+
+def has_memory(network: RecurrentNetwork) -> bool:
+    """Whether the network has a recurrent state."""
+    return bool(jax.tree.leaves(jax.eval_shape(network.initial_state)))
+
+
+def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:
+    """The memory as extras of a row: `{"memory": memory}`, or nothing if it is not stored.
+
+    Args:
+      memory: the recurrent state before the row's observation.
+      stored: whether actors store it.
+    """
+    return {MEMORY: memory} if stored else {}
+
+
+def memory_extras_spec(network: RecurrentNetwork, stored: bool) -> dict[str, Any]:
+    """The shapes of `memory_extras`, for `SequenceSpec.extras`; its keys are first-row extras."""
+    return memory_extras(jax.eval_shape(network.initial_state), stored)
+
+
+def initial_memory(rows: Row, *, network: RecurrentNetwork, stored: bool) -> Any:
+    """The recurrent state before a sequence's first row: the actor's, if it was stored, or zeros.
+
+    Args:
+      rows: `[T + 1, ...]`, unbatched.
+      network: the one to be unrolled.
+      stored: whether actors store it.
+    """
+    return rows.extras[MEMORY] if stored else network.initial_state()

@@ -1,0 +1,79 @@
+"""Masks, means, rewards and discounts of sampled sequences.
+
+A sequence has rows 0 .. T. Step i, from 0 to T - 1, leads from its source, row i, to its
+destination, row i + 1. Arrays are `[..., T + 1]` on rows and `[..., T]` on steps, where `...`
+stands for any leading axes: none under `jax.vmap`, `B` for a batch.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from ..datatypes import Row
+
+
+def valid_steps(rows: Row, mask: jax.Array) -> jax.Array:
+    """The steps of which losses are made: bool `[..., T]`.
+
+    The destination is no padding, and the source is no last row: the step from an episode's last
+    row to the next episode's first row has no action.
+
+    Args:
+      rows: `[..., T + 1]`.
+      mask: bool `[..., T + 1]`, False for padding.
+    """
+    return mask[..., 1:] & ~rows.is_last[..., :-1]
+
+
+def acted(rows: Row, mask: jax.Array) -> jax.Array:
+    """Whether an action was executed at each step's destination: bool `[..., T]`.
+
+    False at the ends of episodes and on padding. There traces are cut, and the row's action and its
+    probability mean nothing.
+
+    Args:
+      rows: `[..., T + 1]`.
+      mask: bool `[..., T + 1]`, False for padding.
+    """
+    return mask[..., 1:] & ~rows.is_last[..., 1:]
+
+
+def rewards(rows: Row, max_abs_reward: float | None = None) -> jax.Array:
+    """r_t of each step, that of its destination: float32 `[..., T]`.
+
+    Args:
+      rows: `[..., T + 1]`.
+      max_abs_reward: rewards are clipped to +- this; None clips none.
+    """
+    r_t = rows.reward[..., 1:]
+    return r_t if max_abs_reward is None else jnp.clip(r_t, -max_abs_reward, max_abs_reward)
+
+
+def discounts(rows: Row, discount: float | jax.Array) -> jax.Array:
+    """discount_t of each step, that of its destination: float32 `[..., T]`; 0 on termination.
+
+    Args:
+      rows: `[..., T + 1]`.
+      discount: gamma, in [0, 1].
+    """
+    return discount * rows.discount[..., 1:]
+
+
+def taken(values: jax.Array, actions: jax.Array) -> jax.Array:
+    """The entries of the actions taken, `[T, ...]`.
+
+    Args:
+      values: `[T, A, ...]`.
+      actions: int32 `[T]`, in 0 .. A - 1; not checked, others are clipped to this range.
+    """
+    return jax.vmap(lambda values, action: values[action])(values, actions)
+
+
+def masked_mean(x: jax.Array, valid: jax.Array, axis: int | None = None) -> jax.Array:
+    """The mean of the valid entries; 0 where there is none. Invalid entries may be NaN.
+
+    Args:
+      x: float array.
+      valid: bool, of the shape of `x`.
+      axis: that of the mean; None for all of them, `[]`.
+    """
+    return jnp.sum(jnp.where(valid, x, 0.0), axis) / jnp.maximum(jnp.sum(valid, axis), 1)

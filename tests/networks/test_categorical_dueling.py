@@ -1,0 +1,82 @@
+"""The categorical dueling network against NumPy: streams, mean subtraction, sizes, rejections."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from retrax.networks import make_categorical_dueling_network
+
+A, N = 3, 5
+VECTORS = specs.Array((4,), np.float32)
+IMAGES = specs.Array((84, 84, 4), np.uint8)
+MODULE = "categorical_dueling_module/~"
+
+
+def make(**changes):
+    sizes = {"num_actions": A, "num_atoms": N, "vector_sizes": (6,), "hidden_size": 7}
+    return make_categorical_dueling_network(VECTORS, **(sizes | changes))
+
+
+def initial(network):
+    """Random parameters, biases too (Haiku's are zero)."""
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), shapes)
+
+
+def observations():
+    return np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
+
+
+def test_logits_are_the_numpy_ones():
+    network = make()
+    params = initial(network)
+    logits = jax.jit(network.apply)(params, observations())
+
+    def layer(name, x):
+        weights = params[f"{MODULE}/{name}"]
+        return x @ np.asarray(weights["w"], np.float64) + np.asarray(weights["b"])
+
+    features = np.maximum(layer("torso/~/linear", observations()), 0.0)
+    value, advantage = (
+        layer(f"head/~/{name}_output", np.maximum(layer(f"head/~/{name}_hidden", features), 0.0))
+        for name in ("value", "advantage")
+    )
+    assert logits.shape == (2, A, N)
+    for b in range(2):
+        for n in range(N):
+            of_actions = [advantage[b, a * N + n] for a in range(A)]
+            for a in range(A):
+                expected = value[b, n] + of_actions[a] - sum(of_actions) / A
+                np.testing.assert_allclose(logits[b, a, n], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_mean_over_actions_is_the_value_stream_alone():
+    network = make()
+    params = initial(network)
+    before = network.apply(params, observations()).mean(axis=1)
+    bias = params[f"{MODULE}/head/~/advantage_output"]["b"]
+    params[f"{MODULE}/head/~/advantage_output"]["b"] = bias + np.arange(A * N)
+    after = network.apply(params, observations())
+    np.testing.assert_allclose(after.mean(axis=1), before, rtol=1e-3, atol=1e-3)
+
+
+def test_sizes_for_images_are_the_papers():
+    """DQN's convolutions, 512 units in each stream, 51 atoms; 18 actions."""
+    network = make_categorical_dueling_network(IMAGES, num_actions=18)
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    convolutions = [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    streams = [(7 * 7 * 64, 512)] * 2 + [(512, 51), (512, 18 * 51)]
+    assert sorted(layer["w"].shape for layer in params.values()) == sorted(convolutions + streams)
+
+
+def test_one_atom_is_a_plain_dueling_network():
+    network = make(num_atoms=1)
+    assert network.apply(initial(network), observations()).shape == (2, A, 1)
+
+
+def test_observations_that_no_torso_takes_are_refused():
+    with pytest.raises(ValueError, match=r"shape \(4,\) and dtype int64"):
+        make_categorical_dueling_network(specs.Array((4,), np.int64), num_actions=A)
