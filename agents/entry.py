@@ -1,19 +1,25 @@
 """What an agent package offers to the harness, and how packages are found."""
 
 import dataclasses
+import difflib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from .._imports import import_from, load, registered, registered_names
 from ..datatypes import EnvironmentSpec, ReplayConfig
 from .base import Agent
+
+GROUP = "retrax.agents"  # of entry points
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentEntry:
     """One agent, as the commands and the programs see it.
 
-    Registered under the entry point group `retrax.agents`, or named as `package.module:NAME`.
+    Registered under the entry point group `retrax.agents`, or named as `package.module:NAME`; see
+    `find_agent`.
 
     Attributes:
       name: the agent's name in messages and run directories.
@@ -40,6 +46,10 @@ class AgentEntry:
     episode_metrics: tuple[str, ...] = ()
     evaluation_modes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.presets:
+            raise ValueError(f"AgentEntry.presets of {self.name!r} must have at least one preset.")
+
     def override(self, name: str, **options: Any) -> "AgentEntry":
         """The same agent under another name, with keyword arguments of `make_agent` bound.
 
@@ -49,3 +59,56 @@ class AgentEntry:
         """
         make_agent = functools.partial(self.make_agent, **options)
         return dataclasses.replace(self, name=name, make_agent=make_agent)
+
+
+def agent_names() -> list[str]:
+    """The names of all registered agents, sorted; no agent is imported."""
+    return registered_names(GROUP)
+
+
+def find_agent(name: str, *, search_path: Path | None = None) -> AgentEntry:
+    """Finds an agent by its name; imports this agent only.
+
+    Args:
+      name: an entry point of the group `retrax.agents` ("reactor"), or `package.module:NAME`: the
+        attribute NAME of a module.
+      search_path: the directory from which that module may be imported, besides the Python path;
+        the current directory when None.
+
+    Raises:
+      ValueError: the name is unknown or registered more than once, the module cannot be imported or
+        has no such attribute, or what it names is not an `AgentEntry`.
+    """
+    found = _attribute(name, search_path) if ":" in name else _registered(name)
+    if not isinstance(found, AgentEntry):
+        raise ValueError(f"{name} must be an AgentEntry; its type is {type(found).__name__}.")
+    return found
+
+
+def _registered(name: str) -> Any:
+    point = registered(GROUP, name)
+    if point is None:
+        names = agent_names()
+        known = f"; registered are {', '.join(names)}" if names else ""
+        raise ValueError(
+            f"unknown agent {name!r}{_nearest(name, names)}{known}; an agent of your own is given "
+            "as package.module:NAME."
+        )
+    return load(point)
+
+
+def _attribute(name: str, search_path: Path | None) -> Any:
+    module_name, _, attribute = name.partition(":")
+    if not (module_name and attribute):
+        raise ValueError(f"an agent must be given as NAME or package.module:NAME, got {name!r}.")
+    module = import_from(module_name, search_path)
+    if not hasattr(module, attribute):
+        entries = [key for key, value in vars(module).items() if isinstance(value, AgentEntry)]
+        known = f"its agents are {', '.join(entries)}" if entries else "it has no AgentEntry"
+        raise ValueError(f"module {module_name!r} has no attribute {attribute!r}; {known}.")
+    return getattr(module, attribute)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"; the nearest is {near[0]}" if near else ""

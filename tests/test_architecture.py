@@ -28,7 +28,7 @@ FOLDERS["evaluation"] = tuple(FOLDERS)
 FOLDERS["experiments"] = tuple(FOLDERS)
 FOLDERS["launchpad_programs"] = tuple(FOLDERS)
 # At the root: importable by all folders, as the version is.
-SHARED = ("retrax._libraries", "retrax._validation", "retrax.datatypes")
+SHARED = ("retrax._imports", "retrax._libraries", "retrax._validation", "retrax.datatypes")
 DISTRIBUTED = ("acme", "launchpad", "reverb", "tensorflow")
 BEHIND_LIBRARIES = ("distrax", "rlax", "tensorflow_probability")
 

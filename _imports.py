@@ -1,0 +1,76 @@
+"""Imports by name: modules found from a directory, and objects that distributions register."""
+
+import importlib
+import sys
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def import_from(module: str, search_path: Path | None = None) -> ModuleType:
+    """Imports a module, with one directory importable.
+
+    Args:
+      module: its dotted name.
+      search_path: the directory, put in front of `sys.path` if it is not in it; the current
+        directory when None.
+
+    Raises:
+      ValueError: there is no such module, or it raises on import; the message gives the reason.
+    """
+    directory = str((search_path or Path.cwd()).resolve())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    importlib.invalidate_caches()  # the module may have been written a moment ago
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"module {module!r} cannot be imported from {directory} or the Python path: "
+            f"{_reason(error)}."
+        ) from error
+
+
+def registered_names(group: str) -> list[str]:
+    """The names of a group of entry points, sorted; nothing is imported."""
+    return sorted({point.name for point in entry_points(group=group)})
+
+
+def registered(group: str, name: str) -> EntryPoint | None:
+    """The entry point of a name, not imported; None if there is none.
+
+    Raises:
+      ValueError: several distributions register the name; the message names them.
+    """
+    found = [point for point in entry_points(group=group) if point.name == name]
+    if len(found) > 1:
+        owners = ", ".join(sorted(f"{_distribution(p)} ({p.value})" for p in found))
+        raise ValueError(f"{name!r} is registered more than once in the group {group}: {owners}.")
+    return found[0] if found else None
+
+
+def load(point: EntryPoint) -> Any:
+    """Imports what an entry point names.
+
+    Raises:
+      ValueError: its module raises on import or has no such attribute; the message gives the
+        reason.
+    """
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"{point.name!r}, registered by {_distribution(point)} as {point.value}, cannot be "
+            f"imported: {_reason(error)}."
+        ) from error
+
+
+def _distribution(point: EntryPoint) -> str:
+    return "an unnamed distribution" if point.dist is None else point.dist.name
+
+
+def _reason(error: BaseException) -> str:
+    """The type and the first line of an error, without a full stop."""
+    line = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {line}".rstrip(": .")

@@ -1,0 +1,166 @@
+import dataclasses
+import re
+import subprocess
+import sys
+
+import pytest
+
+from retrax.agents import AgentEntry, agent_names, find_agent
+
+ENTRY = """
+from retrax.agents import AgentEntry
+
+def make_agent(environment_spec, config, *, network="default"):
+    return (environment_spec, config, network)
+
+ENTRY = AgentEntry(
+    name="mine", make_agent=make_agent, Config=dict, presets={"default": dict}, replay=lambda c: c
+)
+OTHER = ENTRY.override("other", network="my own")
+NUMBER = 3
+FUNCTION = make_agent
+"""
+
+
+@pytest.fixture
+def forget_modules():
+    """Forgets what a test imports: names of modules are used again."""
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    for name in set(sys.modules) - modules:
+        if name.startswith("entry_test_"):
+            del sys.modules[name]
+    sys.path[:] = path
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch, forget_modules):
+    """A directory on the Python path, as of installed packages."""
+    directory = tmp_path / "site"
+    directory.mkdir()
+    monkeypatch.syspath_prepend(directory)
+    return directory
+
+
+def install(site, distribution, **agents):
+    """Writes the metadata of a distribution that registers agents."""
+    metadata = site / f"{distribution}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1\n")
+    lines = [f"{name} = {value}" for name, value in agents.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[retrax.agents]", *lines]))
+
+
+def write(directory, name, text=ENTRY):
+    directory.mkdir(exist_ok=True)
+    (directory / f"{name}.py").write_text(text)
+    return name
+
+
+def refused(name, message, **options):
+    with pytest.raises(ValueError, match=message) as caught:
+        find_agent(name, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.endswith(".")
+
+
+def test_registered_agents_are_found_by_name_and_only_they_are_imported(site):
+    write(site, "entry_test_one")
+    install(site, "one", entry_test_x="entry_test_one:OTHER", entry_test_y="entry_test_absent:Y")
+    assert {"entry_test_x", "entry_test_y"} <= set(agent_names())
+    assert agent_names() == sorted(agent_names())
+    assert "entry_test_one" not in sys.modules
+    entry = find_agent("entry_test_x")
+    assert isinstance(entry, AgentEntry)
+    assert entry.make_agent("spec", "config") == ("spec", "config", "my own")
+
+
+def test_an_attribute_of_a_module_in_the_current_directory(tmp_path, monkeypatch, forget_modules):
+    write(tmp_path, "entry_test_here")
+    monkeypatch.chdir(tmp_path)
+    assert find_agent("entry_test_here:ENTRY").name == "mine"
+    assert sys.path[0] == str(tmp_path)
+    path = list(sys.path)
+    assert find_agent("entry_test_here:OTHER").name == "other"
+    assert sys.path == path
+
+
+def test_an_attribute_of_a_package_in_another_directory(tmp_path, forget_modules):
+    write(tmp_path / "entry_test_package", "agent")
+    write(tmp_path / "entry_test_package", "__init__", "")
+    entry = find_agent("entry_test_package.agent:ENTRY", search_path=tmp_path)
+    assert entry.name == "mine"
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_and_the_list(site):
+    install(site, "one", entry_test_x="a:B", entry_test_other="a:C")
+    refused(
+        "entry_test_z",
+        r"unknown agent 'entry_test_z'; the nearest is entry_test_x; registered are .*"
+        r"entry_test_other, entry_test_x.*package\.module:NAME",
+    )
+    refused("!", r"unknown agent '!'; registered are")
+
+
+def test_two_entries_with_one_name_are_refused_with_both_distributions(site):
+    install(site, "one", entry_test_x="entry_test_one:OTHER")
+    install(site, "two", entry_test_x="entry_test_two:OTHER")
+    refused(
+        "entry_test_x",
+        r"'entry_test_x' is registered more than once in the group retrax.agents: "
+        r"one \(entry_test_one:OTHER\), two \(entry_test_two:OTHER\)",
+    )
+
+
+def test_a_registered_agent_that_cannot_be_imported_names_the_distribution(site):
+    install(site, "one", entry_test_x="entry_test_absent:Y", entry_test_y="entry_test_one:ABSENT")
+    write(site, "entry_test_one")
+    refused(
+        "entry_test_x",
+        "'entry_test_x', registered by one as entry_test_absent:Y, cannot be imported: "
+        "ModuleNotFoundError: No module named 'entry_test_absent'",
+    )
+    refused("entry_test_y", "AttributeError: .*ABSENT")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "ModuleNotFoundError: No module named 'entry_test_bad'"),
+        ("import entry_test_missing", "No module named 'entry_test_missing'"),
+        ("raise RuntimeError('first\\nsecond')", r"RuntimeError: first\.$"),
+        ("import sys; sys.exit()", r"SystemExit\.$"),
+        ("def (", "SyntaxError: "),
+        (
+            ENTRY.replace('{"default": dict}', "{}"),
+            r"ValueError: AgentEntry\.presets of 'mine' must have at least one preset\.$",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_imported(text, reason, tmp_path, forget_modules):
+    if text is not None:
+        write(tmp_path, "entry_test_bad", text)
+    message = f"module 'entry_test_bad' cannot be imported from {re.escape(str(tmp_path))} or .*"
+    refused("entry_test_bad:ENTRY", message + reason, search_path=tmp_path)
+
+
+def test_a_wrong_attribute(tmp_path, forget_modules):
+    write(tmp_path, "entry_test_here")
+    write(tmp_path, "entry_test_empty", "")
+    refused(
+        "entry_test_here:ENTRI",
+        "'entry_test_here' has no attribute 'ENTRI'; its agents are ENTRY, OTHER",
+        search_path=tmp_path,
+    )
+    refused("entry_test_empty:X", "'X'; it has no AgentEntry", search_path=tmp_path)
+    refused("entry_test_here:NUMBER", "must be an AgentEntry; its type is int", search_path=tmp_path)
+    refused("entry_test_here:FUNCTION", "an AgentEntry; its type is function", search_path=tmp_path)
+    for name in (":ENTRY", "entry_test_here:"):
+        refused(name, f"as NAME or package.module:NAME, got '{name}'", search_path=tmp_path)
+
+
+def test_an_entry_must_have_a_preset():
+    entry = AgentEntry(name="a", make_agent=dict, Config=dict, presets={"default": dict})
+    with pytest.raises(ValueError, match="presets of 'a' must have at least one preset"):
+        dataclasses.replace(entry, presets={})
