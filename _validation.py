@@ -1,9 +1,109 @@
-"""How configs refuse wrong values: one sentence that names the field, the value and the allowed."""
+"""Bounds of config fields, declared beside the fields and checked at construction.
 
+A field names its bounds in its type: `Annotated[float, Range(0.0, 1.0)]`, `Annotated[int,
+Range(1)]`, `Annotated[tuple[int, ...], Sizes()]`. `Literal[...]` and `bool` need none.
+`check_fields` in `__post_init__` raises ValueError for the first field whose value is not allowed.
+"""
+
+import dataclasses
+import functools
 import math
 import numbers
-from collections.abc import Sequence
-from typing import Any
+import types
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Bounds of a number.
+
+    Attributes:
+      low: the least value.
+      high: the largest value.
+      above: whether values must be greater than `low`.
+      below: whether values must be less than `high`.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: Any) -> bool:
+        """Whether a number is within the bounds. NaN is not."""
+        return bool(
+            (self.low < value if self.above else self.low <= value)
+            and (value < self.high if self.below else value <= self.high)
+        )
+
+    def __str__(self) -> str:
+        """The bounds in words: `>= 0.0 and < 1.0`; empty if there are none."""
+        bounds = [] if math.isinf(self.low) else [f"{'>' if self.above else '>='} {self.low}"]
+        bounds += [] if math.isinf(self.high) else [f"{'<' if self.below else '<='} {self.high}"]
+        return " and ".join(bounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """A (nested) tuple of integers >= 1.
+
+    Attributes:
+      least: the least number of entries.
+    """
+
+    least: int = 0
+
+    def __contains__(self, value: Any) -> bool:
+        """Whether a value is such a tuple."""
+        return isinstance(value, tuple) and len(value) >= self.least and _are_sizes(value)
+
+    def __str__(self) -> str:
+        """The bounds in words."""
+        least = f", at least {self.least} of them" if self.least else ""
+        return f"a tuple of integers >= 1{least}"
+
+
+class FieldType(NamedTuple):
+    """The type of a field, split into its parts.
+
+    Attributes:
+      type: the type without `Annotated` and without `None`.
+      bounds: the field's `Range` or `Sizes`, if it has one.
+      optional: whether `None` is allowed.
+    """
+
+    type: Any
+    bounds: Range | Sizes | None
+    optional: bool
+
+
+@functools.cache
+def field_types(config_class: type) -> dict[str, FieldType]:
+    """The types and bounds of a dataclass's fields, by name, in order."""
+    hints = get_type_hints(config_class, include_extras=True)
+    return {field.name: _split(hints[field.name]) for field in dataclasses.fields(config_class)}
+
+
+def check_fields(config: Any) -> None:
+    """Checks every field of a dataclass against its type and bounds.
+
+    Numbers must be finite. An integer is accepted for a float; a bool is not a number. Types other
+    than numbers, `bool`, `Literal` and fields with bounds are not checked.
+
+    Raises:
+      ValueError: names the class, the field, its value, and what is allowed.
+    """
+    for name, field_type in field_types(type(config)).items():
+        _check(config, name, field_type)
+
+
+def check_field(config: Any, field: str, bounds: Range) -> None:
+    """Checks one field against bounds that depend on other fields, in place of its own.
+
+    Raises:
+      ValueError: names the class, the field, its value, and what is allowed.
+    """
+    _check(config, field, field_types(type(config))[field]._replace(bounds=bounds))
 
 
 def check_range(
@@ -15,78 +115,75 @@ def check_range(
     above: bool = False,
     below: bool = False,
 ) -> None:
-    """Refuses a config whose field is not a finite number in [low, high].
-
-    Args:
-      config: a dataclass or any object with named fields.
-      field: the field's name.
-      low: the least value; `above` excludes it.
-      high: the largest value; `below` excludes it.
-      above: whether `low` itself is refused.
-      below: whether `high` itself is refused.
-
-    Raises:
-      ValueError: names the field, what it is, and what is allowed.
-    """
-    _check(config, field, low, high, above, below, "a number", numbers.Real)
+    """`check_field` with the bounds as arguments."""
+    check_field(config, field, Range(low, high, above, below))
 
 
 def check_integer(config: Any, field: str, low: int, high: float = math.inf) -> None:
-    """Refuses a config whose field is not an integer in [low, high].
-
-    Raises:
-      ValueError: names the field, what it is, and what is allowed.
-    """
-    _check(config, field, low, high, False, False, "an integer", numbers.Integral)
+    """`check_field` with the bounds as arguments."""
+    check_field(config, field, Range(low, high))
 
 
-def check_one_of(config: Any, field: str, allowed: Sequence[Any]) -> None:
-    """Refuses a config whose field is none of the allowed values.
-
-    Raises:
-      ValueError: names the field, what it is, and what is allowed.
-    """
-    value = getattr(config, field)
-    if not any(value is choice or value == choice for choice in allowed):
-        names = ", ".join(map(str, allowed))
-        raise ValueError(f"{type(config).__name__}.{field} must be one of {names}, got {value!r}.")
-
-
-def check_sizes(config: Any, field: str) -> None:
-    """Refuses a config whose field is not a (nested) tuple of integers >= 1.
-
-    Raises:
-      ValueError: names the field, what it is, and what is allowed.
-    """
-    if not _are_sizes(getattr(config, field)):
-        raise ValueError(
-            f"{type(config).__name__}.{field} must be a tuple of integers >= 1, got "
-            f"{getattr(config, field)!r}."
-        )
+def _split(hint: Any) -> FieldType:
+    if get_origin(hint) is Annotated:
+        hint, *markers = get_args(hint)
+        inner = _split(hint)
+        bounds = [marker for marker in markers if isinstance(marker, (Range, Sizes))]
+        return inner._replace(bounds=bounds[0]) if bounds else inner
+    if get_origin(hint) in (Union, types.UnionType):
+        members = [member for member in get_args(hint) if member is not type(None)]
+        optional = len(members) < len(get_args(hint))
+        if len(members) == 1:
+            return _split(members[0])._replace(optional=optional)
+        return FieldType(hint, None, optional)
+    return FieldType(hint, None, hint is type(None))
 
 
-def _check(
-    config: Any,
-    field: str,
-    low: float,
-    high: float,
-    above: bool,
-    below: bool,
-    kind_name: str,
-    kind: type,
-) -> None:
-    value = getattr(config, field)
-    right_kind = isinstance(value, kind) and not isinstance(value, bool)
-    excluded = (above and value == low) or (below and value == high)
-    if right_kind and math.isfinite(value) and low <= value <= high and not excluded:
+def _check(config: Any, name: str, field_type: FieldType) -> None:
+    value = getattr(config, name)
+    if (value is None and field_type.optional) or _is_allowed(value, field_type):
         return
-    bounds = [] if math.isinf(low) else [f"{'>' if above else '>='} {low}"]
-    bounds += [] if math.isinf(high) else [f"{'<' if below else '<='} {high}"]
-    allowed = " ".join([kind_name, " and ".join(bounds)]).strip()
-    raise ValueError(f"{type(config).__name__}.{field} must be {allowed}, got {value!r}.")
+    or_none = " or None" if field_type.optional else ""
+    raise ValueError(
+        f"{type(config).__name__}.{name} must be {_allowed(field_type)}{or_none}, got {value!r}."
+    )
+
+
+def _is_allowed(value: Any, field_type: FieldType) -> bool:
+    hint, bounds, _ = field_type
+    if isinstance(bounds, Sizes):
+        return value in bounds
+    if hint is int or hint is float:
+        return _is_number(value, hint) and value in (bounds or Range())
+    choices = _choices(hint)
+    return choices is None or any(value is choice or value == choice for choice in choices)
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, numbers.Integral):
+        return True
+    return kind is float and isinstance(value, numbers.Real) and math.isfinite(value)
 
 
 def _are_sizes(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_are_sizes, value))
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1
+    return _is_number(value, int) and value >= 1
+
+
+def _choices(hint: Any) -> tuple[Any, ...] | None:
+    if hint is bool:
+        return (True, False)
+    return get_args(hint) if get_origin(hint) is Literal else None
+
+
+def _allowed(field_type: FieldType) -> str:
+    """What a field takes, in words."""
+    hint, bounds, _ = field_type
+    if isinstance(bounds, Sizes):
+        return str(bounds)
+    if hint is int or hint is float:
+        return f"{'an integer' if hint is int else 'a number'} {bounds or ''}".strip()
+    return f"one of {', '.join(map(str, _choices(hint) or ()))}"

@@ -5,13 +5,13 @@ sequence, so that a sequence has `T + 1` rows.
 """
 
 import dataclasses
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import dm_env
 import numpy as np
 from dm_env import specs
 
-from ._validation import check_integer, check_one_of, check_range
+from ._validation import Range, check_field, check_fields
 
 # A time step in arrival form: `reward` and `discount` arrived with `observation`. All four fields
 # are arrays: `step_type` int32 (`dm_env.StepType`), `reward` and `discount` float32. On a first
@@ -128,15 +128,14 @@ class SequenceSpec:
         state); replays keep them only where a sequence can start.
     """
 
-    length: int
-    period: int = 1
+    length: Annotated[int, Range(2)]
+    period: Annotated[int, Range(1)] = 1
     crosses_episodes: bool = True
     extras: Any = dataclasses.field(default_factory=dict)
     first_row_extras: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_integer(self, "length", 2)
-        check_integer(self, "period", 1)
+        check_fields(self)
         unknown = sorted(set(self.first_row_extras) - set(self.extras))
         if unknown:
             raise ValueError(
@@ -144,69 +143,56 @@ class SequenceSpec:
             )
 
 
-SELECTORS = ("uniform", "proportional", "contextual")
-PACES = ("steady", "rounds")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """How experience is kept and selected, and how often it is learned from."""
+    """How experience is stored, selected and replayed."""
 
     selector: Literal["uniform", "proportional", "contextual"] = "uniform"
-    """Which sequences are drawn: all alike; in proportion to their priorities, new ones with the
-    largest so far; or contextual, where new ones have their neighbourhood's priority."""
+    """Distribution of the drawn sequences: uniform; proportional to priorities, where a new
+    sequence has the largest priority so far; or contextual, where a new sequence has a mean of the
+    priorities of its neighbours in time."""
 
-    capacity: int = 1_000_000
-    """Rows (time steps) kept, over all environments."""
+    capacity: Annotated[int, Range(1)] = 1_000_000
+    """Rows (time steps) stored, over all environments."""
 
-    min_rows: int = 1_000
-    """Rows to be collected before learning starts."""
+    min_rows: Annotated[int, Range(1)] = 1_000
+    """Rows stored before learning starts; at most the capacity."""
 
-    batch_size: int = 4
+    batch_size: Annotated[int, Range(1)] = 4
     """Sequences in one update."""
 
-    acting_steps_per_update: float = 5.0
-    """Time steps taken in the environments for each update of the learner, at a steady pace."""
+    acting_steps_per_update: Annotated[float, Range(0.0, above=True)] = 5.0
+    """Time steps in the environments for each update, if pace is "steady"."""
 
-    updates_per_call: int = 1
-    """Updates in one jitted call, at a steady pace. The call waits until all of them are due, and
-    their batches are drawn together before it: priorities act that much later."""
+    updates_per_call: Annotated[int, Range(1)] = 1
+    """Updates in one jitted call, if pace is "steady". The call waits until all of them are due.
+    Their batches are drawn together, so priorities lag by one call."""
 
     pace: Literal["steady", "rounds"] = "steady"
-    """When to update: every acting_steps_per_update time steps, or in rounds, whenever every
-    environment has one more complete sequence."""
+    """When to update: "steady" updates once every acting_steps_per_update time steps; "rounds"
+    updates whenever every environment has one more complete sequence."""
 
-    replay_ratio: float = 4.0
-    """Updates from the replay in a round, on average: their number has a Poisson distribution. With
-    as many sequences in a batch as environments, time steps are learned from so often."""
+    replay_ratio: Annotated[float, Range(0.0)] = 4.0
+    """Mean number of updates from the replay in a round; their number has a Poisson distribution.
+    If a batch has one sequence for each environment, every time step is replayed this often."""
 
     on_policy: bool = False
-    """Whether a round begins with one update on the newest sequence of every environment; the
+    """Whether a round begins with one update on the newest sequence of every environment. The
     replay_ratio may then be 0."""
 
-    priority_exponent: float = 1.0
-    """Exponent alpha on priorities, >= 0; 0 makes any selector uniform."""
+    priority_exponent: Annotated[float, Range(0.0)] = 1.0
+    """Exponent alpha of the priorities; 0 makes every selector uniform."""
 
-    importance_exponent: float = 1.0
-    """Exponent beta of the importance weights (1 / (N P))^beta, in [0, 1]; 1 removes all bias."""
+    importance_exponent: Annotated[float, Range(0.0, 1.0)] = 1.0
+    """Exponent beta of the importance weights (1 / (N P))^beta; 1 removes the bias completely."""
 
-    uniform_fraction: float = 0.1
-    """Share of the draws that ignore priorities, in [0, 1]; bounds the weights by its inverse."""
+    uniform_fraction: Annotated[float, Range(0.0, 1.0)] = 0.1
+    """Fraction of the draws that ignore priorities. Its inverse bounds the importance weights."""
 
     def __post_init__(self) -> None:
-        check_one_of(self, "selector", SELECTORS)
-        check_integer(self, "capacity", 1)
-        check_integer(self, "min_rows", 1, self.capacity)
-        check_integer(self, "batch_size", 1)
-        check_range(self, "acting_steps_per_update", 0.0, above=True)
-        check_integer(self, "updates_per_call", 1)
-        check_one_of(self, "pace", PACES)
-        check_range(self, "replay_ratio", 0.0)
-        check_one_of(self, "on_policy", (True, False))
+        check_fields(self)
+        check_field(self, "min_rows", Range(1, self.capacity))
         self._check_pace()
-        check_range(self, "priority_exponent", 0.0)
-        check_range(self, "importance_exponent", 0.0, 1.0)
-        check_range(self, "uniform_fraction", 0.0, 1.0)
 
     @property
     def draw_size(self) -> int:

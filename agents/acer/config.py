@@ -1,18 +1,16 @@
-"""ACER's configuration: the paper's values, and "ours" where the paper is silent."""
+"""ACER's configuration: the paper's values, or ours where the paper specifies none."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from dm_env import specs
 
-from ..._validation import check_integer, check_one_of, check_range, check_sizes
+from ..._validation import Range, Sizes, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
 
-ESTIMATORS = ("acer", "tis")
-RETURNS = ("retrace", "importance")
-UNLIMITED = 1e9  # in JSON there is no infinity
+UNLIMITED = 1e9  # JSON has no infinity
 _THREADS = 16  # of the paper: environments that are stepped together, and segments in a batch
 _ATARI_REPLAY = ReplayConfig(
     pace="rounds",
@@ -36,112 +34,102 @@ class Config:
     """ACER. Sections are those of Wang et al. 2017; the defaults are `paper_atari()`."""
 
     estimator: Literal["acer", "tis"] = "acer"
-    """ACER's update, or that of the baseline TIS (E.2), which with on-policy data is A3C's."""
+    """Policy-gradient estimator: ACER's, or that of the baseline TIS (E.2), which is A3C's on
+    on-policy data."""
 
     returns: Literal["retrace", "importance"] = "retrace"
-    """Retrace and Q_opc, or, an ablation (E.4), importance sampling in place of both."""
+    """Returns: Retrace and Q_opc, or importance sampling for both, an ablation (E.4)."""
 
     trust_region: bool = True
-    """Whether gradients are projected (3.3)."""
+    """Whether policy gradients are projected onto the trust region (3.3)."""
 
-    delta: float = 1.0
-    """The constraint of the trust region, > 0. Paper: 1 (4); continuous: drawn from [0.1, 2]."""
+    delta: Annotated[float, Range(0.0, above=True)] = 1.0
+    """Constraint of the trust region. Paper: 1 (4); continuous actions: sampled from
+    [0.1, 2] (6)."""
 
-    average_decay: float = 0.99
-    """alpha of the average policy, alpha * average + (1 - alpha) * params, in [0, 1]. Paper: 0.99
-    (4); continuous: 0.995 (6)."""
+    average_decay: Annotated[float, Range(0.0, 1.0)] = 0.99
+    """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4);
+    continuous actions: 0.995 (6)."""
 
-    truncation: float = 10.0
-    """c of the policy's importance weights, > 0. Paper: 10 (4); continuous: 5 (6), of TIS too."""
+    truncation: Annotated[float, Range(0.0, above=True)] = 10.0
+    """c, the truncation of the policy's importance weights. Paper: 10 (4); continuous actions: 5,
+    of TIS too (6)."""
 
     stochastic_dueling: bool = True
-    """Continuous only: Q and V of one dueling network (5.1), or, an ablation (E.4), of two."""
+    """Continuous actions only: one dueling network for Q and V (5.1). False: one network each, an
+    ablation (E.4)."""
 
-    num_dueling_samples: int = 5
-    """Continuous only: n, actions drawn for a dueling network's mean. Paper: 5 (6)."""
+    num_dueling_samples: Annotated[int, Range(1)] = 5
+    """Continuous actions only: n, the actions sampled for the mean of a dueling network. Paper: 5
+    (6)."""
 
-    policy_std: float = 0.3
-    """Continuous only: the fixed standard deviation, in units of half the actions' range. Paper:
-    0.3 (6); its unit is ours."""
+    policy_std: Annotated[float, Range(0.0, above=True)] = 0.3
+    """Continuous actions only: the fixed standard deviation, in units of half the range of the
+    actions. Paper: 0.3 (6); the unit is our choice."""
 
-    discount: float = 0.99
-    """gamma, in [0, 1]. Paper: 0.99."""
+    discount: Annotated[float, Range(0.0, 1.0)] = 0.99
+    """Discount factor gamma. Paper: 0.99."""
 
-    entropy_cost: float = 0.001
-    """Weight of the entropy, >= 0; its gradient is added before the projection. Paper: 0.001 (4);
-    the place is ours. A Gaussian of fixed deviation has no entropy to gain."""
+    entropy_cost: Annotated[float, Range(0.0)] = 0.001
+    """Weight of the entropy bonus. Its gradient is added before the projection (our choice). Paper:
+    0.001 (4). A Gaussian of fixed deviation has constant entropy, so the weight has no effect."""
 
-    critic_cost: float = 1.0
-    """Weight of the critic's loss, >= 0. Paper: 1, each error being (Q_ret - Q)^2 / 2 (eq. 6)."""
+    critic_cost: Annotated[float, Range(0.0)] = 1.0
+    """Weight of the critic's loss (Q_ret - Q)^2 / 2. Paper: 1 (eq. 6)."""
 
-    max_abs_reward: float = 1.0
-    """Rewards are clipped to +- this in the update only; 1e9 clips none. Paper: DQN's
-    pre-processing (4), so 1."""
+    max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
+    """Rewards are clipped to +- this value, in the update only; 1e9 clips none. Paper: 1, as in DQN
+    (4)."""
 
-    reward_scale: float = 1.0
-    """Rewards are multiplied by this in the update, after clipping; > 0. Ours."""
+    reward_scale: Annotated[float, Range(0.0, above=True)] = 1.0
+    """Rewards are multiplied by this in the update, after clipping. Our addition."""
 
-    learning_rate: float = 7e-4
-    """RMSProp's, not annealed. Ours: the paper's, "of an earlier A3C", was not found (4);
-    continuous: drawn from [10^-4, 10^-3.3] (6)."""
+    learning_rate: Annotated[float, Range(0.0, above=True)] = 7e-4
+    """RMSProp's learning rate, constant. Unspecified in the paper ("of an earlier A3C", 4); our
+    choice. Continuous actions: sampled from [10^-4, 10^-3.3] (6)."""
 
-    rmsprop_decay: float = 0.99
-    """Of RMSProp's mean square, in [0, 1). Paper: A3C's, 0.99."""
+    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = 0.99
+    """Decay rate of RMSProp's mean square. Paper: 0.99, as in A3C."""
 
-    rmsprop_epsilon: float = 1e-3
-    """Added to RMSProp's mean square, > 0. Ours: A3C has 0.1, for sums of gradients, ours are
-    means."""
+    rmsprop_epsilon: Annotated[float, Range(0.0, above=True)] = 1e-3
+    """Added to RMSProp's mean square. Unspecified in the paper; our choice: A3C has 0.1 for sums of
+    gradients, these are means."""
 
-    max_gradient_norm: float = 40.0
-    """Gradients of a larger norm are scaled down to it, > 0. Ours: not said."""
+    max_gradient_norm: Annotated[float, Range(0.0, above=True)] = 40.0
+    """Gradients with a larger norm are scaled down to it. Unspecified in the paper; our choice."""
 
-    sequence_length: int = 21
-    """Rows of a segment, one more than its transitions, k. Paper: k = 20 (4); continuous: 50."""
+    sequence_length: Annotated[int, Range(2)] = 21
+    """Rows of a segment, one more than its transitions k. Paper: k = 20 (4); continuous actions:
+    50 (6)."""
 
     replay: ReplayConfig = _ATARI_REPLAY
-    """Paper: 50,000 frames for each of 16 threads, ratio 4 out of 0, 1, 4, 8 (4); continuous: 5,000
-    frames, entirely off-policy, each step about 4 times (6). A batch of one segment for each thread
-    stands for the threads, which were asynchronous. First replay is ours."""
+    """Replay. Paper: 50,000 frames for each of 16 threads, ratio 4 out of 0, 1, 4, 8 (4);
+    continuous actions: 5,000 frames, off-policy only, each step replayed about 4 times (6). A batch
+    of one segment per environment replaces the asynchronous threads. The start of learning is
+    unspecified in the paper; our choice."""
 
-    convolutions: tuple[tuple[int, int, int], ...] = DQN_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images (4)."""
+    convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = DQN_CONVOLUTIONS
+    """(channels, kernel, stride) of each convolution, for images. Paper: section 4."""
 
-    vector_sizes: tuple[int, ...] = (64,)
-    """Hidden layers before the common one, for float observations. Ours: sizes not found (6)."""
+    vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
+    """Hidden layers before the common one, for float vectors. Unspecified in the paper; our
+    choice."""
 
-    hidden_size: int = 512
-    """Units of the layer behind the torso. Paper: 512 (4)."""
+    hidden_size: Annotated[int, Range(1)] = 512
+    """Units of the layer after the torso. Paper: 512 (4)."""
 
-    memory_size: int = 0
-    """Units of an LSTM behind that, 0 for none. Paper: none. Ours otherwise."""
+    memory_size: Annotated[int, Range(0)] = 0
+    """Units of an LSTM after that layer; 0 for none. Paper: none."""
 
     shared_network: bool = True
-    """Whether policy and values share all but their last layers. Paper: yes (2)."""
+    """Whether policy and values share all layers but the last. Paper: yes (2)."""
 
-    advantage_size: int = 64
-    """Continuous only: hidden units of the advantage network. Ours: "small" (6)."""
+    advantage_size: Annotated[int, Range(1)] = 64
+    """Continuous actions only: hidden units of the advantage network. Paper: "small" (6); our
+    choice."""
 
     def __post_init__(self) -> None:
-        check_one_of(self, "estimator", ESTIMATORS)
-        check_one_of(self, "returns", RETURNS)
-        for field in ("trust_region", "stochastic_dueling", "shared_network"):
-            check_one_of(self, field, (True, False))
-        for field in ("delta", "truncation", "policy_std", "reward_scale", "learning_rate"):
-            check_range(self, field, 0.0, above=True)
-        for field in ("rmsprop_epsilon", "max_gradient_norm"):
-            check_range(self, field, 0.0, above=True)
-        for field in ("average_decay", "discount"):
-            check_range(self, field, 0.0, 1.0)
-        check_range(self, "rmsprop_decay", 0.0, 1.0, below=True)
-        for field in ("entropy_cost", "critic_cost"):
-            check_range(self, field, 0.0)
-        check_range(self, "max_abs_reward", 0.0, above=True)
-        check_integer(self, "sequence_length", 2)
-        check_integer(self, "memory_size", 0)
-        for field in ("num_dueling_samples", "hidden_size", "advantage_size"):
-            check_integer(self, field, 1)
-        check_sizes(self, "convolutions")
-        check_sizes(self, "vector_sizes")
+        check_fields(self)
         if self.replay.pace != "rounds":
             raise ValueError(
                 f"ReplayConfig.pace must be rounds for ACER, got {self.replay.pace!r}."
@@ -157,7 +145,7 @@ class Config:
         """The paper's agent for continuous actions (section 6)."""
         return dataclasses.replace(
             cls(
-                delta=1.0,  # about the middle of what was searched; so is the learning rate
+                delta=1.0,  # near the middle of the searched range, as is the learning rate
                 average_decay=0.995,
                 truncation=5.0,
                 entropy_cost=0.0,
@@ -207,12 +195,12 @@ class Config:
 
     @classmethod
     def no_trust_region(cls) -> "Config":
-        """Ablation (6.1): gradients as they are."""
+        """Ablation (6.1): no projection of the gradients."""
         return cls.paper_mujoco(trust_region=False)
 
     @classmethod
     def no_retrace(cls) -> "Config":
-        """Ablation (6.1): importance sampling in place of Retrace and Q_opc."""
+        """Ablation (6.1): importance sampling instead of Retrace and Q_opc."""
         return cls.paper_mujoco(returns="importance")
 
     @classmethod
@@ -222,12 +210,12 @@ class Config:
 
     @classmethod
     def no_truncation(cls) -> "Config":
-        """Ablation (6.1): c = infinity, so pure importance sampling."""
+        """Ablation (6.1): c = infinity, pure importance sampling."""
         return cls.paper_mujoco(truncation=UNLIMITED)
 
     @classmethod
     def tis(cls, **changes: Any) -> "Config":
-        """Baseline (E.2): replay, with importance weights truncated over trajectories."""
+        """Baseline (E.2): replay with truncated importance weights of trajectories."""
         return cls.paper_mujoco(**{"estimator": "tis", "trust_region": False, **changes})
 
     @classmethod

@@ -7,7 +7,8 @@ Its parts are modules of pure functions: `families`, `bandit`, `episodic_memory`
 from ..base import paper_or_small as default_preset
 from .acting import ActingParams, ActorState
 from .agent import LearnerState, make_agent
-from .config import PRESETS, Config
+from .config import Config
+from .presets import PRESETS
 
 __all__ = [
     "PRESETS",

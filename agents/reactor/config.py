@@ -1,15 +1,13 @@
-"""Reactor's configuration: the paper's values, and "ours" where the paper is silent."""
+"""Reactor's configuration: the paper's values, or ours where the paper specifies none."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from ..._validation import check_integer, check_one_of, check_range, check_sizes
+from ..._validation import Range, Sizes, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.torsos import REACTOR_CONVOLUTIONS
 
-POLICY_GRADIENTS = ("beta_loo", "tislr", "islr")
-INITIAL_STATES = ("zero", "stored")
 _REPLAY = ReplayConfig(selector="contextual")
 
 
@@ -18,109 +16,92 @@ class Config:
     """Reactor. Sections are those of Gruslys et al. 2018; the defaults are `paper()`."""
 
     distributional: bool = True
-    """Distributional Retrace (3.2); False is the paper's "Reactor ND": expected values."""
+    """Distributional Retrace (3.2). False: expected values, the paper's "Reactor ND"."""
 
     policy_gradient: Literal["beta_loo", "tislr", "islr"] = "beta_loo"
-    """The estimator (3.1): beta-leave-one-out, ACER's truncated one, or plain ISLR."""
+    """Policy-gradient estimator (3.1): beta-leave-one-out, ACER's truncated one, or plain ISLR."""
 
-    policy_gradient_cap: float = 1.0
-    """c of beta = min(c, 1/mu) (3.1) and of TISLR, >= 1. Paper: beta = 1, which is c = 1."""
+    policy_gradient_cap: Annotated[float, Range(1.0)] = 1.0
+    """c of beta = min(c, 1/mu) and of TISLR (3.1). Paper: beta = 1, which is c = 1."""
 
-    retrace_lambda: float = 1.0
-    """lambda of Retrace, in [0, 1]. Paper: 1.0."""
+    retrace_lambda: Annotated[float, Range(0.0, 1.0)] = 1.0
+    """lambda of Retrace. Paper: 1.0."""
 
-    discount: float = 0.99
-    """gamma, in [0, 1]. Ours: the paper does not say; 0.99 is usual on Atari."""
+    discount: Annotated[float, Range(0.0, 1.0)] = 0.99
+    """Discount factor gamma. Unspecified in the paper; our choice, usual on Atari."""
 
-    max_abs_reward: float = 1.0
-    """Rewards are clipped to +- this in the update only. Paper: DQN's pre-processing, so 1."""
+    max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
+    """Rewards are clipped to +- this value, in the update only. Paper: 1, as in DQN."""
 
-    num_atoms: int = 51
-    """Atoms of the return distribution, >= 2. Ours: C51's; the paper's number was not found."""
+    num_atoms: Annotated[int, Range(2)] = 51
+    """Atoms of the return distribution. Unspecified in the paper; our choice, as in C51."""
 
     vmin: float = -10.0
-    """Smallest atom. Ours: C51's."""
+    """Smallest atom, in units of the return. Unspecified in the paper; our choice, as in C51."""
 
     vmax: float = 10.0
-    """Largest atom. Ours: C51's."""
+    """Largest atom, in units of the return. Unspecified in the paper; our choice, as in C51."""
 
-    policy_epsilon: float = 0.01
-    """Share of the uniform distribution in the policy (3.5), in (0, 1). Ours: value not found."""
+    policy_epsilon: Annotated[float, Range(0.0, 1.0, above=True, below=True)] = 0.01
+    """Weight of the uniform distribution in the policy (3.5). Its value is unspecified in the
+    paper; our choice."""
 
-    entropy_cost: float = 0.01
-    """Weight of the entropy bonus, >= 0. Ours: value not found."""
+    entropy_cost: Annotated[float, Range(0.0)] = 0.01
+    """Weight of the entropy bonus. Unspecified in the paper; our choice."""
 
-    learning_rate: float = 5e-5
-    """Adam's learning rate (3.5). Paper: 5e-5."""
+    learning_rate: Annotated[float, Range(0.0, above=True)] = 5e-5
+    """Adam's learning rate. Paper: 5e-5 (3.5)."""
 
-    adam_b1: float = 0.0
-    """Adam's momentum, in [0, 1). Paper: zero (3.5)."""
+    adam_b1: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0
+    """Adam's momentum. Paper: 0 (3.5)."""
 
-    adam_b2: float = 0.999
-    """Adam's decay of squares, in [0, 1). Ours: Adam's default; value not found."""
+    adam_b2: Annotated[float, Range(0.0, 1.0, below=True)] = 0.999
+    """Adam's decay rate of squared gradients. Unspecified in the paper; our choice, Adam's
+    default."""
 
-    adam_epsilon: float = 1e-4
-    """Adam's epsilon, > 0. Ours: value not found; 1e-8 lets rare gradients take full steps."""
+    adam_epsilon: Annotated[float, Range(0.0, above=True)] = 1e-4
+    """Adam's epsilon. Unspecified in the paper; our choice: with 1e-8, parameters with rare
+    gradients take full steps."""
 
-    target_update_period: int = 1000
+    target_update_period: Annotated[int, Range(1)] = 1000
     """Updates between copies into the target network. Paper: 1000 (4.1)."""
 
-    sequence_length: int = 33
+    sequence_length: Annotated[int, Range(2)] = 33
     """Rows of a sequence, one more than its transitions. Paper: 33 (3.4)."""
 
-    sequence_period: int = 1
-    """Rows between the starts of adjacent sequences. Paper: all overlapping ones, 1 (3.3)."""
+    sequence_period: Annotated[int, Range(1)] = 1
+    """Rows between the starts of adjacent sequences. Paper: 1, all overlapping ones (3.3)."""
 
     initial_state: Literal["zero", "stored"] = "zero"
-    """Recurrent state at a sequence's first row: zeros, or the actor's own. Ours: not said."""
+    """Recurrent state at a sequence's first row: zeros, or the state that the actor had.
+    Unspecified in the paper; our choice."""
 
     replay: ReplayConfig = _REPLAY
-    """Batches of 4, 4 to 6 acting steps an update (3.4), importance exponent 1 (3.3); capacity,
-    first update and share of uniform draws are ours."""
+    """Replay. Paper: batches of 4, 4 to 6 acting steps per update (3.4), importance exponent 1
+    (3.3). Capacity, start of learning and uniform fraction are unspecified in the paper; our
+    choice."""
 
-    convolutions: tuple[tuple[int, int, int], ...] = REACTOR_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images (appendix)."""
+    convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = REACTOR_CONVOLUTIONS
+    """(channels, kernel, stride) of each convolution, for images. Paper: appendix."""
 
-    vector_sizes: tuple[int, ...] = (64,)
-    """Hidden layers before the shared one, for float observations. Ours: the paper has images."""
+    vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
+    """Hidden layers before the shared one, for float vectors. The paper has images only; our
+    choice."""
 
-    shared_size: int = 128
-    """Units of the layer that both branches share (appendix)."""
+    shared_size: Annotated[int, Range(1)] = 128
+    """Units of the layer that policy and values share. Paper: 128 (appendix)."""
 
-    memory_size: int = 128
-    """Units of each LSTM (appendix)."""
+    memory_size: Annotated[int, Range(1)] = 128
+    """Units of each LSTM. Paper: 128 (appendix)."""
 
-    head_size: int = 32
-    """Hidden units of each head (appendix)."""
+    head_size: Annotated[int, Range(1)] = 32
+    """Hidden units of each head. Paper: 32 (appendix)."""
 
     recurrent: bool = True
-    """LSTMs; False puts a layer without memory in their place (an ablation of ours)."""
+    """Whether to use LSTMs. False: layers without memory in their place, an ablation of ours."""
 
     def __post_init__(self) -> None:
-        check_one_of(self, "policy_gradient", POLICY_GRADIENTS)
-        check_one_of(self, "initial_state", INITIAL_STATES)
-        check_one_of(self, "distributional", (True, False))
-        check_one_of(self, "recurrent", (True, False))
-        check_range(self, "policy_gradient_cap", 1.0)
-        check_range(self, "retrace_lambda", 0.0, 1.0)
-        check_range(self, "discount", 0.0, 1.0)
-        check_range(self, "max_abs_reward", 0.0, above=True)
-        check_range(self, "policy_epsilon", 0.0, 1.0, above=True, below=True)
-        check_range(self, "entropy_cost", 0.0)
-        check_range(self, "learning_rate", 0.0, above=True)
-        check_range(self, "adam_b1", 0.0, 1.0, below=True)
-        check_range(self, "adam_b2", 0.0, 1.0, below=True)
-        check_range(self, "adam_epsilon", 0.0, above=True)
-        check_range(self, "vmin")
-        check_range(self, "vmax")
-        for field in ("num_atoms", "sequence_length"):
-            check_integer(self, field, 2)
-        for field in ("target_update_period", "sequence_period"):
-            check_integer(self, field, 1)
-        for field in ("shared_size", "memory_size", "head_size"):
-            check_integer(self, field, 1)
-        check_sizes(self, "convolutions")
-        check_sizes(self, "vector_sizes")
+        check_fields(self)
         if self.vmin >= self.vmax:
             raise ValueError(
                 f"Config.vmin must be less than vmax, got vmin {self.vmin}, vmax {self.vmax}."
@@ -144,7 +125,7 @@ class Config:
                 discount=0.97,
                 vmin=-5.0,
                 vmax=35.0,
-                num_atoms=41,  # one apart, 0 and 1 among them
+                num_atoms=41,  # spaced by 1, so 0 and 1 are atoms
                 learning_rate=1e-3,
                 target_update_period=50,
                 sequence_length=17,
@@ -159,12 +140,12 @@ class Config:
 
     @classmethod
     def non_distributional(cls) -> "Config":
-        """Ablation (figure 3, "Reactor ND"): expected values in place of distributions."""
+        """Ablation (figure 3, "Reactor ND"): expected values instead of distributions."""
         return cls.paper(distributional=False)
 
     @classmethod
     def tislr(cls) -> "Config":
-        """Ablation (figure 3): the truncated estimator of ACER in place of beta-LOO."""
+        """Ablation (figure 3): ACER's truncated estimator instead of beta-LOO."""
         return cls.paper(policy_gradient="tislr")
 
     @classmethod
@@ -174,7 +155,7 @@ class Config:
 
     @classmethod
     def proportional_replay(cls) -> "Config":
-        """Prioritised replay whose new sequences have the largest priority, as Rainbow's."""
+        """Ablation: new sequences get the largest priority, as in Rainbow."""
         return cls.paper(replay=dataclasses.replace(cls().replay, selector="proportional"))
 
 

@@ -362,7 +362,11 @@ def test_wrong_configs_are_refused(changes, message):
     [
         ({"selector": "random"}, "selector must be one of uniform, proportional, contextual"),
         ({"capacity": 0}, "capacity must be an integer >= 1, got 0"),
-        ({"min_rows": 0}, "min_rows must be an integer >= 1 and <= 1000000, got 0"),
+        ({"min_rows": 0}, "min_rows must be an integer >= 1, got 0"),
+        (
+            {"min_rows": 1_000_001},
+            "min_rows must be an integer >= 1 and <= 1000000, got 1000001",
+        ),
         ({"batch_size": 0}, "batch_size must be an integer >= 1"),
         ({"acting_steps_per_update": 0.0}, "acting_steps_per_update must be a number > 0.0"),
         ({"importance_exponent": 1.1}, "importance_exponent must be a number >= 0.0 and <= 1.0"),

@@ -1,0 +1,34 @@
+"""Agent57's presets: the paper's agent, a small one, and the paper's ladder of ablations."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .config import Config
+
+# The ladder (paper, section 4.1): each rung also lacks all parts that the rungs before it lack.
+_WITHOUT: dict[str, dict[str, Any]] = {
+    "meta_controller": {"trace_length": 80, "replay_period": 40},
+    "split": {"arm_choice": "uniform", "evaluation": "arm_0", "discounts": "ngu"},
+    "ngu": {"values": "mixed"},
+    "r2d2_retrace": {"values": "extrinsic", "arm_choice": "zero"},
+    "r2d2": {"target": "double_q"},
+}
+_SMALL_SHORT_TRACE = {"trace_length": 10, "replay_period": 5}
+
+
+def _rung(make: Callable[..., Config], last: str, **changes: Any) -> Callable[[], Config]:
+    """A preset without all parts down to `last`; `changes` take precedence."""
+    lacking: dict[str, Any] = {}
+    for name, missing in _WITHOUT.items():
+        lacking |= missing
+        if name == last:
+            break
+    return lambda: make(**(lacking | changes))
+
+
+PRESETS: dict[str, Callable[[], Config]] = {
+    "paper": Config.paper,
+    "small": Config.small,
+    **{name: _rung(Config.paper, name) for name in _WITHOUT},
+    **{f"small_{name}": _rung(Config.small, name, **_SMALL_SHORT_TRACE) for name in _WITHOUT},
+}
