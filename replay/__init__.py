@@ -1,18 +1,28 @@
-"""What is stored, how sequences are selected, and the store of one process."""
+"""Replay of one process: storage of rows, selection of sequences, schedule of updates."""
 
 from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
-from .selectors import Selector, importance_weights, make_selector
+from .interface import Replay, ReplayStatus, Writer
+from .local import LocalReplay
+from .priorities import importance_weights
+from .priority_tree import ContextualPriorityTree
+from .schedule import UpdateKind, UpdateSchedule
+from .selectors import Selector, make_selector
 from .store import SequenceStore
-from .tree import ContextualPriorityTree
 
 __all__ = [
     "ContextualPriorityTree",
+    "LocalReplay",
+    "Replay",
     "ReplayConfig",
+    "ReplayStatus",
     "Row",
     "Sample",
     "Selector",
     "SequenceSpec",
     "SequenceStore",
+    "UpdateKind",
+    "UpdateSchedule",
+    "Writer",
     "importance_weights",
     "make_selector",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
-from .pacing import Pacing
+from .schedule import Pacing
 from .reverb_reader import Item, Reader
 from .reverb_table_replay import TableReplay
 from .reverb_tables import NEWEST

@@ -18,7 +18,7 @@ from .reverb_tables import SEQUENCES, Columns
 from .reverb_waiting import ReplayTimeout, call, describe
 from .selectors import importance_weights
 from .store import row_spec
-from .tree import check_priorities
+from .priorities import check_priorities
 
 _MUTATIONS_AHEAD = 16  # batches of priorities on their way
 _CHECKPOINT = "reverb_checkpoint"

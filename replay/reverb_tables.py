@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from .pacing import mean_acting_steps_per_update
+from .schedule import mean_acting_steps_per_update
 from .reverb_library import reverb, tensorflow
 from .store import row_spec
 

@@ -10,7 +10,7 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .reverb_library import reverb
 from .reverb_tables import CHUNK_ROWS, NEWEST, QUEUE, Columns, sequence_tables, table_name
 from .reverb_waiting import Wait, never
-from .tree import check_priorities
+from .priorities import check_priorities
 
 _PIECE_MS = 500  # how long a wait goes on before it looks whether it must end
 _CONNECT_MS = 1000  # Reverb rounds this one down to whole seconds

@@ -1,7 +1,7 @@
-"""Which stored sequence is sampled next: uniformly, by priority, or by lazily set priority.
+"""Selection of stored sequences: uniform, proportional to priorities, or contextual.
 
-A store numbers its sequences by slots `0 .. capacity - 1` in time order. All three selectors are
-one `ContextualPriorityTree` and differ in what they tell it; `n` is the length of a batch of slots.
+A store numbers its sequences by slots `0 .. capacity - 1` in time order. `n` denotes the length of
+a batch of slots.
 """
 
 from collections.abc import Mapping
@@ -9,51 +9,53 @@ from typing import Protocol
 
 import numpy as np
 
-from .tree import ContextualPriorityTree, check_priorities
+from .priorities import check_priorities
+from .priority_tree import ContextualPriorityTree
 
 
 class Selector(Protocol):
-    """Draws slots for a store. Whatever is refused, with a ValueError, changes nothing."""
+    """Draws slots. A call that raises ValueError changes nothing."""
 
     def insert(self, slots: np.ndarray) -> None:
-        """Adds slots, integer `[n]`; one that is there already counts as new again."""
+        """Adds slots, integer `[n]`; a slot that is present already becomes new again."""
 
     def remove(self, slots: np.ndarray) -> None:
-        """Takes slots away, integer `[n]`, distinct and present."""
+        """Removes slots, integer `[n]`, distinct and present."""
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets priorities `[n]`, at least 0, of present slots `[n]`; the last of a repeated one."""
+        """Sets priorities `[n]`, in [0, 1e100], of present slots `[n]`; of repeated ones, the last.
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draws slots, int64 `[n]`, with replacement."""
+        Raises:
+          ValueError: a slot is not present, or a priority is out of its range.
+        """
 
-    def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """The probability of each of `slots` in one draw, float64 `[n]`."""
+    def sample(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Draws n >= 1 slots with replacement: slots, int64 `[n]`, and their probabilities.
 
-    def contains(self, slots: np.ndarray) -> np.ndarray:
-        """Which of `slots` are present, bool `[n]`."""
+        A probability, float64, is that of its slot in one draw.
 
-    def __len__(self) -> int:
-        """The number of present slots."""
+        Raises:
+          ValueError: no slot is present.
+        """
 
     def state(self) -> dict[str, np.ndarray]:
-        """What `restore` needs; copies."""
+        """Copies of what `restore` needs; `present`, bool `[capacity]`, is one of the entries."""
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `state` gave, from a selector of the same kind and capacity."""
+        """Restores the state of a selector of the same kind and capacity."""
 
 
 class ContextualSelector:
     """Reactor's prioritised sequence replay: new slots have the priority of their neighbourhood.
 
     `P(slot) = eps / N + (1 - eps) * p_hat / sum(p_hat)`, where p_hat is `priority ** alpha`, or its
-    estimate by the `ContextualPriorityTree` as long as no priority was set. Reactor, Appendix,
-    contextual priority tree. With alpha = 0 every priority is stored as 1, zero ones too.
+    estimate by the `ContextualPriorityTree` while the priority is unknown. Reactor, Appendix,
+    contextual priority tree. With alpha = 0 every priority is stored as 1, zero included.
 
     Args:
       capacity: the number of slots, at least 1.
       priority_exponent: alpha, at least 0; 1 in Reactor. `priority ** alpha` is at most 1e100.
-      uniform_fraction: eps in [0, 1], the share of draws that are uniform.
+      uniform_fraction: eps in [0, 1], the fraction of uniform draws.
     """
 
     def __init__(self, capacity: int, *, priority_exponent: float, uniform_fraction: float) -> None:
@@ -67,153 +69,115 @@ class ContextualSelector:
         self._exponent = priority_exponent
         self._uniform_fraction = uniform_fraction
 
-    def __len__(self) -> int:
-        return len(self._tree)
-
-    def contains(self, slots: np.ndarray) -> np.ndarray:
-        """See `Selector`."""
-        return self._tree.contains(slots)
-
     def insert(self, slots: np.ndarray) -> None:
-        """See `Selector`."""
+        """Adds slots with unknown priorities."""
         self._tree.insert(slots)
 
     def remove(self, slots: np.ndarray) -> None:
-        """See `Selector`."""
+        """Removes slots from the tree."""
         self._tree.remove(slots)
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """See `Selector`; priorities are `[n]`, finite, in [0, 1e100]."""
+        """Makes the priorities of slots known."""
         # Before the power: NaN ** 0 is 1.
         priorities = check_priorities(priorities, np.size(slots))
         with np.errstate(over="ignore"):  # the tree refuses infinity
             powers = priorities**self._exponent
         self._tree.set_priorities(slots, powers)
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """See `Selector`; n is at least 1, and there must be a slot."""
-        slots = self._tree.sample(rng, n)
-        if self._uniform_fraction:
-            uniform = np.flatnonzero(rng.random(n) < self._uniform_fraction)
+    def sample(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Draws from the tree; each draw is replaced by a uniform one with probability eps."""
+        slots, eps = self._tree.sample(rng, n), self._uniform_fraction
+        if eps:
+            uniform = np.flatnonzero(rng.random(n) < eps)
             if uniform.size:
                 slots[uniform] = self._tree.sample_uniform(rng, uniform.size)
-        return slots
-
-    def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """See `Selector`."""
-        by_priority = self._tree.probabilities(slots)
-        uniform = 1 / max(len(self), 1)
-        return self._uniform_fraction * uniform + (1 - self._uniform_fraction) * by_priority
+        return slots, eps * (1 / len(self._tree)) + (1 - eps) * self._tree.probabilities(slots)
 
     def state(self) -> dict[str, np.ndarray]:
-        """See `Selector`."""
+        """State of the tree."""
         return self._tree.state()
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """See `Selector`."""
+        """Restores the tree."""
         self._tree.restore(state)
 
 
-class ProportionalSelector(ContextualSelector):
+class ProportionalSelector:
     """Prioritised experience replay: a new slot has the largest priority that was ever set.
 
-    That is 1 until a larger one is set, and it never falls. Schaul et al., Prioritized Experience
-    Replay, algorithm 1. Arguments as of `ContextualSelector`.
+    The largest priority starts at 1 and never falls. Schaul et al., Prioritized Experience Replay,
+    algorithm 1.
+
+    Args:
+      selector: holds the slots.
     """
 
-    def __init__(self, capacity: int, *, priority_exponent: float, uniform_fraction: float) -> None:
-        super().__init__(
-            capacity, priority_exponent=priority_exponent, uniform_fraction=uniform_fraction
-        )
+    def __init__(self, selector: ContextualSelector) -> None:
+        self._selector = selector
+        self.remove, self.sample = selector.remove, selector.sample
         self._largest = 1.0
 
     def insert(self, slots: np.ndarray) -> None:
-        """See `Selector`."""
-        super().insert(slots)
-        super().set_priorities(slots, np.full(np.shape(slots), self._largest))
+        """Adds slots with the largest priority."""
+        self._selector.insert(slots)
+        self._selector.set_priorities(slots, np.full(np.shape(slots), self._largest))
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """See `Selector`; priorities are `[n]`, finite, in [0, 1e100]."""
-        super().set_priorities(slots, priorities)
+        """Sets priorities and updates the largest."""
+        self._selector.set_priorities(slots, priorities)
         self._largest = float(np.max(np.asarray(priorities, np.float64), initial=self._largest))
 
     def state(self) -> dict[str, np.ndarray]:
-        """See `Selector`; the tree's, and `largest`, float64 `[]`."""
-        return {**super().state(), "largest": np.asarray(self._largest)}
+        """State of the slots, and `largest`, float64 `[]`."""
+        return {**self._selector.state(), "largest": np.asarray(self._largest)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """See `Selector`."""
+        """Restores the slots and the largest priority."""
         if "largest" not in state:
             raise ValueError(f"state must hold 'largest', got only {sorted(state)}.")
         largest = float(check_priorities(np.reshape(state["largest"], -1), 1)[0])
-        super().restore(state)
+        self._selector.restore(state)
         self._largest = largest
 
 
-class UniformSelector(ContextualSelector):
-    """Every slot alike: priorities stay unknown. Arguments as of `ContextualSelector`, idle."""
+class UniformSelector:
+    """Uniform selection: priorities stay unknown, so that all slots are alike.
+
+    Args:
+      selector: holds the slots.
+    """
+
+    def __init__(self, selector: ContextualSelector) -> None:
+        self.insert, self.remove, self.sample = selector.insert, selector.remove, selector.sample
+        self.state, self.restore = selector.state, selector.restore
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Reads neither: an agent's priorities mean nothing here."""
+        """Ignores the priorities; neither argument is read."""
 
 
-_SELECTORS = {
-    "uniform": UniformSelector,
-    "proportional": ProportionalSelector,
-    "contextual": ContextualSelector,
-}
+_KINDS = ("contextual", "proportional", "uniform")
 
 
 def make_selector(
     kind: str, capacity: int, *, priority_exponent: float = 1.0, uniform_fraction: float = 0.0
 ) -> Selector:
-    """Builds a selector.
+    """Makes an empty selector.
 
     Args:
       kind: "uniform", "proportional" or "contextual".
       capacity: the number of slots, at least 1.
       priority_exponent: alpha, at least 0; with 0 even a priority of zero counts as 1.
-      uniform_fraction: eps in [0, 1], the share of draws that are uniform.
-
-    Returns:
-      An empty selector.
+      uniform_fraction: eps in [0, 1], the fraction of uniform draws.
 
     Raises:
       ValueError: for another kind, or an argument out of its range.
     """
-    if kind not in _SELECTORS:
-        raise ValueError(f"kind must be one of {sorted(_SELECTORS)}, got {kind!r}.")
-    return _SELECTORS[kind](
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")
+    selector = ContextualSelector(
         capacity, priority_exponent=priority_exponent, uniform_fraction=uniform_fraction
     )
-
-
-def importance_weights(probabilities: np.ndarray, size: int, exponent: float) -> np.ndarray:
-    """The weights `(1 / (size * P)) ** exponent` that undo the selector's preference.
-
-    With exponent beta = 1, which Reactor fixes, `sum_i P_i w_i f_i` is the plain mean of f, so an
-    update is unbiased. They are therefore not divided by their largest, which would make the size
-    of a step depend on the batch.
-
-    Args:
-      probabilities: `[n]`, above 0, as the selector gave them for the drawn slots.
-      size: the number of slots they are drawn from, at least 1.
-      exponent: beta, at least 0; 0 makes every weight 1.
-
-    Returns:
-      float64 `[n]`.
-
-    Raises:
-      ValueError: if an argument is out of its range.
-    """
-    probabilities = np.asarray(probabilities, np.float64)
-    if size < 1:
-        raise ValueError(f"size must be at least 1 slot, got {size}.")
-    if not 0 <= exponent < np.inf:
-        raise ValueError(f"exponent must be finite and at least 0, got {exponent}.")
-    wrong = ~((probabilities > 0) & (probabilities < np.inf))
-    if wrong.any():
-        raise ValueError(
-            f"probabilities must be above 0 and finite, got {probabilities[wrong][0]}."
-        )
-    return (1 / (size * probabilities)) ** exponent
+    if kind == "contextual":
+        return selector
+    return ProportionalSelector(selector) if kind == "proportional" else UniformSelector(selector)

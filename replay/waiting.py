@@ -1,14 +1,14 @@
-"""How waits end: the part that needs no Reverb, which nodes without one import."""
+"""How waits end. Imports nothing of the distributed tier."""
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: somebody asked for it
-    """A wait ended because the program is to end."""
+class Stopped(Exception):  # noqa: N818 - not an error: a stop was requested
+    """A wait ended because the program stops."""
 
 
-class ReplayTimeout(RuntimeError):  # noqa: N818 - a RuntimeError that says in its name what it is
-    """A wait took longer than it may; the message tells the state of what was waited for."""
+class WaitTimeout(RuntimeError):  # noqa: N818 - a RuntimeError whose name says what it is
+    """A wait took too long; the message describes the state of what was waited for."""
 
 
 def never() -> bool:
-    """A stop callable of a program that runs for ever."""
+    """A stop callable of a program that is never stopped."""
     return False

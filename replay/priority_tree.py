@@ -1,4 +1,4 @@
-"""The contextual priority tree: prioritised selection with priorities that nobody had to guess.
+"""The contextual priority tree: prioritised selection that estimates unknown priorities.
 
 `n` denotes the length of a batch of slots. Source: Reactor (Gruslys et al.), Appendix, contextual
 priority tree, and the section on prioritised sequence replay.
@@ -9,37 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-# A priority times the square of the number of slots must stay finite in float64.
-LARGEST_PRIORITY = 1e100
-# From here on, going through whole levels near the root beats following each slot's path.
+from .priorities import check_priorities
+
+# For batches at least this large, recomputing whole levels near the root is faster than following
+# the path of each slot.
 LARGE_BATCH = 256
-
-
-def check_priorities(priorities: np.ndarray, size: int) -> np.ndarray:
-    """Returns priorities as float64, or refuses them.
-
-    Args:
-      priorities: `[size]`, each finite and in [0, `LARGEST_PRIORITY`].
-      size: how many there must be.
-
-    Returns:
-      float64 `[size]`.
-
-    Raises:
-      ValueError: for another shape, or a priority that is NaN, infinite, negative or too large.
-    """
-    priorities = np.asarray(priorities, dtype=np.float64)
-    if priorities.shape != (size,):
-        raise ValueError(
-            f"priorities must have one entry per slot, shape ({size},), got {priorities.shape}."
-        )
-    wrong = ~((priorities >= 0) & (priorities <= LARGEST_PRIORITY))  # also true for NaN
-    if wrong.any():
-        raise ValueError(
-            "priorities must be finite, at least 0 and at most "
-            f"{LARGEST_PRIORITY:g}, got {priorities[wrong][0]}."
-        )
-    return priorities
 
 
 class ContextualPriorityTree:
@@ -48,28 +22,28 @@ class ContextualPriorityTree:
     Slots `0 .. capacity - 1` are in time order (a ring: the store overwrites the oldest). A slot is
     absent, present with an unknown priority, or present with a known one.
 
-    With c the number of present slots below a node and m their mean priority, a node's m is the
-    mean of its children's m over those children that know one, weighted by their c (which counts
-    slots with unknown priorities too: the paper's w_i = |I_i|). A child that knows none is given
-    its parent's m. A child is entered in proportion to its mass c * m, so masses telescope and
-    `P(slot) = estimate(slot) / (c_root * m_root)`. Hence
+    Let c be the number of present slots below a node and m their mean priority. A node's m is the
+    mean of its children's m over those children with a known m, weighted by their c (which counts
+    slots with unknown priorities too: the paper's w_i = |I_i|). A child without a known m takes its
+    parent's. A child is entered with probability proportional to its mass c * m, so masses
+    telescope and `P(slot) = estimate(slot) / (c_root * m_root)`. Hence
 
       * nothing known, or all known mass zero: uniform;
-      * everything known: plain proportional prioritisation;
-      * in between: an unknown slot has the mean of the smallest subtree around it that knows one.
+      * everything known: proportional prioritisation;
+      * otherwise an unknown slot has the mean of the smallest subtree around it with a known one.
 
-    The paper keeps its keys in the nodes of an AVL tree, since they come and go. Ours are a ring of
-    fixed length, so an implicit balanced binary tree does it, with keys at its leaves: no rotation,
-    and a batch is one pass over the levels in NumPy. The paper deletes a key and inserts it again
-    when its priority is set, to make it a leaf; here every key is one at all times. Where the ring
-    is closed (slot 0 after the last) and where it is being overwritten, neighbours in the tree may
-    be far apart in time; an estimate near there is a worse guess, nothing more.
+    The paper keeps keys in the nodes of an AVL tree, because keys come and go. Here they are a ring
+    of fixed length, so an implicit balanced binary tree with the keys at its leaves suffices: no
+    rotations, and a batch is one NumPy pass over the levels. The paper deletes and reinserts a key
+    to make it a leaf when its priority is set; here every key is always a leaf. Where the ring is
+    closed (slot 0 after the last) and where it is being overwritten, neighbours in the tree may be
+    far apart in time, and estimates are less accurate.
 
-    Counts are integers, masses are recomputed from children, never added to: nothing drifts. Every
-    operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
+    Counts are integers and masses are recomputed from children, so rounding errors do not
+    accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
 
-    Batches of slots are integer arrays `[n]` with entries in `[0, capacity)`; `n = 0` does nothing.
-    Whatever is refused leaves the tree as it was.
+    Every argument `slots` is an integer array `[n]` with entries in `[0, capacity)`; ValueError is
+    raised for anything else. `n = 0` does nothing. A call that raises leaves the tree unchanged.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -91,25 +65,15 @@ class ContextualPriorityTree:
         return int(self._count[1])
 
     def insert(self, slots: np.ndarray) -> None:
-        """Makes slots present, with unknown priorities; also those that were present before.
-
-        Args:
-          slots: integer `[n]`; repeating one changes nothing.
-
-        Raises:
-          ValueError: if slots are not integer `[n]` in range.
-        """
+        """Makes slots present, with unknown priorities, whether or not they were present before."""
         slots = self._check(slots)
         self._assign(slots[self._last(slots)], present=1, known=0, priorities=0.0)
 
     def remove(self, slots: np.ndarray) -> None:
         """Makes slots absent.
 
-        Args:
-          slots: integer `[n]`, distinct and present.
-
         Raises:
-          ValueError: if slots are not integer `[n]` in range, or one is absent or repeated.
+          ValueError: a slot is absent or repeated.
         """
         slots = self._check_present(slots)
         last = self._last(slots)
@@ -121,12 +85,12 @@ class ContextualPriorityTree:
         """Makes priorities known.
 
         Args:
-          slots: integer `[n]`, present. A training batch may hold a slot twice: the last one wins.
+          slots: present. A training batch may hold a slot twice: the last priority counts.
           priorities: `[n]`, in [0, 1e100].
 
         Raises:
-          ValueError: if slots are not integer `[n]` in range, one is absent, or priorities have
-            another shape, are NaN, infinite, negative or too large.
+          ValueError: a slot is absent, or priorities have another shape, are NaN, infinite,
+            negative or too large.
         """
         slots = self._check_present(slots)
         priorities = check_priorities(priorities, slots.size)
@@ -134,70 +98,47 @@ class ContextualPriorityTree:
         self._assign(slots[last], present=1, known=1, priorities=priorities[last])
 
     def contains(self, slots: np.ndarray) -> np.ndarray:
-        """Tells which slots are present.
-
-        Args:
-          slots: integer `[n]`.
-
-        Returns:
-          bool `[n]`.
-
-        Raises:
-          ValueError: if slots are not integer `[n]` in range.
-        """
+        """Whether each slot is present, bool `[n]`."""
         return self._count[self._check(slots) + self._leaves] > 0
 
     def is_known(self, slots: np.ndarray) -> np.ndarray:
-        """Whether slots have a known priority.
-
-        Args:
-          slots: integer `[n]`; absent ones are not known.
-
-        Returns:
-          bool `[n]`.
-
-        Raises:
-          ValueError: if slots are not integer `[n]` in range.
-        """
+        """Whether each slot is present with a known priority, bool `[n]`."""
         return self._known[self._check(slots) + self._leaves] > 0
 
     def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """The probability with which one draw of `sample` gives each slot.
-
-        Args:
-          slots: integer `[n]`, present.
+        """The probability of each slot in one draw of `sample`.
 
         Returns:
-          float64 `[n]`; over all present slots they sum to 1.
+          float64 `[n]`; the sum over all present slots is 1.
 
         Raises:
-          ValueError: if slots are not integer `[n]` in range, or one is absent.
+          ValueError: a slot is absent.
         """
         slots = self._check_present(slots)
         total = self._mass[1]
         if total == 0:
             return np.full(slots.shape, 1 / max(len(self), 1))
         paths = self._paths(slots, self._depth)
-        nearest = (self._known[paths] > 0).argmax(axis=0)  # the first ancestor that knows a mean
+        nearest = (self._known[paths] > 0).argmax(axis=0)  # the first ancestor with a known mean
         nodes = paths[nearest, np.arange(slots.size)]
         return self._mass[nodes] / total / self._count[nodes]
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draws slots in proportion to known or estimated priorities, with replacement.
 
-        A fresh uniform number at every level, compared with a probability that is exactly 0 or 1
-        where one side has no mass: rounding can reach neither an absent slot nor one of mass zero
-        while another has more.
+        A uniform number at every level is compared with the probability of the left child, which is
+        exactly 0 or 1 where one side has no mass. So rounding never selects an absent slot, nor one
+        of mass zero while another has more.
 
         Args:
-          rng: the source of randomness; the same seed gives the same slots.
-          n: how many, at least 1.
+          rng: source of randomness; the same seed gives the same slots.
+          n: number of draws, at least 1.
 
         Returns:
           int64 `[n]`.
 
         Raises:
-          ValueError: if the tree is empty or n < 1.
+          ValueError: the tree is empty or n < 1.
         """
         self._check_draw(n)
         nodes = np.ones(n, np.int64)
@@ -208,18 +149,7 @@ class ContextualPriorityTree:
         return nodes - self._leaves
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draws present slots uniformly, with replacement; exact, as it descends on counts.
-
-        Args:
-          rng: the source of randomness; the same seed gives the same slots.
-          n: how many, at least 1.
-
-        Returns:
-          int64 `[n]`.
-
-        Raises:
-          ValueError: if the tree is empty or n < 1.
-        """
+        """Draws present slots uniformly, otherwise as `sample`; exact, since it uses the counts."""
         self._check_draw(n)
         ranks = rng.integers(len(self), size=n)
         nodes = np.ones(n, np.int64)
@@ -232,11 +162,11 @@ class ContextualPriorityTree:
         return nodes - self._leaves
 
     def state(self) -> dict[str, np.ndarray]:
-        """What `restore` needs: the slots; inner nodes follow from them.
+        """Copies of what `restore` needs; inner nodes are recomputed.
 
         Returns:
           `present` and `known`, bool `[capacity]`, and `priorities`, float64 `[capacity]`, 0 where
-          unknown. Copies.
+          unknown.
         """
         slots = slice(self._leaves, self._leaves + self._capacity)
         return {
@@ -246,14 +176,11 @@ class ContextualPriorityTree:
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `state` gave, in exchange for everything here.
-
-        Args:
-          state: from a tree of the same capacity; other keys than its three are not read.
+        """Replaces all slots by those of `state`, from a tree of the same capacity.
 
         Raises:
-          ValueError: if an array is missing, of another shape or dtype, if a known slot is not
-            present, or if priorities are not in [0, 1e100].
+          ValueError: an array is missing or of another shape or dtype, a known slot is not present,
+            or priorities are not in [0, 1e100].
         """
         for name, kind in (("present", np.bool_), ("known", np.bool_), ("priorities", np.float64)):
             found = np.asarray(state.get(name))
@@ -271,8 +198,6 @@ class ContextualPriorityTree:
         self._known[slots] = state["known"]
         self._mass[slots] = np.where(state["known"], priorities, 0.0)
         self._rebuild(self._depth)
-
-    # Checks.
 
     def _check(self, slots: np.ndarray) -> np.ndarray:
         slots = np.asarray(slots)
@@ -299,8 +224,6 @@ class ContextualPriorityTree:
         if not len(self):
             raise ValueError("an empty tree has nothing to sample: insert slots first, got none.")
 
-    # The tree.
-
     def _last(self, slots: np.ndarray) -> np.ndarray:
         """Which entries are the last (or only) ones of their slot: bool `[n]`."""
         order = np.arange(slots.size)
@@ -314,10 +237,10 @@ class ContextualPriorityTree:
     def _assign(
         self, slots: np.ndarray, *, present: int, known: int, priorities: np.ndarray | float
     ) -> None:
-        """Writes distinct slots and brings everything above them up to date."""
+        """Writes distinct slots and updates their ancestors."""
         leaves = slots + self._leaves
         self._mass[leaves] = priorities
-        # A large batch reaches most nodes of the upper levels, and those many times over.
+        # A large batch reaches most nodes of the upper levels many times.
         dense = 0 if slots.size < LARGE_BATCH else min(slots.size.bit_length(), self._depth)
         paths = self._paths(slots, self._depth - dense)
         for tally, now in ((self._count, present), (self._known, known)):
@@ -338,8 +261,8 @@ class ContextualPriorityTree:
     def _refresh(self, nodes: np.ndarray) -> None:
         """Recomputes mass and `_left` of nodes `[levels, n]`, lowest level first, from children.
 
-        Only masses depend on the level below, so only they are computed level by level. A node
-        that occurs twice is computed twice, to the same end.
+        Only masses depend on the level below, so only they are computed level by level. A node may
+        occur more than once.
         """
         left = nodes + nodes
         right = left + 1

@@ -8,7 +8,7 @@ import oracles
 import pytest
 import scipy.stats
 
-from retrax.replay.tree import ContextualPriorityTree
+from retrax.replay import ContextualPriorityTree
 
 UNKNOWN = np.nan
 CAPACITIES = (1, 2, 3, 5, 8, 13, 37)
@@ -41,7 +41,7 @@ def chi_square(drawn, probabilities):
 
 
 def assert_invariants(tree, present, priorities):
-    """Compares everything a tree tells with slow definitions over (present, priorities)."""
+    """Compares all results of a tree with slow definitions over (present, priorities)."""
     assert len(tree) == present.sum()
     known = present & ~np.isnan(priorities)
     np.testing.assert_array_equal(tree.is_known(np.arange(len(present))), known)
@@ -300,7 +300,7 @@ REJECTIONS = {
 
 
 @pytest.mark.parametrize("name", REJECTIONS)
-def test_what_is_refused_changes_nothing(name):
+def test_refused_calls_change_nothing(name):
     act, message = REJECTIONS[name]
     tree = make_tree(10, range(8), {0: 1.0, 5: 3.0})
     before, probabilities = tree.state(), tree.probabilities(np.arange(8))
@@ -309,7 +309,7 @@ def test_what_is_refused_changes_nothing(name):
     for key, value in tree.state().items():
         np.testing.assert_array_equal(value, before[key])
     np.testing.assert_array_equal(tree.probabilities(np.arange(8)), probabilities)
-    tree.insert(array(0))  # no leftovers of the refused call come out in the next one
+    tree.insert(array(0))  # the refused call left nothing behind
     np.testing.assert_allclose(tree.probabilities(np.arange(8)), np.full(8, 1 / 8))
 
 

@@ -1,0 +1,94 @@
+"""A replay as learners and actors see it. `B` denotes the batch, `n` a number of environments."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..datatypes import Row, Sample
+
+
+class ReplayStatus(NamedTuple):
+    """How much a replay holds and has received.
+
+    Attributes:
+      num_rows: rows that are kept now.
+      num_sequences: sequences that can be drawn now.
+      steps: transitions received; None if the replay does not see every row.
+      learning_since: steps at which learning began, -1 before; None if it is unknown.
+      new_priority: the priority that writers should give new sequences, where they give any.
+    """
+
+    num_rows: int
+    num_sequences: int
+    steps: int | None
+    learning_since: int | None
+    new_priority: float
+
+
+class Replay(Protocol):
+    """A learner's side of a replay; used by one thread at a time.
+
+    Attributes:
+      shapes: everything that `sample` may return, as `jax.ShapeDtypeStruct`s.
+    """
+
+    shapes: list[Sample]
+
+    def sample(self, timeout: float = 0.0) -> tuple[Any, Sample] | None:
+        """Draws the sequences of the next call of updates, if one is due.
+
+        Takes in the rows that have arrived, then draws; the call counts as made from then on.
+
+        Args:
+          timeout: seconds to wait for rows while no call is due.
+
+        Returns:
+          Keys for `set_priorities` and the sequences (NumPy arrays); None if no call is due.
+        """
+
+    def set_priorities(self, keys: Any, priorities: np.ndarray) -> None:
+        """Sets priorities `[B]`; those of sequences that have been overwritten are ignored.
+
+        Args:
+          keys: as returned by `sample`.
+          priorities: `[B]`, at least 0.
+
+        Raises:
+          ValueError: a priority is NaN, infinite or negative; nothing is set then.
+        """
+
+    def status(self) -> ReplayStatus:
+        """How much the replay holds and has received."""
+
+    def state(self) -> Any:
+        """What `restore` needs, a pytree of arrays."""
+
+    def restore(self, state: Any, counters: Mapping[str, int]) -> None:
+        """Restores a state, for environments that start new episodes.
+
+        Args:
+          state: of a replay that was made with the same arguments.
+          counters: `steps`, `updates` and `learning_since` when the state was saved.
+
+        Raises:
+          ValueError: the state is that of another kind of replay.
+        """
+
+    def close(self) -> None:
+        """Ends the replay's threads."""
+
+
+class Writer(Protocol):
+    """An actor's side of a replay: takes the rows of some environments."""
+
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+        """Writes one row of each environment, each environment's in time order.
+
+        Args:
+          rows: NumPy arrays `[n, ...]`, all extras included, in the order of the environments.
+          new_priority: of new sequences, where the replay does not choose it itself.
+        """
+
+    def close(self) -> None:
+        """Sends what is left, in bounded time."""

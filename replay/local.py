@@ -1,0 +1,119 @@
+"""The replay in the learner's own process: a `SequenceStore` with an `UpdateSchedule`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
+from .interface import ReplayStatus, Writer
+from .priorities import check_priorities
+from .schedule import UpdateSchedule
+from .store import SequenceStore
+
+
+class LocalReplay:
+    """A `Replay` whose rows are added by method calls.
+
+    `B` denotes the batch. Keys are slots and the starts of their sequences, int64 `[2, B]`: a slot
+    that has been overwritten has another start, and its priorities are ignored.
+
+    Attributes:
+      store: holds the rows.
+      shapes: see `Replay`.
+    """
+
+    def __init__(
+        self,
+        environment_spec: EnvironmentSpec,
+        sequence: SequenceSpec,
+        config: ReplayConfig,
+        *,
+        num_environments: int,
+        seed: int,
+    ):
+        """Makes an empty replay; arguments and errors are those of `SequenceStore`."""
+        self.store = SequenceStore(
+            environment_spec, sequence, config, num_envs=num_environments, seed=seed
+        )
+        self.shapes = self.store.sample_shapes()
+        self._schedule = UpdateSchedule(config, seed=seed)
+        self._steps = 0
+
+    def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
+        """Appends one row to every environment, or to some; arguments as of the store's `add`."""
+        self.store.add(rows, environments)
+        self._steps += int(np.sum(~np.asarray(rows.is_last)))
+        self._schedule.observe(
+            steps=self._steps,
+            rows=self.store.num_rows,
+            sequences=self.store.num_sequences,
+            rounds=self.store.rounds,
+        )
+
+    def writer(self, environments: Sequence[int]) -> Writer:
+        """A writer for some environments, which adds rows immediately."""
+        return _LocalWriter(self, np.array(environments, np.int64))
+
+    def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
+        """Draws if a call is due; never waits, since rows are added by the same thread."""
+        del timeout
+        kind = self._schedule.due
+        if kind is None:
+            return None
+        slots, sample = self.store.newest() if kind == "newest" else self.store.sample()
+        self._schedule.done()
+        return np.stack([slots, self.store.starts(slots)]), sample
+
+    def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        """Sets the priorities of slots that still hold the same sequences."""
+        priorities = check_priorities(priorities, keys.shape[1])
+        slots, starts = keys
+        kept = self.store.starts(slots) == starts
+        if kept.any():
+            self.store.set_priorities(slots[kept], priorities[kept])
+
+    def status(self) -> ReplayStatus:
+        """Exact counts; `new_priority` is 1, and writers ignore it."""
+        return ReplayStatus(
+            num_rows=self.store.num_rows,
+            num_sequences=self.store.num_sequences,
+            steps=self._steps,
+            learning_since=self._schedule.learning_since,
+            new_priority=1.0,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """State of the store, all rows included, and of the schedule."""
+        return {**self.store.state(), "schedule": self._schedule.state()}
+
+    def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        """Restores the store and the schedule, and cuts the running episodes.
+
+        Raises:
+          ValueError: the state refers to a Reverb checkpoint.
+        """
+        if "heads" not in state:
+            raise ValueError(
+                "The snapshot's rows are in a Reverb checkpoint, but this replay keeps its own: "
+                "resume with the selector and the launcher of the original run."
+            )
+        self.store.restore(state)
+        self.store.cut()
+        self._steps = counters["steps"]
+        self._schedule.restore(state["schedule"], counters)
+
+    def close(self) -> None:
+        """Does nothing: there are no threads."""
+
+
+class _LocalWriter:
+    def __init__(self, replay: LocalReplay, environments: np.ndarray):
+        self._replay, self._environments = replay, environments
+
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+        """Ignores the priority: the selector chooses it."""
+        self._replay.add(rows, self._environments)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,109 @@
+"""The schedule of updates: when a call of updates is due, and on which sequences.
+
+Steady pace: from `min_rows` rows on, one update on replayed sequences for every
+`acting_steps_per_update` time steps, in calls of `updates_per_call`. In rounds, as in ACER (Wang et
+al. 2017, Algorithm 1): whenever every environment has completed one more sequence, one update on
+the newest ones (if `on_policy`), then n ~ Poisson(`replay_ratio`) updates on replayed ones, these
+from `min_rows` rows on.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from ..datatypes import ReplayConfig
+
+UpdateKind: TypeAlias = Literal["newest", "replayed"]
+_POISSON_STREAM = 1  # separates these draws from the store's, which have the same seed
+
+
+class UpdateSchedule:
+    """Decides which call of updates is due, from the progress of acting and the calls made.
+
+    Attributes:
+      updates: updates made so far.
+      rounds: rounds begun so far.
+      learning_since: time steps at which the first update became possible, -1 before.
+    """
+
+    def __init__(self, config: ReplayConfig, *, seed: int):
+        """Starts at 0 time steps; the seed is that of the Poisson draws."""
+        self.updates = 0
+        self.learning_since = -1
+        self._config = config
+        self._in_rounds = config.pace == "rounds"
+        self._rng = np.random.default_rng([seed, _POISSON_STREAM])
+        self._steps = self.rounds = 0
+        self._newest, self._replayed = False, 0  # calls that are due in this round
+
+    def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
+        """Records the progress of acting; to be called whenever rows were added.
+
+        Args:
+          steps: time steps taken, over all environments.
+          rows: rows in the store.
+          sequences: sequences that can be drawn.
+          rounds: sequences that every environment has completed.
+        """
+        self._steps = steps
+        enough = rows >= self._config.min_rows and sequences > 0
+        if self._in_rounds and rounds > self.rounds:
+            self.rounds = rounds
+            self._newest = self._config.on_policy
+            if enough:
+                self._replayed += int(self._rng.poisson(self._config.replay_ratio))
+        begins = self.due is not None if self._in_rounds else enough
+        if self.learning_since < 0 and begins:
+            self.learning_since = steps
+
+    @property
+    def due(self) -> UpdateKind | None:
+        """The kind of the call that is due; None if none is."""
+        if self._in_rounds:
+            if self._newest:
+                return "newest"
+            return "replayed" if self._replayed else None
+        if self.learning_since < 0:
+            return None
+        acted = self._steps - self.learning_since
+        updates = int(acted / self._config.acting_steps_per_update) - self.updates
+        return "replayed" if updates >= self._config.updates_per_call else None
+
+    def done(self) -> None:
+        """Records that the call that was due has been made."""
+        self.updates += self._config.updates_per_call
+        if self._newest:
+            self._newest = False
+        elif self._replayed:
+            self._replayed -= 1
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs besides the counters, a pytree of arrays."""
+        rng = json.dumps(self._rng.bit_generator.state).encode()
+        return {
+            "rounds": np.asarray([self.rounds, self._newest, self._replayed], np.int64),
+            "rng": np.frombuffer(rng, np.uint8),
+        }
+
+    def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        """Restores a `state`, and the counters `steps`, `updates` and `learning_since`."""
+        rounds, newest, replayed = (int(x) for x in state["rounds"])
+        self.rounds, self._newest, self._replayed = rounds, bool(newest), replayed
+        self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
+        self._steps, self.updates = counters["steps"], counters["updates"]
+        self.learning_since = counters["learning_since"]
+
+
+def mean_acting_steps_per_update(config: ReplayConfig, *, period: int, num_envs: int) -> float:
+    """Mean number of time steps per update on replayed sequences.
+
+    Args:
+      config: pace and ratios.
+      period: rows between the starts of adjacent sequences.
+      num_envs: number of environments.
+    """
+    if config.pace == "steady":
+        return config.acting_steps_per_update
+    return period * num_envs / config.replay_ratio

@@ -1,0 +1,140 @@
+"""The replay of one process: schedule and store together."""
+
+import jax
+import numpy as np
+import pytest
+from dm_env import specs
+
+from retrax.datatypes import EnvironmentSpec
+from retrax.replay import LocalReplay, ReplayConfig, SequenceSpec
+
+SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
+ROUNDS = {"pace": "rounds", "on_policy": True}
+
+
+def make_replay(seed=0, num_environments=2, **changes):
+    config = ReplayConfig(**{"capacity": 100, "min_rows": 1, "batch_size": 2, **changes})
+    sequence = SequenceSpec(length=4, period=3)
+    return LocalReplay(SPEC, sequence, config, num_environments=num_environments, seed=seed)
+
+
+def zero_rows(replay, num_rows=2, last=False):
+    rows = jax.tree.map(
+        lambda x: np.zeros((num_rows, *x.shape[2:]), x.dtype), replay.shapes[0].rows
+    )
+    return rows._replace(is_last=np.full(num_rows, last))
+
+
+def counters(replay, updates):
+    status = replay.status()
+    return {"steps": status.steps, "updates": updates, "learning_since": status.learning_since}
+
+
+def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequences():
+    replay = make_replay(**ROUNDS)
+    for _ in range(4):
+        replay.add(zero_rows(replay, 1), np.array([0]))
+    assert replay.sample() is None, "the other environment has no sequence yet"
+    for _ in range(4):
+        replay.add(zero_rows(replay, 1), np.array([1]))
+    keys, sample = replay.sample()
+    assert keys.tolist() == [[0, 16], [0, 0]], "the first slot and start of each environment"
+    assert sample.weights.tolist() == [1.0, 1.0]
+
+
+def test_a_restored_replay_continues_identically_in_the_middle_of_a_round():
+    replay, updates = make_replay(**ROUNDS), 0
+    for _ in range(38):
+        replay.add(zero_rows(replay))
+    assert replay.sample() is not None
+    updates += 1
+    replay.store.cut()  # a restored replay is cut
+    other = make_replay(seed=5, **ROUNDS)
+    other.restore(replay.state(), counters(replay, updates))
+    drawn = 0
+    for _ in range(12):
+        while (expected := replay.sample()) is not None:
+            jax.tree.map(np.testing.assert_array_equal, other.sample(), expected)
+            drawn += 1
+        assert other.sample() is None
+        for each in (replay, other):
+            each.add(zero_rows(each))
+    assert drawn > 4
+    assert replay.status() == other.status()
+
+
+def test_the_schedule_decides_when_a_batch_is_drawn():
+    replay = make_replay(min_rows=8, acting_steps_per_update=4.0)
+    calls = []
+    for _ in range(10):
+        replay.add(zero_rows(replay))
+        calls.append(0)
+        while replay.sample(timeout=60.0) is not None:  # no wait: rows cannot arrive meanwhile
+            calls[-1] += 1
+    assert calls == [0, 0, 0, 0, 0, 1, 0, 1, 0, 1]  # 4 steps after the eighth row
+
+
+def test_steps_are_the_rows_that_are_not_last():
+    replay = make_replay()
+    replay.add(zero_rows(replay))
+    replay.add(zero_rows(replay, last=True))
+    replay.add(zero_rows(replay, 1), np.array([1]))
+    status = replay.status()
+    assert (status.steps, status.num_rows, status.new_priority) == (3, 5, 1.0)
+    assert status.learning_since == -1
+    for _ in range(3):
+        replay.add(zero_rows(replay))
+    # With the next row, environment 1 had its first sequence.
+    assert replay.status().learning_since == 5
+    assert replay.status().num_sequences == 2
+
+
+def test_restored_episodes_are_cut():
+    replay, other = make_replay(), make_replay()
+    for _ in range(5):
+        replay.add(zero_rows(replay))
+    other.restore(replay.state(), counters(replay, 0))
+    rows, _ = other.store.read(np.array([0]))
+    assert not rows.is_last.any()
+    for _ in range(2):
+        other.add(zero_rows(other))
+    rows, _ = other.store.read(np.array([1]))  # rows 3 to 6: the restore was after row 4
+    assert rows.is_last.tolist() == [[False, True, False, False]]
+
+
+def test_a_writer_adds_the_rows_of_its_environments():
+    replay = make_replay(num_environments=3)
+    writer = replay.writer([2, 0])
+    rows = zero_rows(replay)._replace(reward=np.array([2.0, 0.5], np.float32))
+    for _ in range(4):
+        writer.write(rows, new_priority=7.0)
+    writer.close()
+    assert replay.status().num_sequences == 2
+    rows, _ = replay.store.read(np.array([0, 22]))  # the first slots of environments 0 and 2
+    assert rows.reward.tolist() == [[0.5] * 4, [2.0] * 4]
+
+
+def test_priorities_of_overwritten_sequences_are_ignored():
+    replay = make_replay(
+        capacity=12, num_environments=1, selector="proportional", acting_steps_per_update=1e-3
+    )
+    for _ in range(12):
+        replay.add(zero_rows(replay, 1))
+    slots = np.arange(3)
+    keys = np.stack([slots, replay.store.starts(slots)])
+    assert keys[1].tolist() == [0, 3, 6]
+    for _ in range(4):  # overwrites the sequences of slots 0 and 1
+        replay.add(zero_rows(replay, 1))
+    assert replay.store.starts(slots).tolist() == [12, -1, 6]
+    replay.set_priorities(keys, np.array([9.0, 8.0, 5.0]))
+    selector = replay.state()["selector"]
+    assert 5.0 in selector["priorities"]
+    assert not {9.0, 8.0} & set(selector["priorities"].tolist())
+    for wrong in (np.nan, np.inf, -1.0):
+        with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
+            replay.set_priorities(keys, np.array([wrong, 1.0, 1.0]))
+
+
+def test_the_snapshot_of_a_reverb_replay_is_refused():
+    with pytest.raises(ValueError, match="resume with the selector and the launcher"):
+        make_replay().restore({"reverb_checkpoint": np.zeros(3, np.uint8)}, {})

@@ -1,0 +1,125 @@
+"""The schedule of updates, step by step."""
+
+import numpy as np
+import pytest
+
+from retrax.datatypes import ReplayConfig
+from retrax.replay.schedule import UpdateSchedule, mean_acting_steps_per_update
+
+
+def make_schedule(seed=0, **changes):
+    fields = {"min_rows": 10, "capacity": 1000, **changes}
+    return UpdateSchedule(ReplayConfig(**fields), seed=seed)
+
+
+def observe(schedule, steps, rounds=0):
+    schedule.observe(steps=steps, rows=steps, sequences=steps, rounds=rounds)
+
+
+def take(schedule):
+    """All updates that are due now."""
+    taken = []
+    while due := schedule.due:
+        taken.append(due)
+        schedule.done()
+    return taken
+
+
+def test_a_steady_pace_by_hand():
+    schedule = make_schedule(acting_steps_per_update=2.5)
+    counts = []
+    for steps in range(8, 22, 2):
+        observe(schedule, steps, rounds=steps)
+        counts.append(len(take(schedule)))
+    assert schedule.learning_since == 10
+    assert counts == [0, 0, 0, 1, 1, 1, 1]  # 2, 4, ... 10 steps since then, over 2.5
+    assert schedule.updates == 4
+
+
+def test_calls_of_several_updates_wait_until_all_of_them_are_due():
+    schedule = make_schedule(acting_steps_per_update=2.0, updates_per_call=3)
+    counts = []
+    for steps in range(10, 36, 2):
+        observe(schedule, steps)
+        counts.append(len(take(schedule)))
+    assert counts == [0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1]
+    assert schedule.updates == 12
+
+
+def test_a_round_is_one_on_policy_update_and_then_replay():
+    schedule = make_schedule(pace="rounds", replay_ratio=4.0, on_policy=True)
+    observe(schedule, 4)
+    assert take(schedule) == []
+    assert schedule.learning_since == -1
+    observe(schedule, 8, rounds=1)
+    assert take(schedule) == ["newest"]  # too few rows to replay
+    assert schedule.learning_since == 8
+    observe(schedule, 12, rounds=1)
+    assert take(schedule) == [], "no new segments"
+    kinds = []
+    for rounds in range(2, 12):
+        observe(schedule, 8 * rounds, rounds=rounds)
+        taken = take(schedule)
+        assert taken[0] == "newest"
+        kinds += taken[1:]
+    assert set(kinds) == {"replayed"}
+    assert schedule.updates == 11 + len(kinds)
+
+
+def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
+    schedule = make_schedule(pace="rounds", replay_ratio=4.0)
+    counts = []
+    for rounds in range(1, 2001):
+        observe(schedule, 20 * rounds, rounds=rounds)
+        counts.append(len(take(schedule)))
+    # The variance of a Poisson distribution is its mean; a fixed count would have none.
+    assert abs(np.mean(counts) - 4) < 4 * 2 / np.sqrt(2000)
+    assert abs(np.var(counts) - 4) < 0.6
+    assert min(counts) == 0
+
+
+def test_ratio_zero_never_replays():
+    schedule = make_schedule(pace="rounds", replay_ratio=0.0, on_policy=True)
+    for rounds in range(1, 50):
+        observe(schedule, 100 * rounds, rounds=rounds)
+        assert take(schedule) == ["newest"]
+
+
+def test_the_same_seed_draws_the_same():
+    def counts(seed):
+        schedule, found = make_schedule(seed, pace="rounds", replay_ratio=4.0), []
+        for rounds in range(1, 30):
+            observe(schedule, 100 * rounds, rounds=rounds)
+            found.append(len(take(schedule)))
+        return found
+
+    assert counts(3) == counts(3)
+    assert counts(3) != counts(4)
+
+
+@pytest.mark.parametrize("left", [0, 1, 3])
+def test_a_restored_schedule_continues_identically(left):
+    """In the middle of a round too."""
+    fields = {"pace": "rounds", "replay_ratio": 6.0, "on_policy": True}
+    schedule, other = make_schedule(1, **fields), make_schedule(9, **fields)
+    observe(schedule, 50, rounds=1)
+    for _ in range(left):
+        schedule.done()
+    counters = {
+        "steps": 50,
+        "updates": schedule.updates,
+        "learning_since": schedule.learning_since,
+    }
+    other.restore(schedule.state(), counters)
+    for rounds in range(1, 20):
+        for p in (schedule, other):
+            observe(p, 50 + rounds, rounds=rounds)
+        assert take(schedule) == take(other)
+    assert schedule.updates == other.updates
+
+
+def test_mean_acting_steps_per_update_by_hand():
+    steady = ReplayConfig(acting_steps_per_update=3.0)
+    assert mean_acting_steps_per_update(steady, period=20, num_envs=16) == 3.0
+    rounds = ReplayConfig(pace="rounds", replay_ratio=4.0)
+    assert mean_acting_steps_per_update(rounds, period=20, num_envs=16) == 80.0
