@@ -8,6 +8,14 @@ from types import ModuleType
 from typing import Any
 
 
+def make_importable(directory: Path) -> str:
+    """Puts a directory in front of `sys.path`, if it is not in it; its resolved path."""
+    resolved = str(directory.resolve())
+    if resolved not in sys.path:
+        sys.path.insert(0, resolved)
+    return resolved
+
+
 def import_from(module: str, search_path: Path | None = None) -> ModuleType:
     """Imports a module, with one directory importable.
 
@@ -19,9 +27,7 @@ def import_from(module: str, search_path: Path | None = None) -> ModuleType:
     Raises:
       ValueError: there is no such module, or it raises on import; the message gives the reason.
     """
-    directory = str((search_path or Path.cwd()).resolve())
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
+    directory = make_importable(search_path or Path.cwd())
     importlib.invalidate_caches()  # the module may have been written a moment ago
     try:
         return importlib.import_module(module)
