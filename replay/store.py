@@ -74,6 +74,11 @@ class SequenceStore:
         self._num_sequences = 0
 
     @property
+    def num_envs(self) -> int:
+        """The number of environments E."""
+        return len(self._heads)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all rings when they are full."""
         return self._rings.nbytes
@@ -81,7 +86,7 @@ class SequenceStore:
     @property
     def capacity(self) -> int:
         """The maximal number of rows, over all environments."""
-        return self._num_rows * len(self._heads)
+        return self._num_rows * self.num_envs
 
     @property
     def num_rows(self) -> int:
@@ -103,12 +108,11 @@ class SequenceStore:
         Raises:
           ValueError: the environments are not distinct, or not all in 0 .. E - 1.
         """
-        num_envs = len(self._heads)
         if environments is None:
-            environments = np.arange(num_envs)
-        elif len(set(environments.tolist()) & set(range(num_envs))) != len(environments):
+            environments = np.arange(self.num_envs)
+        elif len(set(environments.tolist()) & set(range(self.num_envs))) != len(environments):
             raise ValueError(
-                f"environments must be distinct and from 0 to {num_envs - 1}, got "
+                f"environments must be distinct and from 0 to {self.num_envs - 1}, got "
                 f"{environments.tolist()}."
             )
         index = self._heads[environments] % self._num_rows
@@ -123,7 +127,7 @@ class SequenceStore:
         Required when environments are reset out of turn, as after a restore: the next row is then
         not the successor of the newest one.
         """
-        candidates = np.arange(len(self._heads)) if environment is None else np.array([environment])
+        candidates = np.arange(self.num_envs) if environment is None else np.array([environment])
         environments = candidates[self._heads[candidates] != self._episodes[candidates]]
         if not environments.size:
             return
@@ -168,7 +172,7 @@ class SequenceStore:
             raise ValueError("Not every environment has a complete sequence yet.")
         back = (self._heads - self._sequence.length) % self._sequence.period
         starts = self._heads - self._sequence.length - back
-        slots = self._slots(np.arange(len(self._heads)), starts)
+        slots = self._slots(np.arange(self.num_envs), starts)
         rows, mask = self.read(slots)
         return slots, Sample(rows, np.ones(slots.shape, np.float32), mask)
 

@@ -1,4 +1,4 @@
-"""Items out of a Reverb table, in a thread of their own: Reverb's reads cannot be interrupted."""
+"""Reads a Reverb table in a thread: Reverb's reads cannot be interrupted."""
 
 import queue
 import threading
@@ -8,21 +8,20 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from .reverb_library import reverb
-from .reverb_waiting import never
+from .library import reverb
 
-_PIECE_SECONDS = 0.5  # how long a wait goes on before it looks whether it must end
+_POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 _T = TypeVar("_T")
 
 
 class Item(NamedTuple):
-    """One item.
+    """One item of a table, as it was drawn.
 
     Attributes:
       key: Reverb's, for `mutate_priorities`.
-      probability: of drawing it, when it was drawn.
-      table_size: items in the table then.
-      priority: its own then.
+      probability: of drawing it.
+      table_size: items in the table.
+      priority: of the item.
       columns: its data.
     """
 
@@ -34,45 +33,46 @@ class Item(NamedTuple):
 
 
 class Reader(Generic[_T]):
-    """Reads a table for ever, makes something of the items, and keeps a few ahead.
+    """Reads a table continuously, assembles results from the items, and keeps a few ahead.
 
-    While a server is away the thread waits inside of Reverb, and goes on when it is back. Close
-    the reader before a server in the same process is stopped: Reverb would keep its thread.
+    While the server is away the thread waits inside of Reverb, and continues when it is back. The
+    reader must be closed before a server in the same process is stopped: Reverb would keep its
+    thread.
     """
 
     def __init__(
         self,
         address: str,
         table: str,
-        make: Callable[[Iterator[Item]], _T],
+        assemble: Callable[[Iterator[Item]], _T],
         *,
         in_flight: int,
         ahead: int,
-        patience: float,
+        max_wait: float,
     ):
         """Starts reading.
 
         Args:
           address: "host:port" of the server.
           table: its name.
-          make: takes as many items as it needs from an endless iterator; called in the thread.
+          assemble: takes the items of one result from an endless iterator; called in the thread.
           in_flight: items that Reverb may read ahead.
-          ahead: made things that wait to be taken, at least 1.
-          patience: seconds to wait for the server at the beginning.
+          ahead: results that may wait to be taken, at least 1.
+          max_wait: seconds to wait for the server at the start.
         """
-        self._address, self._table, self._make = address, table, make
-        self._in_flight, self._patience = in_flight, patience
-        self._made: queue.Queue[_T] = queue.Queue(ahead)
+        self._address, self._table, self._assemble = address, table, assemble
+        self._in_flight, self._max_wait = in_flight, max_wait
+        self._results: queue.Queue[_T] = queue.Queue(ahead)
         self._closed = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"read {table}", daemon=True)
         self._thread.start()
 
-    def take(self, timeout: float, stop: Callable[[], bool] = never) -> _T | None:
-        """The next made thing, or None if there is none within `timeout` seconds.
+    def take(self, timeout: float) -> _T | None:
+        """The next result, or None if there is none within `timeout` seconds.
 
         Raises:
-          Exception: what ended the thread.
+          Exception: the error that ended the thread.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -81,31 +81,31 @@ class Reader(Generic[_T]):
             remaining = deadline - time.monotonic()
             try:
                 if remaining <= 0:
-                    return self._made.get_nowait()
-                return self._made.get(timeout=min(remaining, _PIECE_SECONDS))
+                    return self._results.get_nowait()
+                return self._results.get(timeout=min(remaining, _POLL_SECONDS))
             except queue.Empty:
-                if remaining <= 0 or stop():
+                if remaining <= 0:
                     return None
 
     def close(self) -> None:
-        """Ends the thread, or leaves it to itself if its server is gone."""
+        """Ends the thread, or leaves it if its server is gone."""
         self._closed.set()
-        self._thread.join(3 * _PIECE_SECONDS)
+        self._thread.join(3 * _POLL_SECONDS)
 
     def _run(self) -> None:
         try:
             items = self._items()
             while not self._closed.is_set():
-                self._put(self._make(items))
+                self._put(self._assemble(items))
         except _ClosedError:
             pass
         except Exception as error:
             self._error = error
 
-    def _put(self, made: _T) -> None:
+    def _put(self, result: _T) -> None:
         while not self._closed.is_set():
             try:
-                return self._made.put(made, timeout=_PIECE_SECONDS)
+                return self._results.put(result, timeout=_POLL_SECONDS)
             except queue.Full:
                 pass
         return None
@@ -113,7 +113,7 @@ class Reader(Generic[_T]):
     def _items(self) -> Iterator[Item]:
         dataset = self._connect()
         while True:
-            # A pass ends when nothing came for a while; what was read before has been given out.
+            # A pass ends when nothing arrived for a while; it has returned everything it read.
             for sample in dataset:
                 self._check()
                 info = sample.info
@@ -127,7 +127,7 @@ class Reader(Generic[_T]):
             self._check()
 
     def _connect(self) -> Any:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._max_wait
         while True:
             self._check()
             try:
@@ -136,7 +136,7 @@ class Reader(Generic[_T]):
                     self._table,
                     max_in_flight_samples_per_worker=self._in_flight,
                     num_workers_per_iterator=1,
-                    rate_limiter_timeout_ms=int(1000 * _PIECE_SECONDS),
+                    rate_limiter_timeout_ms=int(1000 * _POLL_SECONDS),
                     get_signature_timeout_secs=1,
                 )
             except reverb.errors.ReverbError:

@@ -1,13 +1,13 @@
-"""The one place that imports Reverb, and with it TensorFlow: in order, silently, without a GPU.
+"""The only module that imports Reverb, and with it TensorFlow: in order, silently, without a GPU.
 
-Everything of the distributed tier takes both from here, or imports this module before Acme and
-Launchpad, which import TensorFlow too.
+The distributed tier takes both from here, or imports this module before Acme and Launchpad, which
+import TensorFlow too.
 """
 
 import warnings
 
 # TensorFlow Probability's JAX half can be imported before TensorFlow only.
-from .. import _libraries
+from ... import _libraries
 
 MISSING = (
     "Launching needs Python 3.10 on Linux and the distributed tier: pip install -r requirements.txt"

@@ -1,0 +1,143 @@
+"""The learner's side of a Reverb table of sequences, for proportional and uniform selection.
+
+`B` denotes the batch.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...datatypes import Sample
+from ..interface import ReplayStatus
+from ..priorities import check_priorities, importance_weights
+from ..rows import sample_shapes
+from ..waiting import WaitTimeout
+from .columns import SEQUENCES, Columns
+from .library import reverb
+from .reader import Item, Reader
+from .waiting import ServerCalls
+
+_CHECKPOINT = "reverb_checkpoint"
+
+
+class PrioritizedReplay:
+    """A `Replay` of batches drawn by a Reverb table, read ahead in a thread.
+
+    The table's rate limiter keeps the ratio of acting steps to updates. Reverb cannot mix uniform
+    draws in, so `uniform_fraction` becomes a lower bound on the stored powers of priorities: with m
+    their mean, `p ** alpha + uniform_fraction * m` gives the same mixture.
+
+    Keys are Reverb's, uint64 `[B]`.
+
+    Attributes:
+      shapes: see `Replay`.
+    """
+
+    def __init__(self, address: str, columns: Columns, *, num_environments: int, max_wait: float):
+        """Starts reading; arguments as of `make_replay`."""
+        self._columns, self._config = columns, columns.config
+        self.shapes = sample_shapes(
+            columns.environment_spec,
+            columns.sequence,
+            columns.config,
+            num_environments=num_environments,
+        )
+        self._client = reverb.Client(address)
+        self._table_size, self._largest, self._mean_power = 0, 1.0, 1.0
+        self._calls = ServerCalls(self._client, SEQUENCES, max_wait=max_wait)
+        self._reader = Reader(
+            address,
+            SEQUENCES,
+            self._assemble,
+            in_flight=self._config.draw_size,
+            ahead=1,
+            max_wait=max_wait,
+        )
+
+    def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
+        """The next batch that the table has drawn."""
+        return self._reader.take(timeout)
+
+    def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
+        """Sends priorities asynchronously.
+
+        Raises:
+          ValueError: a priority is NaN, infinite or negative.
+          WaitTimeout: the server accepted nothing for `max_wait` seconds.
+        """
+        priorities = check_priorities(priorities, len(keys))
+        if self._config.selector == "uniform":
+            return
+        self._largest = float(np.max(priorities, initial=self._largest))
+        alpha = self._config.priority_exponent
+        if alpha and self._config.uniform_fraction:
+            bound = self._config.uniform_fraction * self._mean_power
+            priorities = (priorities**alpha + bound) ** (1 / alpha)
+        priorities = check_priorities(priorities, len(keys))
+        updates = dict(zip(keys.tolist(), priorities.tolist(), strict=True))
+        self._calls.submit(
+            lambda: self._client.mutate_priorities(SEQUENCES, updates), "priorities to be taken"
+        )
+
+    def status(self) -> ReplayStatus:
+        """As of the newest batch; rows are estimated from sequences, actors count the steps.
+
+        `new_priority` is the largest so far, as in prioritised experience replay.
+        """
+        return ReplayStatus(
+            num_rows=self._table_size * self._columns.sequence.period,
+            num_sequences=self._table_size,
+            steps=None,
+            learning_since=None,
+            new_priority=self._largest,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Makes Reverb write a checkpoint; the state holds its path.
+
+        Raises:
+          WaitTimeout: the server does not answer.
+        """
+        try:
+            path = self._calls.result(self._client.checkpoint, "Reverb's checkpoint")
+        except RuntimeError as error:
+            raise WaitTimeout(f"No checkpoint of Reverb: {error}") from error
+        return {
+            _CHECKPOINT: np.frombuffer(path.encode(), np.uint8),
+            "largest": np.array(self._largest),
+            "mean_power": np.array(self._mean_power),
+        }
+
+    def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        """Restores all but the rows: the server must have started with the checkpoint.
+
+        Raises:
+          ValueError: the state is that of a `LocalReplay`.
+        """
+        del counters
+        if _CHECKPOINT not in state:
+            raise ValueError(
+                "The snapshot holds the rows of a learner's own replay, which cannot fill a Reverb "
+                "table: resume with the selector and the launcher of the original run."
+            )
+        self._largest, self._mean_power = float(state["largest"]), float(state["mean_power"])
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._reader.close()
+        self._calls.close()
+
+    def _assemble(self, items: Iterator[Item]) -> tuple[np.ndarray, Sample]:
+        """A batch of the next items; called in the reader's thread."""
+        batch = [next(items) for _ in range(self._config.draw_size)]
+        # Relative to a uniform draw from the table as it was at each draw.
+        ratios = np.array([item.probability * item.table_size for item in batch])
+        # An item's power over its ratio is the mean power in the table.
+        powers = [item.priority**self._config.priority_exponent for item in batch]
+        self._mean_power = float(np.mean(np.array(powers) / ratios))
+        self._table_size = batch[-1].table_size
+        weights = importance_weights(ratios, 1, self._config.importance_exponent)
+        rows, mask = self._columns.batch([item.columns for item in batch])
+        keys = np.array([item.key for item in batch], np.uint64)
+        return keys, Sample(rows, weights.astype(np.float32), mask)

@@ -1,0 +1,76 @@
+"""The tables of a replay's Reverb server."""
+
+import math
+from typing import Any
+
+from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
+from ..schedule import mean_acting_steps_per_update
+from .columns import NEWEST, QUEUE, SEQUENCES, Columns, table_names
+from .library import reverb
+
+_BATCHES_AHEAD = 4  # drawn, but not yet learned from, in `PrioritizedReplay`
+
+
+def make_tables(
+    environment_spec: EnvironmentSpec,
+    sequence: SequenceSpec,
+    config: ReplayConfig,
+    *,
+    num_environments: int,
+) -> list[reverb.Table]:
+    """Makes the tables of a replay server: one, or two for on-policy updates.
+
+    For contextual selection it is a queue of chunks of rows, so short that actors wait as soon as
+    the learner takes no more. Otherwise it is a table of sequences whose rate limiter keeps the
+    acting steps per update; it counts rows, and each episode has one row more than steps. With
+    on-policy updates, a queue of one sequence per environment limits the actors instead.
+
+    Args:
+      environment_spec: of one environment.
+      sequence: length, period and extras of the sequences.
+      config: capacity, selection, batch size, ratio.
+      num_environments: environments of all actors together.
+
+    Raises:
+      ValueError: the capacity is too small for one sequence per environment.
+    """
+    signature = Columns(environment_spec, sequence, config).signature()
+    if table_names(config) == (QUEUE,):
+        return [reverb.Table.queue(QUEUE, num_environments, signature=signature)]
+    if config.capacity // num_environments < sequence.length:
+        raise ValueError(
+            f"A replay capacity of {config.capacity} rows over {num_environments} environments "
+            f"keeps {config.capacity // num_environments} rows each, but a sequence has "
+            f"{sequence.length}."
+        )
+    table = reverb.Table(
+        name=SEQUENCES,
+        sampler=_sampler(config),
+        remover=reverb.selectors.Fifo(),
+        max_size=max(1, config.capacity // sequence.period),
+        rate_limiter=_rate_limiter(sequence, config, num_environments),
+        signature=signature,
+    )
+    if not config.on_policy:
+        return [table]
+    return [table, reverb.Table.queue(NEWEST, num_environments, signature=signature)]
+
+
+def _sampler(config: ReplayConfig) -> Any:
+    if config.selector == "uniform":
+        return reverb.selectors.Uniform()
+    return reverb.selectors.Prioritized(config.priority_exponent)
+
+
+def _rate_limiter(sequence: SequenceSpec, config: ReplayConfig, num_environments: int) -> Any:
+    """Limits samples per insert to what corresponds to the acting steps per update."""
+    if config.on_policy:
+        return reverb.rate_limiters.MinSize(1)
+    steps = mean_acting_steps_per_update(config, period=sequence.period, num_envs=num_environments)
+    per_insert = config.batch_size * sequence.period / steps
+    # The number of sequences in the table once the environments have made `min_rows` rows.
+    rows = max(0, config.min_rows // num_environments - sequence.length)
+    minimum = num_environments * (rows // sequence.period + 1)
+    # Tolerance: one insert of every environment, and the batches drawn ahead.
+    room = max(1.0, per_insert) * num_environments + config.draw_size * _BATCHES_AHEAD
+    return reverb.rate_limiters.SampleToInsertRatio(per_insert, minimum, float(math.ceil(room)))

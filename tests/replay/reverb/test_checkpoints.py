@@ -1,0 +1,100 @@
+"""Reverb's checkpoints beside the snapshots, with a real server."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from retrax.replay.reverb import Checkpoints, check_tables
+from retrax.replay.reverb.library import reverb
+
+pytestmark = pytest.mark.distributed
+
+
+def make_table(max_size=100, exponent=0.5, name="sequences", ratio=2.0):
+    return reverb.Table(
+        name=name,
+        sampler=reverb.selectors.Prioritized(exponent),
+        remover=reverb.selectors.Fifo(),
+        max_size=max_size,
+        rate_limiter=reverb.rate_limiters.SampleToInsertRatio(ratio, 3, 1000.0),
+    )
+
+
+class Server:
+    """A server on a run directory's live checkpoint."""
+
+    def __init__(self, checkpoints, table):
+        self.wanted = {table.info.name: table.info}
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(checkpoints.live))
+        self._server = reverb.Server([table], checkpointer=checkpointer)
+        self.client = self._server.localhost_client()
+
+    @property
+    def size(self):
+        return self.client.server_info(5)["sequences"].current_size
+
+    def insert(self, count):
+        for _ in range(count):
+            self.client.insert([np.zeros(3)], {"sequences": 1.0})
+
+    def check(self):
+        check_tables(self.wanted, self.client.server_info(5))
+
+    def stop(self):
+        self._server.stop()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    servers = []
+
+    def start(*arguments, **options):
+        servers.append(Server(Checkpoints(tmp_path), make_table(*arguments, **options)))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_a_server_starts_with_the_checkpoint_of_the_snapshot(serve, tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.prepare(None)
+    server = serve()
+    for steps in (100, 200, 300):
+        server.insert(2)
+        server.client.checkpoint()
+        checkpoints.keep(steps)
+    checkpoints.prune([100, 200])
+    server.insert(7)
+    server.client.checkpoint()  # of a snapshot that was never completed
+    checkpoints.prepare(200)
+    assert serve().size == 4
+    with pytest.raises(ValueError, match="snapshot at 300 steps needs the Reverb checkpoint"):
+        checkpoints.prepare(300)
+    checkpoints.prepare(None)
+    assert serve().size == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"max_size": 50}, "has max_size 100, but the config asks for 50"),
+        ({"exponent": 1.0}, "has sampler_options prioritized"),
+        ({"ratio": 4.0}, "has samples_per_insert 2.0, but the config asks for 4.0"),
+    ],
+)
+def test_a_checkpoint_of_other_tables_is_refused(serve, tmp_path, options, expected):
+    server = serve()
+    server.insert(3)
+    server.client.checkpoint()
+    serve().check()
+    with pytest.raises(ValueError, match=expected):
+        serve(**options).check()
+
+
+def test_tables_of_another_name_are_refused():
+    wanted = {"sequences": make_table().info}
+    with pytest.raises(ValueError, match=r"\['rows'\], but the config asks for \['sequences'\]"):
+        check_tables(wanted, {"rows": make_table(name="rows").info})

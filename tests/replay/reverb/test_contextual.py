@@ -1,0 +1,111 @@
+"""The learner's own replay at the end of a queue."""
+
+import contextlib
+import dataclasses
+import threading
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    SECONDS,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    server,
+    stream,
+    write_all,
+    write_on,
+)
+
+from retrax.replay import ReplayConfig
+from retrax.replay.reverb.writer import CHUNK_ROWS
+from retrax.replay.waiting import Stopped
+
+pytestmark = pytest.mark.distributed
+
+ONLY_ROWS = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
+
+
+def test_the_queue_admits_as_many_rows_as_the_ratio_permits():
+    """Fast actors wait for the learner: a few chunks of rows are in flight."""
+    sequence = sequence_spec()
+    config = ReplayConfig(
+        selector="contextual", capacity=10_000, min_rows=32, batch_size=2, acting_steps_per_update=4
+    )
+    written, stop = [0], threading.Event()
+
+    def act():
+        with contextlib.suppress(Stopped):
+            writer = make_writer(address, sequence, config, stop=stop.is_set)
+            for row in stream(0, 100_000, ends=0.0):
+                writer.write(row)
+                written[0] += 1
+
+    with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
+        actor = threading.Thread(target=act, daemon=True)
+        actor.start()
+        updates = 0
+        while updates < 50:
+            updates += replay.sample(1.0) is not None
+        time.sleep(0.3)
+        in_flight = 7 * CHUNK_ROWS  # being written, in the queue, in the reader, taken in
+        assert 32 + updates * 4 <= written[0] <= 32 + updates * 4 + in_flight
+        status = replay.status()
+        assert status.steps - status.learning_since < 4 * (updates + 1) + CHUNK_ROWS
+        asked = time.monotonic()
+        stop.set()
+        actor.join(SECONDS)
+        assert time.monotonic() - asked < 1.5
+
+
+def test_a_restarted_actor_cuts_its_episode():
+    sequence = sequence_spec(length=3)
+    with (
+        server(sequence, ONLY_ROWS) as address,
+        open_replay(address, sequence, ONLY_ROWS) as replay,
+    ):
+        for _ in range(2):
+            write_all(address, sequence, ONLY_ROWS, stream(0, 10, ends=0.0))
+            assert replay.sample(0.3) is None
+        assert replay.status().num_rows == 20
+        rows, _ = replay.local.store.read(np.array([7, 8, 9]))
+        assert rows.is_last.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+        assert rows.is_first[1].tolist() == [0, 0, 1]
+        # The rows between are lost with the actor; rows are added from the next episode on.
+        rows = list(stream(0, 3, ends=0.0))
+        write_all(address, sequence, ONLY_ROWS, [*rows[1:], *rows])
+        assert replay.sample(0.3) is None
+        assert replay.status().num_rows == 23
+
+
+def test_after_a_restore_rows_are_added_from_the_next_episode_on():
+    sequence = sequence_spec(length=3)
+    counters = {"steps": 0, "updates": 0, "learning_since": -1}
+    with (
+        server(sequence, ONLY_ROWS) as address,
+        open_replay(address, sequence, ONLY_ROWS) as replay,
+        contextlib.closing(make_writer(address, sequence, ONLY_ROWS)) as writer,
+    ):
+        write_on(writer, stream(0, CHUNK_ROWS, ends=0.0))
+        assert replay.sample(0.3) is None
+        replay.restore(replay.state(), counters)
+        rows = list(stream(0, CHUNK_ROWS, ends=0.0))
+        write_on(writer, [*rows[1:], rows[0]])  # the running episode, then a new one
+        assert replay.sample(0.3) is None
+        assert replay.status().num_rows == CHUNK_ROWS + 1
+
+
+def test_unknown_environments_are_refused():
+    sequence = sequence_spec(length=3)
+    with (
+        server(sequence, ONLY_ROWS) as address,
+        open_replay(address, sequence, ONLY_ROWS) as replay,
+    ):
+        write_all(address, sequence, ONLY_ROWS, stream(1, 3), (1,))
+        with pytest.raises(ValueError, match=r"Rows of environment 1 arrived, but .* made for 1"):
+            replay.sample(SECONDS)

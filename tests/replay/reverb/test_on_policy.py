@@ -1,0 +1,100 @@
+"""Rounds of the newest sequences and of replayed ones."""
+
+import collections
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    draw,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    server,
+    shapes_of,
+    stream,
+    write_on,
+    writing,
+)
+
+from retrax.replay import UpdateSchedule
+from retrax.replay.reverb.library import reverb
+from retrax.replay.waiting import WaitTimeout
+
+pytestmark = pytest.mark.distributed
+
+
+def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones():
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(BIG, min_rows=18, pace="rounds", replay_ratio=2.0, on_policy=True)
+    num_rounds, expected = 15, UpdateSchedule(config, seed=0)
+    newest, replayed = collections.defaultdict(list), []
+    with server(sequence, config, 2) as address, contextlib.ExitStack() as stack:
+        for environment in range(2):  # more rows than will be taken: the queue blocks them
+            rows = stream(environment, 3 * num_rounds + 1)
+            stack.enter_context(writing(address, sequence, config, rows, (environment,)))
+        replay = stack.enter_context(open_replay(address, sequence, config, 2))
+        for number in range(1, num_rounds + 1):
+            keys, sample = draw(replay)
+            assert shapes_of(sample) == replay.shapes[1]
+            assert sample.weights.tolist() == [1.0, 1.0]
+            replay.set_priorities(keys, np.ones(2))
+            for environment, start in sample.rows.observation[:, 0].astype(int).tolist():
+                newest[environment].append(start)
+            expected.observe(steps=0, rows=6 * number, sequences=2 * number, rounds=number)
+            assert expected.due == "newest"
+            expected.done()
+            while expected.due:
+                replayed.append(draw(replay)[1])
+                expected.done()
+    # Either environment may be ahead, but none of its sequences is missed or drawn twice.
+    for starts in newest.values():
+        assert starts == list(range(0, 3 * len(starts), 3))
+    assert sum(map(len, newest.values())) == 2 * num_rounds
+    assert len(replayed) > num_rounds / 2
+    for sample in replayed:
+        assert shapes_of(sample) == replay.shapes[0]
+        numbers = sample.rows.observation[..., 1]
+        np.testing.assert_array_equal(np.diff(numbers, axis=1), 1)
+        assert (numbers[:, 0] % 3 == 0).all()
+
+
+def test_a_restored_replay_continues_the_round():
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(BIG, min_rows=1, pace="rounds", replay_ratio=6.0, on_policy=True)
+    with server(sequence, config) as address:
+        with open_replay(address, sequence, config) as replay:
+            with writing(address, sequence, config, stream(0, 4)):
+                draw(replay)
+            state = replay.state()
+        left = UpdateSchedule(config, seed=0)
+        counters = {"steps": 3, "updates": 1, "learning_since": 3}
+        left.restore(state["schedule"], counters)
+        with open_replay(address, sequence, config) as again:
+            again.restore(state, counters)
+            while left.due:
+                assert left.due == "replayed"
+                assert shapes_of(draw(again)[1]) == again.shapes[0]
+                left.done()
+            assert left.updates > 1
+            assert again.sample(0.2) is None, "the queue is empty"
+
+
+def test_fast_actors_wait_for_on_policy_updates():
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(BIG, pace="rounds", replay_ratio=0.0, on_policy=True)
+    with server(sequence, config) as address:
+        writer = make_writer(address, sequence, config, max_wait=0.5)
+        with pytest.raises(WaitTimeout, match="the rows of environment 0"):
+            write_on(writer, stream(0, 100))
+        sizes = {
+            name: info.current_size for name, info in reverb.Client(address).server_info().items()
+        }
+        writer.close()
+    assert sizes["newest"] == 1
+    assert sizes["sequences"] <= 2

@@ -1,0 +1,143 @@
+"""The table of sequences."""
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    draw,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    server,
+    stream,
+    wait_for,
+    write_on,
+    writing,
+)
+
+from retrax.replay import ReplayConfig
+from retrax.replay.reverb.library import reverb
+from retrax.replay.waiting import WaitTimeout
+
+pytestmark = pytest.mark.distributed
+
+
+def test_the_table_keeps_the_ratio_on_both_sides():
+    sequence = sequence_spec()
+    config = ReplayConfig(
+        selector="proportional",
+        capacity=10_000,
+        min_rows=50,
+        batch_size=4,
+        acting_steps_per_update=2,
+    )
+    with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
+        writer = make_writer(address, sequence, config, max_wait=0.5)
+        with pytest.raises(
+            WaitTimeout,
+            match=r"Waited . s for the replay to take the rows of environment 0: table sequences "
+            r"at 127.0.0.1:\d+ holds \d+ of at most 10000 items \(minimum 47\), after \d+ inserts "
+            r"and \d+ samples",
+        ):
+            write_on(writer, stream(0, 2000))
+        drawn = 0
+        while (batch := replay.sample(1.0)) is not None:
+            drawn += len(batch[0])
+        limits = reverb.Client(address).server_info(timeout=5)["sequences"].rate_limiter_info
+        inserted = limits.insert_stats.completed
+        assert abs(drawn - 2 * (inserted - 47)) < 50
+        status = replay.status()
+        assert (status.num_rows, status.num_sequences) == (inserted, inserted)
+        assert (status.steps, status.learning_since) == (None, None)
+
+
+def test_priorities_decide_what_the_table_draws_and_weights_correct_for_it():
+    sequence = sequence_spec(length=2, period=1)
+    config = ReplayConfig(
+        selector="proportional",
+        capacity=100,
+        min_rows=1,
+        batch_size=20,
+        acting_steps_per_update=0.02,
+        uniform_fraction=0.2,
+    )
+    with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
+        with writing(address, sequence, config, stream(0, 6)):
+            wait_for(lambda: draw(replay) and replay.status().num_sequences == 5)
+        assert replay.status().new_priority == 1.0
+        for _ in range(20):
+            keys, sample = draw(replay)
+            # The priority of row n is n; sequences that begin with row 0 have none.
+            replay.set_priorities(keys, sample.rows.observation[:, 0, 1])
+        time.sleep(0.3)
+        for _ in range(5):  # drawn before
+            draw(replay)
+        drawn, weights = [], []
+        for _ in range(30):
+            _, sample = draw(replay)
+            drawn.append(sample.rows.observation[:, 0, 1].astype(int))
+            weights.append(sample.weights)
+        drawn, weights = np.concatenate(drawn), np.concatenate(weights)
+        frequency = np.bincount(drawn, minlength=5) / drawn.size
+        mixture = 0.2 / 5 + 0.8 * np.arange(5) / 10
+        np.testing.assert_allclose(frequency, mixture, atol=0.08)
+        np.testing.assert_allclose(np.mean(weights), 1.0, atol=0.1)
+        for number in range(5):
+            wanted = 1 / (5 * mixture[number])
+            np.testing.assert_allclose(weights[drawn == number], wanted, rtol=0.35)
+        assert replay.status().new_priority == 4.0
+
+
+@pytest.mark.parametrize("selector", ["contextual", "proportional", "uniform"])
+def test_bad_priorities_are_never_sent(selector):
+    sequence = sequence_spec(length=2)
+    config = dataclasses.replace(BIG, selector=selector, batch_size=2, acting_steps_per_update=2)
+    with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
+        with writing(address, sequence, config, stream(0, 20)):
+            keys, _ = draw(replay)
+        for wrong in (np.nan, np.inf, -1.0):
+            with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
+                replay.set_priorities(keys, np.array([1.0, wrong]))
+        replay.set_priorities(keys, np.array([1.0, 2.0]))
+        draw(replay)
+        info = reverb.Client(address).server_info(timeout=5)
+        assert len(info) == 1
+        writer = make_writer(address, sequence, config)
+        for row in stream(0, 1):
+            with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
+                writer.write(row, new_priority=np.nan)
+
+
+@pytest.mark.parametrize("selector", ["contextual", "proportional"])
+def test_state_and_restore(selector):
+    sequence = sequence_spec(length=3)
+    config = dataclasses.replace(BIG, selector=selector, acting_steps_per_update=4)
+    with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
+        with writing(address, sequence, config, stream(0, 20)):
+            keys, _ = draw(replay)
+        replay.set_priorities(keys, np.array([1.0, 2.0, 3.0, 4.0]))
+        state, status = replay.state(), replay.status()
+        counters = {
+            "steps": status.steps or 0,
+            "updates": 1,
+            "learning_since": status.learning_since or -1,
+        }
+        other_selector = {"contextual": "proportional", "proportional": "contextual"}[selector]
+        other = dataclasses.replace(config, selector=other_selector)
+        with open_replay(address, sequence, config) as again:
+            again.restore(state, counters)
+            assert again.status().new_priority == status.new_priority
+            if selector == "contextual":
+                assert again.status() == status
+        with (
+            server(sequence, other) as elsewhere,
+            open_replay(elsewhere, sequence, other) as wrong,
+            pytest.raises(ValueError, match="resume with the selector and the launcher"),
+        ):
+            wrong.restore(state, counters)

@@ -1,0 +1,88 @@
+"""The sequences that travel through Reverb equal the local store's, row by row."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    SPEC,
+    assert_same,
+    draw,
+    expected_sequences,
+    open_replay,
+    sequence_spec,
+    serve,
+    server,
+    shapes_of,
+    stream,
+    streams,
+    wait_for,
+    write_all,
+    writing,
+)
+
+from retrax.replay.reverb import SEQUENCES, Columns
+from retrax.replay.reverb.library import reverb
+
+pytestmark = pytest.mark.distributed
+
+LAYOUTS = [(4, 1, True, False), (5, 3, True, True), (4, 1, False, True), (6, 4, False, True)]
+
+
+def each_once(sequence, config):
+    """The table of sequences, but each one is drawn once, in order."""
+    return reverb.Table(
+        name=SEQUENCES,
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=1000,
+        max_times_sampled=1,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=Columns(SPEC, sequence, config).signature(),
+    )
+
+
+@pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)
+def test_the_table_holds_the_sequences_of_the_local_store(length, period, crosses, stored):
+    """One writer writes for two environments."""
+    sequence = sequence_spec(length, period, crosses, stored)
+    config = dataclasses.replace(BIG, selector="uniform", batch_size=1)
+    wanted = expected_sequences(sequence, 2, 50, stored)
+    with serve([each_once(sequence, config)]) as address:
+        write_all(address, sequence, config, streams(2, 50, stored), (0, 1))
+        table = reverb.Client(address).server_info(timeout=5)[SEQUENCES]
+        assert table.current_size == len(wanted)
+        with open_replay(address, sequence, config, 2) as replay:
+            for _ in range(len(wanted)):
+                _, sample = draw(replay)
+                assert replay.shapes == [shapes_of(sample)]
+                rows, mask = jax.tree.map(lambda x: x[0], (sample.rows, sample.mask))
+                assert_same((rows, mask), wanted.pop(tuple(rows.observation[0].tolist())))
+
+
+@pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)
+def test_the_queue_fills_the_learners_store_as_the_local_one(length, period, crosses, stored):
+    """Two writers, one environment each, in threads."""
+    sequence = sequence_spec(length, period, crosses, stored)
+    config = dataclasses.replace(
+        BIG, selector="contextual", min_rows=100, acting_steps_per_update=1e6
+    )
+    wanted = expected_sequences(sequence, 2, 50, stored)
+    with (
+        server(sequence, config, 2) as address,
+        open_replay(address, sequence, config, 2) as replay,
+        writing(address, sequence, config, stream(0, 50, stored), (0,)),
+        writing(address, sequence, config, stream(1, 50, stored), (1,)),
+    ):
+        wait_for(lambda: replay.sample(0.1) or replay.status().num_sequences == len(wanted))
+        slots = np.flatnonzero(replay.state()["selector"]["present"])
+        rows, mask = replay.local.store.read(slots)
+        assert len(slots) == len(wanted)
+        for i in range(len(slots)):
+            found = jax.tree.map(lambda x, i=i: x[i], (rows, mask))
+            assert_same(found, wanted[tuple(found[0].observation[0].tolist())])

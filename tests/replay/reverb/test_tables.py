@@ -1,0 +1,47 @@
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import SPEC, sequence_spec
+
+from retrax.replay import ReplayConfig
+from retrax.replay.reverb import make_tables
+
+pytestmark = pytest.mark.distributed
+
+
+def test_a_table_too_small_for_its_environments_is_refused():
+    config = ReplayConfig(capacity=100, min_rows=1)
+    with pytest.raises(ValueError, match=r"keeps 25 rows each, but a sequence has 33"):
+        make_tables(SPEC, sequence_spec(33), config, num_environments=4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"selector": "contextual"}, ["rows"]),
+        ({"selector": "proportional"}, ["sequences"]),
+        ({"selector": "uniform", "pace": "rounds", "on_policy": True}, ["sequences", "newest"]),
+    ],
+)
+def test_tables_follow_selector_and_on_policy(fields, names):
+    config = ReplayConfig(capacity=100, min_rows=1, **fields)
+    tables = make_tables(SPEC, sequence_spec(), config, num_environments=2)
+    assert [table.info.name for table in tables] == names
+
+
+def test_without_reverb_the_error_names_the_requirements():
+    code = "import sys; sys.modules['reverb'] = None\nimport retrax.replay.reverb"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "ModuleNotFoundError: Launching needs Python 3.10" in result.stderr
+    assert "pip install -r requirements.txt" in result.stderr
+
+
+def test_the_local_replay_does_not_import_reverb():
+    code = "import sys, retrax.replay\nassert not {'reverb', 'tensorflow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

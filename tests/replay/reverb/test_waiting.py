@@ -1,0 +1,186 @@
+"""Servers that are missing, die or do not answer."""
+
+import contextlib
+import dataclasses
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    SECONDS,
+    draw,
+    free_address,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    serve,
+    server,
+    stream,
+    wait_for,
+    write_on,
+)
+
+from retrax.replay.reverb.library import reverb
+from retrax.replay.reverb.reader import Reader
+from retrax.replay.reverb.waiting import ServerCalls, describe
+from retrax.replay.reverb.writer import CHUNK_ROWS
+from retrax.replay.waiting import Stopped, WaitTimeout
+
+pytestmark = pytest.mark.distributed
+
+
+def use(function, times):
+    for _ in range(times):
+        function()
+
+
+@pytest.mark.parametrize("selector", ["contextual", "proportional"])
+def test_without_a_server_everything_ends_with_a_sentence(selector):
+    sequence, address = sequence_spec(), free_address()
+    config = dataclasses.replace(BIG, selector=selector)
+    started = time.monotonic()
+    with pytest.raises(
+        WaitTimeout,
+        match=f"s for the replay's server: no Reverb server answers at {address}",
+    ):
+        make_writer(address, sequence, config, max_wait=0.5)
+    with pytest.raises(Stopped, match="Stopped while waiting for the replay's server"):
+        make_writer(address, sequence, config, stop=lambda: True)
+    with open_replay(address, sequence, config, max_wait=0.5) as replay:
+        wait_for(lambda: not replay._reader._thread.is_alive())
+        with pytest.raises(reverb.errors.DeadlineExceededError):
+            replay.sample(1.0)
+    assert time.monotonic() - started < 10
+
+
+SELECTORS = ("contextual", "proportional")
+STEADY = dataclasses.replace(BIG, acting_steps_per_update=4)
+SERVER = """
+import dataclasses, sys, time
+from reverb_servers import BIG, SPEC, make_tables, reverb, sequence_spec
+tables = []
+for selector in ("contextual", "proportional"):
+    config = dataclasses.replace(BIG, acting_steps_per_update=4, selector=selector)
+    tables += make_tables(SPEC, sequence_spec(), config, num_environments=1)
+running = reverb.Server(tables, port=int(sys.argv[1]))
+print("up", flush=True)
+time.sleep(300)
+"""
+
+
+@contextlib.contextmanager
+def server_process(address):
+    """A server over gRPC with both tables: one in the same process is read without."""
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SERVER, address.split(":")[1]],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout.readline() == b"up\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_nobody_waits_forever_for_a_server_that_died():
+    sequence, address = sequence_spec(), free_address()
+    queued, table = (dataclasses.replace(STEADY, selector=selector) for selector in SELECTORS)
+    with (
+        server_process(address) as process,
+        open_replay(address, sequence, queued, max_wait=1.0) as own,
+        open_replay(address, sequence, table, max_wait=1.0) as replay,
+    ):
+        writers = [make_writer(address, sequence, each, max_wait=1.0) for each in (queued, table)]
+        for writer in writers:
+            write_on(writer, stream(0, CHUNK_ROWS))
+        wait_for(lambda: own.sample(0.1) is None and own.status().num_rows == CHUNK_ROWS)
+        keys, _ = draw(replay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        started = time.monotonic()
+        for writer in writers:
+            with pytest.raises(
+                WaitTimeout,
+                match="replay to take the rows of environment 0: no Reverb server answers at",
+            ):
+                write_on(writer, stream(1, 1000))
+            writer.close()
+        for _ in range(10):
+            if replay.sample(0.3) is None:
+                break
+        else:
+            pytest.fail("a dead server drew batches")
+        with pytest.raises(WaitTimeout, match="for priorities to be taken"):
+            use(lambda: replay.set_priorities(keys, np.ones(4)), 30)
+        with pytest.raises(WaitTimeout, match=r"No checkpoint of Reverb: .* no Reverb server"):
+            replay.state()
+        assert own.sample(0.1) is None
+    assert time.monotonic() - started < 40
+
+
+def test_the_error_that_ended_a_reader_is_raised():
+    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector="uniform")
+
+    def fail(items):
+        raise ZeroDivisionError("on purpose")
+
+    with server(sequence, config) as address:
+        reader = Reader(address, "sequences", fail, in_flight=1, ahead=1, max_wait=1.0)
+        with pytest.raises(ZeroDivisionError, match="on purpose"):
+            reader.take(SECONDS)
+        reader.close()
+
+
+def test_a_description_names_a_missing_table():
+    config = dataclasses.replace(BIG, selector="contextual")
+    with server(sequence_spec(), config) as address:
+        text = describe(reverb.Client(address), "sequences")
+    assert text == f"the Reverb server at {address} has no table sequences"
+
+
+@pytest.fixture
+def calls():
+    with serve([reverb.Table.queue("rows", 1)]) as address:
+        calls = ServerCalls(reverb.Client(address), "rows", max_wait=0.5)
+        yield calls
+        calls.close()
+
+
+def fail():
+    raise ZeroDivisionError("on purpose")
+
+
+def test_calls_are_made_in_order(calls):
+    made = []
+    for number in range(5):
+        calls.submit(lambda number=number: made.append(number), "nothing")
+    assert calls.result(lambda: list(made), "the list") == [0, 1, 2, 3, 4]
+
+
+def test_errors_of_calls_reach_the_caller(calls):
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        calls.result(fail, "nothing")
+    calls.submit(fail, "nothing")
+    calls._thread.join(SECONDS)
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        calls.submit(lambda: None, "nothing")
+
+
+def test_a_call_without_an_answer_times_out(calls):
+    answer = threading.Event()
+    with pytest.raises(WaitTimeout, match=r"Waited 0 s for an answer: table rows at .* holds 0"):
+        calls.result(answer.wait, "an answer")
+    answer.set()

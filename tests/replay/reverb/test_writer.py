@@ -1,0 +1,72 @@
+"""The actors' side: what is refused, and how it ends."""
+
+import dataclasses
+import time
+
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    server,
+    stream,
+    streams,
+    write_all,
+    write_on,
+)
+
+from retrax.replay.reverb.library import reverb
+from retrax.replay.waiting import WaitTimeout
+
+pytestmark = pytest.mark.distributed
+
+CONTEXTUAL = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
+
+
+def test_rows_of_another_number_of_environments_are_refused():
+    sequence = sequence_spec()
+    with server(sequence, CONTEXTUAL, 2) as address:
+        writer = make_writer(address, sequence, CONTEXTUAL, (0, 1))
+        with pytest.raises(ValueError, match="rows must be of 2 environments, got 1"):
+            write_on(writer, stream(0, 1))
+        writer.close()
+        with pytest.raises(ValueError, match="rows must be of 0 environments, got 2"):
+            write_on(writer, streams(2, 1))
+
+
+def test_new_sequences_have_the_priority_that_was_given():
+    sequence, config = sequence_spec(length=2), dataclasses.replace(BIG, selector="proportional")
+    with server(sequence, config) as address:
+        writer = make_writer(address, sequence, config)
+        for row, priority in zip(stream(0, 3), (1.0, 2.0, 5.0), strict=True):
+            writer.write(row, priority)
+        writer.close()
+        items = list(reverb.Client(address).sample("sequences", 30, emit_timesteps=False))
+    found = {tuple(item.data[0][:, 1].tolist()): item.info.priority for item in items}
+    assert found == {(0.0, 1.0): 2.0, (1.0, 2.0): 5.0}
+
+
+def test_close_sends_the_last_rows():
+    sequence = sequence_spec()
+    with (
+        server(sequence, CONTEXTUAL) as address,
+        open_replay(address, sequence, CONTEXTUAL) as replay,
+    ):
+        write_all(address, sequence, CONTEXTUAL, stream(0, 5))
+        assert replay.sample(0.3) is None
+        assert replay.status().num_rows == 5
+
+
+def test_close_of_many_environments_takes_bounded_time():
+    sequence = sequence_spec()
+    with server(sequence, CONTEXTUAL, 1) as address:
+        writer = make_writer(address, sequence, CONTEXTUAL, range(4), max_wait=0.5)
+        with pytest.raises(WaitTimeout, match="to take the rows of environment"):
+            write_on(writer, streams(4, 100))  # nobody reads the queue
+        started = time.monotonic()
+        writer.close()
+        assert time.monotonic() - started < 6

@@ -1,0 +1,153 @@
+"""Servers, writers and replays for tests of replay over Reverb. Needs the distributed tier."""
+
+import collections
+import contextlib
+import socket
+import threading
+import time
+
+import jax
+import numpy as np
+from dm_env import specs
+
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from retrax.replay import SequenceStore
+from retrax.replay.reverb import ReverbWriter, make_replay, make_tables
+from retrax.replay.reverb.library import reverb
+
+SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
+State = collections.namedtuple("State", ["hidden", "cell"])
+BIG = ReplayConfig(capacity=2000, min_rows=1, batch_size=4, acting_steps_per_update=0.3)
+SECONDS = 20.0  # no wait takes as long, unless it fails
+
+
+def sequence_spec(length=4, period=1, crosses=True, stored=False):
+    extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
+    if stored:
+        hidden = jax.ShapeDtypeStruct((4,), np.float32)
+        extras["memory"] = State(hidden, hidden)
+    return SequenceSpec(
+        length=length,
+        period=period,
+        crosses_episodes=crosses,
+        extras=extras,
+        first_row_extras=("memory",) if stored else (),
+    )
+
+
+def stream(environment, num_rows, stored=False, ends=0.2):
+    """Rows `[1, ...]` of one environment; each row's numbers identify it."""
+    rng = np.random.default_rng(environment)
+    last = True
+    for number in range(num_rows):
+        first, last = last, not last and rng.random() < ends
+        extras = {"mu": np.full((1, 3), number, np.float32)}
+        if stored:
+            extras["memory"] = State(
+                np.full((1, 4), number, "f"), np.full((1, 4), environment, "f")
+            )
+        yield Row(
+            observation=np.array([[environment, number]], np.float32),
+            reward=rng.normal(size=1).astype(np.float32),
+            discount=np.array([0 if last and rng.random() < 0.5 else 1], np.float32),
+            is_first=np.array([first]),
+            is_last=np.array([last]),
+            action=rng.integers(3, size=1).astype(np.int32),
+            extras=extras,
+        )
+
+
+def streams(num_environments, num_rows, stored=False):
+    """Rows `[n, ...]` of several environments in lockstep."""
+    each = [stream(environment, num_rows, stored) for environment in range(num_environments)]
+    for rows in zip(*each, strict=True):
+        yield jax.tree.map(lambda *x: np.concatenate(x), *rows)
+
+
+@contextlib.contextmanager
+def serve(tables):
+    running = reverb.Server(tables)
+    try:
+        yield f"127.0.0.1:{running.port}"
+    finally:
+        running.stop()
+
+
+def server(sequence, config, num_environments=1):
+    return serve(make_tables(SPEC, sequence, config, num_environments=num_environments))
+
+
+def free_address():
+    """An address at which nothing answers."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{unused.getsockname()[1]}"
+
+
+def make_writer(address, sequence, config, environments=(0,), **options):
+    options = {"max_wait": SECONDS, **options}
+    return ReverbWriter(address, SPEC, sequence, config, environments=environments, **options)
+
+
+def write_on(writer, rows):
+    for row in rows:
+        writer.write(row)
+
+
+def write_all(address, sequence, config, rows, environments=(0,)):
+    with contextlib.closing(make_writer(address, sequence, config, environments)) as writer:
+        write_on(writer, rows)
+
+
+@contextlib.contextmanager
+def writing(*arguments):
+    """Writes in a thread: the table's rate limiter may require samples meanwhile."""
+    thread = threading.Thread(target=write_all, args=arguments, daemon=True)
+    thread.start()
+    yield thread
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def open_replay(address, sequence, config, num_environments=1, **options):
+    options = {"max_wait": SECONDS, **options}
+    return contextlib.closing(
+        make_replay(
+            address, SPEC, sequence, config, num_environments=num_environments, seed=0, **options
+        )
+    )
+
+
+def draw(replay):
+    batch = replay.sample(SECONDS)
+    assert batch is not None
+    return batch
+
+
+def wait_for(condition, seconds=SECONDS):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def shapes_of(sample):
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
+
+
+def expected_sequences(sequence, num_environments, num_rows, stored):
+    """Every sequence that the local store makes of the streams, by its first row."""
+    store = SequenceStore(SPEC, sequence, BIG, num_envs=num_environments, seed=0)
+    for rows in streams(num_environments, num_rows, stored):
+        store.add(rows)
+    slots = np.flatnonzero(store.state()["selector"]["present"])
+    rows, mask = store.read(slots)
+    return {
+        tuple(rows.observation[i, 0].tolist()): jax.tree.map(lambda x, i=i: x[i], (rows, mask))
+        for i in range(len(slots))
+    }
+
+
+def assert_same(found, wanted):
+    jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    assert shapes_of(found) == shapes_of(wanted)
