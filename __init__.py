@@ -1,10 +1,54 @@
 """retrax: Reactor, ACER, D4PG and Agent57 as pure JAX functions.
 
 `retrax.losses` and `retrax.networks` are the building blocks, each usable alone. `retrax.agents`
-puts them together into agents (one NamedTuple of pure functions each). `retrax.replay` stores and
-selects experience, `retrax.environments` makes environments, `retrax.evaluation` measures and
-draws, `retrax.experiments` trains in one process (the `retrax` command), and
-`retrax.launchpad_programs` runs the same agents as many processes.
+composes them into agents (one NamedTuple of pure functions each). `retrax.replay` stores and
+selects experience, `retrax.environments` makes environments, `retrax.runtime` has actor and
+learner, `retrax.evaluation` measures and plots, `retrax.experiments` trains in one process (the
+`retrax` command), and `retrax.launchpad_programs` runs the same agents in many processes.
+
+What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `load_agent`.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .evaluation.plots import plot_learning_curves as plot
+    from .experiments.trained import Evaluation, TrainedAgent, evaluate, load_agent
+    from .experiments.training import Summary, train
+    from .launchpad_programs.launch import launch
+    from .runtime.run_directory import RunConfig
+
+# Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
+_EXPORTS = {
+    "Evaluation": "experiments.trained:Evaluation",
+    "RunConfig": "runtime.run_directory:RunConfig",
+    "Summary": "experiments.training:Summary",
+    "TrainedAgent": "experiments.trained:TrainedAgent",
+    "evaluate": "experiments.trained:evaluate",
+    "launch": "launchpad_programs.launch:launch",
+    "load_agent": "experiments.trained:load_agent",
+    "plot": "evaluation.plots:plot_learning_curves",
+    "train": "experiments.training:train",
+}
+
+__all__ = [
+    "Evaluation",
+    "RunConfig",
+    "Summary",
+    "TrainedAgent",
+    "evaluate",
+    "launch",
+    "load_agent",
+    "plot",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _EXPORTS[name].split(":")
+    return getattr(importlib.import_module(f".{module}", __name__), attribute)

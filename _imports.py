@@ -8,14 +8,6 @@ from types import ModuleType
 from typing import Any
 
 
-def make_importable(directory: Path) -> str:
-    """Puts a directory in front of `sys.path`, if it is not in it; its resolved path."""
-    resolved = str(directory.resolve())
-    if resolved not in sys.path:
-        sys.path.insert(0, resolved)
-    return resolved
-
-
 def import_from(module: str, search_path: Path | None = None) -> ModuleType:
     """Imports a module, with one directory importable.
 
@@ -27,7 +19,7 @@ def import_from(module: str, search_path: Path | None = None) -> ModuleType:
     Raises:
       ValueError: there is no such module, or it raises on import; the message gives the reason.
     """
-    directory = make_importable(search_path or Path.cwd())
+    directory = make_importable(search_path)
     importlib.invalidate_caches()  # the module may have been written a moment ago
     try:
         return importlib.import_module(module)
@@ -36,6 +28,14 @@ def import_from(module: str, search_path: Path | None = None) -> ModuleType:
             f"module {module!r} cannot be imported from {directory} or the Python path: "
             f"{_reason(error)}."
         ) from error
+
+
+def make_importable(search_path: Path | None = None) -> str:
+    """Puts a directory, the current one when None, in front of `sys.path` unless it is in it."""
+    directory = str((search_path or Path.cwd()).resolve())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    return directory
 
 
 def registered_names(group: str) -> list[str]:

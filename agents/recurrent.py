@@ -62,15 +62,10 @@ def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:
     """The memory as extras of a row: `{"memory": memory}`, or nothing if it is not stored.
 
     Args:
-      memory: the recurrent state before the row's observation.
+      memory: the recurrent state before the row's observation, or its shapes.
       stored: whether actors store it.
     """
     return {MEMORY: memory} if stored else {}
-
-
-def memory_extras_spec(network: RecurrentNetwork, stored: bool) -> dict[str, Any]:
-    """The shapes of `memory_extras`, for `SequenceSpec.extras`; its keys are first-row extras."""
-    return memory_extras(jax.eval_shape(network.initial_state), stored)
 
 
 def initial_memory(rows: Row, *, network: RecurrentNetwork, stored: bool) -> Any:

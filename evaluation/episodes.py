@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,7 +80,7 @@ def run_episodes(
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
     tally = _Tally(num_episodes, environment.num_envs, modes)
     if states is None:
-        states = _begin(agent, key, environment.num_envs)
+        states = begin_states(agent, key, environment.num_envs)
     decide = _batched(agent.exploit)
     timestep = environment.reset()
     while True:
@@ -123,8 +122,8 @@ class _Tally:
         return EpisodeResults(np.array(returns, np.float64), np.array(lengths, np.int64), modes)
 
 
-def _begin(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
-    """Actor states `[E, ...]`."""
+def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
+    """New actor states `[E, ...]`."""
     begin = jax.vmap(lambda key, actor_id: agent.begin(key, actor_id, num_envs))
     return jax.jit(begin)(jax.random.split(key, num_envs), jnp.arange(num_envs, dtype=jnp.int32))
 

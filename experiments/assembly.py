@@ -1,7 +1,5 @@
 """The parts of a run in one process, put together."""
 
-from typing import NamedTuple
-
 import jax
 import numpy as np
 
@@ -14,22 +12,6 @@ from ..runtime.parameters import ParameterClient, ParameterServer
 from ..runtime.run_directory import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
 from .loop import Loop
-
-
-class Actors(NamedTuple):
-    """The actors that one thread steps.
-
-    Attributes:
-      number: of actors, which share the run's environments evenly.
-      update_period: time steps of an actor between fetches of parameters, as in a program; None if
-        the actors read the newest ones.
-    """
-
-    number: int = 1
-    update_period: int | None = None
-
-
-ONE_ACTOR = Actors()
 
 
 class NewestParameters:
@@ -52,81 +34,73 @@ class NewestParameters:
         """There is nothing to fetch."""
 
 
-def make_environments(
-    config: RunConfig, actors: Actors, resumed_at: int | None
-) -> list[VectorEnvironment]:
+def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorEnvironment]:
     """The environments of each actor.
 
     Args:
       config: of the run.
-      actors: how many share the environments.
       resumed_at: steps of the snapshot; a resumed run begins other episodes than a new one.
     """
-    if actors.update_period is None:
+    if config.num_actors == 1 and config.actor_update_period is None:
         seed = config.seed
         if resumed_at is not None:
             seed = derive_seed(config.seed, Purpose.RESUME, resumed_at)
         return [config.make_environment(seed=seed, num_envs=config.num_envs)]
-    each = config.num_envs // actors.number
-    seeds = (
-        derive_seed(config.seed, Purpose.ACTOR, index, resumed_at or 0)
-        for index in range(actors.number)
-    )
-    return [config.make_environment(seed=seed, num_envs=each) for seed in seeds]
+    return [
+        config.make_environment(
+            seed=derive_seed(config.seed, Purpose.ACTOR, index, resumed_at or 0),
+            num_envs=config.environments_per_actor,
+        )
+        for index in range(config.num_actors)
+    ]
 
 
-def make_loop(
-    config: RunConfig, agent: Agent, environments: list[VectorEnvironment], actors: Actors
-) -> Loop:
+def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
     """The loop of a run, at its beginning.
 
     Args:
       config: resolved.
       agent: made by the config's entry.
       environments: of each actor; the loop closes them.
-      actors: how many there are.
 
     Raises:
       ValueError: the replay is too small for one sequence, or larger than the memory.
     """
     learner_key, actor_key = jax.random.split(jax.random.key(config.seed))
-    replay_config = config.replay
     replay = LocalReplay(
         environments[0].spec,
         agent.sequence,
-        replay_config,
+        config.replay,
         num_environments=config.num_envs,
         seed=config.seed,
     )
-    published = None if actors.update_period is None else ParameterServer(max_wait=0.0)
+    period = config.actor_update_period
+    published = None if period is None else ParameterServer(max_wait=0.0)
     learner = Learner(
         agent,
         replay,
         key=learner_key,
-        updates_per_call=replay_config.updates_per_call,
+        updates_per_call=config.replay.updates_per_call,
         parameters=published,
     )
     keys = jax.random.split(actor_key, config.num_envs)
-    made: list[Actor] = []
-    first = 0
-    for environment in environments:
-        ids = range(first, first + environment.num_envs)
-        made.append(
-            Actor(
-                agent,
-                environment,
-                replay.writer(ids),
-                _parameters(learner, published, actors.update_period),
-                keys=keys[ids.start : ids.stop],
-                first_id=first,
-                num_actors=config.num_envs,
-                episode_metrics=config.entry.episode_metrics,
-            )
+    actors = []
+    for index, environment in enumerate(environments):
+        ids = config.environments_of(index)
+        actor = Actor(
+            agent,
+            environment,
+            replay.writer(ids),
+            _parameters(learner, published, period),
+            keys=keys[ids.start : ids.stop],
+            first_id=ids.start,
+            num_actors=config.num_envs,
+            episode_metrics=config.entry.episode_metrics,
         )
-        first = ids.stop
+        actors.append(actor)
     seed = derive_seed(config.seed, Purpose.ORDER)
-    order = np.random.default_rng(seed) if len(made) > 1 else None
-    return Loop(made, learner, replay, order=order)
+    order = np.random.default_rng(seed) if len(actors) > 1 else None
+    return Loop(actors, learner, replay, order=order)
 
 
 def _parameters(

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from .asking import ask
+from .subprocess_probe import ask
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

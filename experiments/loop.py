@@ -72,7 +72,8 @@ class Loop:
         while self.learner.step():
             pass
         self.counters.updates = self.learner.updates
-        self.counters.learning_since = self.replay.status().learning_since or -1
+        since = self.replay.status().learning_since
+        self.counters.learning_since = -1 if since is None else since
         self._acting_seconds += acted - started
         self._learning_seconds += time.perf_counter() - acted
 

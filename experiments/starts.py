@@ -3,33 +3,34 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..environments import VectorEnvironment, make
+from ..datatypes import VectorEnvironment
 from ..environments.start_states import StartStates, load_states
+from ..runtime.run_directory import RunConfig
 
 
 def make_with_starts(
-    environment: str, starts: Sequence[str], *, seed: int, num_envs: int, render: bool = False
+    config: RunConfig, starts: Sequence[str], *, seed: int, num_envs: int, render: bool = False
 ) -> VectorEnvironment:
     """Makes the environments of an evaluation.
 
     Args:
-      environment: an id.
+      config: of the run.
       starts: `["noop"]`, or `["states", FILE]` for Atari games.
       seed: as for `make`.
       num_envs: as for `make`.
       render: as for `make`.
 
     Raises:
-      ValueError: what `make` refuses, other starts, or a file that is not of this game.
+      ValueError: `make` refuses the environment, other starts, or a file that is not of this game.
     """
     kind, *rest = starts or [""]
     if kind == "noop" and not rest:
-        return make(environment, seed=seed, num_envs=num_envs, render=render)
+        return config.make_environment(seed=seed, num_envs=num_envs, render=render)
     if kind != "states" or len(rest) != 1:
         raise ValueError(f"--starts must be noop or states FILE, got {' '.join(starts)!r}.")
     from ..environments.emulated_atari import EmulatedAtari
 
-    found = states_of(environment, Path(rest[0]))
+    found = states_of(config.environment, Path(rest[0]))
     return EmulatedAtari(found.game, num_envs=num_envs, seed=seed, states=found.states)
 
 

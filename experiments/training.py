@@ -17,7 +17,7 @@ from ..runtime.metrics_writer import MetricsTable
 from ..runtime.run_directory import RunConfig, check_new_directory, new_directory, write_config
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
-from .assembly import ONE_ACTOR, Actors, make_environments, make_loop
+from .assembly import make_environments, make_loop
 from .loop import Loop
 from .progress import Progress
 
@@ -51,7 +51,6 @@ def train(
     resume: bool = False,
     plain: bool = False,
     environment: VectorEnvironment | None = None,
-    actors: Actors = ONE_ACTOR,
 ) -> Summary:
     """Trains an agent in this process. Everything is checked before anything is written.
 
@@ -64,7 +63,6 @@ def train(
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id and the seed of the config, which are
         closed at the end; made if None. For one actor, and not with `resume`.
-      actors: one, or several as in a program.
 
     Raises:
       ValueError: the environment, the agent, its config, the replay's size, the directory or the
@@ -78,9 +76,7 @@ def train(
             snapshots = stack.enter_context(contextlib.closing(_snapshots(directory, config)))
         resumed_at = snapshots.newest() if snapshots else None
         with contextlib.ExitStack() as on_error:
-            environments = (
-                [environment] if environment else make_environments(config, actors, resumed_at)
-            )
+            environments = [environment] if environment else make_environments(config, resumed_at)
             for made in environments:
                 on_error.callback(made.close)
             spec = environments[0].spec
@@ -90,7 +86,7 @@ def train(
                 check_new_directory(directory, config)
             agent = config.entry.make_agent(spec, config.agent_config)
             check_agent_shapes(agent, spec)
-            loop = make_loop(config, agent, environments, actors)
+            loop = make_loop(config, agent, environments)
             on_error.pop_all()
         stack.callback(loop.close)
         names = metric_names(config.entry, agent, loop.replay.shapes[0])

@@ -31,7 +31,7 @@ from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
 from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
 from .memory import MemoryCore
 from .reactor import ReactorModule, ReactorOutput, make_reactor_network
-from .torsos import ImageTorso, VectorTorso, crelu, make_torso
+from .torsos import ImageTorso, MakeTorso, VectorTorso, crelu, make_torso
 
 __all__ = [
     "AcerModule",
@@ -49,6 +49,7 @@ __all__ = [
     "FeedForwardNetwork",
     "GaussianOutput",
     "ImageTorso",
+    "MakeTorso",
     "MemoryCore",
     "MixtureOfGaussians",
     "PixelTorso",

@@ -15,13 +15,15 @@ from .base import (
     make_recurrent_network,
 )
 from .memory import MemoryCore
-from .torsos import DQN_CONVOLUTIONS, check_observation, make_torso
+from .torsos import DQN_CONVOLUTIONS, MakeTorso, check_torso, make_torso
 
-_POLICY_SCALE = 0.01  # of a head's first weights: policies begin nearly uniform, or in the middle
+_POLICY_SCALE = (
+    0.01  # of a head's initial weights: initial policies are nearly uniform, means near 0
+)
 
 
 class CategoricalOutput(NamedTuple):
-    """What the network says of each of T observations, for A discrete actions.
+    """Outputs of the network for each of T observations, with A discrete actions.
 
     Attributes:
       policy: `[T, A]`, probabilities.
@@ -33,12 +35,12 @@ class CategoricalOutput(NamedTuple):
 
 
 class GaussianOutput(NamedTuple):
-    """What the network says of each of T observations, for actions `[d]`.
+    """Outputs of the network for each of T observations, with actions `[d]`.
 
     Attributes:
       policy: `[T, d]`, the mean, in [-1, 1].
       value: `[T]`, state values.
-      features: `[T, F]`, what the advantage network reads.
+      features: `[T, F]`, inputs of the advantage network.
     """
 
     policy: jax.Array
@@ -56,6 +58,7 @@ class _Stream(hk.Module):
         vector_sizes: Sequence[int],
         hidden_size: int,
         memory_size: int,
+        torso: MakeTorso | None,
         name: str | None = None,
     ):
         super().__init__(name=name)
@@ -64,6 +67,7 @@ class _Stream(hk.Module):
             convolutions=convolutions,
             vector_sizes=vector_sizes,
             activation=jax.nn.relu,
+            own=torso,
         )
         self._hidden = hk.Linear(hidden_size, name="hidden")
         self._memory = MemoryCore(memory_size, name="memory") if memory_size else None
@@ -97,6 +101,7 @@ class AcerModule(hk.Module):
         hidden_size: int = 512,
         memory_size: int = 0,
         shared: bool = True,
+        torso: MakeTorso | None = None,
         name: str | None = None,
     ):
         """Makes the module.
@@ -106,14 +111,16 @@ class AcerModule(hk.Module):
           actions: a `DiscreteArray`, or an array `[d]`.
           convolutions: (channels, kernel, stride) of each, for images.
           vector_sizes: hidden layers before the common one, for float observations.
-          hidden_size: units of the layer behind the torso.
-          memory_size: units of an LSTM behind that; 0 for none.
+          hidden_size: units of the layer that follows the torso.
+          memory_size: units of an LSTM that follows it; 0 for none.
           shared: whether both heads read one stream, or each its own.
+          torso: makes a torso in place of the default one, for each stream: observations
+            `[T, ...]` -> float features `[T, D]`.
           name: Haiku's name of the module.
         """
         super().__init__(name=name)
         self._actions = actions
-        sizes = (convolutions, vector_sizes, hidden_size, memory_size)
+        sizes = (convolutions, vector_sizes, hidden_size, memory_size, torso)
         names = ("shared",) if shared else ("policy", "value")
         self._streams = [_Stream(observation, *sizes, name=f"{name}_stream") for name in names]
 
@@ -124,13 +131,13 @@ class AcerModule(hk.Module):
     def __call__(
         self, observations: jax.Array, is_first: jax.Array, state: Any
     ) -> tuple[CategoricalOutput | GaussianOutput, Any]:
-        """Observations `[T, ...]`, `is_first` `[T]`, state before -> outputs, state behind."""
+        """Observations `[T, ...]`, `is_first` `[T]`, initial state -> outputs, final state."""
         read = [
-            stream(observations, is_first, before)
-            for stream, before in zip(self._streams, state, strict=True)
+            stream(observations, is_first, initial)
+            for stream, initial in zip(self._streams, state, strict=True)
         ]
         features = [features for features, _ in read]
-        return self._heads(features[0], features[-1]), tuple(after for _, after in read)
+        return self._heads(features[0], features[-1]), tuple(final for _, final in read)
 
     def _heads(
         self, of_policy: jax.Array, of_value: jax.Array
@@ -175,9 +182,10 @@ def make_acer_network(
       **sizes: arguments of `AcerModule`, whose defaults are the paper's.
 
     Raises:
-      ValueError: for an observation that the network cannot take.
+      ValueError: for an observation that the network cannot take, or an unfit torso.
     """
-    check_observation(observation, sizes.get("convolutions", DQN_CONVOLUTIONS))
+    convolutions = sizes.get("convolutions", DQN_CONVOLUTIONS)
+    check_torso(observation, convolutions, sizes.get("torso"))
     return make_recurrent_network(lambda: AcerModule(observation, actions, **sizes), observation)
 
 
@@ -185,7 +193,7 @@ def make_advantage_network(features: Any, actions: specs.Array, size: int) -> Fe
     """The advantage network, which reads another network's features.
 
     Args:
-      features: what they look like, `[F]`: anything with shape and dtype.
+      features: `[F]`: anything with shape and dtype.
       actions: spec of one action `[d]`.
       size: hidden units.
     """

@@ -10,11 +10,11 @@ from dm_env import specs
 
 from .base import RecurrentNetwork, make_recurrent_network
 from .memory import MemoryCore
-from .torsos import REACTOR_CONVOLUTIONS, check_observation, crelu, make_torso
+from .torsos import REACTOR_CONVOLUTIONS, MakeTorso, check_torso, crelu, make_torso
 
 
 class ReactorOutput(NamedTuple):
-    """What Reactor's network says of each of T observations.
+    """Outputs of Reactor's network for each of T observations.
 
     Attributes:
       policy: `[T, A]`, probabilities, each at least `policy_epsilon / A`.
@@ -45,14 +45,34 @@ class ReactorModule(hk.Module):
         memory_size: int = 128,
         head_size: int = 32,
         recurrent: bool = True,
+        torso: MakeTorso | None = None,
         name: str | None = None,
     ):
+        """Makes the module.
+
+        Args:
+          observation: spec of one observation.
+          num_actions: A.
+          num_atoms: N.
+          policy_epsilon: share of the uniform distribution in the policy.
+          convolutions: (channels, kernel, stride) of each, for images.
+          vector_sizes: hidden layers before the shared one, for float observations.
+          shared_size: units of the layer that follows the torso.
+          memory_size: units of each LSTM.
+          head_size: hidden units of each head.
+          recurrent: whether the memories are LSTMs, or layers without memory.
+          torso: makes a torso in place of the default one: observations `[T, ...]` -> float
+            features `[T, D]`.
+          name: Haiku's name of the module.
+        """
         super().__init__(name=name)
         self._num_actions = num_actions
         self._num_atoms = num_atoms
         self._policy_epsilon = policy_epsilon
         self._head_size = head_size
-        self._torso = make_torso(observation, convolutions=convolutions, vector_sizes=vector_sizes)
+        self._torso = make_torso(
+            observation, convolutions=convolutions, vector_sizes=vector_sizes, own=torso
+        )
         self._shared = hk.Linear(shared_size, name="shared")
         self._policy_memory = MemoryCore(memory_size, recurrent, name="policy_memory")
         self._value_memory = MemoryCore(memory_size, recurrent, name="value_memory")
@@ -64,7 +84,7 @@ class ReactorModule(hk.Module):
     def __call__(
         self, observations: jax.Array, is_first: jax.Array, state: Any
     ) -> tuple[ReactorOutput, Any]:
-        """Observations `[T, ...]`, `is_first` `[T]`, state before -> outputs, state behind."""
+        """Observations `[T, ...]`, `is_first` `[T]`, initial state -> outputs, final state."""
         shared = crelu(self._shared(self._torso(observations)))
 
         def remember(inputs: tuple[jax.Array, jax.Array], state: Any) -> tuple[Any, Any]:
@@ -105,7 +125,8 @@ def make_reactor_network(observation: specs.Array, **sizes: Any) -> RecurrentNet
       **sizes: arguments of `ReactorModule`, whose defaults are the paper's.
 
     Raises:
-      ValueError: for an observation that the network cannot take.
+      ValueError: for an observation that the network cannot take, or an unfit torso.
     """
-    check_observation(observation, sizes.get("convolutions", REACTOR_CONVOLUTIONS))
+    convolutions = sizes.get("convolutions", REACTOR_CONVOLUTIONS)
+    check_torso(observation, convolutions, sizes.get("torso"))
     return make_recurrent_network(lambda: ReactorModule(observation, **sizes), observation)

@@ -1,7 +1,7 @@
 """Torsos: from observations `[T, ...]` to features `[T, D]`, for images and for vectors."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import chex
 import haiku as hk
@@ -10,12 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from .base import make_feed_forward_network
+
 # Reactor, appendix, table of layers: (channels, kernel, stride) of each convolution.
 REACTOR_CONVOLUTIONS = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
 # Mnih et al. 2015, "Model architecture"; ACER, section 4.
 DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 Activation: TypeAlias = Callable[[jax.Array], jax.Array]
+# A torso of one's own: makes a Haiku module, or a function, from observations `[T, ...]` to float
+# features `[T, D]`. Called inside of Haiku's transform, once for each torso of the network.
+MakeTorso: TypeAlias = Callable[[], Callable[[jax.Array], jax.Array]]
 
 
 def crelu(x: jax.Array) -> jax.Array:
@@ -36,7 +41,6 @@ class ImageTorso(hk.Module):
         name: str | None = None,
     ):
         super().__init__(name=name)
-        self._activation = activation
         self._convolutions = [
             hk.Conv2D(channels, kernel, stride, padding="VALID")
             for channels, kernel, stride in convolutions
@@ -59,7 +63,6 @@ class VectorTorso(hk.Module):
         self, sizes: Sequence[int], activation: Activation = crelu, name: str | None = None
     ):
         super().__init__(name=name)
-        self._activation = activation
         self._layers = [hk.Linear(size) for size in sizes]
         self._activation = activation
 
@@ -77,14 +80,53 @@ def make_torso(
     convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     activation: Activation = crelu,
-) -> hk.Module:
+    own: MakeTorso | None = None,
+) -> Callable[[jax.Array], jax.Array]:
     """The torso that fits an observation: images are uint8 of rank 3, all else must be float.
 
-    Call `check_observation` before, outside of Haiku, for readable errors.
+    Call `check_torso` before, outside of Haiku, for readable errors.
+
+    Args:
+      observation: spec of one observation.
+      convolutions: (channels, kernel, stride) of each, for images.
+      vector_sizes: units of the layers, for float observations.
+      activation: of each layer.
+      own: makes a torso in place of the default ones.
     """
+    if own is not None:
+        return own()
     if is_image(observation):
         return ImageTorso(convolutions, activation, name="torso")
     return VectorTorso(vector_sizes, activation, name="torso")
+
+
+def check_torso(
+    observation: specs.Array,
+    convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+    own: MakeTorso | None = None,
+) -> None:
+    """Refuses observations that the default torso cannot take, and unfit torsos of one's own.
+
+    Args:
+      observation: spec of one observation.
+      convolutions: those of the default torso.
+      own: makes a torso in place of the default one; it may take any observation.
+
+    Raises:
+      ValueError: names the observation and what is allowed, or what the torso returned.
+    """
+    if own is None:
+        check_observation(observation, convolutions)
+        return
+    network = make_feed_forward_network(own, observation)
+    observations = jax.ShapeDtypeStruct((2, *observation.shape), observation.dtype)
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    features = jax.eval_shape(network.apply, params, observations)
+    if not _are_features(features, observations.shape[0]):
+        raise ValueError(
+            "A torso must map observations [T, ...] to float features [T, D], got "
+            f"{features} for observations of shape {observations.shape}."
+        )
 
 
 def check_observation(
@@ -119,3 +161,9 @@ def check_observation(
 def is_image(observation: specs.Array) -> bool:
     """Whether an observation is an image: rank 3 and uint8."""
     return len(observation.shape) == 3 and observation.dtype == np.uint8
+
+
+def _are_features(x: Any, length: int) -> bool:
+    """Whether `x` is a float array `[length, D]`."""
+    is_matrix = isinstance(x, jax.ShapeDtypeStruct) and x.ndim == 2 and x.shape[0] == length
+    return is_matrix and jnp.issubdtype(x.dtype, jnp.floating)

@@ -41,7 +41,14 @@ class RunConfig:
     """Seed of everything random in the run."""
 
     num_envs: int = 8
-    """Environments of the run; in a program, those of all actors together."""
+    """Environments of the run, those of all actors together."""
+
+    num_actors: int = 1
+    """Actors that share the environments evenly: processes of a program, or stepped in turn."""
+
+    actor_update_period: int | None = None
+    """Time steps of an actor between fetches of parameters; None reads the newest ones always,
+    which takes an actor in the learner's process."""
 
     snapshot_every: int | None = None
     """Steps between snapshots, >= 1; a fifth of the run if None."""
@@ -58,7 +65,13 @@ class RunConfig:
     def __post_init__(self) -> None:
         check_integer(self, "seed", 0, MAX_SEED)
         check_integer(self, "num_envs", 1)
-        for field in ("steps", "snapshot_every", "log_every"):
+        check_integer(self, "num_actors", 1)
+        if self.num_envs % self.num_actors:
+            raise ValueError(
+                f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
+                f"{self.num_envs}."
+            )
+        for field in ("steps", "snapshot_every", "log_every", "actor_update_period"):
             if getattr(self, field) is not None:
                 check_integer(self, field, 1)
 
@@ -69,7 +82,19 @@ class RunConfig:
         Raises:
           ValueError: there is none of that name.
         """
-        return find_agent(self.agent, search_path=Path(self.search_path))
+        return find_agent(
+            self.agent, search_path=Path(self.search_path) if self.search_path else None
+        )
+
+    @property
+    def environments_per_actor(self) -> int:
+        """Environments of each actor."""
+        return self.num_envs // self.num_actors
+
+    def environments_of(self, actor: int) -> range:
+        """Numbers of an actor's environments among those of all."""
+        each = self.environments_per_actor
+        return range(actor * each, (actor + 1) * each)
 
     @property
     def replay(self) -> ReplayConfig:
@@ -80,7 +105,7 @@ class RunConfig:
         self, *, seed: int, num_envs: int, render: bool = False
     ) -> VectorEnvironment:
         """Environments of the run's id; arguments and errors as of `environments.make`."""
-        make_importable(Path(self.search_path))
+        make_importable(Path(self.search_path) if self.search_path else None)
         return environments.make(self.environment, seed=seed, num_envs=num_envs, render=render)
 
     def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
@@ -152,7 +177,7 @@ def read_config(directory: Path) -> RunConfig:
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        entry = find_agent(values["agent"], search_path=Path(values["search_path"]))
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
         values["agent_config"] = _build(entry.Config, values["agent_config"])
         return RunConfig(**values)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -1,6 +1,27 @@
 """ACER (Wang et al. 2017): actor-critic with experience replay, discrete and continuous."""
 
-from .agent import ActorState, LearnerState, make_agent
+from ..base import steps_by_preset
+from ..entry import AgentEntry
+from ..recurrent import ActorState
+from .agent import LearnerState, make_agent
 from .config import PRESETS, Config, default_preset
 
-__all__ = ["PRESETS", "ActorState", "Config", "LearnerState", "default_preset", "make_agent"]
+__all__ = [
+    "AGENT",
+    "PRESETS",
+    "ActorState",
+    "Config",
+    "LearnerState",
+    "default_preset",
+    "make_agent",
+]
+
+AGENT = AgentEntry(
+    name="acer",
+    make_agent=make_agent,
+    Config=Config,
+    presets=PRESETS,
+    default_preset=default_preset,
+    # Time steps after which the small presets have solved the task (docs/results).
+    default_steps=steps_by_preset({"catch": 40_000, "CartPole-v1": 60_000, "Pendulum-v1": 100_000}),
+)

@@ -1,7 +1,7 @@
-"""What one segment says: the policy's gradient at its statistics, and the critic's losses.
+"""Estimators: the policy's gradient with respect to its statistics, and the critic's losses.
 
-Unbatched. Rows 0 .. T; results are of the source steps 0 .. T-1. phi, the policy's statistics, are
-`[T, D]` and free of gradients.
+Unbatched. A segment has rows 0 .. T; results belong to its source steps 0 .. T-1. phi, the policy's
+statistics at the source steps, are `[T, D]` and take no gradient.
 """
 
 from typing import NamedTuple
@@ -11,12 +11,13 @@ import jax.numpy as jnp
 
 from ... import losses
 from ...datatypes import Row
+from .. import sequences
 from .config import Config
 from .policies import Estimates, Policy
 
 
 class Terms(NamedTuple):
-    """What an estimator gives.
+    """Outputs of an estimator.
 
     Attributes:
       gradients: `[T, D]`, ascent, before entropy and projection.
@@ -30,68 +31,96 @@ class Terms(NamedTuple):
 
 
 def acer(
-    policy: Policy, config: Config, phi: jax.Array, of: Estimates, rows: Row, mask: jax.Array
+    phi: jax.Array,
+    estimates: Estimates,
+    rows: Row,
+    mask: jax.Array,
+    *,
+    policy: Policy,
+    config: Config,
 ) -> Terms:
-    """ACER's (Algorithms 2 and 3)."""
-    of_critic, of_policy = _returns(policy, config, of, rows, mask)
-    source = jax.tree.map(lambda x: x[:-1], of)
-    gradients = jax.vmap(policy.gradient)(phi, source, _sources(rows), of_policy)
-    errors = of_critic - source.q
+    """ACER's estimator (Algorithms 2 and 3).
+
+    Args:
+      phi: `[T, D]`.
+      estimates: `[T + 1, ...]`.
+      rows: `[T + 1, ...]`, with the policy's extras.
+      mask: bool `[T + 1]`, False for padding.
+      policy: the kind of policy.
+      config: hyper-parameters.
+    """
+    critic_returns, policy_returns = _returns(estimates, rows, mask, policy=policy, config=config)
+    source = jax.tree.map(lambda x: x[:-1], estimates)
+    gradients = jax.vmap(policy.gradient)(phi, source, _sources(rows), policy_returns)
+    errors = critic_returns - source.q
     rho = jnp.exp(source.log_rho)
-    of_values = jax.vmap(policy.value_loss)(of_critic, source.q, source.v, rho)
-    return Terms(gradients, 0.5 * jnp.square(errors) + of_values, errors)
+    value_losses = jax.vmap(policy.value_loss)(critic_returns, source.q, source.v, rho)
+    return Terms(gradients, 0.5 * jnp.square(errors) + value_losses, errors)
 
 
 def tis(
-    policy: Policy, config: Config, phi: jax.Array, of: Estimates, rows: Row, mask: jax.Array
+    phi: jax.Array,
+    estimates: Estimates,
+    rows: Row,
+    mask: jax.Array,
+    *,
+    policy: Policy,
+    config: Config,
 ) -> Terms:
-    """The baseline's (E.2); on-policy it is A3C."""
+    """The estimator of the baseline TIS (E.2), with arguments as `acer`; on-policy it is A3C's."""
     weights, advantages = losses.truncated_importance_trajectory(
-        of.v[:-1],
-        of.v[1:],
-        _rewards(config, rows),
-        config.discount * rows.discount[1:],
-        of.log_rho[:-1],
-        mask[1:] & ~rows.is_last[1:],
+        estimates.v[:-1],
+        estimates.v[1:],
+        _rewards(rows, config),
+        sequences.discounts(rows, config.discount),
+        estimates.log_rho[:-1],
+        sequences.acted(rows, mask),
         config.truncation,
     )
     scores = jax.vmap(jax.grad(policy.log_prob))(phi, _sources(rows))
-    # As a loss of V: the return less V, of which `advantages` has no gradient.
-    errors = jax.lax.stop_gradient(advantages + of.v[:-1]) - of.v[:-1]
+    # As a loss of V: the return less V. `advantages` takes no gradient.
+    errors = jax.lax.stop_gradient(advantages + estimates.v[:-1]) - estimates.v[:-1]
     gradients = (weights * advantages)[:, None] * scores
     return Terms(gradients, 0.5 * weights * jnp.square(errors), errors)
 
 
 def constrain(
-    policy: Policy, gradients: jax.Array, average: jax.Array, phi: jax.Array, delta: float
+    gradients: jax.Array, average: jax.Array, phi: jax.Array, *, policy: Policy, delta: float
 ) -> jax.Array:
-    """Each step's gradient, all `[T, D]`, projected onto its own trust region (eq. 12)."""
+    """Each step's gradient projected onto its own trust region (eq. 12).
+
+    Args:
+      gradients: `[T, D]`.
+      average: `[T, D]`, the average policy's statistics.
+      phi: `[T, D]`.
+      policy: the kind of policy.
+      delta: the bound of the linearised divergence, > 0.
+    """
     kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
     project = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))
     return project(gradients, kl_gradients, delta)
 
 
 def _returns(
-    policy: Policy, config: Config, of: Estimates, rows: Row, mask: jax.Array
+    estimates: Estimates, rows: Row, mask: jax.Array, *, policy: Policy, config: Config
 ) -> tuple[jax.Array, jax.Array]:
     """For the critic and for the policy, `[T]` each."""
-    r_t, discount_t = _rewards(config, rows), config.discount * rows.discount[1:]
-    rho_t, q_t, v_t = jnp.exp(of.log_rho[1:]), of.q[1:], of.v[1:]
-    continues_t = mask[1:] & ~rows.is_last[1:]
+    r_t, discount_t = _rewards(rows, config), sequences.discounts(rows, config.discount)
+    rho_t, q_t, v_t = jnp.exp(estimates.log_rho[1:]), estimates.q[1:], estimates.v[1:]
+    continues_t = sequences.acted(rows, mask)
     if config.returns == "importance":
         both = losses.importance_sampled_return(v_t, r_t, discount_t, rho_t, continues_t)
         return both, both
     cut_rho_t = jnp.where(continues_t, rho_t, 0.0)
     retrace = losses.q_retrace(q_t, v_t, r_t, discount_t, cut_rho_t, policy.root)
-    if not policy.graded_by_opc:
+    if not policy.uses_opc:
         return retrace, retrace
     return retrace, losses.q_opc(q_t, v_t, r_t, discount_t, continues_t)
 
 
-def _rewards(config: Config, rows: Row) -> jax.Array:
-    """As the update sees them, at the destination steps, `[T]`."""
-    clipped = jnp.clip(rows.reward[1:], -config.max_abs_reward, config.max_abs_reward)
-    return config.reward_scale * clipped
+def _rewards(rows: Row, config: Config) -> jax.Array:
+    """Clipped, then scaled, at the destination steps, `[T]`."""
+    return config.reward_scale * sequences.rewards(rows, config.max_abs_reward)
 
 
 def _sources(rows: Row) -> Row:

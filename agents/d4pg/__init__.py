@@ -1,9 +1,14 @@
 """D4PG (Barth-Maron et al. 2018): a distributional critic, N-step returns, prioritised replay."""
 
-from .agent import ActorState, LearnerState, Params, make_agent
+from ..base import steps_by_preset
+from ..entry import AgentEntry
+from .acting import ActorState
+from .agent import LearnerState, make_agent
 from .config import PRESETS, Config, default_preset
+from .networks import Params
 
 __all__ = [
+    "AGENT",
     "PRESETS",
     "ActorState",
     "Config",
@@ -12,3 +17,16 @@ __all__ = [
     "default_preset",
     "make_agent",
 ]
+
+# Of the control suite; our choice: the paper takes a hundred times as many.
+_SUITE_STEPS = 1_000_000
+
+AGENT = AgentEntry(
+    name="d4pg",
+    make_agent=make_agent,
+    Config=Config,
+    presets=PRESETS,
+    default_preset=default_preset,
+    # Time steps after which `small` has solved the task (docs/results).
+    default_steps=steps_by_preset({"Pendulum-v1": 40_000}, {"control_suite": _SUITE_STEPS}),
+)

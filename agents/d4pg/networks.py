@@ -1,4 +1,6 @@
-"""What D4PG's config and an environment's spec make of networks, critic's head and actions."""
+"""D4PG's networks and critic's head for a config and an environment's spec."""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from dm_env import specs
@@ -14,6 +16,20 @@ from ...networks import (
 )
 from ...networks.d4pg import middle_and_half
 from .config import Config
+
+
+class Params(NamedTuple):
+    """Parameters of the three networks, online or target, or their gradients.
+
+    Attributes:
+      torso: of images; empty for vectors. Trained with the critic.
+      policy: the policy's.
+      critic: the critic's.
+    """
+
+    torso: Any
+    policy: Any
+    critic: Any
 
 
 def bounded_actions(environment_spec: EnvironmentSpec) -> specs.BoundedArray:

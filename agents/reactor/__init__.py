@@ -1,7 +1,28 @@
 """Reactor (Gruslys et al. 2018): a recurrent actor-critic on distributional Retrace."""
 
 from ..base import paper_or_small as default_preset
-from .agent import ActorState, LearnerState, make_agent
+from ..base import steps_by_preset
+from ..entry import AgentEntry
+from ..recurrent import ActorState
+from .agent import LearnerState, make_agent
 from .config import PRESETS, Config
 
-__all__ = ["PRESETS", "ActorState", "Config", "LearnerState", "default_preset", "make_agent"]
+__all__ = [
+    "AGENT",
+    "PRESETS",
+    "ActorState",
+    "Config",
+    "LearnerState",
+    "default_preset",
+    "make_agent",
+]
+
+AGENT = AgentEntry(
+    name="reactor",
+    make_agent=make_agent,
+    Config=Config,
+    presets=PRESETS,
+    default_preset=default_preset,
+    # Time steps after which `small` has solved the task (docs/results).
+    default_steps=steps_by_preset({"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}),
+)

@@ -14,7 +14,7 @@ def test_default_steps_are_few_for_small_presets():
 
 
 def test_a_network_and_a_torso_are_refused():
-    with pytest.raises(ValueError, match="torso replaces the torso of .* give one of the two"):
+    with pytest.raises(ValueError, match=r"torso replaces the torso of .* give one of the two"):
         base.check_network_or_torso(object(), object())
     base.check_network_or_torso(None, object())
     base.check_network_or_torso(object(), None)

@@ -12,7 +12,7 @@ import pytest
 from dm_env import specs
 
 from retrax._libraries import distrax
-from retrax.agents import d4pg
+from retrax.agents import base, d4pg
 from retrax.agents.d4pg import Config, make_agent
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.experiments.config import differences
@@ -145,7 +145,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
     learner = learner._replace(target_params=other)
     rows, mask = random_rows(1, 5, 4, ends=[3, 1, 2, 2, 9], terminated=[0, 1, 0, 1, 0])
     weights = np.array([0.5, 2.0, 1.3, 0.2, 1.0], np.float32)
-    new, update = jax.jit(agent.update)(learner, as_sample(rows, mask, weights))
+    new, update = jax.jit(base.update(agent))(learner, as_sample(rows, mask, weights))
     samples = np.zeros((5, 1))
     if critic == "mixture_of_gaussians":
         samples = mixture_samples(learner, double(other), rows, mask, config)
@@ -178,7 +178,7 @@ def test_padding_and_what_is_behind_the_end_do_not_matter(critic):
         changed[name][~mask] = 7.0
     changed["action"][:, 1:] = 3.0  # only the first action is learned from
     changed["observation"][1, 1] = 5.0  # behind a termination nothing is bootstrapped
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     (state, expected), (other, found) = (
         update(learner, as_sample(r, mask)) for r in (rows, changed)
     )
@@ -190,7 +190,7 @@ def test_padding_and_what_is_behind_the_end_do_not_matter(critic):
 def test_truncation_bootstraps_from_the_last_observation_there_is(end):
     agent = make_agent(SPEC, small(critic="scalar"))
     learner = initial(agent, 0)
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     rows, mask = random_rows(0, 1, 4, ends=[end], terminated=[False])
     before = update(learner, as_sample(rows, mask))[1].priorities
     for t in range(1, 4):
@@ -204,7 +204,7 @@ def test_weights_are_the_critics_alone():
     agent = make_agent(SPEC, small(), critic_optimizer=optax.sgd(1.0))
     learner = initial(agent, 0)
     rows, mask = random_rows(0, 3, 4)
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     plain, _ = update(learner, as_sample(rows, mask))
     nothing, _ = update(learner, as_sample(rows, mask, np.zeros(3, np.float32)))
     chex.assert_trees_all_equal(nothing.params.critic, learner.params.critic)
@@ -220,7 +220,7 @@ def test_the_policys_gradient_into_the_torso_is_exactly_zero():
     rows, mask = random_rows(0, 2, 2)
     images = np.random.default_rng(0).integers(0, 256, (2, 2, 9, 9, 3), np.uint8)
     rows["observation"] = images
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     nothing, _ = update(learner, as_sample(rows, mask, np.zeros(2, np.float32)))
     chex.assert_trees_all_equal(nothing.params.torso, learner.params.torso)
     trained, _ = update(learner, as_sample(rows, mask))
@@ -230,9 +230,27 @@ def test_the_policys_gradient_into_the_torso_is_exactly_zero():
             chex.assert_trees_all_equal(params, before)
 
 
+def test_gradients_of_two_halves_average_to_those_of_the_batch():
+    """What a parameter server and several devices rely on; and computing them changes nothing."""
+    agent = make_agent(SPEC, small())
+    gradients = jax.jit(agent.gradients)
+    learner = initial(agent, 0)
+    rows, mask = random_rows(0, 4, 4, ends=[3, 1, 2, 9])
+    whole, update = gradients(learner, as_sample(rows, mask))
+    halves = [
+        gradients(learner, as_sample({name: x[part] for name, x in rows.items()}, mask[part]))
+        for part in (slice(0, 2), slice(2, 4))
+    ]
+    mean = jax.tree.map(lambda x, y: (x + y) / 2, halves[0][0], halves[1][0])
+    chex.assert_trees_all_close(mean, whole, rtol=1e-4, atol=1e-6)
+    priorities = np.concatenate([half.priorities for _, half in halves])
+    np.testing.assert_allclose(priorities, update.priorities, rtol=1e-5)
+    chex.assert_trees_all_equal_shapes_and_dtypes(whole, learner.params)
+
+
 def test_target_networks_are_copied_every_period():
     agent = make_agent(SPEC, small(target_update_period=3))
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     learner = initial(agent, 0)
     start = learner.params
     sample = as_sample(*random_rows(0, 2, 4))
@@ -247,15 +265,34 @@ def test_target_networks_are_copied_every_period():
                 chex.assert_trees_all_equal(learner.target_params, learner.params)
 
 
-@pytest.mark.parametrize("preset", sorted(d4pg.PRESETS))
-def test_compiles_once_for_every_preset(preset):
-    config = dataclasses.replace(
+def shrunk(preset):
+    return dataclasses.replace(
         d4pg.PRESETS[preset](), policy_sizes=(4,), critic_sizes=(4, 4), num_atoms=5
     )
+
+
+@pytest.mark.parametrize("preset", sorted(d4pg.PRESETS))
+def test_every_preset_has_an_agent(preset):
+    """Traced, not compiled: see the next test for the graphs."""
+    config = shrunk(preset)
+    agent = make_agent(SPEC, config)
+    learner = jax.eval_shape(agent.init, jax.random.key(0))
+    length = agent.sequence.length
+    assert (length, agent.sequence.crosses_episodes) == (config.n_step + 1, False)
+    sample = as_sample(*random_rows(0, 2, length))
+    new, result = jax.eval_shape(base.update(agent), learner, sample)
+    chex.assert_trees_all_equal_shapes_and_dtypes(new, learner)
+    assert result.priorities.shape == (2,)
+
+
+# The update's graph depends on the critic; the other presets have one of these three.
+@pytest.mark.parametrize("preset", ["small", "scalar", "mixture_of_gaussians"])
+def test_compiles_once_for_every_critic(preset):
+    config = shrunk(preset)
     agent = make_agent(SPEC, config)
     chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
-    explore = jax.jit(chex.assert_max_traces(agent.explore, n=1))
+    update = jax.jit(chex.assert_max_traces(base.update(agent), n=1))
+    explore = jax.jit(chex.assert_max_traces(lambda *inputs: agent.explore(*inputs), n=1))
     learner = initial(agent, 0)
     actor = jax.jit(agent.begin, static_argnums=2)(jax.random.key(1), 1, 4)
     length = agent.sequence.length
@@ -352,7 +389,7 @@ def test_the_stored_action_is_the_executed_one():
 @pytest.mark.parametrize("critic", ["categorical", "mixture_of_gaussians"])
 def test_a_run_goes_on_from_a_snapshot_exactly(critic, tmp_path):
     agent = make_agent(SPEC, small(critic=critic))
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     samples = [as_sample(*random_rows(seed, 4, 4)) for seed in range(3)]
     learner, _ = update(initial(agent, 0), samples[0])
     snapshots = Snapshots(tmp_path)
@@ -370,7 +407,7 @@ def test_a_run_goes_on_from_a_snapshot_exactly(critic, tmp_path):
 
 def test_the_mixtures_samples_differ_between_updates_and_are_the_same_for_a_key():
     agent = make_agent(SPEC, small(critic="mixture_of_gaussians"))
-    update = jax.jit(agent.update)
+    update = jax.jit(base.update(agent))
     learner, sample = initial(agent, 0), as_sample(*random_rows(0, 4, 4))
     again = learner._replace(num_updates=learner.num_updates + 1)
     priorities = [update(state, sample)[1].priorities for state in (learner, learner, again)]
@@ -460,3 +497,14 @@ def test_ablations_differ_from_the_paper_in_one_field():
     for name in d4pg.PRESETS.keys() - others:
         assert len(differences(Config.paper(), d4pg.PRESETS[name]())) == 1, name
     assert len(d4pg.PRESETS) == 8
+
+
+def test_entry_offers_the_presets_and_their_steps():
+    entry = d4pg.AGENT
+    assert entry.name == "d4pg"
+    assert entry.presets is d4pg.PRESETS
+    assert entry.default_preset("dm_control:walker:walk", SPEC) == "control_suite"
+    assert entry.default_preset("Pendulum-v1", SPEC) == "small"
+    assert entry.default_steps("dm_control:walker:walk", "control_suite") == 1_000_000
+    assert entry.default_steps("Pendulum-v1", "small") == 40_000
+    assert (entry.episode_metrics, entry.evaluation_modes) == ((), ())

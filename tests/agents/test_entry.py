@@ -1,6 +1,5 @@
 import dataclasses
 import re
-import subprocess
 import sys
 
 import pytest
@@ -154,7 +153,9 @@ def test_a_wrong_attribute(tmp_path, forget_modules):
         search_path=tmp_path,
     )
     refused("entry_test_empty:X", "'X'; it has no AgentEntry", search_path=tmp_path)
-    refused("entry_test_here:NUMBER", "must be an AgentEntry; its type is int", search_path=tmp_path)
+    refused(
+        "entry_test_here:NUMBER", "must be an AgentEntry; its type is int", search_path=tmp_path
+    )
     refused("entry_test_here:FUNCTION", "an AgentEntry; its type is function", search_path=tmp_path)
     for name in (":ENTRY", "entry_test_here:"):
         refused(name, f"as NAME or package.module:NAME, got '{name}'", search_path=tmp_path)

@@ -2,11 +2,9 @@
 
 import shutil
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
-from retrax.experiments.command import main
+from retrax.experiments.commands.main import main
 
 # The smallest agent that still has all its parts.
 TINY = {
@@ -21,24 +19,6 @@ TINY = {
     "agent.vector-sizes": "4",
 }
 STEPS = 240
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Every run here compiles the same programs: keep them for the whole session."""
-    options = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in options.items():
-            patch.setenv(name.upper(), str(value))  # for runs in processes of their own
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()  # JAX looks at the options only once
-        yield
-    jax.config.update("jax_compilation_cache_dir", None)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="session")
@@ -73,14 +53,3 @@ def retrax(capfd):
         return status, *capfd.readouterr()
 
     return call
-
-
-@pytest.fixture
-def contents():
-    """From each file below a directory to its bytes."""
-
-    def read(directory):
-        files = (path for path in directory.rglob("*") if path.is_file())
-        return {str(path.relative_to(directory)): path.read_bytes() for path in files}
-
-    return read

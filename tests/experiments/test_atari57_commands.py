@@ -3,7 +3,7 @@
 import pytest
 
 from retrax.evaluation.atari57 import GAMES, load_scores
-from retrax.experiments.command import main
+from retrax.experiments.commands.main import main
 
 
 def write(path, scores, name="mine"):

@@ -12,24 +12,25 @@ import pytest
 
 from retrax import __version__
 from retrax.agents import reactor
-from retrax.experiments import train_command
-from retrax.experiments.command import main
-from retrax.experiments.config import OTHER_STEPS, PAPER_STEPS, SMALL_STEPS
+from retrax.experiments.commands import train as train_module
+from retrax.experiments.commands.main import main
 from retrax.experiments.training import Summary
+from retrax.runtime.run_directory import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")
 
 
 @pytest.fixture
 def parsed(monkeypatch, tmp_path):
-    """What `train` would be asked to do, without doing it: (config, directory)."""
+    """The arguments of `train`, which is not called: (config, directory)."""
     asked = []
 
     def train(config, directory, **options):
         asked.append((config, directory))
+        options["environment"].close()
         return Summary(directory, config.steps, 0, 0.0, False)
 
-    monkeypatch.setattr(train_command, "train", train)
+    monkeypatch.setattr(train_module, "train", train)
     monkeypatch.chdir(tmp_path)
 
     def parse(*arguments):
@@ -100,20 +101,13 @@ def test_help_lists_every_field_with_its_default(capsys):
 
 @pytest.mark.parametrize(
     ("environment", "preset", "steps"),
-    [
-        ("catch", "small", SMALL_STEPS["reactor"]["catch"]),
-        ("memory", "small", SMALL_STEPS["reactor"]["memory"]),
-        ("CartPole-v1", "small", SMALL_STEPS["reactor"]["CartPole-v1"]),
-        ("Acrobot-v1", "small", OTHER_STEPS),
-        ("ALE/Pong-v5", "paper", PAPER_STEPS),
-    ],
+    [("catch", "small", 20_000), ("CartPole-v1", "small", 60_000), ("ALE/Pong-v5", "paper", 5e7)],
 )
 def test_defaults(parsed, environment, preset, steps):
     config, directory = parsed("train", "reactor", "--environment", environment)
     assert (config.preset, config.steps, config.seed) == (preset, steps, 0)
     assert config.agent_config == reactor.PRESETS[preset]()
-    assert directory.parts[0] == "runs"
-    assert directory.name.startswith(f"reactor-{environment.replace('/', '-')}-0-")
+    assert directory is None
 
 
 @pytest.mark.parametrize("arguments", [("--preset", "tislr"), ("--preset=tislr",)])
@@ -153,21 +147,25 @@ def test_switches_and_nested_fields(parsed):
             "Unknown command 'nonsense': allowed are train, launch, evaluate, ",
         ),
         (("evalute",), "Unknown command 'evalute' (did you mean evaluate?)"),
-        (("train",), "needs an agent first (acer, agent57, d4pg, reactor)"),
+        (("train",), "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
         (
             ("train", "--environment", "catch"),
-            "needs an agent first (acer, agent57, d4pg, reactor)",
+            "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)",
         ),
-        (("train", "reactr"), "Unknown agent 'reactr' (did you mean reactor?)"),
+        (("train", "reactr"), "unknown agent 'reactr'; the nearest is reactor"),
+        (("train", "no_module:X"), "module 'no_module' cannot be imported"),
         (("train", "reactor"), "needs --environment ID"),
         (("train", "reactor", "--environment"), "--environment needs a value"),
         (("train", "reactor", "--environment", "cach"), "'cach': the nearest known are catch"),
         (("train", "reactor", "--environment", "CartPole"), "nearest known are CartPole-v1"),
         (("train", "reactor", "--environment", "ALE/Pongg-v5"), "nearest known are ALE/Pong-v5"),
-        (("train", "reactor", "--environment", "no_module:X-v0"), "No module named 'no_module'"),
+        (
+            ("train", "reactor", "--environment", "no_module:X-v0"),
+            "module 'no_module' cannot be imported",
+        ),
         (("train", "reactor", "--environment", "Pendulum-v1"), "Reactor needs discrete actions"),
         (("train", "reactor", "--environment", "Blackjack-v1"), "Tuple"),
-        ((*CATCH, "--steps", "0"), "--steps must be at least 1, got 0."),
+        ((*CATCH, "--steps", "0"), "steps must be an integer >= 1, got 0."),
         ((*CATCH, "--steps", "1e5"), "--steps must be an integer, got '1e5'"),
         ((*CATCH, "--seed", "-1"), "seed must be an integer >= 0 and <= 4294967295, got -1."),
         ((*CATCH, "--seed", "4294967296"), "got 4294967296."),
@@ -240,15 +238,15 @@ def test_an_environment_that_lacks_a_library(retrax, tmp_path, monkeypatch):
         raise DependencyNotInstalled("Box2D is not installed")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_command, "make", make)
+    monkeypatch.setattr(RunConfig, "make_environment", make)
     assert retrax(*CATCH) == (2, "", "retrax: Box2D is not installed\n")
 
 
-def test_mistakes_of_ours_keep_their_traceback(monkeypatch):
+def test_errors_in_the_library_keep_their_traceback(monkeypatch):
     def make(*arguments, **options):
         raise AttributeError("ours")
 
-    monkeypatch.setattr(train_command, "make", make)
+    monkeypatch.setattr(RunConfig, "make_environment", make)
     with pytest.raises(AttributeError, match="ours"):
         main(list(CATCH))
 
@@ -285,7 +283,7 @@ def test_directory_with_other_things(tmp_path, tiny, retrax, contents):
 def test_resume_with_too_few_steps(run, retrax, contents):
     for arguments in ((), ("--steps", 240), ("--steps", 10)):
         err = refused(retrax, contents, run, "train", "--resume", run, *arguments)
-        assert f"{run} is at 240 steps already: to go on, give --steps more than that" in err
+        assert f"{run} is at 240 steps already: to continue, give more steps than that" in err
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 0)
     assert "RunConfig.steps must be an integer >= 1, got 0." in err
 
@@ -315,7 +313,7 @@ class TestDamage:
         path.write_bytes(path.read_bytes()[:20])
         err = refused(retrax, contents, run, *command, run)
         assert f"{run / 'snapshots' / '240'} is damaged" in err
-        assert "remove it to go on from 160 steps" in err
+        assert "remove it to resume from 160 steps" in err
 
 
 def test_snapshot_of_another_config(run, retrax, contents):
@@ -412,7 +410,7 @@ def test_doctor_and_the_console_script():
         [
             sys.executable,
             "-c",
-            "from retrax.experiments.command import main; exit(main())",
+            "from retrax.experiments.commands.main import main; exit(main())",
             "doctor",
         ],
         capture_output=True,
@@ -425,7 +423,7 @@ def test_doctor_and_the_console_script():
 
 
 def test_a_closed_pipe_is_no_error():
-    program = "from retrax.experiments.command import main; exit(main())"
+    program = "from retrax.experiments.commands.main import main; exit(main())"
     help_ = subprocess.Popen(
         [sys.executable, "-c", program, "train", "reactor", "--help"],
         stdout=subprocess.PIPE,

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import retrax
-from retrax.experiments import asking, doctor
+from retrax.experiments import doctor, subprocess_probe
 
 CHECKS = ["Python", "core", "JAX", "distributed tier", "mujoco tier", "video tier", "Atari ROMs"]
 PICTURES = "MuJoCo pictures"
@@ -185,7 +185,7 @@ def test_wrong_python(monkeypatch, no_jax_process, version):
 )
 def test_jax_that_does_not_start(monkeypatch, program, detail):
     monkeypatch.setattr(doctor, "_JAX_PROGRAM", program)
-    monkeypatch.setattr(asking, "SECONDS", 3.0)
+    monkeypatch.setattr(subprocess_probe, "SECONDS", 3.0)
     check = doctor._devices()
     assert not check.works
     assert check.detail.startswith(detail)

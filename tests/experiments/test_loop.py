@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from retrax.agents import acer, reactor
-from retrax.agents.base import Agent, Decision, Update, updates_in_one_call
+from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
-from retrax.experiments.loop import Counters, Loop, Window, check_finite
-from retrax.replay.store import SequenceStore
+from retrax.experiments.assembly import NewestParameters
+from retrax.experiments.loop import Loop
+from retrax.replay.local import LocalReplay
+from retrax.runtime.actor import Actor
+from retrax.runtime.learner import Learner, check_finite
+from retrax.runtime.metrics import Counters
+from retrax.runtime.parameters import ParameterClient, ParameterServer
 
 NUM_ENVS = 3
 
@@ -24,12 +29,12 @@ def make_replay(**changes):
 
 
 def constant_agent(priority=1.0, period=1):
-    """Acts 0; its learner counts updates and tells the count as a metric."""
+    """Acts 0; its learner counts updates, and the count is a metric."""
 
-    def update(learner, sample):
+    def gradients(learner, sample):
         batch = sample.weights.shape[0]
         metrics = {"count": jnp.float32(learner), "rows": jnp.float32(sample.mask.sum())}
-        return learner + 1, Update(jnp.full(batch, priority), metrics)
+        return jnp.ones(()), Update(jnp.full(batch, priority), metrics)
 
     def act(params, state, timestep):
         return Decision(jnp.int32(0), {"seen": jnp.sum(timestep.observation)}, state + 1)
@@ -40,7 +45,8 @@ def constant_agent(priority=1.0, period=1):
         begin=lambda key, actor_id, num_actors: jnp.int32(0),
         explore=act,
         exploit=act,
-        update=update,
+        gradients=gradients,
+        apply=lambda learner, gradients: learner + gradients.astype(jnp.int32),
         sequence=SequenceSpec(
             length=4, period=period, extras={"seen": jax.ShapeDtypeStruct((), jnp.float32)}
         ),
@@ -59,17 +65,28 @@ class Tape:
         return getattr(self._wrapped, name)
 
 
-def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=None):
-    replay = replay or make_replay()
+def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=None, **options):
+    """A loop of one actor, and its store."""
+    config = replay or make_replay()
     made = make(environment, seed=seed, num_envs=NUM_ENVS)
     agent = agent or constant_agent()
     if not isinstance(agent, Agent):
         agent = agent(made.spec)
-    store = SequenceStore(made.spec, agent.sequence, replay, num_envs=NUM_ENVS, seed=seed)
+    local = LocalReplay(made.spec, agent.sequence, config, num_environments=NUM_ENVS, seed=seed)
     if events is not None:
         made = Tape(made, {"reset", "step"}, events)
-        store = Tape(store, {"add", "sample", "newest", "set_priorities", "cut"}, events)
-    return Loop(agent, made, store, replay, seed=seed), store
+        local.store = Tape(local.store, {"add", "sample", "newest", "set_priorities"}, events)
+    learner_key, actor_key = jax.random.split(jax.random.key(seed))
+    learner = Learner(agent, local, key=learner_key, updates_per_call=config.updates_per_call)
+    actor = Actor(
+        agent,
+        made,
+        local.writer(range(NUM_ENVS)),
+        NewestParameters(learner),
+        keys=jax.random.split(actor_key, NUM_ENVS),
+        **options,
+    )
+    return Loop([actor], learner, local), local.store
 
 
 def tiny_reactor(spec, **changes):
@@ -94,25 +111,25 @@ def test_order_of_events():
     assert events == [*["add", "step"] * 3, "sample", "set_priorities"]
 
 
-def test_extras_of_an_episodes_last_row_are_logged():
+def test_episode_metrics_are_read_on_an_episodes_last_row():
     """The agent numbers its calls: Catch's last rows are the 10th, the 20th ..."""
 
     def act(params, state, timestep):
         return Decision(jnp.int32(0), {"call": state + 1.0}, state + 1.0)
 
     call = jax.ShapeDtypeStruct((), jnp.float32)
-    sequence = SequenceSpec(length=4, extras={"call": call}, episode_extras=("call",))
     agent = constant_agent()._replace(
-        begin=lambda key, actor_id, num_actors: jnp.zeros(()), explore=act, sequence=sequence
+        begin=lambda key, actor_id, num_actors: jnp.zeros(()),
+        explore=act,
+        sequence=SequenceSpec(length=4, extras={"call": call}),
     )
-    loop, _ = make_loop(agent)
-    assert loop.metric_names()[0] == "episode_call"
+    loop, _ = make_loop(agent, episode_metrics=("call",))
     for _ in range(9):
         loop.advance()
-    assert np.isnan(loop.look().means()["episode_call"])
+    assert "episode_call" not in loop.flush()[0]
     for _ in range(12):
         loop.advance()
-    assert loop.look().means()["episode_call"] == (10 + 20) / 2
+    assert loop.flush()[0]["episode_call"] == (10 + 20) / 2
 
 
 def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
@@ -140,7 +157,7 @@ def test_updates_keep_pace_with_acting(acting_steps_per_update):
         else:
             assert counters.updates == 0
     assert counters.updates > 0
-    assert int(loop.learner) == counters.updates
+    assert int(loop.learner.state) == counters.updates
 
 
 def test_updates_of_one_call_wait_for_each_other():
@@ -155,10 +172,9 @@ def test_updates_of_one_call_wait_for_each_other():
     assert counts[-1] == int(acted / 4.0) // 4 * 4
     assert set(counts) == set(range(0, counts[-1] + 1, 4))
     assert events.count("sample") == counts[-1] // 4
-    assert int(loop.learner) == counts[-1]
-    window = loop.look()
-    assert window.updates == counts[-1]
-    assert window.means()["count"] == (counts[-1] - 1) / 2, "each update counts alike"
+    assert int(loop.learner.state) == counts[-1]
+    means, _ = loop.flush()
+    assert means["count"] == (counts[-1] - 1) / 2, "each update counts alike"
     assert store.sample_shapes()[0].weights.shape == (2 * 4,)
 
 
@@ -168,19 +184,19 @@ def test_several_updates_in_one_call_do_what_each_does_alone():
     for _ in range(20):
         loop.advance()
     _, sample = store.sample()
-    agent = loop._agent
-    one = jax.jit(agent.update)
-    state, priorities, metrics = loop.learner, [], []
+    agent = tiny_reactor(make("catch").spec)
+    one = jax.jit(update(agent))
+    state, priorities, metrics = loop.learner.state, [], []
     for number in range(3):
         part = jax.tree.map(lambda x, n=number: x[2 * n : 2 * n + 2], sample)
-        state, update = one(state, part)
-        priorities.append(update.priorities)
-        metrics.append(update.metrics)
-    together, update = jax.jit(updates_in_one_call(agent.update, 3))(loop.learner, sample)
+        state, outputs = one(state, part)
+        priorities.append(outputs.priorities)
+        metrics.append(outputs.metrics)
+    together, outputs = jax.jit(updates_in_one_call(agent, 3))(loop.learner.state, sample)
     chex.assert_trees_all_close(together, state, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(update.priorities, np.concatenate(priorities), rtol=1e-4)
+    np.testing.assert_allclose(outputs.priorities, np.concatenate(priorities), rtol=1e-4)
     means = jax.tree.map(lambda *x: np.mean(x), *metrics)
-    chex.assert_trees_all_close(update.metrics, means, rtol=1e-3, atol=1e-5)
+    chex.assert_trees_all_close(outputs.metrics, means, rtol=1e-3, atol=1e-5)
 
 
 def test_the_update_that_diverged_is_named_within_a_call():
@@ -221,29 +237,16 @@ def test_returns_and_lengths_of_episodes():
     loop, _ = make_loop()
     for _ in range(30):
         loop.advance()
-    window = loop.look()
-    assert window.lengths == [9] * 9
-    assert set(window.returns) <= {-1.0, 1.0}
-    assert window.steps == loop.counters.steps == 81
-    assert loop.look().returns == []
-
-
-def test_window_means_by_hand():
-    window = Window()
-    assert set(window.means()) == {"episode_return", "episode_length"}
-    assert np.isnan(window.means()["episode_return"])
-    window.returns, window.lengths = [1.0, 2.0], [3, 5]
-    for loss in (0.5, 1.5):
-        window.add_updates(Update(np.zeros(2), {"loss": np.float32(loss)}), 2)
-    assert window.means() == {"episode_return": 1.5, "episode_length": 4.0, "loss": 1.0}
-
-
-def test_metric_names_are_known_before_the_first_update():
-    loop, _ = make_loop()
-    assert loop.metric_names() == ["count", "rows"]
-    for _ in range(10):
-        loop.advance()
-    assert sorted(loop.look().metrics) == ["count", "rows"]
+    assert loop.has_new_steps
+    means, clock = loop.flush()
+    assert means["episode_length"] == 9
+    assert -1.0 <= means["episode_return"] <= 1.0
+    assert (loop.counters.steps, loop.counters.episodes) == (81, 9)
+    assert clock["acting_steps_per_second"] > clock["steps_per_second"] > 0
+    assert not loop.has_new_steps
+    means, clock = loop.flush()
+    assert means == {}
+    assert np.isnan(list(clock.values())).all()
 
 
 @pytest.mark.parametrize("priority", [np.nan, np.inf])
@@ -255,23 +258,23 @@ def test_a_diverged_learner_is_told(priority):
         loop.advance()
 
 
-def test_restore_goes_on_from_counters_and_begins_new_episodes():
-    events = []
-    loop, _ = make_loop(events=events)
+def test_restore_continues_from_the_counters():
+    loop, _ = make_loop()
     for _ in range(8):
         loop.advance()
-    events.clear()
+    snapshot = jax.tree.map(np.array, loop.snapshot())
+    fresh, store = make_loop()
     counters = {"steps": 24, "episodes": 2, "updates": 3, "learning_since": 12}
-    actors = loop.actors
-    loop.restore(jnp.int32(3), actors, counters)
-    assert loop.actors is actors
-    assert events == ["cut", "reset"]
-    assert loop.counters == Counters(**counters)
-    loop.advance()
-    assert loop.counters.steps == 27
-    assert loop.counters.updates == 3
-    loop.advance()
-    assert loop.counters.updates == 4
+    fresh.restore(snapshot._replace(counters=counters))
+    assert fresh.counters == Counters(**counters)
+    np.testing.assert_array_equal(fresh.snapshot().actors, snapshot.actors)
+    assert store.num_rows == 24
+    assert not fresh.has_new_steps
+    fresh.advance()
+    assert fresh.counters.steps == 27
+    assert fresh.counters.updates == 3
+    fresh.advance()
+    assert fresh.counters.updates == 4
 
 
 @pytest.fixture(scope="module")
@@ -282,12 +285,14 @@ def reactor_loop():
 
 def test_donation_never_meets_a_shared_buffer(reactor_loop):
     """The target network begins as a copy of the online one, not as the same memory."""
-    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(reactor_loop.learner)]
+    pointers = [
+        leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(reactor_loop.learner.state)
+    ]
     assert len(set(pointers)) == len(pointers)
 
 
 def test_actors_of_different_environments_draw_differently(reactor_loop):
-    keys = jax.random.key_data(reactor_loop.actors.key)
+    keys = jax.random.key_data(reactor_loop._actors[0].state.key)
     assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
 
 
@@ -295,13 +300,12 @@ def test_nothing_is_compiled_twice(reactor_loop):
     loop = reactor_loop
     for _ in range(60):
         loop.advance()
-    learner = jax.tree.map(jnp.array, jax.device_get(loop.learner))
-    loop.restore(learner, loop.actors, dataclasses.asdict(loop.counters))
+    loop.restore(loop.snapshot())
     for _ in range(10):
         loop.advance()
     assert loop.counters.updates > 20
-    assert loop._act._cache_size() == 1
-    assert loop._update._cache_size() == 1
+    assert loop._actors[0]._act._cache_size() == 1
+    assert loop.learner._update._cache_size() == 1
 
 
 def test_rounds_begin_with_the_newest_segments():
@@ -323,7 +327,7 @@ def test_rounds_begin_with_the_newest_segments():
             jax.tree.map(np.testing.assert_array_equal, sample.rows, newest)
         events.clear()
     assert loop.counters.learning_since == 4 * NUM_ENVS
-    assert int(loop.learner) == loop.counters.updates > 10
+    assert int(loop.learner.state) == loop.counters.updates > 10
 
 
 def tiny_acer(spec):
@@ -335,28 +339,113 @@ def tiny_acer(spec):
 def advanced(loop, count):
     for _ in range(count):
         loop.advance()
-    return jax.device_get(jax.tree.map(plain, loop.learner)), dataclasses.asdict(loop.counters)
+    state = jax.device_get(jax.tree.map(plain, loop.learner.state))
+    return state, dataclasses.asdict(loop.counters)
 
 
 def plain(x):
     return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
 
 
-def test_rounds_are_repeatable_and_go_on_from_a_snapshot():
+def test_rounds_are_repeatable_and_continue_from_a_snapshot():
     replay = make_replay(pace="rounds", replay_ratio=4.0, on_policy=True)
     loops = [make_loop(tiny_acer, replay, seed=3)[0] for _ in range(2)]
     first, second = (advanced(loop, 40) for loop in loops)
     jax.tree.map(np.testing.assert_array_equal, first, second)
     assert first[1]["updates"] > 30
     loop = loops[0]
-    assert loop._update._cache_size() == 2, "one for each size of batch"
-    state = jax.tree.map(np.array, loop.replay_state())
-    going_on = []
+    assert loop.learner._update._cache_size() == 2, "one for each size of batch"
+    snapshot = loop.snapshot()
+    snapshot = snapshot._replace(replay=jax.tree.map(np.array, snapshot.replay))
+    continued = []
     for seed in (3, 3):
         fresh, _ = make_loop(tiny_acer, replay, seed=seed)
-        advanced(fresh, 7)  # forgotten
-        learner, actors = jax.tree.map(lambda x: x.copy(), (loop.learner, loop.actors))
-        fresh.restore(learner, actors, first[1], state)
-        going_on.append(advanced(fresh, 30))
-    jax.tree.map(np.testing.assert_array_equal, *going_on)
-    assert going_on[0][1]["updates"] > first[1]["updates"] + 20
+        advanced(fresh, 7)  # replaced by the snapshot
+        fresh._actors[0].reset()
+        fresh.restore(jax.tree.map(lambda x: x, snapshot))
+        continued.append(advanced(fresh, 30))
+    jax.tree.map(np.testing.assert_array_equal, *continued)
+    assert continued[0][1]["updates"] > first[1]["updates"] + 20
+
+
+# Several actors: a program in one thread
+
+
+def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
+    """A loop of actors with one environment each, whose parameters are published."""
+    config, agent = make_replay(), agent or constant_agent()
+    environments = [make("catch", seed=10 + index) for index in range(num_actors)]
+    spec = environments[0].spec
+    local = LocalReplay(spec, agent.sequence, config, num_environments=num_actors, seed=seed)
+    server = ParameterServer(max_wait=0.0)
+    learner_key, actor_key = jax.random.split(jax.random.key(seed))
+    learner = Learner(agent, local, key=learner_key, parameters=server)
+    keys = jax.random.split(actor_key, num_actors)
+    actors = []
+    for index, made in enumerate(environments):
+        if events is not None:
+            made = Tape(made, {"step"}, Recorder(events, index))
+        actors.append(
+            Actor(
+                agent,
+                made,
+                local.writer([index]),
+                ParameterClient(server.get, update_period=period, threaded=False),
+                keys=keys[index : index + 1],
+                first_id=index,
+                num_actors=num_actors,
+            )
+        )
+    loop = Loop(actors, learner, local, order=np.random.default_rng(seed))
+    loop.start()
+    return loop, actors
+
+
+class Recorder:
+    """Appends an actor's number in place of the event's name."""
+
+    def __init__(self, events, index):
+        self._events, self._index = events, index
+
+    def append(self, event):
+        self._events.append(self._index)
+
+
+def test_each_actor_steps_once_in_a_seeded_order():
+    orders = []
+    for _ in range(2):
+        events = []
+        loop, _ = make_program(events=events)
+        for _ in range(12):
+            loop.advance()
+        rounds = np.array(events).reshape(12, 3)
+        assert (np.sort(rounds, axis=1) == np.arange(3)).all()
+        orders.append(rounds.tolist())
+    assert orders[0] == orders[1]
+    assert len(set(map(tuple, orders[0]))) > 1
+
+
+def test_actors_parameters_are_as_old_as_their_period_makes_them():
+    """An actor asks every 5 steps; what it asked for is published at the next update."""
+    loop, actors = make_program(period=5)
+    versions = []
+    for _ in range(40):
+        loop.advance()
+        versions.append(actors[0]._parameters.version)
+    changes = np.flatnonzero(np.diff(versions)) + 2
+    assert (changes % 5 == 0).all()
+    assert versions[-1] > 10
+    assert loop.counters.updates - versions[-1] <= 10
+
+
+def test_a_program_in_one_thread_is_repeatable_and_its_actors_are_restored():
+    first, second = make_program()[0], make_program()[0]
+    for loop in (first, second):
+        for _ in range(25):
+            loop.advance()
+    ours, theirs = (jax.device_get(loop.snapshot()) for loop in (first, second))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    assert ours.actors.tolist() == [25] * 3
+    fresh, actors = make_program()
+    fresh.restore(ours._replace(actors=np.arange(3, dtype=np.int32)))
+    assert [int(actor.state[0]) for actor in actors] == [0, 1, 2]

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from retrax.experiments import progress
-from retrax.experiments.loop import Counters
 from retrax.experiments.progress import Progress
+from retrax.runtime.metrics import Counters
 
 CLOCK = {
     "steps_per_second": 1234.4,

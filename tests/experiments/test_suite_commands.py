@@ -13,10 +13,10 @@ from retrax.environments.atari import Atari
 from retrax.environments.emulated_atari import EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
-from retrax.experiments.command import main
-from retrax.experiments.config import RunConfig, write_config
-from retrax.experiments.snapshots import Snapshot, Snapshots
+from retrax.experiments.commands.main import main
 from retrax.experiments.starts import make_with_starts, states_of
+from retrax.runtime.run_directory import RunConfig, write_config
+from retrax.runtime.snapshots import Snapshot, Snapshots
 
 TINY = Config(
     convolutions=((4, 8, 8),), shared_size=8, memory_size=8, head_size=4, num_atoms=3
@@ -28,6 +28,10 @@ def short_games(monkeypatch):
     """The greedy policy of such an agent may play half an hour without serving the ball."""
     for kind in (Atari, EmulatedAtari):
         monkeypatch.setitem(kind.__init__.__kwdefaults__, "max_frames", 120)
+
+
+def of(environment):
+    return RunConfig(agent="reactor", environment=environment)
 
 
 def make_run(directory, environment, seed=0):
@@ -107,11 +111,11 @@ def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_pa
 
 def test_episodes_of_an_evaluation_begin_in_the_states(states):
     file = states / "breakout.npz"
-    environment = make_with_starts("ALE/Breakout-v5", ["states", str(file)], seed=0, num_envs=3)
+    environment = make_with_starts(of("ALE/Breakout-v5"), ["states", str(file)], seed=0, num_envs=3)
     first = environment.reset().observation
     assert len(np.unique(first.reshape(3, -1), axis=0)) > 1
     assert states_of("ALE/Breakout-v5", file) == load_states(file)
-    noop = make_with_starts("ALE/Breakout-v5", ["noop"], seed=0, num_envs=1)
+    noop = make_with_starts(of("ALE/Breakout-v5"), ["noop"], seed=0, num_envs=1)
     assert type(noop) is not type(environment)
 
 
@@ -197,7 +201,7 @@ def test_wrong_starts_are_refused(states, environment, starts, sentence):
     file = str(states / "breakout.npz")
     starts = [start.format(file=file) for start in starts]
     with pytest.raises(ValueError, match=sentence.format(file=file)):
-        make_with_starts(environment, starts, seed=0, num_envs=1)
+        make_with_starts(of(environment), starts, seed=0, num_envs=1)
 
 
 def test_recording_refuses_before_it_plays(runs, tmp_path, capsys):

@@ -16,10 +16,10 @@ import orbax.checkpoint as ocp
 import pytest
 
 from retrax.evaluation import read_metrics
-from retrax.experiments import training
-from retrax.experiments.command import main
+from retrax.experiments.commands.main import main
 from retrax.experiments.loop import Loop
-from retrax.experiments.training import WALL_CLOCK_COLUMNS
+from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.runtime.run_directory import RunConfig
 
 # TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
 READER = """
@@ -114,7 +114,7 @@ def test_the_same_command_gives_the_same_run(finished, tiny, retrax, tmp_path):
     assert all((first[name] == second[name]).all() for name in first)
 
 
-def test_resume_goes_on(run, retrax):
+def test_resume_continues(run, retrax):
     before = timeless(run)
     status, out, _ = retrax("train", "--resume", run, "--steps", 320)
     assert status == 0
@@ -130,20 +130,24 @@ def test_resume_goes_on(run, retrax):
     assert "Resumed at 240 steps." in (run / "log.txt").read_text()
 
 
-def test_resume_goes_on_with_the_actors_states(run, retrax, monkeypatch):
-    taken_over = []
+def test_resume_restores_the_actors_states(run, retrax, monkeypatch):
+    restored = []
     restore = Loop.restore
 
-    def record(self, *arguments):
-        fresh = np.array(jax.random.key_data(self.actors.key))
-        restore(self, *arguments)
-        taken_over.append((fresh, np.array(jax.random.key_data(self.actors.key))))
+    def keys(self):
+        return np.array(jax.random.key_data(self._actors[0].state.key))
+
+    def record(self, snapshot):
+        fresh = keys(self)
+        restore(self, snapshot)
+        restored.append((fresh, keys(self), np.array(jax.random.key_data(snapshot.actors.key))))
 
     monkeypatch.setattr(Loop, "restore", record)
     assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
-    ((fresh, restored),) = taken_over
-    assert fresh.shape == restored.shape
-    assert (fresh != restored).any(axis=1).all()
+    ((fresh, found, saved),) = restored
+    assert fresh.shape == found.shape
+    assert (fresh != found).any(axis=1).all()
+    np.testing.assert_array_equal(found, saved)
 
 
 def test_resume_forgets_what_came_after_the_snapshot(run, retrax):
@@ -166,7 +170,7 @@ def test_a_signal_leaves_a_snapshot(tiny, retrax, tmp_path, monkeypatch, number)
     status, out, err = retrax(*tiny, "--run-directory", directory)
     assert status == 0
     assert "Stopped at 100 steps" in err
-    assert err.endswith(f"Stopped by you. To go on: retrax train --resume {directory}\n")
+    assert err.endswith(f"Stopped by you. To continue: retrax train --resume {directory}\n")
     assert str(directory) in out
     assert snapshots(directory) == [80, 100]
     assert timeless(directory)[-1]["steps"] == "100"
@@ -204,23 +208,29 @@ def test_any_failure_is_told(tiny, retrax, tmp_path, monkeypatch):
     assert err.splitlines()[-1].startswith("retrax: The run failed at 0 steps: something (trace")
 
 
-def test_environments_are_closed(tiny, tmp_path, monkeypatch):
-    closed, make = [], training.make
+def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
+    made, closed, make = [], [], RunConfig.make_environment
 
     def watched(*arguments, **options):
         environment = make(*arguments, **options)
-        environment.close = lambda: closed.append(True)
+        made.append(True)
+        environment.close = lambda: closed.append(len(made))
         return environment
 
-    monkeypatch.setattr(training, "make", watched)
+    monkeypatch.setattr(RunConfig, "make_environment", watched)
     monkeypatch.setattr(Loop, "advance", lambda self: 1 / 0)
     assert main([*tiny, "--run-directory", str(tmp_path / "run")]) == 1
+    assert (len(made), set(closed)) == (1, {1})
     assert main([*tiny, "--agent.replay.capacity", "100000000000"]) == 2
-    assert closed == [True, True]
+    assert (len(made), set(closed)) == (2, {1, 2})
 
 
 def start(arguments):
-    command = [sys.executable, "-c", "from retrax.experiments.command import main; exit(main())"]
+    command = [
+        sys.executable,
+        "-c",
+        "from retrax.experiments.commands.main import main; exit(main())",
+    ]
     return subprocess.Popen(
         [*command, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -247,7 +257,7 @@ def test_ctrl_c_on_a_real_process(tiny, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 0, err
-    assert "To go on: retrax train --resume" in err
+    assert "To continue: retrax train --resume" in err
     assert "Traceback" not in err
     assert "WARNING" not in err
     assert out.startswith(f"Run in {directory}.")

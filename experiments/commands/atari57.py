@@ -9,8 +9,8 @@ import numpy as np
 from rich import box, table
 from rich.console import Console
 
-from ..evaluation import atari57
-from .parsing import parse
+from ...evaluation import atari57
+from ..parsing import parse
 
 _WIDTH = 120  # where the output goes to no terminal, which has a width of its own
 

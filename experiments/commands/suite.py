@@ -11,19 +11,19 @@ import jax
 import numpy as np
 import tyro
 
-from ..environments.emulated_atari import EmulatedAtari
-from ..environments.start_states import StartStates, check_states_path, save_states
-from ..evaluation import run_episodes
-from ..evaluation.atari57 import ale_id, game_slug
-from ..evaluation.state_recorder import StateRecorder
-from .config import agent_package, derive_seed, read_config
-from .look_commands import EvaluateArguments, evaluate_run
-from .parsing import parse, tell
-from .snapshots import Snapshots
-from .starts import atari_game, states_of
+from ...environments.emulated_atari import EmulatedAtari
+from ...environments.start_states import StartStates, check_states_path, save_states
+from ...evaluation import run_episodes
+from ...evaluation.atari57 import ale_id, game_slug
+from ...evaluation.state_recorder import StateRecorder
+from ...runtime.run_directory import read_config
+from ...runtime.seeds import Purpose, derive_seed
+from ...runtime.snapshots import Snapshots
+from ..parsing import parse, tell
+from ..starts import atari_game, states_of
+from ..trained import evaluate, load_for
 
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
-_RECORDING = 2  # what `derive_seed` is asked for: neither training's episodes nor evaluation's
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,8 @@ class _Task(NamedTuple):
     regime: str
     game: str
     seed: int
-    evaluation: EvaluateArguments
+    run: Path
+    starts: tuple[str, ...]
 
 
 def evaluate_suite_command(arguments: Sequence[str]) -> int:
@@ -94,7 +95,9 @@ def evaluate_suite_command(arguments: Sequence[str]) -> int:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_COLUMNS)
         for number, task in enumerate(tasks, start=1):
-            score = evaluate_run(task.evaluation)["mean_return"]
+            score = evaluate(
+                task.run, episodes=given.episodes, seed=given.seed, starts=task.starts
+            ).mean_return
             writer.writerow([*task[:4], f"{score:.10g}"])
             tell(f"{number} of {len(tasks)}: {task.game}, seed {task.seed}: {score:.6g}")
     print(given.output)
@@ -125,7 +128,7 @@ def _tasks(given: SuiteArguments) -> list[_Task]:
         earlier = tasks.setdefault((task.algorithm, task.game, task.seed), task)
         if earlier is not task:
             raise ValueError(
-                f"{earlier.evaluation.run} and {run} are both of {task.game} with seed {task.seed}."
+                f"{earlier.run} and {run} are both of {task.game} with seed {task.seed}."
             )
     missing = (wanted or set()) - {task.game for task in tasks.values()}
     if missing or not tasks:
@@ -148,25 +151,22 @@ def _task(run: Path, given: SuiteArguments) -> _Task:
         starts = ("states", str(path))
     elif starts != ("noop",):
         raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
-    evaluation = EvaluateArguments(run=run, episodes=given.episodes, seed=given.seed, starts=starts)
-    algorithm = given.algorithm or f"own-{config.agent}"
-    return _Task(algorithm, starts[0], game, config.seed, evaluation)
+    algorithm = given.algorithm or f"own-{config.entry.name}"
+    return _Task(algorithm, starts[0], game, config.seed, run, starts)
 
 
 def _record(given: RecordArguments) -> StartStates:
     config = read_config(given.run)
     game = atari_game(config.environment)
-    seed = derive_seed(config.seed, _RECORDING, given.seed)
+    seed = derive_seed(config.seed, Purpose.RECORDING, given.seed)
     with contextlib.ExitStack() as stack:
-        snapshots = stack.enter_context(contextlib.closing(Snapshots(given.run, writable=False)))
         environment = EmulatedAtari(game, seed=seed, max_frames=4 * given.steps)
         recorder = StateRecorder(environment, np.random.default_rng(seed))
         stack.enter_context(contextlib.closing(recorder))
-        agent = agent_package(config.agent).make_agent(recorder.spec, config.agent_config)
-        learner, _ = snapshots.restore_learner(jax.eval_shape(agent.init, jax.random.key(0)))
+        trained = load_for(config, given.run, recorder.spec)
         run_episodes(
-            agent,
-            agent.acting_params(learner),
+            trained.agent,
+            trained.params,
             recorder,
             key=jax.random.key(seed),
             num_episodes=given.states,

@@ -8,11 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
-from retrax.launchpad_programs.parameters import ParameterClient, ParameterServer
-from retrax.replay.reverb_waiting import ReplayTimeout, Stopped
+from retrax.replay.waiting import Stopped, WaitTimeout
+from retrax.runtime.parameters import ParameterClient, ParameterServer
 
-pytestmark = pytest.mark.distributed
 PARAMS = {"w": np.arange(3, dtype=np.float32)}
 
 
@@ -24,9 +22,9 @@ def wait_for(condition):
 
 
 def test_a_version_is_pickled_once_and_sent_to_those_who_lack_it():
-    server = ParameterServer(patience=0.0)
+    server = ParameterServer(max_wait=0.0)
     assert server.get(-1) == (-1, None)
-    server.publish(3, jax.device_put(PARAMS), {"new_priority": 2.0})
+    server.publish(3, jax.device_put(PARAMS), 2.0)
     version, blob = server.get(-1)
     assert version == server.version == 3
     assert server.get(0)[1] is blob
@@ -34,11 +32,11 @@ def test_a_version_is_pickled_once_and_sent_to_those_who_lack_it():
     published = pickle.loads(blob)
     assert isinstance(published.params["w"], np.ndarray)
     np.testing.assert_array_equal(published.params["w"], PARAMS["w"])
-    assert published.notes == {"new_priority": 2.0}
+    assert published.new_priority == 2.0
 
 
 def test_a_learner_that_went_back_to_a_snapshot_is_followed():
-    server = ParameterServer(patience=0.0)
+    server = ParameterServer(max_wait=0.0)
     server.publish(3, PARAMS)
     version, blob = server.get(7)
     assert version == 3
@@ -46,7 +44,7 @@ def test_a_learner_that_went_back_to_a_snapshot_is_followed():
 
 
 def test_publishing_can_be_spared_while_nobody_asks():
-    server = ParameterServer(patience=0.0)
+    server = ParameterServer(max_wait=0.0)
     assert server.wanted
     server.publish(0, PARAMS)
     assert not server.wanted
@@ -55,7 +53,7 @@ def test_publishing_can_be_spared_while_nobody_asks():
 
 
 def test_a_call_waits_a_moment_for_a_newer_version():
-    server = ParameterServer(patience=10.0)
+    server = ParameterServer(max_wait=10.0)
     server.publish(0, PARAMS)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(server.get(0)), daemon=True)
@@ -68,25 +66,25 @@ def test_a_call_waits_a_moment_for_a_newer_version():
 
 @pytest.mark.parametrize("threaded", [True, False])
 def test_an_actor_fetches_every_few_steps_and_knows_how_old_its_parameters_were(threaded):
-    server = ParameterServer(patience=0.0)
+    server = ParameterServer(max_wait=0.0)
     client = ParameterClient(server.get, update_period=3, threaded=threaded)
     assert client.params is None
-    server.publish(5, PARAMS, {"note": 1.0})
+    server.publish(5, PARAMS, 4.0)
     client.wait()
-    assert (client.version, client.staleness, dict(client.notes)) == (5, 0, {"note": 1.0})
+    assert (client.version, client.staleness, client.new_priority) == (5, 0, 4.0)
     server.publish(9, {"w": PARAMS["w"] + 1})
     for _ in range(2):
         client.step()
     assert client.version == 5
     client.step()
-    wait_for(lambda: client._take_over() or client.version == 9)
+    wait_for(lambda: client._replace() or client.version == 9)
     assert client.staleness == 4
     np.testing.assert_array_equal(client.params["w"], PARAMS["w"] + 1)
     client.close()
 
 
 def test_an_actor_goes_on_with_old_parameters_while_the_learner_is_away():
-    server, away = ParameterServer(patience=0.0), threading.Event()
+    server, away = ParameterServer(max_wait=0.0), threading.Event()
 
     def get(version):
         if away.is_set():
@@ -126,14 +124,14 @@ def test_waiting_for_the_first_parameters_ends(threaded):
 
     client = ParameterClient(fail, update_period=1, threaded=threaded)
     with pytest.raises(
-        ReplayTimeout,
-        match=r"first parameters: \d+ calls failed, and the last said: nobody is there\.",
+        WaitTimeout,
+        match=r"first parameters: \d+ calls failed, the last one with: nobody is there\.",
     ):
-        client.wait(patience=0.3)
-    server = ParameterServer(patience=0.0)
+        client.wait(max_wait=0.3)
+    server = ParameterServer(max_wait=0.0)
     client = ParameterClient(server.get, update_period=1, threaded=threaded)
-    with pytest.raises(ReplayTimeout, match=r"said: the learner has not compiled yet\."):
-        client.wait(patience=0.3)
+    with pytest.raises(WaitTimeout, match=r"with: the learner has not compiled yet\."):
+        client.wait(max_wait=0.3)
     client = ParameterClient(server.get, update_period=1, threaded=threaded, stop=lambda: True)
     with pytest.raises(Stopped, match="first parameters"):
         client.wait()

@@ -8,9 +8,11 @@ import pytest
 from dm_env import specs
 
 from retrax.agents import reactor
-from retrax.environments import EnvironmentSpec, make
-from retrax.experiments import config as configs
-from retrax.experiments.config import RunConfig
+from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
+from retrax.agents.entry import AgentEntry, agent_names, find_agent
+from retrax.datatypes import EnvironmentSpec
+from retrax.runtime import run_directory as configs
+from retrax.runtime.run_directory import RunConfig
 
 
 def make_run(**changes):
@@ -95,7 +97,8 @@ def test_config_that_is_not_text(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"agent": "acer9"}, "Unknown agent 'acer9'"),
+        ({"agent": "acer9"}, "unknown agent 'acer9'"),
+        ({"agent": "no_module:X"}, "module 'no_module' cannot be imported"),
         ({"agent_config": {"foo": 1}}, "Config has no field foo"),
         ({"agent_config": {"replay": {"foo": 1}}}, "ReplayConfig has no field foo"),
         ({"agent_config": {"learning_rate": "x"}}, "Config.learning_rate must be a number"),
@@ -120,46 +123,97 @@ def test_missing_field_is_named(tmp_path):
         configs.read_config(tmp_path)
 
 
-def test_unknown_agent_and_preset():
-    with pytest.raises(ValueError, match=r"Unknown agent 'reactr' \(did you mean reactor\?\)"):
-        configs.agent_package("reactr")
+def test_unknown_preset():
     with pytest.raises(ValueError, match=r"Unknown preset 'smal' of reactor \(did you mean small"):
-        configs.preset_config("reactor", "smal")
+        configs.preset_config(find_agent("reactor"), "smal")
 
 
-def test_every_agent_has_its_package():
-    for agent in configs.AGENTS:
-        package = configs.agent_package(agent)
-        assert callable(package.make_agent)
-        for preset in package.PRESETS:
-            assert isinstance(configs.preset_config(agent, preset), package.Config)
+@pytest.mark.parametrize("agent", agent_names())
+def test_every_registered_agent_has_presets_of_its_config(agent):
+    entry = find_agent(agent)
+    assert entry.name == agent
+    for preset in entry.presets:
+        assert isinstance(configs.preset_config(entry, preset), entry.Config)
+
+
+SMALL = specs.Array((5,), np.float32)
+IMAGE = specs.Array((84, 84, 1), np.uint8)
+DISCRETE = specs.DiscreteArray(2)
+CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
 
 
 @pytest.mark.parametrize(
-    ("agent", "environment", "preset", "steps"),
+    ("agent", "environment", "spec", "preset", "steps"),
     [
-        ("reactor", "catch", "small", configs.SMALL_STEPS["reactor"]["catch"]),
-        ("reactor", "CartPole-v1", "small", configs.SMALL_STEPS["reactor"]["CartPole-v1"]),
-        ("reactor", "Acrobot-v1", "small", configs.OTHER_STEPS),
-        ("reactor", "ALE/Pong-v5", "paper", configs.PAPER_STEPS),
-        ("d4pg", "Pendulum-v1", "small", configs.SMALL_STEPS["d4pg"]["Pendulum-v1"]),
+        ("reactor", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 20_000),
+        ("reactor", "CartPole-v1", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
+        ("reactor", "Acrobot-v1", EnvironmentSpec(SMALL, DISCRETE), "small", OTHER_STEPS),
+        ("reactor", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "paper", PAPER_STEPS),
+        ("acer", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 40_000),
+        ("acer", "CartPole-v1", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
+        ("acer", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small_continuous", 100_000),
+        ("acer", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "paper_atari", PAPER_STEPS),
+        ("d4pg", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small", 40_000),
+        (
+            "d4pg",
+            "dm_control:cartpole/swingup",
+            EnvironmentSpec(SMALL, CONTINUOUS),
+            "control_suite",
+            1_000_000,
+        ),
+        ("agent57", "deep_sea", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
+        ("agent57", "memory", EnvironmentSpec(SMALL, DISCRETE), "small", 20_000),
     ],
 )
-def test_defaults(agent, environment, preset, steps):
-    made = make(environment)
-    assert configs.default_preset(agent, environment, made.spec) == preset
-    assert configs.default_steps(agent, environment, made.spec) == steps
-    made.close()
+def test_defaults_of_an_environment(agent, environment, spec, preset, steps):
+    run = RunConfig(agent=agent, environment=environment).resolve(spec)
+    assert (run.preset, run.steps) == (preset, steps)
+    assert run.agent_config == run.entry.presets[preset]()
+    assert run.snapshot_every == steps // 5
+    assert run.log_every == min(steps // 100, 10_000)
+    assert run.replay == run.agent_config.replay
+    assert run.resolve(spec) == run
 
 
-def test_defaults_of_the_control_suite():
-    spec = EnvironmentSpec(
-        specs.Array((5,), np.float32), specs.BoundedArray((1,), np.float32, -1, 1)
+def test_what_is_given_is_kept():
+    given = make_run(steps=7, snapshot_every=3, log_every=2, preset="tislr")
+    run = given.resolve(EnvironmentSpec(SMALL, DISCRETE))
+    assert dataclasses.replace(run, search_path="") == given
+    assert (
+        RunConfig(agent="reactor", environment="catch", preset="tislr", steps=3)
+        .resolve(EnvironmentSpec(SMALL, DISCRETE))
+        .agent_config
+        == reactor.Config.tislr()
     )
-    task = "dm_control:cartpole/swingup"
-    assert configs.default_preset("d4pg", task, spec) == "control_suite"
-    assert configs.default_steps("d4pg", task, spec) == configs.SUITE_STEPS
-    assert configs.default_preset("reactor", task, spec) == "small"
+
+
+def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
+    entry = AgentEntry(
+        name="mine",
+        make_agent=reactor.make_agent,
+        Config=reactor.Config,
+        presets={"one": reactor.Config.small, "two": reactor.Config.paper},
+    )
+    spec = EnvironmentSpec(SMALL, DISCRETE)
+    assert configs.default_preset(entry, "catch", spec) == "one"
+    with pytest.raises(ValueError, match="mine has no default number of steps: give steps"):
+        configs._default_steps(entry, "catch", "one")
+
+
+@pytest.mark.parametrize(
+    "fields", [{"num_envs": 3, "num_actors": 2}, {"num_envs": 1, "num_actors": 4}]
+)
+def test_actors_share_environments_evenly(fields):
+    with pytest.raises(ValueError, match="num_envs must be a multiple of num_actors"):
+        make_run(**fields)
+    run = make_run(num_envs=6, num_actors=2)
+    assert (run.environments_per_actor, run.environments_of(1)) == (3, range(3, 6))
+
+
+def test_names_of_new_directories(monkeypatch):
+    directory = configs.new_directory(make_run(agent="my_agents:MINE", environment="ALE/Pong-v5"))
+    assert directory.parts[0] == "runs"
+    assert directory.name.startswith("my_agents-MINE-ALE-Pong-v5-0-")
 
 
 def test_differences_name_nested_fields():
@@ -172,10 +226,3 @@ def test_differences_name_nested_fields():
         "agent_config.replay.batch_size: 16 -> 7",
     ]
     assert configs.differences(old, make_run()) == []
-
-
-def test_derived_seeds_differ():
-    purposes = [(kind, n) for kind in (configs.EVALUATION, configs.RESUME) for n in (0, 1, 8)]
-    seeds = {configs.derive_seed(seed, *purpose) for seed in (0, 1) for purpose in purposes}
-    assert len(seeds | {0, 1}) == 14
-    assert configs.derive_seed(5, 1) == configs.derive_seed(5, 1)

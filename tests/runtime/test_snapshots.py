@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrax.experiments.snapshots import Snapshot, Snapshots
+from retrax.runtime.snapshots import Snapshot, Snapshots
 
 
 class Learner(NamedTuple):
@@ -170,7 +170,7 @@ def test_damage_is_told_in_one_sentence(tmp_path, reader, part, how):
     if how == "truncated":
         path.write_bytes(kept)
     with pytest.raises(
-        ValueError, match=r"another config: remove it to go on from 6 steps"
+        ValueError, match=r"another config: remove it to resume from 6 steps"
     ) as error:
         reader().restore(template())
     assert str(tmp_path / "snapshots" / "7") in str(error.value)
@@ -190,3 +190,19 @@ def test_the_older_one_serves_when_the_newest_is_removed(tmp_path, reader):
     save(tmp_path, 6, 7)
     shutil.rmtree(tmp_path / "snapshots" / "7")
     assert reader().restore(template()).counters["steps"] == 6
+
+
+@pytest.mark.parametrize(
+    "state", [jax.random.key(5), (), {"key": jax.random.key(5), "empty": ()}, jnp.arange(3)]
+)
+def test_any_pytree_is_a_learner_or_an_actor(tmp_path, reader, state):
+    """A bare key and an empty tuple included."""
+    snapshots = Snapshots(tmp_path)
+    snapshots.save(1, Snapshot(state, {"rows": np.zeros(1)}, {"steps": 1}, state))
+    snapshots.close()
+    shapes = jax.eval_shape(lambda: state)
+    found = reader().restore(shapes, shapes)
+    assert reader().restore_learner(shapes)[1] == {"steps": 1}
+    for restored in (found.learner, found.actors, reader().restore_actors(shapes)):
+        assert jax.tree.structure(restored) == jax.tree.structure(state)
+        chex.assert_trees_all_equal(restored, state)

@@ -1,7 +1,6 @@
-"""Metrics as CSV and as TensorBoard events, and the log."""
+"""Metrics as CSV and as TensorBoard events."""
 
 import json
-import logging
 import subprocess
 import sys
 
@@ -9,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrax.experiments.loggers import MetricsWriter, close_log, setup_log
+from retrax.runtime.metrics import Counters
+from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS, MetricsTable, MetricsWriter
 
 COLUMNS = ("steps", "loss", "episode_return")
 
@@ -201,7 +201,7 @@ def test_close_twice(tmp_path):
 def test_tensorflow_is_never_imported(tmp_path):
     program = f"""
 import pathlib, sys
-from retrax.experiments.loggers import MetricsWriter
+from retrax.runtime.metrics_writer import MetricsWriter
 with MetricsWriter(pathlib.Path({str(tmp_path)!r}), ["steps", "loss"]) as writer:
     writer.write({{"steps": 1, "loss": 2.0}})
 assert "tensorflow" not in sys.modules
@@ -210,44 +210,28 @@ assert "tensorflow" not in sys.modules
     assert read_events(tmp_path) == {"loss": [(1, 2.0)]}
 
 
-@pytest.fixture
-def log_directory(tmp_path):
-    yield tmp_path
-    close_log(logging.getLogger("retrax"))
-
-
-def test_log_goes_to_the_file_and_to_the_console(log_directory, capsys):
-    logger = setup_log(log_directory / "run")
-    logger.info("step %d of [bold]%s[/bold]", 3, "Pong")
-    logger.debug("not this")
-    logging.getLogger("retrax.agents").warning("from a module")
-    lines = (log_directory / "run" / "log.txt").read_text().splitlines()
-    assert [line.split(" ", 2)[2] for line in lines] == [
-        "INFO step 3 of [bold]Pong[/bold]",
-        "WARNING from a module",
+def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):
+    table = MetricsTable(tmp_path, ["loss"], resumed_at=None)
+    clock = dict.fromkeys(WALL_CLOCK_COLUMNS, 2.0)
+    counters = Counters(steps=5, episodes=1, updates=3, learning_since=2)
+    table.write(counters, {"episode_return": 1.5, "unknown": 3.0}, clock)
+    table.close()
+    header, row = read_csv(tmp_path).splitlines()
+    assert header.split(",") == [
+        *["steps", "episodes", "updates", "learning_since"],
+        *["episode_return", "episode_length", "loss"],
+        *WALL_CLOCK_COLUMNS,
     ]
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "step 3 of [bold]Pong[/bold]" in err
-    assert "not this" not in err
+    assert row == "5,1,3,2,1.5,,,2.0,2.0,2.0,2.0"
 
 
-def test_log_is_appended_to_and_set_up_once(log_directory, capsys):
-    setup_log(log_directory).info("first")
-    setup_log(log_directory).info("second")
-    text = (log_directory / "log.txt").read_text()
-    assert text.count("first") == text.count("second") == 1
-    assert capsys.readouterr().err.count("second") == 1
-
-
-def test_closed_log_leaves_nothing_behind(log_directory):
-    logger = setup_log(log_directory)
-    logger.info("in time")
-    handlers = list(logger.handlers)
-    close_log(logger)
-    close_log(logger)
-    logger.info("too late")
-    assert logger.handlers == []
-    assert logger.propagate
-    assert "too late" not in (log_directory / "log.txt").read_text()
-    assert all(getattr(handler, "stream", None) is None for handler in handlers[:1])
+def test_a_resumed_table_continues_and_a_program_may_have_had_no_row_yet(tmp_path):
+    for resumed_at in (None, 5, 5):
+        table = MetricsTable(tmp_path, [], resumed_at=resumed_at)
+        clock = dict.fromkeys(WALL_CLOCK_COLUMNS, 2.0)
+        table.write(Counters(steps=6 if resumed_at else 5), {}, clock)
+        table.close()
+    assert [line.split(",")[0] for line in read_csv(tmp_path).splitlines()] == ["steps", "5", "6"]
+    table = MetricsTable(tmp_path / "new", [], resumed_at=0)
+    table.close()
+    assert len(read_csv(tmp_path / "new").splitlines()) == 1

@@ -1,0 +1,87 @@
+"""D4PG's actors: the policy's action, with Gaussian noise while training."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from dm_env import specs
+
+from ...datatypes import TimeStep
+from ...networks import D4PGNetworks
+from ...networks.d4pg import middle_and_half
+from ..base import Decision
+from .config import Config
+from .networks import Params
+
+
+class ActorState(NamedTuple):
+    """State of an actor between time steps.
+
+    Attributes:
+      key: PRNG key of the noise.
+      sigma: float32 `[]`, the noise's standard deviation, in halves of the distance between bounds.
+    """
+
+    key: jax.Array
+    sigma: jax.Array
+
+
+def begin(key: jax.Array, actor_id: jax.Array, num_actors: int, *, config: Config) -> ActorState:
+    """The state before the first time step."""
+    return ActorState(key, noise_scale(config, actor_id, num_actors))
+
+
+def noise_scale(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
+    """Sigma of one actor: `sigma_min` for the first to `sigma_max` for the last.
+
+    Args:
+      config: hyper-parameters.
+      actor_id: `[]`, in 0 .. num_actors - 1.
+      num_actors: >= 1. A single actor gets the geometric mean.
+
+    Returns:
+      float32 `[]`.
+    """
+    if config.exploration == "fixed":
+        return jnp.full((), config.sigma, jnp.float32)
+    share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
+    sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
+    return jnp.asarray(sigma, jnp.float32)
+
+
+def explore(
+    params: Params,
+    state: ActorState,
+    timestep: TimeStep,
+    *,
+    networks: D4PGNetworks,
+    actions: specs.BoundedArray,
+) -> Decision:
+    """The policy's action plus noise, clipped to the bounds (Algorithm 1)."""
+    key, noise_key = jax.random.split(state.key)
+    _, half = middle_and_half(actions)
+    noise = state.sigma * half * jax.random.normal(noise_key, actions.shape)
+    action = _clip(_policy(params, timestep, networks=networks) + noise, actions)
+    return Decision(action, {}, state._replace(key=key))
+
+
+def exploit(
+    params: Params,
+    state: ActorState,
+    timestep: TimeStep,
+    *,
+    networks: D4PGNetworks,
+    actions: specs.BoundedArray,
+) -> Decision:
+    """The policy's action."""
+    return Decision(_clip(_policy(params, timestep, networks=networks), actions), {}, state)
+
+
+def _policy(params: Params, timestep: TimeStep, *, networks: D4PGNetworks) -> jax.Array:
+    features = networks.torso.apply(params.torso, timestep.observation[None])
+    return networks.policy.apply(params.policy, features)[0]
+
+
+def _clip(action: jax.Array, actions: specs.BoundedArray) -> jax.Array:
+    """The stored action must be the executed one: the critic learns the value of the former."""
+    return jnp.clip(action, actions.minimum, actions.maximum)

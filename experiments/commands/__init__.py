@@ -1,0 +1,1 @@
+"""The `retrax` command: one module for each subcommand, and what they share."""

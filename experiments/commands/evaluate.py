@@ -1,0 +1,78 @@
+"""`retrax evaluate`."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from ..parsing import parse
+from ..trained import Evaluation, evaluate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateArguments:
+    """Evaluate the newest snapshot of a run: its greedy policy, in environments of its own."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run directory."""
+
+    episodes: int = 100
+    """Episodes to run, at least 1."""
+
+    seed: int = 0
+    """Seed of the evaluation's environments, at least 0."""
+
+    starts: tuple[str, ...] = ("noop",)
+    """How episodes begin: `noop`, as the environment does by itself (Atari: after 0 to 30 no-ops),
+    or `states FILE`, in turn in the emulator states that record-states wrote."""
+
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print one JSON object: mean_return, low, high (95 %), episodes, steps (of training behind the
+    snapshot), mean_length, modes (mean_return and episodes of each)."""
+
+    video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Write the episodes to this file, .mp4 or .gif."""
+
+
+def evaluate_command(arguments: Sequence[str]) -> int:
+    """Evaluates a run and prints the result."""
+    given = parse(EvaluateArguments, arguments, prog="retrax evaluate")
+    for option, value, least in (("episodes", given.episodes, 1), ("seed", given.seed, 0)):
+        if value < least:
+            raise ValueError(f"--{option} must be at least {least}, got {value}.")
+    result = evaluate(
+        given.run,
+        episodes=given.episodes,
+        seed=given.seed,
+        starts=given.starts,
+        video=given.video,
+    )
+    if given.json:
+        # One episode has no interval, and JSON no NaN.
+        print(json.dumps(_without_nan(result._asdict())))
+    else:
+        _print(result, given.video)
+    return 0
+
+
+def _print(result: Evaluation, video: Path | None) -> None:
+    print(
+        f"mean return {result.mean_return:.6g} (95 %: {result.low:.6g} to {result.high:.6g}) over "
+        f"{result.episodes} episodes of {result.mean_length:.0f} steps, after {result.steps} steps "
+        "of training"
+    )
+    for name, mode in result.modes.items():
+        found = f"{mode['mean_return']:.6g} over {mode['episodes']} episodes"
+        print(f"{name}: {found if mode['episodes'] else 'no episodes'}")
+    if video:
+        print(f"video in {video}")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,89 @@
+"""The `retrax` command: train, launch, evaluate, plot, doctor."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from ... import __version__
+
+_USAGE = f"""\
+retrax {__version__}: agents as pure JAX functions
+
+usage: retrax COMMAND [...]
+
+  train AGENT --environment ID    train an agent; --help lists every field of its config
+  train --resume RUN              continue a run from its newest snapshot
+  launch AGENT --num-actors N     the same as a program of many processes (Linux, Python 3.10)
+  evaluate RUN                    mean return of the trained policy, with its interval; video
+  evaluate-suite RUN...           mean returns of runs on many Atari games, as a CSV for atari57
+  record-states RUN               emulator states of a run's play, in which episodes can begin
+  plot RUN...                     learning curves as PNG
+  atari57 [--scores FILE.csv]     published scores on 57 games, and yours: median, rank, Elo; chart
+  doctor                          what is installed, what is missing, how to install it
+
+`retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch
+"""
+
+_INTERRUPTED = 130  # what shells give for SIGINT
+_BROKEN_PIPE = 141  # and for SIGPIPE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Returns:
+      The exit status: 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if
+      interrupted before there was a run. Every other status than 0 comes with one sentence.
+    """
+    command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if command in ("-h", "--help"):
+        print(_USAGE, end="")
+        return 0
+    if command == "--version":
+        print(__version__)
+        return 0
+    if command not in _COMMANDS:
+        allowed = ", ".join(_COMMANDS)
+        close = difflib.get_close_matches(command, _COMMANDS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
+    try:
+        return _command(command)(rest)
+    except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except (ValueError, ImportError, OSError) as error:
+        return _refuse(str(error))
+    except Exception as error:
+        if not type(error).__module__.startswith("gymnasium"):
+            raise
+        return _refuse(str(error))  # an environment lacks a library
+    except KeyboardInterrupt:
+        return _refuse("Interrupted.", _INTERRUPTED)
+
+
+def _refuse(sentence: str, status: int = 2) -> int:
+    print(f"retrax: {sentence}", file=sys.stderr)
+    return status
+
+
+# Each command's module is imported when it runs: `--help` and `doctor` must not wait for JAX.
+# `launch` lives above this folder, and needs libraries that only Linux with Python 3.10 has.
+_COMMANDS = {
+    "train": "retrax.experiments.commands.train:train_command",
+    "launch": "retrax.launchpad_programs.launch_command:launch_command",
+    "evaluate": "retrax.experiments.commands.evaluate:evaluate_command",
+    "evaluate-suite": "retrax.experiments.commands.suite:evaluate_suite_command",
+    "record-states": "retrax.experiments.commands.suite:record_states_command",
+    "plot": "retrax.experiments.commands.plot:plot_command",
+    "atari57": "retrax.experiments.commands.atari57:atari57_command",
+    "doctor": "retrax.experiments.commands.doctor:doctor_command",
+}
+
+
+def _command(name: str) -> Callable[[list[str]], int]:
+    module, function = _COMMANDS[name].split(":")
+    found: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
+    return found

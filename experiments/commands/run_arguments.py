@@ -1,0 +1,130 @@
+"""Arguments that `retrax train` and `retrax launch` share, and runs made from them."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from ...agents.entry import AgentEntry, find_agent
+from ...datatypes import EnvironmentSpec
+from ...runtime.run_directory import RunConfig, default_preset, preset_config
+from ..parsing import parse, scan, wants_help
+
+AgentConfig = TypeVar("AgentConfig")
+OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="N")]
+Switch = tyro.conf.FlagCreatePairsOff[bool]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutputArguments:
+    """What the terminal shows."""
+
+    plain: Switch = False
+    """Log lines instead of a progress bar or a live table."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunArguments(OutputArguments, Generic[AgentConfig]):
+    """A new run. What is not given comes from the preset."""
+
+    environment: Annotated[str, tyro.conf.arg(metavar="ID")]
+    """catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, a game (ALE/Pong-v5), or
+    module:NAME of your own; switches may follow (deep_sea,size=20)."""
+
+    preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Where the agent's fields come from; by default the agent's preset for the environment."""
+
+    steps: OptionalCount = None
+    """Time steps over all environments; by default as many as the preset needs."""
+
+    seed: int = 0
+    """Seed of everything random. In one process the same seed gives the same run, bit for bit."""
+
+    run_directory: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Where the run is kept; by default a new folder under runs/."""
+
+    snapshot_every: OptionalCount = None
+    """Steps between snapshots; by default a fifth of the run. The end always has one."""
+
+    log_every: OptionalCount = None
+    """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
+
+    agent: tyro.conf.FlagConversionOff[AgentConfig]
+    """The agent's config."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResumeArguments(OutputArguments):
+    """Continue a run from its newest snapshot."""
+
+    resume: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    """The run directory."""
+
+    steps: OptionalCount = None
+    """A new last step; by default the run's own."""
+
+
+def resumes(arguments: Sequence[str]) -> bool:
+    """Whether the command line resumes a run."""
+    return any(argument.partition("=")[0] == "--resume" for argument in arguments)
+
+
+def parse_new_run(
+    agent: str,
+    arguments: Sequence[str],
+    *,
+    form: Any,
+    prog: str,
+    num_envs: Callable[[Any], int],
+    make_spec: Callable[[RunConfig], EnvironmentSpec],
+) -> tuple[Any, RunConfig]:
+    """Parses the arguments of a new run.
+
+    The agent's default values depend on the preset, and the preset on the environment. So the
+    arguments are parsed once with the first preset, the environment is made, and they are parsed
+    again with the preset that the agent chooses for it.
+
+    Args:
+      agent: a registered name or `package.module:NAME`.
+      arguments: the rest of the command line.
+      form: a subclass of `RunArguments`.
+      prog: the command, for help and errors.
+      num_envs: of the parsed arguments.
+      make_spec: the spec of the environment of a run; called at most once.
+
+    Returns:
+      The parsed arguments, and the resolved run.
+
+    Raises:
+      ValueError: one sentence about what is wrong.
+    """
+    entry = find_agent(agent)
+    preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
+    first = preset or next(iter(entry.presets))
+    if wants_help(arguments) and preset is None and environment is not None:
+        probe = RunConfig(agent=agent, environment=environment, num_envs=1)
+        first = default_preset(entry, environment, make_spec(probe))
+    given = _parse(entry, first, arguments, form, f"{prog} {agent}")
+    config = RunConfig(
+        agent=agent,
+        environment=given.environment,
+        steps=given.steps,
+        seed=given.seed,
+        num_envs=num_envs(given),
+        snapshot_every=given.snapshot_every,
+        log_every=given.log_every,
+    )
+    spec = make_spec(config)
+    chosen = preset or default_preset(entry, given.environment, spec)
+    if chosen != first:
+        given = _parse(entry, chosen, arguments, form, f"{prog} {agent}")
+    return given, dataclasses.replace(config, preset=chosen, agent_config=given.agent).resolve(spec)
+
+
+def _parse(entry: AgentEntry, preset: str, arguments: Sequence[str], form: Any, prog: str) -> Any:
+    config = preset_config(entry, preset)
+    default = form(environment=tyro.MISSING, agent=config)
+    description = f"{form.__doc__.strip()} Defaults of the agent: preset {preset}."
+    return parse(form[type(config)], arguments, prog=prog, default=default, description=description)

@@ -1,0 +1,107 @@
+"""`retrax train`."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import TypeVar
+
+from ...agents.entry import agent_names
+from ...datatypes import EnvironmentSpec, VectorEnvironment
+from ...runtime.run_directory import PROGRAM, RunConfig, read_config
+from ..parsing import parse, tell, wants_help
+from ..training import RunFailedError, Summary, train
+from .run_arguments import ResumeArguments, RunArguments, parse_new_run, resumes
+
+_USAGE = """\
+usage: retrax train AGENT --environment ID [OPTIONS]
+       retrax train --resume RUN [--steps N] [--plain]
+
+Train an agent in one process, or continue a run from its newest snapshot. Ctrl-C leaves a snapshot
+too.
+
+  AGENT             {agents}, or module:NAME of your own
+  --environment ID  catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, ALE/Pong-v5,
+                    or module:NAME of your own
+  --resume RUN      a run directory
+  --steps N         the last step, over all environments
+
+`retrax train AGENT --help` lists all options: the run's, and every field of the agent's config.
+"""
+
+AgentConfig = TypeVar("AgentConfig")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArguments(RunArguments[AgentConfig]):
+    """Train an agent in one process."""
+
+    num_envs: int = 8
+    """Environments stepped together."""
+
+
+def train_command(arguments: Sequence[str]) -> int:
+    """Trains, and prints where the run is and what to do next.
+
+    Returns:
+      The exit status: 1 if the run failed, else 0.
+    """
+    agents = ", ".join(agent_names())
+    try:
+        if resumes(arguments):
+            return _finish(_resume(arguments))
+        if arguments and not arguments[0].startswith("-"):
+            return _finish(_train(arguments[0], arguments[1:]))
+    except RunFailedError as failure:
+        tell(f"retrax: {failure}")
+        return 1
+    if not wants_help(arguments):
+        raise ValueError(
+            f"retrax train needs an agent first ({agents}, or module:NAME): "
+            "retrax train AGENT --environment ID"
+        )
+    print(_USAGE.format(agents=agents), end="")
+    return 0
+
+
+def _train(agent: str, arguments: Sequence[str]) -> Summary:
+    with contextlib.ExitStack() as stack:
+        made: list[VectorEnvironment] = []
+
+        def make_spec(config: RunConfig) -> EnvironmentSpec:
+            environment = config.make_environment(seed=config.seed, num_envs=config.num_envs)
+            stack.callback(environment.close)
+            made.append(environment)
+            return environment.spec
+
+        given, config = parse_new_run(
+            agent,
+            arguments,
+            form=TrainArguments,
+            prog="retrax train",
+            num_envs=lambda given: given.num_envs,
+            make_spec=make_spec,
+        )
+        return train(config, given.run_directory, plain=given.plain, environment=made[0])
+
+
+def _resume(arguments: Sequence[str]) -> Summary:
+    given = parse(ResumeArguments, arguments, prog="retrax train")
+    config = read_config(given.resume)
+    if (given.resume / PROGRAM).is_file():
+        raise ValueError(
+            f"{given.resume} was started by retrax launch: continue it with retrax launch --resume "
+            f"{given.resume}"
+        )
+    if given.steps is not None:
+        config = dataclasses.replace(config, steps=given.steps)
+    return train(config, given.resume, resume=True, plain=given.plain)
+
+
+def _finish(summary: Summary) -> int:
+    if summary.interrupted:
+        tell(f"Stopped by you. To continue: retrax train --resume {summary.directory}")
+    print(
+        f"Run in {summary.directory}. Next: retrax evaluate {summary.directory}"
+        f"  |  retrax plot {summary.directory}"
+    )
+    return 0

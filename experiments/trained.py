@@ -1,0 +1,177 @@
+"""Trained agents out of run directories: loaded, ready to act, and evaluated."""
+
+import contextlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..agents.base import ActorState, Agent, Params
+from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..evaluation import VideoWriter, mean_and_interval, run_episodes
+from ..evaluation.episodes import begin_states
+from ..runtime.actor_states import ActorStates
+from ..runtime.run_directory import PROGRAM, RunConfig, read_config
+from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.snapshots import Snapshots
+from .starts import make_with_starts
+
+_MAX_ENVS = 16  # stepped together in an evaluation
+
+
+class TrainedAgent(NamedTuple):
+    """The agent of a run, ready to act.
+
+    `agent.begin(key, 0, 1)` gives an actor state, and `agent.exploit(params, state, timestep)` a
+    decision; both may be jitted and vmapped.
+
+    Attributes:
+      agent: the agent.
+      params: acting parameters of the newest snapshot.
+      spec: of the environment that it was trained in.
+      config: of the run.
+      steps: time steps of training behind the snapshot.
+    """
+
+    agent: Agent
+    params: Params
+    spec: EnvironmentSpec
+    config: RunConfig
+    steps: int
+
+
+class Evaluation(NamedTuple):
+    """Returns of an evaluation.
+
+    Attributes:
+      mean_return: mean undiscounted return.
+      low: of its 95 % confidence interval; NaN for one episode.
+      high: likewise.
+      episodes: how many.
+      steps: time steps of training behind the snapshot.
+      mean_length: transitions of an episode.
+      modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
+    """
+
+    mean_return: float
+    low: float
+    high: float
+    episodes: int
+    steps: int
+    mean_length: float
+    modes: dict[str, dict[str, Any]]
+
+
+def load_agent(run: Path | str) -> TrainedAgent:
+    """The trained agent of a run directory.
+
+    Raises:
+      ValueError: the directory holds no run, or no complete snapshot, or its agent or environment
+        cannot be found.
+    """
+    config = read_config(Path(run))
+    with contextlib.closing(config.make_environment(seed=0, num_envs=1)) as environment:
+        return load_for(config, Path(run), environment.spec)
+
+
+def load_for(config: RunConfig, run: Path, spec: EnvironmentSpec) -> TrainedAgent:
+    """The trained agent of a run, for an environment of a known spec."""
+    agent = config.entry.make_agent(spec, config.agent_config)
+    template = jax.eval_shape(agent.init, jax.random.key(0))
+    with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
+        learner, counters = snapshots.restore_learner(template)
+    return TrainedAgent(agent, agent.acting_params(learner), spec, config, counters["steps"])
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    starts: Sequence[str] = ("noop",),
+    video: Path | None = None,
+) -> Evaluation:
+    """Evaluates the newest snapshot of a run by `Agent.exploit`, in environments of its own.
+
+    Args:
+      run: the run directory.
+      episodes: >= 1.
+      seed: >= 0, of the evaluation's environments.
+      starts: `("noop",)`, or `("states", FILE)` for Atari games.
+      video: a file for a video of the episodes, .mp4 or .gif.
+
+    Raises:
+      ValueError: an argument is out of its range, or as of `load_agent`.
+    """
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}.")
+    run = Path(run)
+    config = read_config(run)
+    seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
+    num_envs = 1 if video else min(episodes, _MAX_ENVS)
+    with contextlib.ExitStack() as stack:
+        environment = make_with_starts(
+            config, starts, seed=seed, num_envs=num_envs, render=video is not None
+        )
+        stack.enter_context(contextlib.closing(environment))
+        trained = load_for(config, run, environment.spec)
+        writer = stack.enter_context(VideoWriter(video)) if video else None
+        key = jax.random.key(seed)
+        results = run_episodes(
+            trained.agent,
+            trained.params,
+            environment,
+            key=key,
+            num_episodes=episodes,
+            on_frame=writer.append if writer else None,
+            states=_evaluator_states(trained, run, key, environment),
+            modes=config.entry.evaluation_modes,
+        )
+    interval = mean_and_interval(results.returns)
+    return Evaluation(
+        interval.mean,
+        interval.low,
+        interval.high,
+        len(results.returns),
+        trained.steps,
+        float(results.lengths.mean()),
+        {
+            name: {
+                "mean_return": float(returns.mean()) if len(returns) else math.nan,
+                "episodes": len(returns),
+            }
+            for name, returns in results.returns_by_mode().items()
+        },
+    )
+
+
+def _evaluator_states(
+    trained: TrainedAgent, run: Path, key: jax.Array, environment: VectorEnvironment
+) -> ActorState:
+    """States `[E, ...]` that start from what the run's actors have learned; None without that."""
+    warm_start = trained.config.entry.warm_start
+    if warm_start is None:
+        return None
+    fresh = begin_states(trained.agent, key, environment.num_envs)
+    actors = _actor_states(trained, run)
+    return jax.jit(jax.vmap(warm_start, in_axes=(0, None)))(fresh, actors)
+
+
+def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:
+    """The states of all actors of a run, `[num_envs, ...]`."""
+    config, template = (
+        trained.config,
+        begin_states(trained.agent, jax.random.key(0), trained.config.num_envs),
+    )
+    files = sorted((run / "actors").glob("*.npz")) if (run / PROGRAM).is_file() else []
+    if not files:
+        with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
+            return snapshots.restore_actors(jax.eval_shape(lambda: template))
+    each = config.num_envs // len(files)
+    part = jax.tree.map(lambda x: x[:each], template)
+    states = [ActorStates(run, index).restore(part) for index in range(len(files))]
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *states)

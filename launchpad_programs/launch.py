@@ -1,0 +1,311 @@
+"""Launching a run as a program of many processes: arguments, run directory, and `retrax.launch`."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+import psutil
+import tyro
+
+from ..agents.entry import agent_names, find_agent
+from ..agents.testing import check_agent_shapes
+from ..datatypes import EnvironmentSpec
+from ..experiments.commands.run_arguments import (
+    OutputArguments,
+    ResumeArguments,
+    RunArguments,
+    parse_new_run,
+    resumes,
+)
+from ..experiments.parsing import parse, tell, wants_help
+from ..experiments.training import train
+from ..runtime.run_directory import (
+    PROGRAM,
+    RunConfig,
+    check_new_directory,
+    new_directory,
+    read_config,
+    write_config,
+)
+from . import isolation
+from .config import SERVING, ProgramConfig, read_options, write_options
+
+_ACTOR_BYTES = 300e6  # memory of an actor's process, at least
+_PROG = "retrax launch"
+_UPDATE_PERIOD = 50
+
+AgentConfig = TypeVar("AgentConfig")
+Mode = Literal["local_mp", "local_mt", "sync"]
+_Switch = tyro.conf.FlagCreatePairsOff[bool]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProgramArguments(OutputArguments):
+    """How a program runs."""
+
+    launch: Mode = "local_mp"
+    """local_mp: processes. local_mt: threads of one process. sync: actors and learner in turn in
+    one thread, in a seeded order; the same every time, for debuggers."""
+
+    listen_everywhere: _Switch = False
+    """Listen on all interfaces, and be reachable from other machines; there is no password."""
+
+    port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """The first of 3 ports to listen on; by default free ones."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
+    """Train an agent as a program of many processes around Reverb."""
+
+    num_actors: int = 2
+    """Actors, each a process."""
+
+    environments_per_actor: int = 1
+    """Environments of each actor, stepped together."""
+
+    actor_update_period: int = _UPDATE_PERIOD
+    """Time steps of an actor between fetches of parameters."""
+
+    evaluation_episodes: int = 20
+    """Episodes of one evaluation."""
+
+    acme: Annotated[str | None, tyro.conf.arg(metavar="module:NAME")] = None
+    """Your own Acme loggers, observers or environment loop (launchpad_programs/README.md)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResumeProgramArguments(ProgramArguments, ResumeArguments):
+    """Continue a program from its newest snapshot."""
+
+
+class LaunchSummary(NamedTuple):
+    """How a program ended.
+
+    Attributes:
+      directory: the run directory.
+      steps: transitions taken, earlier parts of the run included.
+      updates: updates of the learner, likewise.
+      finished: whether the last step was taken.
+      failed: whether a node failed; `log.txt` of the run has its traceback.
+    """
+
+    directory: Path
+    steps: int
+    updates: int
+    finished: bool
+    failed: bool
+
+
+def launch(
+    config: RunConfig,
+    directory: Path | None = None,
+    *,
+    mode: Literal["local_mp", "local_mt"] = "local_mp",
+    evaluation_episodes: int = 20,
+    port: int | None = None,
+    listen_everywhere: bool = False,
+    acme: str | None = None,
+    plain: bool = True,
+) -> LaunchSummary:
+    """Trains an agent as a program of many processes, and waits for its end.
+
+    Everything is checked first; then the program runs in a process of its own, with a network
+    namespace of its own where the kernel allows that.
+
+    Args:
+      config: what to run; `num_actors` actors share its environments.
+      directory: the run directory; a new one under runs/ if None.
+      mode: processes or threads.
+      evaluation_episodes: episodes of one evaluation.
+      port: the first of 3 ports to listen on; free ones if None.
+      listen_everywhere: listen on all interfaces.
+      acme: `package.module:NAME` of `AcmeOptions`.
+      plain: log lines instead of a live table.
+
+    Raises:
+      ValueError: the environment, the agent, its config or the directory is refused.
+    """
+    with_spec = config.resolve(_spec(config))
+    program = ProgramConfig(
+        run=_with_period(with_spec),
+        directory=directory or new_directory(config),
+        evaluation_episodes=evaluation_episodes,
+        port=port,
+        acme=acme,
+    )
+    _check(program, mode)
+    _prepare(program)
+    flags = [
+        *(["--plain"] if plain else []),
+        *(["--listen-everywhere"] if listen_everywhere else []),
+        *([] if port is None else ["--port", str(port)]),
+    ]
+    module = "retrax.launchpad_programs"
+    resume = ["--resume", str(program.directory), "--launch", mode]
+    ended = subprocess.run([sys.executable, "-m", module, *resume, *flags], check=False)
+    return _summary(program, failed=ended.returncode != 0)
+
+
+def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
+    """Launches, and prints how it ended and what to do next."""
+    if resumes(arguments):
+        given = parse(ResumeProgramArguments, arguments, prog=_PROG)
+        program = _resumed(given)
+    else:
+        agent, arguments = _agent(arguments)
+        given, run = _parse(agent, arguments)
+        if given.launch == "sync":
+            return _train(run, given)
+        program = _new(given, run)
+        _check(program, given.launch)
+    if given.port is not None:
+        isolation.check_ports(given.port, len(SERVING))
+    _prepare(program)
+    run_config = program.run
+    tell(
+        f"preset {run_config.preset}, {run_config.steps} steps, {run_config.num_actors} actors, "
+        f"run directory {program.directory}"
+    )
+    from .launcher import run_program  # Launchpad, which `sync` does not need
+
+    outcome = run_program(program, given.launch, plain=given.plain, notes=[network_note])
+    return _finish(program.directory, outcome)
+
+
+def _agent(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
+    names = agent_names()
+    if wants_help(arguments):
+        return names[0], arguments
+    raise ValueError(
+        f"{_PROG} needs an agent first, one of {', '.join(names)}, or module:NAME: "
+        f"{_PROG} AGENT --environment ID --num-actors N"
+    )
+
+
+def _parse(agent: str, arguments: Sequence[str]) -> tuple[Any, RunConfig]:
+    find_agent(agent)
+    given, run = parse_new_run(
+        agent,
+        arguments,
+        form=LaunchArguments,
+        prog=_PROG,
+        num_envs=lambda given: max(1, given.num_actors) * max(1, given.environments_per_actor),
+        make_spec=_spec,
+    )
+    for name in ("num_actors", "environments_per_actor"):
+        if getattr(given, name) < 1:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} must be at least 1, got {getattr(given, name)}.")
+    run = dataclasses.replace(
+        run, num_actors=given.num_actors, actor_update_period=given.actor_update_period
+    )
+    return given, run
+
+
+def _train(run: RunConfig, given: Any) -> int:
+    """`--launch sync`: the loop of one process, with several actors."""
+    summary = train(run, given.run_directory, plain=given.plain)
+    directory = summary.directory
+    if summary.interrupted:
+        tell(f"Stopped by you. To continue: retrax train --resume {directory}")
+    print(f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}")
+    return 0
+
+
+def _new(given: Any, run: RunConfig) -> ProgramConfig:
+    return ProgramConfig(
+        run=run,
+        directory=given.run_directory or new_directory(run),
+        evaluation_episodes=given.evaluation_episodes,
+        port=given.port,
+        acme=given.acme,
+    )
+
+
+def _resumed(given: Any) -> ProgramConfig:
+    run = read_config(given.resume)
+    if not (given.resume / PROGRAM).is_file():
+        raise ValueError(
+            f"{given.resume} was trained in one process: continue it with retrax train --resume "
+            f"{given.resume}"
+        )
+    if given.launch == "sync":
+        raise ValueError(
+            f"{given.resume} was run by processes around Reverb and cannot continue in one thread: "
+            "leave --launch sync out."
+        )
+    if given.steps is not None:
+        run = dataclasses.replace(run, steps=given.steps)
+    return read_options(given.resume, run, port=given.port)
+
+
+def _with_period(run: RunConfig) -> RunConfig:
+    """Actors in other processes cannot read the newest parameters."""
+    if run.actor_update_period is not None:
+        return run
+    return dataclasses.replace(run, actor_update_period=_UPDATE_PERIOD)
+
+
+def _check(program: ProgramConfig, mode: str) -> None:
+    """Refuses what would fail later."""
+    num_actors = program.run.num_actors
+    available = psutil.virtual_memory().available
+    fitting = max(int(available / _ACTOR_BYTES), 1)
+    if mode == "local_mp" and num_actors > fitting:
+        raise ValueError(
+            f"--num-actors {num_actors} needs {num_actors * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
+            f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
+        )
+    check_new_directory(program.directory, program.run)
+
+
+def _spec(config: RunConfig) -> EnvironmentSpec:
+    """The environment's spec, for which the agent is checked too, once its config is known."""
+    environment = config.make_environment(seed=config.seed, num_envs=1)
+    try:
+        spec = environment.spec
+    finally:
+        environment.close()
+    if config.agent_config is not None:
+        check_agent_shapes(config.entry.make_agent(spec, config.agent_config), spec)
+    return spec
+
+
+def _prepare(program: ProgramConfig) -> None:
+    """Makes the run directory."""
+    directory = program.directory
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_config(directory, program.run)
+        write_options(program)
+    except OSError as error:
+        raise ValueError(
+            f"The run directory {directory} cannot be written to: {error.strerror or error}."
+        ) from error
+
+
+def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:
+    path = program.directory / "status.json"
+    status = json.loads(path.read_text()) if path.is_file() else {}
+    steps = status.get("steps", 0)
+    finished = not failed and steps >= (program.run.steps or 0)
+    return LaunchSummary(program.directory, steps, status.get("updates", 0), finished, failed)
+
+
+def _finish(directory: Path, outcome: Any) -> int:
+    at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
+    if not outcome.finished:
+        why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
+        tell(f"{why}{at}To continue: {_PROG} --resume {directory}")
+    print(
+        f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
+        flush=True,
+    )
+    return 1 if outcome.ending.failed else 0

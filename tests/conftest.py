@@ -1,0 +1,26 @@
+"""Compiled programs are kept, for all workers, for processes that tests start, and for later runs.
+
+JAX reads these variables when it is imported, so they are set before any test module is.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+_CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+@pytest.fixture
+def contents():
+    """From each file below a directory to its bytes."""
+
+    def read(directory):
+        files = (path for path in directory.rglob("*") if path.is_file())
+        return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+    return read

@@ -1,0 +1,46 @@
+"""Returns of running episodes, means between log rows, rates."""
+
+import dm_env
+import numpy as np
+
+from retrax.runtime.metrics import MetricsAccumulator, Rate, RunningReturns
+
+FIRST, MID, LAST = dm_env.StepType
+
+
+def steps(types, rewards):
+    types = np.array(types, np.int32)
+    return dm_env.TimeStep(types, np.array(rewards, np.float32), np.ones(len(types)), None)
+
+
+def test_returns_and_lengths_by_hand():
+    running = RunningReturns(2)
+    assert [x.tolist() for x in running.add(steps([FIRST, FIRST], [9, 9]))] == [[], [], []]
+    assert [x.tolist() for x in running.add(steps([MID, LAST], [1, 2]))] == [[1], [2.0], [1]]
+    assert [x.tolist() for x in running.add(steps([LAST, FIRST], [3, 9]))] == [[0], [4.0], [2]]
+
+
+def test_means_by_hand():
+    metrics = MetricsAccumulator()
+    assert metrics.flush() == {}
+    metrics.add_episodes({"return": [1.0, 2.0], "length": []})
+    metrics.add_episodes({"return": [6.0]}, prefix="actor_0_")
+    metrics.add({"loss": np.float32(0.5)}, 2)
+    metrics.add({"loss": np.float32(2.0)}, 4)
+    assert metrics.flush() == {
+        "episode_return": 1.5,
+        "actor_0_episode_return": 6.0,
+        "loss": (2 * 0.5 + 4 * 2.0) / 6,
+    }
+    assert metrics.flush() == {}
+
+
+def test_rates_are_means_over_the_last_seconds():
+    rate = Rate()
+    assert rate.per_second() == 0.0
+    rate.add(0.0, 100)
+    assert rate.per_second() == 0.0
+    rate.add(1.0, 110)
+    assert rate.per_second() == 10.0
+    rate.add(6.0, 210)
+    assert rate.per_second() == 20.0, "the first count is older than five seconds"
