@@ -1,10 +1,10 @@
 """Environments: vectors of them, in dm_env's time steps, made by one function.
 
-`make` takes an id (our tiny tasks, `catch` for one, Atari games, tasks of the DeepMind Control
-Suite, anything registered with Gymnasium) or a function that makes a Gymnasium environment, and
-returns a `VectorEnvironment`: `[E, ...]` arrays, `EnvironmentSpec` for one of them, episodes that
-restart by themselves. Write your own class with the same methods and `check_environment` tells you
-what it gets wrong.
+`make` takes an id (our tiny tasks such as `catch`, Atari games, tasks of the DeepMind Control
+Suite, anything registered with Gymnasium or as an entry point, `my_module:NAME`) or a function that
+makes a Gymnasium or a dm_env environment. It returns a `VectorEnvironment`: `[E, ...]` arrays, an
+`EnvironmentSpec` of one of them, episodes that restart automatically. `check_environment` tests a
+class of your own that has the same methods.
 """
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment

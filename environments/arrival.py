@@ -1,4 +1,4 @@
-"""What every kind of environment here shares: time steps in arrival form, seeds, wrong actions.
+"""Shared by all kinds of environments: time steps in arrival form, seeds, checks of actions.
 
 `E` denotes the number of environments that are stepped together.
 """
@@ -17,7 +17,7 @@ def arrival(
     truncated: np.ndarray,
     first: np.ndarray,
 ) -> TimeStep:
-    """Puts what E environments returned into a time step in arrival form.
+    """Combines the results of E environments into a time step in arrival form.
 
     Args:
       observation: `[E, ...]`.
@@ -44,7 +44,7 @@ def arrival(
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
-    """One source of randomness for each environment; that of environment e depends on no other.
+    """One source of randomness for each environment, independent of the number of environments.
 
     Args:
       seed: >= 0.
@@ -70,7 +70,7 @@ def integer_seeds(seed: int, num_envs: int) -> np.ndarray:
 
 
 def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.ndarray:
-    """The actions as an array of the spec's type, once shape and kind are right.
+    """Checks actions and converts them to the type of the spec.
 
     Continuous actions may lie out of bounds (clip them); discrete ones may not.
 

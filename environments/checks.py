@@ -1,4 +1,4 @@
-"""Does an environment keep what the interface promises? For those who write their own."""
+"""A conformance test of environments."""
 
 from typing import NamedTuple
 
@@ -12,16 +12,16 @@ FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 
 
 def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed: int = 0) -> None:
-    """Drives an environment with random actions and refuses it at the first broken promise.
+    """Steps an environment with random actions and raises at the first violation of the interface.
 
-    It looks at the specs, and at each time step for: types and shapes; finite values within the
+    It checks the specs, and at each time step: types and shapes; finite values within the
     bounds; first steps after last ones and nowhere else, with reward 0 and discount 1; discount 0
     on last steps only; arrays that the next step does not overwrite. It resets the environment
     before and after.
 
     Args:
       environment: E of them. It is left at the start of an episode.
-      steps: >= 1, steps in each of them. Rules about ends are tested only if episodes end.
+      steps: >= 1, steps in each of them. Ends are tested only if episodes end.
       seed: >= 0, of the actions.
 
     Raises:
@@ -93,7 +93,7 @@ def _check_arrays(timestep: TimeStep, spec: EnvironmentSpec, num_envs: int, step
 
 
 class _Rule(NamedTuple):
-    """One promise: where it is broken (`[E, ...]` bool), and what is allowed, in words."""
+    """One rule: where it is violated (`[E, ...]` bool), and what is allowed, in words."""
 
     name: str
     wrong: np.ndarray
@@ -103,7 +103,7 @@ class _Rule(NamedTuple):
 def _check_values(
     timestep: TimeStep, after_last: np.ndarray, spec: EnvironmentSpec, step: int
 ) -> None:
-    """Values, one environment after the other: the first that breaks a rule is named."""
+    """Checks values; the error names the first environment that violates a rule."""
     kind, reward, discount = timestep.step_type, timestep.reward, timestep.discount
     first, seen = kind == FIRST, timestep.observation
     rules = [

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..datatypes import EnvironmentSpec
 from .arrival import integer_seeds
-from .in_turn import InTurn, bounded_actions, float_array
+from .dm_env_adapter import DmEnvVector
 from .opengl import choose_backend, drawing
 
 PREFIX = "dm_control:"
 _SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws
-_DRAWN = ("quadruped", "escape")  # dm_control hands its terrain to OpenGL whenever it begins
+_DRAWN = ("quadruped", "escape")  # dm_control draws its terrain with OpenGL on every reset
 
 
-class ControlSuite(InTurn):
-    """E copies of one task, stepped in turn in this process.
+class ControlSuite(DmEnvVector):
+    """E copies of one task, stepped sequentially in this process.
 
     The observation is float32 `[D]`: the task's parts in the task's own order (that of
     `dm_control`'s `observation_spec()`, which is also that of its `flat_observation`), each
@@ -26,8 +25,8 @@ class ControlSuite(InTurn):
     `velocity`. Actions are float32 with the task's bounds, clipped to them here and only here.
 
     An episode ends after 1000 steps by its time limit, so with discount 1. Only `lqr` differs: it
-    has no limit of its own, ends by termination, and bounds its actions by 1e10, far beyond what
-    its physics bear.
+    has no limit of its own, ends by termination, and bounds its actions by 1e10, at which its
+    physics diverge.
 
     Args:
       domain: the suite's name of the model: "cartpole".
@@ -55,16 +54,10 @@ class ControlSuite(InTurn):
             raise ValueError(f"time_limit must be positive, got {time_limit}.")
         limits = {} if time_limit is None else {"time_limit": time_limit}
         seeds, suite = integer_seeds(seed, num_envs), _suite()
-        self._environments = [
-            suite.load(domain, task, task_kwargs={"random": int(s), **limits}) for s in seeds
-        ]
+        super().__init__(
+            [suite.load(domain, task, task_kwargs={"random": int(s), **limits}) for s in seeds]
+        )
         self._drawn = (domain, task) == _DRAWN
-        parts = self._environments[0].observation_spec().values()
-        size = sum(int(np.prod(part.shape)) for part in parts)
-        space = self._environments[0].action_spec()
-        low, high = np.broadcast_arrays(space.minimum, space.maximum)
-        actions, act = bounded_actions(low, high, space.dtype)
-        super().__init__(EnvironmentSpec(float_array((size,)), actions), act, num_envs)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`.
@@ -85,22 +78,19 @@ class ControlSuite(InTurn):
 
     def _begin(self, e: int) -> np.ndarray:
         if not self._drawn:
-            return _flattened(self._environments[e].reset().observation)
+            return super()._begin(e)
         with drawing():
-            return _flattened(self._environments[e].reset().observation)
+            return super()._begin(e)
 
     def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         from dm_control.rl.control import PhysicsError
 
         try:
-            timestep = self._environments[e].step(action)
+            return super()._advance(e, action)
         except PhysicsError as error:
             raise ValueError(
                 f"the physics of environment {e} failed at step {self._num_steps}: {error}"
             ) from error
-        terminated = timestep.last() and timestep.discount == 0
-        truncated = timestep.last() and not terminated
-        return _flattened(timestep.observation), timestep.reward, terminated, truncated
 
 
 def tasks() -> dict[str, tuple[str, str]]:
@@ -121,12 +111,7 @@ def _suite() -> Any:
             f"the control suite needs {error.name}, which is missing: "
             'pip install "retrax[mujoco]" (Python 3.10 to 3.12)'
         ) from error
-    except Exception:  # it loads the OpenGL that MUJOCO_GL names, which fails in its own ways
+    except Exception:  # it loads the OpenGL that MUJOCO_GL names; its errors have no common type
         with drawing():
             raise
     return suite
-
-
-def _flattened(observation: dict[str, Any]) -> np.ndarray:
-    """The parts in their order: float32 `[D]`."""
-    return np.concatenate([np.ravel(part) for part in observation.values()]).astype(np.float32)

@@ -1,6 +1,6 @@
-"""Atari games on emulators of our own, whose states can be saved, and where episodes can begin.
+"""Atari games whose emulator states can be saved and used as starts of episodes.
 
-`Atari` is faster: ale-py steps its emulators in C++, but offers no way to their states.
+`Atari` is faster: ale-py steps its emulators in C++, but gives no access to their states.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ import ale_py
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, TimeStep
+from .area_resize import area_resize
 from .arrival import arrival, checked_actions, environment_seeds
 from .atari import FRAME_SKIP, SIDE, atari_spec, check_game, check_range, enlarged
-from .shrinking import shrink
 
 _DO_NOTHING = 0
 
 
 class EmulatedAtari:
-    """E emulators of one game, one after the other, with the preprocessing of `Atari`.
+    """E emulators of one game, stepped sequentially, with the preprocessing of `Atari`.
 
-    Rewards, ends and pictures are `Atari`'s bit for bit, except for the picture of a last step:
-    here it has no older frames in it.
+    Rewards, ends and observations equal those of `Atari` bit for bit, except for the observation
+    of a last step: here it contains no older frames.
 
     An episode begins after 0 to `max_noops` frames of doing nothing; or, when there are `states`,
     in one of them, after one frame of doing nothing, because a state has no picture. The k-th
@@ -31,7 +31,7 @@ class EmulatedAtari:
       game: ale-py's name of the game, in snake case.
       num_envs: E >= 1.
       seed: >= 0, of the number of no-ops.
-      states: what `state` gave; None for the game's own start.
+      states: results of `state`; None for the game's own start.
       frame_stack: as for `Atari`.
       full_action_set: as for `Atari`.
       max_noops: as for `Atari`; not used with `states`.
@@ -107,11 +107,11 @@ class EmulatedAtari:
         return arrival(self._observation.copy(), reward, terminated, truncated, first)
 
     def state(self) -> bytes:
-        """The state of the first environment's emulator, some kilobytes: a place to begin."""
+        """The state of the first environment's emulator, some kilobytes; see `states`."""
         return self._emulators[0].state()
 
     def render(self) -> np.ndarray:
-        """What the agent sees in the first environment: uint8 `[336, 336, 3]`, gray.
+        """The newest observation of the first environment: uint8 `[336, 336, 3]`, gray.
 
         Raises:
           ValueError: no episode has begun.
@@ -131,7 +131,7 @@ class EmulatedAtari:
         self._episodes[e] += 1
         self._frames[e] = 0
         self._observation[e] = 0
-        self._see(e, emulator.look())
+        self._see(e, emulator.screen())
 
     def _see(self, e: int, picture: np.ndarray) -> None:
         """Puts the newest picture `[84, 84]` last."""
@@ -146,7 +146,7 @@ class _Emulator:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each of them
         self._ale = ale_py.ALEInterface()
         self._ale.setFloat("repeat_action_probability", 0.0)
-        self._ale.setInt("random_seed", 0)  # which nothing draws from without sticky actions
+        self._ale.setInt("random_seed", 0)  # unused without sticky actions
         self._ale.loadROM(ale_py.roms.get_rom_path(game))
         ale = self._ale
         self.actions = ale.getLegalActionSet() if full_action_set else ale.getMinimalActionSet()
@@ -171,10 +171,10 @@ class _Emulator:
             frames.append(self._ale.getScreenGrayscale())
             if self._ale.game_over():
                 break
-        return reward, shrink(np.maximum.reduce(frames[-2:]), SIDE, SIDE)
+        return reward, area_resize(np.maximum.reduce(frames[-2:]), SIDE, SIDE)
 
-    def look(self) -> np.ndarray:
-        return shrink(self._ale.getScreenGrayscale(), SIDE, SIDE)
+    def screen(self) -> np.ndarray:
+        return area_resize(self._ale.getScreenGrayscale(), SIDE, SIDE)
 
     def over(self) -> bool:
         return bool(self._ale.game_over())
@@ -189,9 +189,9 @@ def _check_states(emulator: _Emulator, states: Sequence[bytes], game: str) -> No
     for number, state in enumerate(states):
         try:
             emulator.begin_in(state)
-        except SystemError:  # what nanobind makes of ale-py's own error
+        except SystemError:  # nanobind's translation of ale-py's own error
             raise ValueError(
                 f"start state {number} is not one of {game} in ale-py {ale_py.__version__}."
             ) from None
         if emulator.over():
-            raise ValueError(f"start state {number} of {game} leaves nothing to play: it is over.")
+            raise ValueError(f"start state {number} of {game} cannot be played: the game is over.")

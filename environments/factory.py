@@ -1,19 +1,20 @@
 """One way to make every kind of environment, by its id."""
 
-import ast
 import difflib
 import functools
-import importlib
-import inspect
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
+from .._imports import import_from, load, registered, registered_names
 from ..datatypes import VectorEnvironment
 from .control_suite import PREFIX, ControlSuite, tasks
+from .custom import GROUP, make_custom
 from .deep_sea import DeepSea
 from .disco_maze import RandomDiscoMaze
 from .opengl import choose_backend
 from .random_coin import RandomCoin
+from .switches import COMMON, parameters, refuse_unknown, split, takes_any
 from .tiny import Catch, Memory
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
@@ -26,32 +27,46 @@ _TINY: dict[str, Callable[..., VectorEnvironment]] = {
     "random_coin": RandomCoin,
     "random_disco_maze": RandomDiscoMaze,
 }
-_COMMON = {"num_envs", "seed"}  # arguments of every environment, so never switches
 _ALE = "ALE/"
 
 
 def make(
-    id: str | Callable[[], Any],
+    id: str | Callable[..., Any],
     *,
     seed: int = 0,
     num_envs: int = 1,
     render: bool = False,
+    search_path: Path | None = None,
     **switches: Any,
 ) -> VectorEnvironment:
     """Makes a vector of environments.
 
+    An id is one of
+
+    * `known_environments()`: a task of our own ("catch", "memory", "deep_sea", "noisy_deep_sea",
+      "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task of the control
+      suite ("dm_control:cartpole/swingup"), any id registered with Gymnasium ("CartPole-v1"), or an
+      entry point of the group `retrax.environments`;
+    * `my_module:MyEnvironment-v0`: imports `my_module`, then makes the Gymnasium id;
+    * `my_module:NAME`, where NAME is a function or a class of that module.
+
+    An entry point, NAME, or a function given in place of an id is called as follows. If it has the
+    parameters `num_envs` and `seed`, it returns a `VectorEnvironment`. Any other one is called once
+    for each environment and returns a `gymnasium.Env` or a `dm_env.Environment`; it may have the
+    parameters `seed` (a different one for each environment) and `render_mode`. Its other parameters
+    are switches.
+
     Args:
-      id: one of `known_environments()`: a task of our own ("catch", "memory", "deep_sea",
-        "noisy_deep_sea", "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task
-        of the control suite ("dm_control:cartpole/swingup"), or any id registered with Gymnasium
-        ("CartPole-v1", or "my_module:MyEnvironment-v0", which imports `my_module` first). Switches
-        may follow, for callers that have nothing but the id: "deep_sea,size=20,screen=4". Or a
-        function without arguments that returns a `gymnasium.Env`.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
+      id: the id, or a function. Switches may follow an id, where only text can be given:
+        "deep_sea,size=20,screen=4".
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone. Of a dm_env
+        environment only if the function that makes it has a parameter `seed`.
       num_envs: E >= 1.
       render: whether `render()` will be called; needed for Gymnasium's environments only. A
-        function that is given as `id` chooses its own render mode.
-      **switches: what the environment offers besides: `length` for "memory", `size` and others of
+        function without a parameter `render_mode` chooses its own render mode.
+      search_path: the directory from which `my_module` may be imported, besides the Python path;
+        the current directory when None.
+      **switches: options of the environment: `length` for "memory", `size` and others of
         `retrax.environments.deep_sea.DeepSea` for "deep_sea" and so on, those of
         `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...),
         `time_limit` for the control suite, and the constructor's arguments and `max_episode_steps`
@@ -61,64 +76,55 @@ def make(
       The environments. Call `reset()` first.
 
     Raises:
-      ValueError: the id is unknown, the environment has no such switch, a switch in the id is not
-        NAME=VALUE, an argument is out of its range, or a Gymnasium space is not supported.
-      ModuleNotFoundError: there is no such `my_module`.
+      ValueError: the id is unknown or registered twice, `my_module` cannot be imported, a function
+        returns something that is not an environment, the environment has no such switch, a switch
+        in the id is not NAME=VALUE, an argument is out of its range, or a space is not supported.
       ImportError: the environment needs an extra that is not installed; the message names it.
     """
+    options: dict[str, Any] = {"seed": seed, "num_envs": num_envs, "render": render}
     if callable(id):
-        _refuse_unknown(switches, (), "an environment made by a function")
-        return _gymnasium_vector(id, num_envs, seed)
-    id, named = _split(id)
-    switches = {**named, **switches}
+        return make_custom(id, "an environment made by a function", **options, switches=switches)
+    id, named = split(id)
+    options["switches"] = {**named, **switches}
     try:
-        return _make(id, seed, num_envs, render, switches)
+        return _make(id, search_path, **options)
     except TypeError as error:
         if named:
             raise ValueError(f"{id} cannot be made with {named}: {error}.") from error
         raise
 
 
-def _split(id: str) -> tuple[str, dict[str, Any]]:
-    """The id proper, and the switches behind it."""
-    id, *assignments = id.split(",")
-    switches: dict[str, Any] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not (name and equals and value):
-            raise ValueError(
-                f"a switch behind an id must be NAME=VALUE, as in deep_sea,size=20, got "
-                f"{assignment!r} behind {id}."
-            )
-        try:
-            switches[name] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):  # a word
-            switches[name] = value
-    return id, switches
-
-
-def _make(
-    id: str, seed: int, num_envs: int, render: bool, switches: dict[str, Any]
-) -> VectorEnvironment:
-    if id in _TINY:
-        _refuse_unknown(switches, _parameters(_TINY[id]) - _COMMON, id)
-        return _TINY[id](num_envs=num_envs, seed=seed, **switches)
-    if id.startswith(_ALE):
-        return _make_atari(id, num_envs, seed, switches)
-    if id.startswith(PREFIX):
-        return _make_control(id, num_envs, seed, switches)
-    return _make_gymnasium(id, num_envs, seed, render, switches)
-
-
 def known_environments() -> list[str]:
-    """The ids that `make` knows: our own tasks, Gymnasium's, Atari games, the control suite's.
+    """The ids that `make` knows: ours, Gymnasium's, Atari games, the control suite's, entry points.
 
     The suite's are left out where dm_control is missing or cannot be imported; where it can, that
     takes about a second.
     """
     from .atari import games
 
-    return [*_TINY, *_gymnasium_ids(), *games(), *_control_ids()]
+    known = [*_TINY, *_gymnasium_ids(), *games(), *_control_ids(), *registered_names(GROUP)]
+    return list(dict.fromkeys(known))
+
+
+def _make(
+    id: str, search_path: Path | None, *, seed: int, num_envs: int, render: bool, switches: Any
+) -> VectorEnvironment:
+    common = {"seed": seed, "num_envs": num_envs, "switches": switches}
+    if id in _TINY:
+        refuse_unknown(switches, parameters(_TINY[id]) - COMMON, id)
+        return _TINY[id](num_envs=num_envs, seed=seed, **switches)
+    if id.startswith(_ALE):
+        return _make_atari(id, **common)
+    if id.startswith(PREFIX):
+        return _make_control(id, **common)
+    if ":" in id:
+        return _make_from_module(id, search_path, render=render, **common)
+    if id in _gymnasium_ids():
+        return _make_gymnasium(id, render=render, **common)
+    point = registered(GROUP, id)
+    if point is None:
+        raise _unknown(id)
+    return make_custom(load(point), id, render=render, **common)
 
 
 def _make_atari(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> VectorEnvironment:
@@ -126,7 +132,7 @@ def _make_atari(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> 
 
     if id not in games():
         raise _unknown(id)
-    _refuse_unknown(switches, _parameters(Atari) - _COMMON - {"game"}, id)
+    refuse_unknown(switches, parameters(Atari) - COMMON - {"game"}, id)
     return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
 
 
@@ -134,7 +140,7 @@ def _make_control(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -
     known = tasks()
     if id not in known:
         raise _unknown(id)
-    _refuse_unknown(switches, _parameters(ControlSuite) - _COMMON - {"domain", "task"}, id)
+    refuse_unknown(switches, parameters(ControlSuite) - COMMON - {"domain", "task"}, id)
     return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
 
 
@@ -145,35 +151,40 @@ def _control_ids() -> list[str]:
         return []
 
 
+def _make_from_module(id: str, search_path: Path | None, **options: Any) -> VectorEnvironment:
+    module_name, _, name = id.rpartition(":")
+    module = import_from(module_name, search_path)
+    if name in _gymnasium_ids():  # first: it may add a time limit to a class of the same name
+        return _make_gymnasium(name, **options)
+    if hasattr(module, name):
+        return make_custom(getattr(module, name), id, **options)
+    makers = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
+    raise ValueError(
+        f"module {module_name!r} has no attribute {name!r} and registers no Gymnasium id "
+        f"{name!r}{_nearest(name, [*makers, *_gymnasium_ids()]) or '.'}"
+    )
+
+
 def _make_gymnasium(
-    id: str, num_envs: int, seed: int, render: bool, switches: dict[str, Any]
+    id: str, *, seed: int, num_envs: int, render: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
     import gymnasium
 
-    from .gymnasium_adapter import missing_extras
+    from .gymnasium_adapter import GymnasiumVector, missing_extras
 
-    module, _, name = id.rpartition(":")
-    if module:
-        importlib.import_module(module)
-    if name not in _gymnasium_ids():
-        raise _unknown(id)
-    spec = gymnasium.spec(name)
+    spec = gymnasium.spec(id)
     if "mujoco" in str(spec.entry_point):
-        choose_backend()  # mujoco looks once, when it is imported
+        choose_backend()  # mujoco reads it once, on import
     with missing_extras():
-        _refuse_unknown(switches, _gymnasium_switches(spec), id)
+        refuse_unknown(switches, _gymnasium_switches(spec), id)
         if render:
             switches = {**switches, "render_mode": "rgb_array"}
-        # Its checker looks at the first step only; check_environment looks at all of them.
-        return _gymnasium_vector(
-            lambda: gymnasium.make(spec, disable_env_checker=True, **switches), num_envs, seed
+        # Its checker checks the first step only; check_environment checks all of them.
+        return GymnasiumVector(
+            lambda: gymnasium.make(spec, disable_env_checker=True, **switches),
+            num_envs=num_envs,
+            seed=seed,
         )
-
-
-def _gymnasium_vector(make_one: Callable[[], Any], num_envs: int, seed: int) -> VectorEnvironment:
-    from .gymnasium_adapter import GymnasiumVector
-
-    return GymnasiumVector(make_one, num_envs=num_envs, seed=seed)
 
 
 def _gymnasium_ids() -> list[str]:
@@ -195,26 +206,18 @@ def _gymnasium_switches(spec: Any) -> set[str] | None:
     creator = spec.entry_point
     if not callable(creator):
         creator = gymnasium.envs.registration.load_env_creator(creator)
-    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(creator).parameters.values()):
+    if takes_any(creator):
         return None
-    return (_parameters(creator) | {"max_episode_steps"}) - {"render_mode"}
-
-
-def _parameters(function: Callable[..., Any]) -> set[str]:
-    return set(inspect.signature(function).parameters)
-
-
-def _refuse_unknown(switches: dict[str, Any], known: Iterable[str] | None, id: str) -> None:
-    if known is None:
-        return
-    unknown = sorted(set(switches) - set(known))
-    if unknown:
-        allowed = ", ".join(sorted(known)) or "none"
-        raise ValueError(f"{id} has no switch {', '.join(unknown)}; its switches are: {allowed}.")
+    return (parameters(creator) | {"max_episode_steps"}) - {"render_mode"}
 
 
 def _unknown(id: str) -> ValueError:
-    known = {name.lower(): name for name in known_environments()}
+    hint = _nearest(id, known_environments()) or ": see known_environments()."
+    return ValueError(f"unknown environment {id!r}{hint}")
+
+
+def _nearest(id: str, names: Iterable[str]) -> str:
+    """The end of a sentence that names the nearest names; empty if none is near."""
+    known = {name.lower(): name for name in names}
     nearest = [known[n] for n in difflib.get_close_matches(id.lower(), known, cutoff=0.4)]
-    hint = f"the nearest known are {', '.join(nearest)}" if nearest else "see known_environments()"
-    return ValueError(f"unknown environment {id!r}: {hint}.")
+    return f": the nearest known are {', '.join(nearest)}." if nearest else ""

@@ -10,17 +10,26 @@ from gymnasium import spaces
 
 from ..datatypes import ActionSpec, EnvironmentSpec
 from .arrival import integer_seeds
-from .in_turn import Convert, InTurn, bounded_actions, fits, float_array
 from .opengl import choose_backend, drawing
+from .sequential import (
+    Convert,
+    SequentialVector,
+    bounded_actions,
+    check_alike,
+    fits,
+    float_array,
+    image_observations,
+    is_image,
+)
 
-_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # Gymnasium's word, our extra
+_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
 
-class GymnasiumVector(InTurn):
-    """E Gymnasium environments, stepped in turn in this process.
+class GymnasiumVector(SequentialVector):
+    """E Gymnasium environments, stepped sequentially in this process.
 
     An episode that is terminated ends with discount 0; one that is truncated (and not terminated)
-    ends with discount 1. What Gymnasium calls `info` is dropped.
+    ends with discount 1. Gymnasium's `info` is dropped.
 
     The specs follow from the spaces:
 
@@ -47,16 +56,22 @@ class GymnasiumVector(InTurn):
         environments have different spaces or are one and the same object.
     """
 
-    # gymnasium.vector.SyncVectorEnv has the same autoreset (NEXT_STEP), but on CartPole it is a
-    # fifth slower than a bare loop (it copies twice and collects `info`, which we drop), and it
-    # could not say which environment gave a wrong reward or an observation of a wrong shape.
+    # gymnasium.vector.SyncVectorEnv has the same autoreset (NEXT_STEP), but it is 20 % slower than
+    # this loop on CartPole (it copies twice and collects `info`, which we drop), and it does not
+    # report which environment returned a wrong reward or an observation of a wrong shape.
 
     def __init__(
         self, make_one: Callable[[], gymnasium.Env], *, num_envs: int = 1, seed: int = 0
     ) -> None:
         self._seeds: list[int | None] = [int(s) for s in integer_seeds(seed, num_envs)]
         self._environments = [make_one() for _ in range(num_envs)]
-        _check_alike(self._environments)
+        check_alike(
+            self._environments,
+            lambda one: {
+                "observation_space": one.observation_space,
+                "action_space": one.action_space,
+            },
+        )
         observations, self._see = _observations(self._environments[0].observation_space)
         actions, act = _actions(self._environments[0].action_space)
         super().__init__(EnvironmentSpec(observations, actions), act, num_envs)
@@ -72,7 +87,7 @@ class GymnasiumVector(InTurn):
         environment = self._environments[0]
         if environment.render_mode != "rgb_array":
             raise ValueError(
-                "this environment was made without pictures: use make(..., render=True), or "
+                "this environment was made without rendering: use make(..., render=True), or "
                 f'render_mode="rgb_array" in your own function (it is {environment.render_mode!r}).'
             )
         if not hasattr(environment.unwrapped, "mujoco_renderer"):
@@ -91,7 +106,7 @@ class GymnasiumVector(InTurn):
             environment.close()
 
     def _begin(self, e: int) -> np.ndarray:
-        """Resets environment e; it is given its seed the first time only."""
+        """Resets environment e; the first reset passes its seed."""
         seed, self._seeds[e] = self._seeds[e], None
         return self._see(self._environments[e].reset(seed=seed)[0])
 
@@ -102,10 +117,10 @@ class GymnasiumVector(InTurn):
 
 @contextlib.contextmanager
 def missing_extras() -> Iterator[None]:
-    """Tells in one sentence which extra of ours brings what an environment lacks.
+    """Names the extra of ours that installs what an environment lacks.
 
     Raises:
-      ImportError: Gymnasium said that pygame or MuJoCo is missing.
+      ImportError: Gymnasium reported that pygame or MuJoCo is missing; one sentence.
     """
     try:
         yield
@@ -119,32 +134,15 @@ def missing_extras() -> Iterator[None]:
         ) from error
 
 
-def _check_alike(environments: list[gymnasium.Env]) -> None:
-    """Refuses environments that cannot be stepped side by side."""
-    if len({id(environment) for environment in environments}) < len(environments):
-        raise ValueError(
-            "make_one must make a new environment each time, but it returned one twice."
-        )
-    for e, environment in enumerate(environments):
-        for name in ("observation_space", "action_space"):
-            ours, theirs = getattr(environment, name), getattr(environments[0], name)
-            if ours != theirs:
-                raise ValueError(
-                    f"the {name} of environment {e} is {ours}, that of environment 0 is {theirs}."
-                )
-
-
 def _observations(space: spaces.Space) -> tuple[specs.Array, Convert]:
-    """The spec of one observation, and the function that brings one into this form."""
+    """The spec of one observation, and the function that converts one to it."""
     if isinstance(space, spaces.Discrete):
         rows, start = np.eye(int(space.n), dtype=np.float32), int(space.start)
         return float_array(rows.shape[1:]), lambda index: rows[int(index) - start]
     if _is_float_box(space):
         return float_array(space.shape), lambda value: np.asarray(value, np.float32)
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
-        shape = space.shape if len(space.shape) == 3 else (*space.shape, 1)
-        spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
-        return spec, lambda image: np.asarray(image, np.uint8).reshape(shape)
+    if isinstance(space, spaces.Box) and is_image(space):
+        return image_observations(space.shape)
     if isinstance(space, spaces.Dict) and all(map(_is_float_box, space.values())):
         return _flattened(space)
     raise ValueError(
@@ -164,7 +162,7 @@ def _flattened(space: spaces.Dict) -> tuple[specs.Array, Convert]:
 
 
 def _actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
-    """The spec of one action, and the function that brings actions `[E, ...]` into the space."""
+    """The spec of one action, and the function that converts actions `[E, ...]` to the space."""
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         spec = specs.DiscreteArray(int(space.n), np.int32, "action")

@@ -1,7 +1,7 @@
-"""How MuJoCo draws where there is no screen: which OpenGL it takes, and what to say without one.
+"""OpenGL for MuJoCo without a screen: choice of the backend, and errors where there is none.
 
 MuJoCo, dm_control and Gymnasium read the variable MUJOCO_GL: `glfw` opens a window, `egl` draws on
-a GPU or in Mesa's software, `osmesa` in software. Left to themselves they try a window first.
+a GPU or in Mesa's software, `osmesa` in software. Without it they try a window first.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def choose_backend() -> None:
     """Sets MUJOCO_GL if it is unset, on Linux without a screen; call it before the imports.
 
     It becomes `egl` or `osmesa`, whichever library can be loaded first, or `disable`: then
-    everything but drawing works.
+    everything except drawing works.
     """
     if sys.platform != "linux" or any(map(os.environ.get, (_VARIABLE, *_SCREENS))):
         return
@@ -29,10 +29,10 @@ def choose_backend() -> None:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Tells in one sentence why the block could not draw.
+    """Replaces any error of the block by one sentence.
 
     Raises:
-      ImportError: the block failed, with what it takes to draw.
+      ImportError: the block failed; the message gives the reason and what drawing needs.
     """
     try:
         yield
@@ -46,13 +46,13 @@ def drawing() -> Iterator[None]:
 
 
 def draw() -> str:
-    """Draws a sphere, to see whether it can be done.
+    """Draws a sphere, to test whether MuJoCo can draw.
 
     Returns:
-      What MUJOCO_GL was.
+      The value of MUJOCO_GL.
 
     Raises:
-      ImportError: it cannot be done, or mujoco is missing.
+      ImportError: it cannot draw, or mujoco is missing.
     """
     choose_backend()
     with drawing():

@@ -1,7 +1,7 @@
-"""States of an Atari emulator in a file: where episodes can begin.
+"""Files of Atari emulator states, from which episodes start.
 
 Human starts, by which agents are compared (Nair et al. 2015), were never published; any set of
-states stands in for them.
+states may replace them.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def save_states(path: Path, starts: StartStates) -> None:
 
 
 def load_states(path: Path) -> StartStates:
-    """Reads what `save_states` wrote. Whether an emulator takes the states shows when it is made.
+    """Reads what `save_states` wrote. The states are not checked; `EmulatedAtari` does it.
 
     Raises:
       ValueError: in one sentence, if the file is missing, damaged, or another kind of file.
@@ -65,7 +65,7 @@ def load_states(path: Path) -> StartStates:
         raise ValueError(f"{path} is damaged, or no file of start states ({error}).") from None
     ends = np.cumsum(lengths)
     if len(lengths) == 0 or (lengths <= 0).any() or ends[-1] != len(states):
-        raise ValueError(f"{path} is damaged: its states have not the lengths that it tells.")
+        raise ValueError(f"{path} is damaged: the lengths of its states do not match its contents.")
     pieces = [states[end - length : end] for end, length in zip(ends, lengths, strict=True)]
     return StartStates(game, pieces)
 

@@ -1,4 +1,4 @@
-"""What tasks of our own share, and two that take seconds to learn, vectorised in NumPy.
+"""The base of our own tasks, and two that are learned in seconds, vectorised in NumPy.
 
 `Catch` needs sight and a little planning; `Memory` needs memory, and nothing else. Their optimal
 mean returns are known exactly. `E` denotes the number of environments.
@@ -12,10 +12,10 @@ from .arrival import arrival, checked_actions, environment_seeds
 
 
 class TinyTask:
-    """The book-keeping that the tasks share: restarts, time steps and one generator for each e.
+    """Base of our tasks: restarts, time steps and one generator for each environment e.
 
-    A task says how environment e begins (`_begin`), what an action does in all of them at once
-    (`_play`), what is seen (`_observe`), and, if ever, when an episode is cut off (`_cut_off`).
+    A task defines how environment e begins (`_begin`), the effect of the actions in all of them
+    (`_play`), the observations (`_observe`), and when an episode is truncated (`_cut_off`).
     """
 
     optimal_return: float
@@ -58,7 +58,7 @@ class TinyTask:
         return arrival(self._observe(), reward, terminated, truncated, first)
 
     def close(self) -> None:
-        """Does nothing: there is nothing to give back."""
+        """Does nothing: there is nothing to release."""
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
@@ -73,11 +73,11 @@ class TinyTask:
         raise NotImplementedError
 
     def _cut_off(self) -> np.ndarray:
-        """Where the time is over, `[E]` bool; nowhere, unless a task says otherwise."""
+        """Where the time limit is reached, `[E]` bool; nowhere by default."""
         return np.zeros(self.num_envs, bool)
 
     def _observe(self) -> np.ndarray:
-        """What is seen now, in a new array `[E, ...]`. Called once for each time step."""
+        """The observations, in a new array `[E, ...]`. Called once for each time step."""
         raise NotImplementedError
 
 
@@ -137,13 +137,13 @@ class Catch(TinyTask):
 
 
 class Memory(TinyTask):
-    """A cue is shown once and asked for later: only a policy that remembers does better than 0.
+    """A cue is shown once and queried later: a policy without memory has an expected return of 0.
 
     The first observation shows the cue, +1 or -1 with equal chance. `length` steps later comes the
     query; between them nothing is shown, not even the time, and actions do nothing. The action at
     the query must match the cue (1 for +1, 0 for -1): reward +1, otherwise -1, and termination.
-    The observation is float32 `[2]`: the cue (0 when not shown) and whether this is the query. A
-    policy without memory has an expected return of 0. (Ours; after bsuite's memory length.)
+    The observation is float32 `[2]`: the cue (0 when not shown) and whether this is the query.
+    (Ours; after bsuite's memory length.)
 
     Args:
       length: >= 1, steps from the cue to the query. An episode takes `length` + 1 actions.

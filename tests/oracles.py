@@ -948,7 +948,7 @@ def quartiles_cut_mean(values):
     return sum(kept) / len(kept)
 
 
-# environments/shrinking.py
+# environments/area_resize.py
 
 
 def area_weights(size, smaller):

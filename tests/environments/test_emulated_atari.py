@@ -64,7 +64,7 @@ def test_a_state_is_played_on_as_it_would_have_been():
     # One frame of doing nothing, in the old emulator too.
     emulator = environment._emulators[0]
     emulator._ale.act(0)
-    np.testing.assert_array_equal(again.reset().observation[0, :, :, 0], emulator.look())
+    np.testing.assert_array_equal(again.reset().observation[0, :, :, 0], emulator.screen())
     for action in random_actions(environment, 60, seed=2):
         assert_equal(environment.step(action), again.step(action))
 
@@ -139,7 +139,7 @@ def test_states_of_another_game_or_of_an_ended_one_are_refused():
         if timestep.step_type[0] == LAST:
             break
     assert timestep.discount[0] == 0
-    with pytest.raises(ValueError, match=r"start state 1 of breakout leaves nothing to play"):
+    with pytest.raises(ValueError, match=r"start state 1 of breakout cannot be played"):
         EmulatedAtari("breakout", states=[begin, environment.state()])
     with pytest.raises(ValueError, match="start state 0 is not one of pong"):
         EmulatedAtari("pong", states=[begin])

@@ -89,9 +89,9 @@ def test_switches_may_follow_the_id():
 @pytest.mark.parametrize(
     ("id", "message"),
     [
-        ("deep_sea,size", "must be NAME=VALUE, as in deep_sea,size=20, got 'size' behind deep_sea"),
-        ("deep_sea,size=", "must be NAME=VALUE, .* got 'size=' behind deep_sea"),
-        ("deep_sea,", "must be NAME=VALUE, .* got '' behind deep_sea"),
+        ("deep_sea,size", "must be NAME=VALUE, as in deep_sea,size=20, got 'size' after deep_sea"),
+        ("deep_sea,size=", "must be NAME=VALUE, .* got 'size=' after deep_sea"),
+        ("deep_sea,", "must be NAME=VALUE, .* got '' after deep_sea"),
         ("deep_sea,size=1", "DeepSea: size must be at least 2, got 1"),
         ("deep_sea,size=big", "deep_sea cannot be made with {'size': 'big'}: "),
         ("deep_sea,depth=3", "deep_sea has no switch depth; its switches are: mapping_seed, "),
@@ -100,7 +100,7 @@ def test_switches_may_follow_the_id():
         ("deepsea,size=3", "unknown environment 'deepsea': the nearest known are deep_sea"),
     ],
 )
-def test_wrong_switches_behind_an_id_are_named(id, message):
+def test_wrong_switches_after_an_id_are_named(id, message):
     with pytest.raises(ValueError, match=message):
         make(id)
 
@@ -128,7 +128,7 @@ def test_an_id_may_name_the_module_that_registers_it(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     assert make("registers_one:RetraxFromModule-v0").spec.observations.shape == (4,)
     gymnasium.registry.pop("RetraxFromModule-v0")
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+    with pytest.raises(ValueError, match=r"'no_such_module' cannot be imported from .*no_such_mod"):
         make("no_such_module:Any-v0")
 
 

@@ -296,7 +296,7 @@ def test_environments_that_differ_or_are_one_are_refused():
     with pytest.raises(ValueError, match=r"action_space of environment 1 is Discrete\(3\)"):
         GymnasiumVector(lambda: Scripted([], actions=spaces.Discrete(next(counts))), num_envs=2)
     one = Scripted([])
-    with pytest.raises(ValueError, match="must make a new environment each time"):
+    with pytest.raises(ValueError, match="each call must make a new environment"):
         GymnasiumVector(lambda: one, num_envs=2)
 
 

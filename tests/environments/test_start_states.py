@@ -54,4 +54,4 @@ def test_lengths_that_do_not_fit_are_refused(tmp_path, lengths):
     path = tmp_path / "pong.npz"
     states = np.frombuffer(b"abcde", np.uint8)
     np.savez(path, game="pong", lengths=np.array(lengths, np.int64), states=states)
-    assert_refused(path, "its states have not the lengths that it tells")
+    assert_refused(path, "the lengths of its states do not match its contents")

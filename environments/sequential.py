@@ -1,9 +1,9 @@
-"""Environments of other libraries, stepped one after the other in this process.
+"""Environments of other libraries, stepped sequentially in this process.
 
 `E` denotes the number of environments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,15 @@ Convert = Callable[[Any], np.ndarray]
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class InTurn:
-    """The book-keeping that adapters share: restarts, time steps, and checks of what came back.
+class SequentialVector:
+    """Base of adapters: restarts, time steps, and checks of what the environments return.
 
-    An adapter says how environment e begins (`_begin`) and what an action does in it (`_advance`).
+    An adapter defines how environment e begins (`_begin`) and is stepped (`_advance`).
 
     Args:
       spec: of one of them.
-      act: brings checked actions `[E, ...]` into the form and the bounds of the environments. It
-        is the one place where actions are clipped.
+      act: converts checked actions `[E, ...]` to the form and the bounds of the environments.
+        Actions are clipped here only.
       num_envs: E.
     """
 
@@ -124,6 +124,46 @@ def bounded_actions(
 def float_array(shape: tuple[int, ...]) -> specs.Array:
     """The spec of unbounded float32 observations."""
     return specs.Array(shape, np.float32, "observation")
+
+
+def is_image(space: Any) -> bool:
+    """Whether a space or a spec has uint8 values and 2 or 3 axes."""
+    return space.dtype == np.uint8 and len(space.shape) in (2, 3)
+
+
+def image_observations(shape: tuple[int, ...]) -> tuple[specs.Array, Convert]:
+    """The spec of images, and the function that converts one to it.
+
+    Args:
+      shape: `[H, W, C]`, or `[H, W]`, which becomes `[H, W, 1]`.
+    """
+    shape = shape if len(shape) == 3 else (*shape, 1)
+    spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+    return spec, lambda image: np.asarray(image, np.uint8).reshape(shape)
+
+
+def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, Any]]) -> None:
+    """Refuses environments that cannot be stepped together.
+
+    Args:
+      environments: at least one.
+      spaces: the names and values of one environment that must be equal in all of them.
+
+    Raises:
+      ValueError: two environments are the same object or have different spaces.
+    """
+    if len({id(environment) for environment in environments}) < len(environments):
+        raise ValueError(
+            "each call must make a new environment, but two calls returned the same one."
+        )
+    wanted = spaces(environments[0])
+    for e, environment in enumerate(environments):
+        for name, found in spaces(environment).items():
+            if found != wanted[name]:
+                raise ValueError(
+                    f"the {name} of environment {e} is {found}, that of environment 0 is "
+                    f"{wanted[name]}."
+                )
 
 
 def fits(values: Any) -> bool:

@@ -1,24 +1,24 @@
-"""Pictures made smaller, bit for bit as ale-py's vectorised environment does it.
+"""Downsampling of pictures, bit for bit as in ale-py's vectorised environment.
 
-There it is OpenCV's `INTER_AREA`: each new pixel is the mean of the old ones that it covers, those
-at its edges counting with the part that it covers. OpenCV adds float32 numbers in a fixed order,
-columns before rows, and its sums often lie exactly between two grey levels: the order decides.
+ale-py uses OpenCV's `INTER_AREA`: each new pixel is the mean of the old pixels that it covers,
+weighted by the covered area. OpenCV adds float32 numbers in a fixed order, columns before rows. Its
+sums often lie exactly between two grey levels, so the order of the additions matters.
 """
 
 import functools
 
 import numpy as np
 
-_NEGLIGIBLE = 1e-3  # OpenCV leaves out what covers less of an old pixel
+_NEGLIGIBLE = 1e-3  # OpenCV ignores old pixels of which less is covered
 
 
-def shrink(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The picture with fewer pixels.
+def area_resize(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Reduces the number of pixels.
 
     Args:
       picture: uint8 `[H, W]`, H >= `height` and W >= `width`.
-      height: rows wanted.
-      width: columns wanted.
+      height: rows of the result.
+      width: columns of the result.
 
     Returns:
       uint8 `[height, width]`.
@@ -38,7 +38,7 @@ def _combine(lines: np.ndarray, count: int) -> np.ndarray:
 
 @functools.cache
 def _cover(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Old lines and their weights, `[most, count]` each; lines that are not needed weigh 0."""
+    """Old lines and their weights, `[most, count]` each; padding has weight 0."""
     scale, covers = size / count, []
     for new in range(count):
         begin = new * scale

@@ -1,0 +1,102 @@
+"""Environments of other packages: functions and classes that make one, or a vector of them."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import dm_env
+
+from ..datatypes import VectorEnvironment
+from .arrival import integer_seeds
+from .dm_env_adapter import DmEnvVector
+from .switches import COMMON, parameters, refuse_unknown, takes_any
+
+GROUP = "retrax.environments"  # of entry points
+_INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
+
+
+def make_custom(
+    maker: Callable[..., Any],
+    name: str,
+    *,
+    seed: int,
+    num_envs: int,
+    render: bool,
+    switches: dict[str, Any],
+) -> VectorEnvironment:
+    """Makes a vector of environments with a function or a class of another package.
+
+    If `maker` has the parameters `num_envs` and `seed`, it returns a `VectorEnvironment`. Any other
+    `maker` is called once for each environment and returns a `gymnasium.Env` or a
+    `dm_env.Environment`. If it has a parameter `seed`, it gets a different one each time; if it has
+    a parameter `render_mode` and `render` is true, it gets "rgb_array". Its other parameters are
+    switches.
+
+    Args:
+      maker: a function or a class.
+      name: of the environment, for errors.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone, if the environment
+        draws its random numbers from the seed.
+      num_envs: E >= 1.
+      render: whether `render()` will be called.
+      switches: keyword arguments of `maker`.
+
+    Raises:
+      ValueError: `maker` cannot be called, has no such switch, needs one that is missing, or
+        returns something that is not an environment.
+    """
+    if not callable(maker):
+        raise ValueError(
+            f"{name} must be a function or a class that makes an environment; its type is "
+            f"{type(maker).__name__}."
+        )
+    names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
+    refuse_unknown(switches, None if takes_any(maker) else _switches(maker), name)
+    if names >= COMMON:
+        made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
+        return _checked_vector(made, name, num_envs)
+    if render and "render_mode" in names:
+        switches = {"render_mode": "rgb_array", **switches}
+    each = [{**switches, "seed": s} if "seed" in names else switches for s in seeds]
+    return _vector([_call(maker, name, arguments) for arguments in each], name, seed)
+
+
+def _switches(maker: Callable[..., Any]) -> set[str]:
+    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    found = inspect.signature(maker).parameters.values()
+    return {parameter.name for parameter in found if parameter.kind in keyword} - COMMON
+
+
+def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:
+    try:
+        inspect.signature(maker).bind(**arguments)
+    except TypeError as error:
+        raise ValueError(f"{name} cannot be made: {error}.") from error
+    return maker(**arguments)
+
+
+def _checked_vector(made: Any, name: str, num_envs: int) -> VectorEnvironment:
+    missing = [attribute for attribute in _INTERFACE if not hasattr(made, attribute)]
+    if missing:
+        raise ValueError(
+            f"{name} has the parameters num_envs and seed, so it must return a VectorEnvironment; "
+            f"its result, a {type(made).__name__}, has no {', '.join(missing)}."
+        )
+    if made.num_envs != num_envs:
+        raise ValueError(f"{name} returned {made.num_envs} environments instead of {num_envs}.")
+    return made
+
+
+def _vector(environments: list[Any], name: str, seed: int) -> VectorEnvironment:
+    if all(isinstance(one, dm_env.Environment) for one in environments):
+        return DmEnvVector(environments)
+    import gymnasium  # takes longer than the rest
+
+    if not all(isinstance(one, gymnasium.Env) for one in environments):
+        raise ValueError(
+            f"{name} must return a gymnasium.Env or a dm_env.Environment; the type of its result "
+            f"is {type(environments[0]).__name__}."
+        )
+    from .gymnasium_adapter import GymnasiumVector
+
+    return GymnasiumVector(iter(environments).__next__, num_envs=len(environments), seed=seed)

@@ -1,0 +1,135 @@
+"""Any dm_env environment, as a vector of them in arrival form."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from ..datatypes import ActionSpec, EnvironmentSpec
+from .sequential import (
+    Convert,
+    SequentialVector,
+    bounded_actions,
+    check_alike,
+    fits,
+    float_array,
+    image_observations,
+    is_image,
+)
+
+
+class DmEnvVector(SequentialVector):
+    """E dm_env environments, stepped sequentially in this process.
+
+    An episode whose last discount is 0 ends by termination; one whose last discount is 1 was cut
+    off by a time limit.
+
+    The specs follow from those of the environments:
+
+    | observation spec | observation |
+    |---|---|
+    | uint8, `[H, W, C]` or `[H, W]` | the image: uint8 `[H, W, C]` or `[H, W, 1]` |
+    | floats | float32, the same shape |
+    | dictionary of floats | float32 `[sum of sizes]`: flattened, in the order of the spec |
+
+    | action spec | action |
+    |---|---|
+    | DiscreteArray of n values | int32, 0 to n - 1 |
+    | BoundedArray of floats, finite bounds | float32, the same shape; clipped to the bounds here |
+
+    Args:
+      environments: E >= 1 of them. They draw their own random numbers: `dm_env` has no seeds.
+
+    Raises:
+      ValueError: a spec is none of the above, or the environments have different specs or are one
+        and the same object.
+    """
+
+    def __init__(self, environments: Sequence[dm_env.Environment]) -> None:
+        check_alike(
+            environments,
+            lambda one: {
+                "observation_spec": one.observation_spec(),
+                "action_spec": one.action_spec(),
+            },
+        )
+        self._environments = list(environments)
+        observations, self._see = _observations(environments[0].observation_spec())
+        actions, act = _actions(environments[0].action_spec())
+        super().__init__(EnvironmentSpec(observations, actions), act, len(environments))
+
+    def render(self) -> np.ndarray:
+        """A picture of the first environment: uint8 `[height, width, 3]`.
+
+        Raises:
+          ValueError: the environment has no method `render()`, which dm_env does not ask for.
+        """
+        environment = self._environments[0]
+        if not hasattr(environment, "render"):
+            raise ValueError(f"{type(environment).__name__} has no method render() to draw with.")
+        return np.asarray(environment.render(), np.uint8)
+
+    def close(self) -> None:
+        """Closes the environments. Calling it twice does no harm."""
+        for environment in self._environments:
+            environment.close()
+        self._environments = []
+
+    def _begin(self, e: int) -> np.ndarray:
+        return self._see(self._environments[e].reset().observation)
+
+    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+        timestep = self._environments[e].step(action)
+        last, discount = timestep.last(), timestep.discount
+        if discount != 1 and not (last and discount == 0):
+            raise ValueError(
+                f"the discount of environment {e} at step {self._num_steps} is {discount}; it must "
+                "be 1, or 0 on a last step."
+            )
+        terminated = last and discount == 0
+        return self._see(timestep.observation), timestep.reward, terminated, last and not terminated
+
+
+def _observations(spec: Any) -> tuple[specs.Array, Convert]:
+    """The spec of one observation, and the function that converts one to it."""
+    if _is_float(spec):
+        return float_array(spec.shape), lambda value: np.asarray(value, np.float32)
+    if isinstance(spec, specs.Array) and is_image(spec):
+        return image_observations(spec.shape)
+    if isinstance(spec, Mapping) and all(map(_is_float, spec.values())):
+        return _flattened(spec)
+    raise ValueError(
+        f"the observation spec {spec} is not supported: it must be floats, uint8 with 2 or 3 axes, "
+        "or a dictionary of floats."
+    )
+
+
+def _flattened(spec: Mapping[str, specs.Array]) -> tuple[specs.Array, Convert]:
+    keys = list(spec)
+    size = sum(int(np.prod(part.shape)) for part in spec.values())
+
+    def flatten(parts: Mapping[str, Any]) -> np.ndarray:
+        return np.concatenate([np.ravel(parts[key]) for key in keys]).astype(np.float32)
+
+    return float_array((size,)), flatten
+
+
+def _is_float(spec: Any) -> bool:
+    return isinstance(spec, specs.Array) and np.issubdtype(spec.dtype, np.floating)
+
+
+def _actions(spec: Any) -> tuple[ActionSpec, Convert]:
+    """The spec of one action, and the function that converts actions `[E, ...]`."""
+    if isinstance(spec, specs.DiscreteArray):
+        ours = specs.DiscreteArray(spec.num_values, np.int32, "action")
+        return ours, lambda actions: actions.astype(spec.dtype)
+    if isinstance(spec, specs.BoundedArray) and _is_float(spec):
+        low, high = (np.broadcast_to(bound, spec.shape) for bound in (spec.minimum, spec.maximum))
+        if fits([low, high]):
+            return bounded_actions(low, high, spec.dtype)
+    raise ValueError(
+        f"the action spec {spec} is not supported: it must be a DiscreteArray, or a BoundedArray "
+        "of floats with finite bounds."
+    )

@@ -1,0 +1,231 @@
+"""Environments of other packages: by module, by entry point, and as a function."""
+
+import re
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from retrax.environments import check_environment, known_environments, make
+from retrax.environments.dm_env_adapter import DmEnvVector
+from retrax.environments.gymnasium_adapter import GymnasiumVector
+from retrax.environments.tiny import Memory
+
+MODULE = """
+import dm_env
+import gymnasium
+import numpy as np
+from dm_env import specs
+from retrax.environments.tiny import Catch, Memory as _Memory
+
+class Walk(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, size=5, seed=None, render_mode=None):
+        self.size, self.seed, self.render_mode = size, seed, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.place += 1
+        return np.ones(1, np.float32), 0.0, self.place == self.size, False, {}
+
+    def render(self):
+        return np.zeros((2, 2, 3), np.uint8)
+
+class Noise(dm_env.Environment):
+    def __init__(self, seed):
+        self.seed, self.generator = seed, np.random.default_rng(seed)
+    def observation_spec(self):
+        return specs.Array((2,), np.float64)
+    def action_spec(self):
+        return specs.DiscreteArray(3)
+    def reset(self):
+        return dm_env.restart(self.generator.random(2))
+    def step(self, action):
+        return dm_env.transition(1.0, self.generator.random(2))
+
+def vector(*, num_envs, seed, length=3):
+    return _Memory(num_envs=num_envs, seed=seed, length=length)
+
+def unseeded():
+    return gymnasium.make("CartPole-v1")
+
+def anything(**switches):
+    return Walk(**switches)
+
+def pair(first, second=2):
+    return Walk()
+
+def number():
+    return 3
+
+def bad_vector(num_envs, seed):
+    return Walk()
+
+def one_vector(num_envs, seed):
+    return _Memory(num_envs=1, seed=seed)
+
+_hidden = unseeded
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current directory, with a module of somebody else's environments."""
+    path = list(sys.path)
+    (tmp_path / "custom_envs.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.startswith("custom_envs")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def installed(here, monkeypatch):
+    """The same, registered by a distribution."""
+    metadata = here / "somebody-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(
+        "[retrax.environments]\nwalk = custom_envs:Walk\nbroken = custom_envs_absent:Walk\n"
+    )
+    monkeypatch.syspath_prepend(here)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Walk", GymnasiumVector), ("Noise", DmEnvVector), ("vector", Memory)]
+)
+def test_an_attribute_of_a_module_in_the_current_directory(here, name, kind):
+    environment = make(f"custom_envs:{name}", num_envs=3, seed=1)
+    assert isinstance(environment, kind)
+    check_environment(environment, steps=20)
+    environment.close()
+
+
+def test_a_module_in_another_directory(here, tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    with pytest.raises(ValueError, match=r"'custom_envs' cannot be imported from .*elsewhere"):
+        make("custom_envs:vector")
+    assert isinstance(make("custom_envs:vector", search_path=here), Memory)
+
+
+def test_each_environment_gets_a_seed_of_its_own(here):
+    seeds = [one.seed for one in make("custom_envs:Noise", num_envs=3, seed=1)._environments]
+    again = [one.seed for one in make("custom_envs:Noise", num_envs=2, seed=1)._environments]
+    assert len(set(seeds)) == 3
+    assert again == seeds[:2]
+    assert all(type(seed) is int for seed in seeds)
+    by_vector = make("custom_envs:vector", num_envs=2, seed=4).reset().observation
+    np.testing.assert_array_equal(by_vector, Memory(num_envs=2, seed=4).reset().observation)
+    assert make("custom_envs:Walk", seed=1)._environments[0].seed == seeds[0]
+
+
+def test_a_function_without_a_seed_is_seeded_by_gymnasium(here):
+    environment = make("custom_envs:unseeded", num_envs=2, seed=3)
+    wanted = make("CartPole-v1", num_envs=2, seed=3)
+    np.testing.assert_array_equal(environment.reset().observation, wanted.reset().observation)
+
+
+def test_switches_reach_the_function(here):
+    assert make("custom_envs:Walk,size=7")._environments[0].size == 7
+    assert make("custom_envs:anything,size=7")._environments[0].size == 7
+    assert make("custom_envs:vector", length=5)._length == 5
+    with pytest.raises(ValueError, match="custom_envs:Walk has no switch sise; its switches are: "):
+        make("custom_envs:Walk,sise=7")
+    with pytest.raises(ValueError, match="no switch sise; its switches are: length"):
+        make("custom_envs:vector,sise=7")
+    with pytest.raises(ValueError, match="custom_envs:pair cannot be made: missing a required"):
+        make("custom_envs:pair")
+    with pytest.raises(ValueError, match="no switch seed; its switches are: first, second"):
+        make("custom_envs:pair,seed=3")
+
+
+def test_rendering(here):
+    with pytest.raises(ValueError, match="render=True"):
+        make("custom_envs:Walk").render()
+    assert make("custom_envs:Walk", render=True).render().shape == (2, 2, 3)
+    assert make("custom_envs:vector", render=True).num_envs == 1
+
+
+def test_a_gymnasium_id_comes_before_an_attribute(here):
+    (here / "custom_envs_twice.py").write_text(
+        "from custom_envs import Walk\n"
+        "import gymnasium\n"
+        "gymnasium.register('Walk', entry_point=Walk, max_episode_steps=2)\n"
+    )
+    try:
+        environment = make("custom_envs_twice:Walk")
+    finally:
+        gymnasium.registry.pop("Walk")
+    environment.reset()
+    kinds = [int(environment.step(np.zeros(1, int)).step_type[0]) for _ in range(2)]
+    assert kinds == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("walk", "no attribute 'walk' and registers no Gymnasium id 'walk': the nearest .*Walk"),
+        ("CartPole-v2", "no Gymnasium id 'CartPole-v2': the nearest known are CartPole-v1"),
+        ("zzzzzz", r"registers no Gymnasium id 'zzzzzz'\.$"),
+        ("NUMBER", "NUMBER must be a function or a class .*; its type is int"),
+        (
+            "number",
+            "a gymnasium.Env or a dm_env.Environment; the type of its result is int",
+        ),
+        ("bad_vector", "it must return a VectorEnvironment; its result, a Walk, has no num_"),
+        ("one_vector", "custom_envs:one_vector returned 1 environments instead of 2"),
+    ],
+)
+def test_what_is_no_environment_is_refused(here, name, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make(f"custom_envs:{name}", num_envs=2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise RuntimeError('first\\nsecond')", r"RuntimeError: first\.$"),
+        ("import custom_envs_missing", "No module named 'custom_envs_missing'"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(here, text, reason):
+    (here / "custom_envs_bad.py").write_text(text)
+    where = re.escape(str(here))
+    with pytest.raises(ValueError, match=f"'custom_envs_bad' cannot be .* from {where} .*{reason}"):
+        make("custom_envs_bad:Walk")
+
+
+def test_registered_environments_are_made_by_name(installed):
+    assert {"walk", "broken"} <= set(known_environments())
+    assert make("walk,size=2", num_envs=2).num_envs == 2
+    with pytest.raises(ValueError, match=r"'broken', registered by somebody as .*cannot be import"):
+        make("broken")
+    with pytest.raises(ValueError, match=r"unknown environment 'walc': the nearest .*walk"):
+        make("walc")
+
+
+def test_two_registrations_of_one_name_are_refused(installed):
+    metadata = installed / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[retrax.environments]\nwalk = a:B\n")
+    with pytest.raises(ValueError, match=r"more than once .*: other \(a:B\), somebody \(custom_en"):
+        make("walk")
+
+
+def test_a_function_in_place_of_an_id_may_make_a_vector_or_have_switches(here):
+    assert isinstance(make(Memory, num_envs=2, length=4), Memory)
+    from_module = make("custom_envs:Walk")
+    maker = type(from_module._environments[0])
+    assert make(maker, size=7)._environments[0].size == 7
