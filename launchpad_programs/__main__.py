@@ -2,9 +2,10 @@
 
 import sys
 
-from ..experiments.command import main
+from ..experiments.commands.main import main
 
 if __name__ == "__main__":
+    assert __spec__ is not None
     name = __spec__.name.rpartition(".")[2]
     agent = [] if name == "__main__" else [name]
     sys.exit(main(["launch", *agent, *sys.argv[1:]]))

@@ -135,12 +135,12 @@ def make_actor(
     config: ProgramConfig, *, index: int, counter: Any, learner: Any, replay: Any, stop: StopEvent
 ) -> ActorNode:
     """Actor number `index`, which writes into Reverb; called in its node with clients."""
-    run, mine = config.run, config.environments_of(index)
+    run, mine = config.run, config.run.environments_of(index)
     seed = derive_seed(run.seed, Purpose.ACTOR, index, config.resumed_at or 0)
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        learner.get, update_period=config.actor_update_period, stop=stop.is_set
+        learner.get, update_period=config.run.actor_update_period or 1, stop=stop.is_set
     )
     spec, sequence = environment.spec, agent.sequence
     writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)
@@ -163,7 +163,7 @@ def make_actor(
         parameters,
         CounterClient(counter, stop),
         states=states,
-        save_every=max(1, config.schedule[2] // config.num_actors),
+        save_every=max(1, config.schedule[2] // config.run.num_actors),
         stop=stop,
     )
     if (options := config.acme_options()) is not None:

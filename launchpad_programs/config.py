@@ -1,5 +1,6 @@
 """The configuration of a program: a run, and what only programs have."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -15,6 +16,7 @@ from .._validation import Range, check_fields
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec
 from ..runtime.run_directory import PROGRAM, RunConfig
+from ..runtime.snapshots import Snapshots
 
 SERVING = ("replay", "counter", "learner")  # nodes that others call
 _NOT_WRITTEN = ("run", "directory", "resumed_at")  # config.json and the snapshots have them
@@ -22,21 +24,18 @@ _NOT_WRITTEN = ("run", "directory", "resumed_at")  # config.json and the snapsho
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AcmeOptions:
-    """A user's loggers, observers and environment loop of Acme, for the actors of a program.
+    """A user's Acme loggers, observers and environment loop, for the actors of a program."""
 
-    Every actor then runs its own `acme.EnvironmentLoop` with one environment.
-    """
-
-    logger_factory: Callable[[str, str | None, int], Any] | None = None
-    """Acme's `LoggerFactory`: `(label, steps_key, instance) -> acme.utils.loggers.Logger`, called
-    in the nodes with the labels "actor" (instance 0 .. num_actors - 1) and "learner" (0)."""
+    logger_factory: Callable[[str, str, int], Any] | None = None
+    """Acme's `LoggerFactory`, `(label, steps_key, instance) -> acme.utils.loggers.Logger`, called
+    in the nodes: ("actor", "actor_steps", 0 .. num_actors - 1) and ("learner", "updates", 0)."""
 
     observers: Sequence[Any] = ()
-    """Of the type `acme.utils.observers.EnvLoopObserver`; every actor has copies of its own."""
+    """Instances of `acme.utils.observers.EnvLoopObserver`; each actor's process has its own."""
 
     make_environment_loop: Callable[..., Any] | None = None
-    """`(environment, actor, logger=, observers=) -> loop`, whose `run()` steps for ever;
-    `acme.EnvironmentLoop` if None."""
+    """`(environment, actor, logger=, observers=) -> loop`, whose `run()` steps until the actor
+    raises; `acme.EnvironmentLoop` if None."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,16 +43,10 @@ class ProgramConfig:
     """A run as a program: the run itself, and what only a program has."""
 
     run: RunConfig
-    """Resolved; `num_envs` counts the environments of all actors."""
+    """Resolved, with an `actor_update_period`."""
 
     directory: Path
     """The run directory."""
-
-    environments_per_actor: Annotated[int, Range(1)] = 1
-    """Environments that an actor steps together."""
-
-    actor_update_period: Annotated[int, Range(1)] = 50
-    """Time steps of an actor between fetches of parameters."""
 
     evaluation_episodes: Annotated[int, Range(1)] = 20
     """Episodes of one evaluation."""
@@ -67,21 +60,17 @@ class ProgramConfig:
     resumed_at: int | None = None
     """Steps of the snapshot from which the run is resumed."""
 
-    acme: AcmeOptions | str | None = None
-    """Acme's parts of the actors, or `package.module:NAME` of them, which program.json keeps."""
+    acme: str | None = None
+    """`package.module:NAME` of `AcmeOptions`: each actor then runs an environment loop of Acme."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.run.num_envs % self.environments_per_actor:
+        if self.acme is not None and self.run.environments_per_actor > 1:
             raise ValueError(
-                "RunConfig.num_envs must be a multiple of environments_per_actor "
-                f"{self.environments_per_actor}, got {self.run.num_envs}."
+                "RunConfig.num_envs must be num_actors with acme, whose loop steps one "
+                f"environment, got {self.run.num_envs}."
             )
-        if self.acme is not None and self.environments_per_actor > 1:
-            raise ValueError(
-                "ProgramConfig.environments_per_actor must be 1 with acme, whose loop steps one "
-                f"environment, got {self.environments_per_actor}."
-            )
+        self.acme_options()  # imported before any process starts
 
     @property
     def schedule(self) -> tuple[int, int, int]:
@@ -92,15 +81,6 @@ class ProgramConfig:
         return run.steps, run.log_every, run.snapshot_every
 
     @property
-    def num_actors(self) -> int:
-        """Actors, each with `environments_per_actor` environments."""
-        return self.run.num_envs // self.environments_per_actor
-
-    def environments_of(self, actor: int) -> range:
-        """Numbers of an actor's environments among those of all."""
-        return range(actor * self.environments_per_actor, (actor + 1) * self.environments_per_actor)
-
-    @property
     def keeps_sequences(self) -> bool:
         """Whether Reverb keeps the sequences; if not, it passes rows to the learner's replay."""
         return self.run.replay.selector != "contextual"
@@ -108,11 +88,8 @@ class ProgramConfig:
     @functools.cached_property
     def spec(self) -> EnvironmentSpec:
         """The spec of one environment; makes one, once in a process."""
-        environment = self.run.make_environment(seed=self.run.seed, num_envs=1)
-        try:
-            return environment.spec
-        finally:
-            environment.close()
+        with contextlib.closing(self.run.make_environment(seed=self.run.seed, num_envs=1)) as probe:
+            return probe.spec
 
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
         """The agent of the run."""
@@ -124,9 +101,9 @@ class ProgramConfig:
         return learner, jax.random.split(actors, self.run.num_envs)
 
     def acme_options(self) -> AcmeOptions | None:
-        """The options of `acme`; ValueError if it names something else."""
-        if not isinstance(self.acme, str):
-            return self.acme
+        """What `acme` names; ValueError if that is not `AcmeOptions`."""
+        if self.acme is None:
+            return None
         module, _, name = self.acme.partition(":")
         options = getattr(import_from(module, Path(self.run.search_path)), name, None)
         if not isinstance(options, AcmeOptions):
@@ -134,33 +111,33 @@ class ProgramConfig:
         return options
 
     def __reduce__(self) -> Any:
-        """Nodes unpickle the agent's config, whose module may be in the search path only."""
-        import cloudpickle
-
-        return _unpickle, (self.run.search_path, cloudpickle.dumps(_fields(self)))
+        """Unpickled in nodes, where the module of the agent's config must be importable first."""
+        fields = pickle.dumps(_fields(self))
+        return _unpickle, (self.run.search_path, fields)
 
 
 def write_options(config: ProgramConfig) -> None:
-    """Writes program.json, without `AcmeOptions` that were given as an object."""
+    """Writes program.json."""
     kept = {name: value for name, value in _fields(config).items() if name not in _NOT_WRITTEN}
-    kept["acme"] = config.acme if isinstance(config.acme, str) else None
-    (config.directory / PROGRAM).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(kept, indent=2) + "\n"
+    (config.directory / PROGRAM).write_text(text, encoding="utf-8")
 
 
-def read_options(directory: Path) -> dict[str, Any]:
-    """Arguments of `ProgramConfig`, from program.json.
+def read_options(directory: Path, run: RunConfig, *, port: int | None = None) -> ProgramConfig:
+    """The config of a program that is resumed, from program.json and the newest snapshot."""
+    options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
+    options |= {"port": port, "resumed_at": newest_snapshot(directory)}
+    return ProgramConfig(run=run, directory=directory, **options)
 
-    Raises:
-      ValueError: the run is not a program.
-    """
-    path = directory / PROGRAM
-    if not path.is_file():
-        raise ValueError(
-            f"{directory} was trained in one process, whose metrics have other columns: resume it "
-            f"with retrax train --resume {directory}"
-        )
-    options: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return options
+
+def newest_snapshot(directory: Path) -> int | None:
+    """Steps of the newest snapshot in a run directory, None if there is none."""
+    try:
+        snapshots = Snapshots(directory, writable=False)
+    except ValueError:
+        return None
+    with contextlib.closing(snapshots):
+        return max(snapshots.steps(), default=None)
 
 
 def _fields(config: ProgramConfig) -> dict[str, Any]:
@@ -169,4 +146,6 @@ def _fields(config: ProgramConfig) -> dict[str, Any]:
 
 def _unpickle(search_path: str, fields: bytes) -> ProgramConfig:
     make_importable(Path(search_path))
-    return ProgramConfig(**pickle.loads(fields))
+    config = object.__new__(ProgramConfig)  # checked already
+    config.__dict__.update(pickle.loads(fields))
+    return config

@@ -277,7 +277,7 @@ def make_counter(config: ProgramConfig, *, stop: StopEvent) -> Counter:
         config.directory,
         steps=steps,
         log_every=log_every,
-        num_actors=config.num_actors,
+        num_actors=config.run.num_actors,
         final_evaluation_seconds=config.final_evaluation_seconds,
         stop=stop,
     )

@@ -1,6 +1,5 @@
 """Runs a program: starts its nodes, watches them, and ends them in the right order."""
 
-import contextlib
 import logging
 import os
 import time
@@ -9,9 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from ..replay.reverb import Checkpoints
 from ..runtime.log import close_log, setup_log
-from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent, stop_on_signals
-from .config import ProgramConfig
+from .config import ProgramConfig, newest_snapshot
 from .live_table import LiveTable
 from .process import Processes, Threads
 from .program import make_program, process_env
@@ -128,16 +126,6 @@ def supervise(
     return Ending(how, traceback, complete)
 
 
-def newest_snapshot(config: ProgramConfig) -> int | None:
-    """Steps of the newest snapshot, None if there is none."""
-    try:
-        snapshots = Snapshots(config.directory, writable=False)
-    except ValueError:
-        return None
-    with contextlib.closing(snapshots):
-        return max(snapshots.steps(), default=None)
-
-
 def _start(config: ProgramConfig, mode: ExecutionMode) -> Sequence[Worker]:
     if mode == "local_mt":
         threads = Threads()
@@ -208,4 +196,4 @@ def _outcome(config: ProgramConfig, ending: Ending, log: logging.Logger) -> Outc
     if ending.failed:
         log.error(f"{ending.failed}.\n{ending.traceback}".rstrip())
     log.info(f"{'Finished' if finished else 'Stopped'} at {steps} steps and {updates} updates.")
-    return Outcome(status, newest_snapshot(config), finished, ending)
+    return Outcome(status, newest_snapshot(config.directory), finished, ending)

@@ -186,7 +186,7 @@ def make_learner(
         counters = dict(snapshot.counters)
     names = [
         *metric_names(run.entry, agent, learner_replay.shapes[0]),
-        *program_columns(run.entry, config.num_actors),
+        *program_columns(run.entry, config.run.num_actors),
     ]
     options = config.acme_options()
     make_logger = options.logger_factory if options else None

@@ -36,7 +36,7 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
             serves=label in SERVING,
             port=ports.get(label),
             # Actors wait a moment for parameters, each in a thread of the learner's server.
-            courier_kwargs={"thread_pool_size": _SPARE_THREADS + config.num_actors},
+            courier_kwargs={"thread_pool_size": _SPARE_THREADS + config.run.num_actors},
             **handles,
         )
         handle = program.add_node(node, label)
@@ -47,7 +47,7 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
     replay = program.add_node(server, "replay")
     counter = add("counter", make_counter)
     learner = add("learner", make_learner, counter=counter, replay=replay)
-    for index in range(config.num_actors):
+    for index in range(config.run.num_actors):
         add("actor", make_actor, index=index, counter=counter, learner=learner, replay=replay)
     add("evaluator", make_evaluator, counter=counter, learner=learner)
     return program
