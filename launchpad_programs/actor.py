@@ -22,29 +22,31 @@ class ActorNode:
 
     def __init__(
         self,
-        name: str,
+        config: ProgramConfig,
+        index: int,
         actor: Actor,
         parameters: ParameterClient,
         counter: Counter | CounterClient,
         *,
-        states: ActorStates,
-        save_every: int,
         stop: StopEvent,
     ):
         """Takes its parts.
 
         Args:
-          name: of the node.
-          actor: restored already, if the run is; the node closes it.
+          config: of the program.
+          index: 0 .. num_actors - 1.
+          actor: its state is restored if the run is resumed; the node closes it.
           parameters: the actor's.
           counter: grants steps.
-          states: where the actor's state is saved for a resumed run.
-          save_every: steps of this actor between saves.
           stop: when to end.
         """
-        self._name, self._actor, self._parameters = name, actor, parameters
+        self._name, self._actor, self._parameters = f"actor/{index}", actor, parameters
         self._counter, self._stop = counter, stop
-        self._states, self._save_every, self._next_save = states, save_every, save_every
+        self._states = ActorStates(config.directory, index)
+        if config.resumed_at is not None:
+            actor.state = self._states.restore(actor.state)
+        self._save_every = max(1, config.schedule[2] // config.run.num_actors)
+        self._next_save = self._save_every
         self._granted = self._taken = 0
         self._calls = itertools.count()
         self._total = 0  # steps taken since the node's start
@@ -154,18 +156,7 @@ def make_actor(
         num_actors=run.num_envs,
         episode_metrics=run.entry.episode_metrics,
     )
-    states = ActorStates(config.directory, index)
-    if config.resumed_at is not None:
-        actor.state = states.restore(actor.state)
-    node = ActorNode(
-        f"actor/{index}",
-        actor,
-        parameters,
-        CounterClient(counter, stop),
-        states=states,
-        save_every=max(1, config.schedule[2] // config.run.num_actors),
-        stop=stop,
-    )
+    node = ActorNode(config, index, actor, parameters, CounterClient(counter, stop), stop=stop)
     if (options := config.acme_options()) is not None:
         from .acme_adapters import make_loop  # Acme takes a second to import
 

@@ -5,14 +5,13 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..agents.entry import AgentEntry
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.metrics_writer import MetricsTable
+from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .process import retry_until_stopped
@@ -32,14 +31,15 @@ _COLUMNS = {  # of metrics.csv: the node and the value of its newest report
 }
 
 
-def program_columns(entry: AgentEntry, num_actors: int) -> list[str]:
-    """Columns of metrics.csv that only programs have, beside the agent's metrics."""
+def program_columns(run: RunConfig) -> list[str]:
+    """Columns of metrics.csv that only programs have."""
     actors = [
         f"actor_{index}_episode_{name}"
-        for index in range(num_actors)
-        for name in ("return", *entry.episode_metrics)
+        for index in range(run.num_actors)
+        for name in ("return", *run.entry.episode_metrics)
     ]
-    return [*actors, *(f"evaluator_return_{name}" for name in entry.evaluation_modes), *_COLUMNS]
+    modes = [f"evaluator_return_{name}" for name in run.entry.evaluation_modes]
+    return [*actors, *modes, *_COLUMNS]
 
 
 class Counter:
@@ -51,33 +51,15 @@ class Counter:
     started.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        steps: int,
-        log_every: int,
-        num_actors: int,
-        final_evaluation_seconds: float,
-        stop: StopEvent,
-    ):
-        """Starts at zero.
-
-        Args:
-          directory: the run directory.
-          steps: the last step of the run.
-          log_every: steps between rows of metrics.csv.
-          num_actors: actors that ask for steps.
-          final_evaluation_seconds: how long the evaluation at the end may take.
-          stop: when to end.
-        """
-        self._directory, self._stop = directory, stop
+    def __init__(self, config: ProgramConfig, *, stop: StopEvent):
+        """Starts at zero."""
+        self._directory, self._stop = config.directory, stop
         self._lock = threading.RLock()
         self._answers: dict[str, tuple[int, int]] = {}  # to each actor's last claim
-        self._steps, self._log_every = steps, log_every
-        portion = steps // (_PORTIONS * num_actors)
+        self._steps, self._log_every, _ = config.schedule
+        portion = self._steps // (_PORTIONS * config.run.num_actors)
         self._portion = min(max(portion, 1), _LARGEST_PORTION)
-        self._final_seconds = final_evaluation_seconds
+        self._final_seconds = config.final_evaluation_seconds
         self._counters = Counters()
         self._granted = 0
         self._phase = "starting"
@@ -268,16 +250,3 @@ class CounterClient:
         self.start = retry_until_stopped(client.start, "The counter", stop)
         self.claim = retry_until_stopped(client.claim, "The counter", stop)
         self.report = retry_until_stopped(client.report, "The counter", stop)
-
-
-def make_counter(config: ProgramConfig, *, stop: StopEvent) -> Counter:
-    """The counter; called in its node."""
-    steps, log_every, _ = config.schedule
-    return Counter(
-        config.directory,
-        steps=steps,
-        log_every=log_every,
-        num_actors=config.run.num_actors,
-        final_evaluation_seconds=config.final_evaluation_seconds,
-        stop=stop,
-    )

@@ -1,7 +1,6 @@
 """The evaluator's node: greedy episodes with the newest parameters."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -29,31 +28,29 @@ class EvaluatorNode:
 
     def __init__(
         self,
+        config: ProgramConfig,
         agent: Agent,
         environment: VectorEnvironment,
         parameters: ParameterClient,
         counter: Counter | CounterClient,
         *,
-        episodes: int,
-        modes: Sequence[str] = (),
         key: jax.Array,
         stop: StopEvent,
     ):
         """Takes its parts.
 
         Args:
+          config: of the program.
           agent: whose `exploit` is used.
           environment: its own; the node closes it.
           parameters: not threaded.
           counter: receives reports.
-          episodes: of one evaluation.
-          modes: `AgentEntry.evaluation_modes`.
           key: a PRNG key.
           stop: when to end.
         """
         self._agent, self._parameters, self._counter = agent, parameters, counter
         self._environment: Any = _Interruptible(environment, stop)
-        self._episodes, self._modes = episodes, modes
+        self._episodes, self._modes = config.evaluation_episodes, config.run.entry.evaluation_modes
         self._key, self._stop = key, stop
         self._version = -1
         self._states: ActorState = None  # an agent may learn over evaluations
@@ -145,12 +142,11 @@ def make_evaluator(
     num_envs = min(config.evaluation_episodes, _ENVIRONMENTS)
     environment = config.run.make_environment(seed=seed, num_envs=num_envs)
     return EvaluatorNode(
+        config,
         config.make_agent(environment.spec),
         environment,
         ParameterClient(learner.get, update_period=1, stop=stop.is_set, threaded=False),
         CounterClient(counter, stop),
-        episodes=config.evaluation_episodes,
-        modes=config.run.entry.evaluation_modes,
         key=jax.random.key(seed),
         stop=stop,
     )

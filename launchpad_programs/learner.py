@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,16 +29,13 @@ class LearnerNode:
 
     def __init__(
         self,
+        config: ProgramConfig,
         learner: Learner,
         replay: Replay,
         parameters: ParameterServer,
         counter: Counter | CounterClient,
-        snapshots: Snapshots,
         *,
         names: list[str],
-        counters: Mapping[str, Any],
-        snapshot_every: int,
-        checkpoints: Checkpoints | None = None,
         logger: Any = None,
         report_seconds: float = _REPORT_SECONDS,
         stop: StopEvent,
@@ -46,24 +43,26 @@ class LearnerNode:
         """Takes its parts.
 
         Args:
-          learner: restored already, if the run is; the node closes it.
+          config: of the program; a snapshot is restored if it is resumed.
+          learner: the node closes it.
           replay: the learner's.
           parameters: the learner's.
           counter: receives reports.
-          snapshots: of the run; the node closes them.
-          names: of the columns of metrics.csv, as for `MetricsTable`.
-          counters: of the snapshot; empty for a new run.
-          snapshot_every: steps between snapshots.
-          checkpoints: of the replay server, if it keeps the sequences.
+          names: of columns, as for `MetricsTable`.
           logger: Acme's, which receives the metrics too.
           report_seconds: between reports; 0 reports after every step.
           stop: when to end.
         """
         self._learner, self._replay, self._parameters = learner, replay, parameters
-        self._counter, self._snapshots, self._checkpoints = counter, snapshots, checkpoints
-        self._names, self._counters = names, dict(counters)
-        self._every, self._report_seconds = snapshot_every, report_seconds
-        self._logger, self._stop = logger, stop
+        self._counter, self._names, self._logger, self._stop = counter, names, logger, stop
+        self._every, self._report_seconds = config.schedule[2], report_seconds
+        self._snapshots = Snapshots(config.directory)
+        self._checkpoints = Checkpoints(config.directory) if config.keeps_sequences else None
+        self._counters: dict[str, Any] = {}
+        if config.resumed_at is not None:
+            snapshot = self._snapshots.restore(jax.eval_shape(lambda: learner.state))
+            learner.restore(snapshot)
+            self._counters = dict(snapshot.counters)
         self._next_snapshot = self._after(self._counters.get("steps", 0))
         self._next_report = 0.0
         self._reported_at, self._reported = time.monotonic(), (learner.updates, 0.0)
@@ -179,27 +178,19 @@ def make_learner(
         updates_per_call=run.replay.updates_per_call,
         parameters=parameters,
     )
-    snapshots, counters = Snapshots(config.directory), {}
-    if config.resumed_at is not None:
-        snapshot = snapshots.restore(jax.eval_shape(lambda state: state, learner.state))
-        learner.restore(snapshot)
-        counters = dict(snapshot.counters)
     names = [
         *metric_names(run.entry, agent, learner_replay.shapes[0]),
-        *program_columns(run.entry, config.run.num_actors),
+        *program_columns(run),
     ]
     options = config.acme_options()
     make_logger = options.logger_factory if options else None
     return LearnerNode(
+        config,
         learner,
         learner_replay,
         parameters,
         CounterClient(counter, stop),
-        snapshots,
         names=names,
-        counters=counters,
-        snapshot_every=config.schedule[2],
-        checkpoints=Checkpoints(config.directory) if config.keeps_sequences else None,
         logger=make_logger("learner", "updates", 0) if make_logger else None,
         stop=stop,
     )

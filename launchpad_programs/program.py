@@ -1,6 +1,7 @@
 """A program: its nodes and their connections. The same for every agent."""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import launchpad as lp
 
 from .actor import make_actor
 from .config import SERVING, ProgramConfig
-from .counter import make_counter
+from .counter import Counter
 from .evaluator import make_evaluator
 from .learner import make_learner
 from .process import CALL_SECONDS, Execution, Node
@@ -45,7 +46,7 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
 
     server = ReplayServer(execution, config, port=ports.get("replay"))
     replay = program.add_node(server, "replay")
-    counter = add("counter", make_counter)
+    counter = add("counter", Counter)
     learner = add("learner", make_learner, counter=counter, replay=replay)
     for index in range(config.run.num_actors):
         add("actor", make_actor, index=index, counter=counter, learner=learner, replay=replay)
@@ -55,9 +56,10 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
 
 def process_env(config: ProgramConfig) -> dict[str, dict[str, str]]:
     """Environment variables of each label's processes: only the learner sees an accelerator."""
+    cache = str((config.directory / "compilation_cache").absolute())
     shared = {
         "PYTHONUNBUFFERED": "1",
-        "JAX_COMPILATION_CACHE_DIR": str((config.directory / "compilation_cache").absolute()),
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
