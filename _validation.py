@@ -93,7 +93,7 @@ def check_fields(config: Any) -> None:
     Raises:
       ValueError: names the class, the field, its value, and what is allowed.
     """
-    for name, field_type in field_types(type(config)).items():
+    for name, field_type in field_types(config.__class__).items():
         _check(config, name, field_type)
 
 
@@ -103,7 +103,7 @@ def check_field(config: Any, field: str, bounds: Range) -> None:
     Raises:
       ValueError: names the class, the field, its value, and what is allowed.
     """
-    _check(config, field, field_types(type(config))[field]._replace(bounds=bounds))
+    _check(config, field, field_types(config.__class__)[field]._replace(bounds=bounds))
 
 
 def check_range(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from retrax.replay.tree import ContextualPriorityTree
+from retrax.replay.priority_tree import ContextualPriorityTree
 
 BATCHES = (1, 4, 64, 4096)
 

@@ -1,51 +1,23 @@
-"""Command lines into dataclasses: tyro, with its errors as one sentence."""
+"""Command lines into dataclasses: tyro, with refusals in one sentence."""
 
 import contextlib
+import dataclasses
 import io
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tyro
 
-_FRAME = "│╭╮╰╯ "
-_RULE = re.compile(r"[─-]{3,}")
+from .._validation import field_types
+from .options import NotUnderstoodError, check_arguments, options_of
 
-# What tyro says, and the same in our words.
-_REWRITTEN = (
-    (r"Unrecognized options: (-[^\s,]*).*", r"Unknown option \1"),
-    (r"Unrecognized options: ([^\s,]*).*", r"Unknown argument \1"),
-    (r"Missing from (.*?): (--\S+ \S+|\S+) (.*?)\.? \(required\).*", r"\1 needs \2: \3"),
-    (r"Missing value for argument '(\S+)'.*", r"\1 needs a value"),
-    (r"Error parsing (--\S+): .*invalid literal for int.*: (.*)", r"\1 must be an integer, got \2"),
-    (r"Error parsing (--\S+): .*string to float: (.*)", r"\1 must be a number, got \2"),
-    (r"Error parsing (--\S+): .* valid parse for arguments: \[(.*)\]", r"\1 cannot be \2"),
-    (
-        r"invalid choice (.*) for argument '(\S+)'. Expected (one of .*?)\.?",
-        r"\2 must be \3, got \1",
-    ),
-    (r"Error parsing (?!--)[^:]*: (.*)", r"\1"),  # a config refused itself
-)
-
-
+_FRAME = set("│╭╮╰╯─|+- ")
 _REGISTRY = tyro.constructors.ConstructorRegistry()
 
 
-@_REGISTRY.primitive_rule
-def _number_or_none(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[float | None] | None:
-    """Numbers that may be left out: `None` is written as such, and so in the help."""
-    if info.type != float | None:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="FLOAT|None",
-        instance_from_str=lambda words: None if words[0] == "None" else float(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, (int, float)),
-        str_from_instance=lambda value: [str(value)],
-    )
+class _RefusedError(Exception):
+    """A dataclass refused its values. Not a ValueError, which tyro would reword."""
 
 
 def parse(
@@ -54,16 +26,19 @@ def parse(
     """Parses arguments into the dataclass `form`.
 
     Args:
-      form: a dataclass; its fields' docstrings become the help.
+      form: a dataclass; the docstrings of its fields and their bounds become the help.
       arguments: of the command line.
       prog: the command, for the help.
       default: an instance with the fields' defaults.
       description: the help's first lines; the docstring of `form` if empty.
 
     Raises:
-      ValueError: tells in one sentence what was given and what is allowed.
+      ValueError: says in one sentence what was given and what is allowed.
       SystemExit: after `--help` was printed.
     """
+    if not _is_for_tyro(arguments):
+        with contextlib.suppress(NotUnderstoodError):
+            check_arguments(arguments, options_of(form, default), prog)
     errors = io.StringIO()
     options: dict[str, Any] = {"description": description or None}
     if default is not None:
@@ -71,10 +46,12 @@ def parse(
     try:
         with contextlib.redirect_stderr(errors):
             return tyro.cli(form, args=list(arguments), prog=prog, registry=_REGISTRY, **options)
+    except _RefusedError as refusal:
+        raise ValueError(str(refusal)) from None
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ValueError(f"{_sentence(errors.getvalue(), prog)}") from None
+        raise ValueError(_one_line(errors.getvalue())) from None
 
 
 def scan(arguments: Sequence[str], option: str) -> str | None:
@@ -97,26 +74,87 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _sentence(text: str, prog: str) -> str:
-    """The message inside the frame that tyro draws, in our words."""
-    message, *advice = _paragraphs(text) or [text.strip()]
-    for pattern, words in _REWRITTEN:
-        match = re.fullmatch(pattern, message)
-        if match:
-            message = match.expand(words)
-            break
-    near = [a.split()[3] for a in advice if a.startswith("Perhaps you meant:")]
-    hint = f"did you mean {near[0]}?" if near else f"see {prog} --help"
-    return f"{message.rstrip('.')} ({hint})."
+def _is_for_tyro(arguments: Sequence[str]) -> bool:
+    """Whether arguments ask for help or shell completion, or end the options with `--`."""
+    return wants_help(arguments) or any(
+        argument == "--" or argument.startswith("--tyro-") for argument in arguments
+    )
 
 
-def _paragraphs(text: str) -> list[str]:
-    """What stands between the rules, each in one line; the frame's title is left out."""
-    lines = [line.strip(_FRAME) for line in text.splitlines()[1:]]
-    paragraphs: list[list[str]] = [[]]
-    for line in lines:
-        if _RULE.fullmatch(line):
-            paragraphs.append([])
-        elif line:
-            paragraphs[-1].append(line)
-    return [" ".join(paragraph) for paragraph in paragraphs if paragraph]
+@_REGISTRY.primitive_rule
+def _number_or_none(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[float | None] | None:
+    """Optional numbers: `None` is written as such, and so in the help."""
+    if info.type != float | None:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT|None",
+        instance_from_str=lambda words: None if words[0] == "None" else float(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, (int, float)),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+class _BoundsInHelp:
+    """The rule for dataclasses: tyro's own, with bounds in the help and refusals unchanged."""
+
+    def __init__(self) -> None:
+        self._inside: set[Any] = set()  # dataclasses for which tyro's own rule is being asked
+
+    def __call__(
+        self, info: tyro.constructors.StructTypeInfo
+    ) -> tyro.constructors.StructConstructorSpec | None:
+        if not dataclasses.is_dataclass(info.type) or info.type in self._inside:
+            return None
+        self._inside.add(info.type)
+        try:
+            spec = tyro.constructors.ConstructorRegistry.get_struct_spec(info)
+        finally:
+            self._inside.remove(info.type)
+        if not isinstance(spec, tyro.constructors.StructConstructorSpec):
+            return None
+        bounds = {name: bounds for name, (_, bounds, _) in field_types(info.type).items()}
+        fields = tuple(
+            dataclasses.replace(
+                field, helptext=_with_bounds(field.helptext, str(bounds[field.name]))
+            )
+            if bounds.get(field.name)
+            else field
+            for field in spec.fields
+        )
+        return dataclasses.replace(
+            spec, instantiate=_refusing_plainly(spec.instantiate), fields=fields
+        )
+
+
+_REGISTRY.struct_rule(_BoundsInHelp())
+
+
+def _with_bounds(doc: Any, bounds: str) -> Any:
+    """A field's help followed by its bounds. tyro may give a function that makes the help."""
+    if callable(doc):
+        return lambda: _with_bounds(doc(), bounds)
+    return f"{doc or ''} Must be {bounds}.".strip()
+
+
+def _refusing_plainly(instantiate: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return instantiate(*arguments, **options)
+        except ValueError as error:
+            raise _RefusedError(str(error)) from error
+
+    return wrapped
+
+
+def _one_line(text: str) -> str:
+    """A message of tyro's, without the frame around it and the frame's title."""
+    paragraphs = [""]
+    for line in text.splitlines()[1:]:
+        if set(line) <= _FRAME:
+            paragraphs.append("")
+        else:
+            paragraphs[-1] += f"{line.strip('│| ')} "
+    return " ".join(f"{words.rstrip('. ')}." for words in paragraphs if words)

@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from .. import environments
 from .._imports import make_importable
-from .._validation import check_integer
+from .._validation import Range, check_fields
 from ..agents.entry import AgentEntry, find_agent
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from .seeds import MAX_SEED
@@ -34,27 +34,27 @@ class RunConfig:
     preset: str | None = None
     """The preset of `agent_config`; the entry's default for the environment if None."""
 
-    steps: int | None = None
+    steps: Annotated[int | None, Range(1)] = None
     """Time steps over all environments; the entry's default if None."""
 
-    seed: int = 0
+    seed: Annotated[int, Range(0, MAX_SEED)] = 0
     """Seed of everything random in the run."""
 
-    num_envs: int = 8
+    num_envs: Annotated[int, Range(1)] = 8
     """Environments of the run, those of all actors together."""
 
-    num_actors: int = 1
+    num_actors: Annotated[int, Range(1)] = 1
     """Actors that share the environments evenly: processes of a program, or stepped in turn."""
 
-    actor_update_period: int | None = None
+    actor_update_period: Annotated[int | None, Range(1)] = None
     """Time steps of an actor between fetches of parameters; None reads the newest ones always,
     which takes an actor in the learner's process."""
 
-    snapshot_every: int | None = None
-    """Steps between snapshots, >= 1; a fifth of the run if None."""
+    snapshot_every: Annotated[int | None, Range(1)] = None
+    """Steps between snapshots; a fifth of the run if None."""
 
-    log_every: int | None = None
-    """Steps between rows of metrics.csv, >= 1; a hundredth of the run, at most 10,000, if None."""
+    log_every: Annotated[int | None, Range(1)] = None
+    """Steps between rows of metrics.csv; a hundredth of the run, at most 10,000, if None."""
 
     agent_config: Any = None
     """The agent's `Config`; the preset's if None."""
@@ -63,17 +63,12 @@ class RunConfig:
     """The directory from which modules of `agent` and `environment` are imported."""
 
     def __post_init__(self) -> None:
-        check_integer(self, "seed", 0, MAX_SEED)
-        check_integer(self, "num_envs", 1)
-        check_integer(self, "num_actors", 1)
+        check_fields(self)
         if self.num_envs % self.num_actors:
             raise ValueError(
                 f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
                 f"{self.num_envs}."
             )
-        for field in ("steps", "snapshot_every", "log_every", "actor_update_period"):
-            if getattr(self, field) is not None:
-                check_integer(self, field, 1)
 
     @property
     def entry(self) -> AgentEntry:
@@ -82,9 +77,7 @@ class RunConfig:
         Raises:
           ValueError: there is none of that name.
         """
-        return find_agent(
-            self.agent, search_path=Path(self.search_path) if self.search_path else None
-        )
+        return find_agent(self.agent, search_path=self._search_path)
 
     @property
     def environments_per_actor(self) -> int:
@@ -105,8 +98,12 @@ class RunConfig:
         self, *, seed: int, num_envs: int, render: bool = False
     ) -> VectorEnvironment:
         """Environments of the run's id; arguments and errors as of `environments.make`."""
-        make_importable(Path(self.search_path) if self.search_path else None)
+        make_importable(self._search_path)
         return environments.make(self.environment, seed=seed, num_envs=num_envs, render=render)
+
+    @property
+    def _search_path(self) -> Path | None:
+        return Path(self.search_path) if self.search_path else None
 
     def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
         """The same run with every None replaced by its default for the environment.

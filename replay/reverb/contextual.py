@@ -50,9 +50,7 @@ class ContextualReplay:
         self.local, self.shapes = local, local.shapes
         self._columns = columns
         self._next: dict[int, _Position] = {}  # by environment
-        self._reader = Reader(
-            address, QUEUE, self._assemble, in_flight=1, ahead=1, max_wait=max_wait
-        )
+        self._reader = Reader(address, QUEUE, self._assemble, in_flight=1, max_wait=max_wait)
 
     def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
         """Draws if a call is due; takes rows from the queue until one is."""

@@ -46,7 +46,6 @@ class OnPolicyReplay:
             NEWEST,
             self._assemble,
             in_flight=num_environments,
-            ahead=1,
             max_wait=max_wait,
         )
 

@@ -51,7 +51,6 @@ class PrioritizedReplay:
             SEQUENCES,
             self._assemble,
             in_flight=self._config.draw_size,
-            ahead=1,
             max_wait=max_wait,
         )
 

@@ -1,16 +1,19 @@
 """Reads a Reverb table in a thread: Reverb's reads cannot be interrupted."""
 
+import contextlib
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..waiting import Stopped
 from .library import reverb
+from .waiting import retry
 
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
+_RESULTS_AHEAD = 1
 _T = TypeVar("_T")
 
 
@@ -47,7 +50,6 @@ class Reader(Generic[_T]):
         assemble: Callable[[Iterator[Item]], _T],
         *,
         in_flight: int,
-        ahead: int,
         max_wait: float,
     ):
         """Starts reading.
@@ -57,12 +59,11 @@ class Reader(Generic[_T]):
           table: its name.
           assemble: takes the items of one result from an endless iterator; called in the thread.
           in_flight: items that Reverb may read ahead.
-          ahead: results that may wait to be taken, at least 1.
           max_wait: seconds to wait for the server at the start.
         """
-        self._address, self._table, self._assemble = address, table, assemble
+        self._client, self._table, self._assemble = reverb.Client(address), table, assemble
         self._in_flight, self._max_wait = in_flight, max_wait
-        self._results: queue.Queue[_T] = queue.Queue(ahead)
+        self._results: queue.Queue[_T | Exception] = queue.Queue(_RESULTS_AHEAD)
         self._closed = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"read {table}", daemon=True)
@@ -72,20 +73,18 @@ class Reader(Generic[_T]):
         """The next result, or None if there is none within `timeout` seconds.
 
         Raises:
-          Exception: the error that ended the thread.
+          WaitTimeout: no server answered for `max_wait` seconds at the start.
+          Exception: any other error that ended the thread.
         """
-        deadline = time.monotonic() + timeout
-        while True:
-            if self._error is not None:
-                raise self._error
-            remaining = deadline - time.monotonic()
+        if self._error is None:
             try:
-                if remaining <= 0:
-                    return self._results.get_nowait()
-                return self._results.get(timeout=min(remaining, _POLL_SECONDS))
+                result = self._results.get(timeout=max(timeout, 0.0))
             except queue.Empty:
-                if remaining <= 0:
-                    return None
+                return None
+            if not isinstance(result, Exception):
+                return result
+            self._error = result
+        raise self._error
 
     def close(self) -> None:
         """Ends the thread, or leaves it if its server is gone."""
@@ -93,29 +92,35 @@ class Reader(Generic[_T]):
         self._thread.join(3 * _POLL_SECONDS)
 
     def _run(self) -> None:
-        try:
-            items = self._items()
-            while not self._closed.is_set():
-                self._put(self._assemble(items))
-        except _ClosedError:
-            pass
-        except Exception as error:
-            self._error = error
-
-    def _put(self, result: _T) -> None:
-        while not self._closed.is_set():
+        with contextlib.suppress(Stopped):
             try:
+                items = self._items()
+                while True:
+                    self._put(self._assemble(items))
+            except Exception as error:
+                self._put(error)
+
+    def _put(self, result: _T | Exception) -> None:
+        while not self._closed.is_set():
+            with contextlib.suppress(queue.Full):
                 return self._results.put(result, timeout=_POLL_SECONDS)
-            except queue.Full:
-                pass
-        return None
+        raise Stopped("The reader was closed.")
 
     def _items(self) -> Iterator[Item]:
-        dataset = self._connect()
-        while True:
+        dataset = retry(
+            self._connect,
+            (reverb.errors.ReverbError,),
+            what="the replay's server",
+            client=self._client,
+            table=self._table,
+            stop=self._closed.is_set,
+            max_wait=self._max_wait,
+        )
+        while not self._closed.is_set():
             # A pass ends when nothing arrived for a while; it has returned everything it read.
             for sample in dataset:
-                self._check()
+                if self._closed.is_set():
+                    break
                 info = sample.info
                 yield Item(
                     int(info.key),
@@ -124,29 +129,14 @@ class Reader(Generic[_T]):
                     float(info.priority),
                     [np.asarray(column) for column in sample.data],
                 )
-            self._check()
+        raise Stopped("The reader was closed.")
 
     def _connect(self) -> Any:
-        deadline = time.monotonic() + self._max_wait
-        while True:
-            self._check()
-            try:
-                return reverb.TrajectoryDataset.from_table_signature(
-                    self._address,
-                    self._table,
-                    max_in_flight_samples_per_worker=self._in_flight,
-                    num_workers_per_iterator=1,
-                    rate_limiter_timeout_ms=int(1000 * _POLL_SECONDS),
-                    get_signature_timeout_secs=1,
-                )
-            except reverb.errors.ReverbError:
-                if time.monotonic() > deadline:
-                    raise
-
-    def _check(self) -> None:
-        if self._closed.is_set():
-            raise _ClosedError
-
-
-class _ClosedError(Exception):
-    pass
+        return reverb.TrajectoryDataset.from_table_signature(
+            self._client.server_address,
+            self._table,
+            max_in_flight_samples_per_worker=self._in_flight,
+            num_workers_per_iterator=1,
+            rate_limiter_timeout_ms=int(1000 * _POLL_SECONDS),
+            get_signature_timeout_secs=1,
+        )

@@ -1,11 +1,15 @@
-"""Command lines into dataclasses, and wrong ones into sentences."""
+"""Command lines into dataclasses, and refusals in one sentence."""
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import pytest
+import tyro
 
+from retrax._validation import Range, Sizes
+from retrax.agents import acer, agent57, d4pg, reactor
+from retrax.experiments.options import NotUnderstoodError, options_of
 from retrax.experiments.parsing import parse, scan, tell, wants_help
 
 
@@ -13,7 +17,7 @@ from retrax.experiments.parsing import parse, scan, tell, wants_help
 class Part:
     """A part."""
 
-    rate: float = 0.5
+    rate: Annotated[float, Range(0.0)] = 0.5
     """How fast."""
 
     def __post_init__(self):
@@ -44,9 +48,43 @@ class Form:
     """The part."""
 
 
-def refusal(*arguments):
+AgentConfig = TypeVar("AgentConfig")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Generic[AgentConfig]):
+    """A run, in the manner of `retrax train`."""
+
+    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...")] = ()
+    """Where."""
+
+    environment: Annotated[str, tyro.conf.arg(metavar="ID")]
+    """Of what kind."""
+
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """How long."""
+
+    plain: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Whether without colours."""
+
+    save: bool = True
+    """Whether to keep it."""
+
+    agent: tyro.conf.FlagConversionOff[AgentConfig]
+    """The agent's config."""
+
+
+def run(*arguments, config=None):
+    config = reactor.Config.small() if config is None else config
+    default: Any = Run(environment=tyro.MISSING, agent=config)
+    given = ["--environment", "x", *arguments]
+    return parse(Run[type(config)], given, prog="retrax train", default=default)
+
+
+def refusal(*arguments, form=Form):
     with pytest.raises(ValueError, match=r".*\.$") as error:
-        parse(Form, arguments, prog="program")
+        parse(form, arguments, prog="program")
+    assert "\n" not in str(error.value)
     return str(error.value)
 
 
@@ -77,34 +115,182 @@ def test_hyphens_and_underscores_are_alike():
         ([], "program needs --name STR: Who (see program --help)."),
         (["--name"], "--name needs a value (see program --help)."),
         (["--name", "x", "--foo", "3"], "Unknown option --foo (see program --help)."),
-        (["--name", "x", "--foo=3"], "Unknown option --foo=3 (see program --help)."),
+        (["--name", "x", "--foo=3"], "Unknown option --foo (see program --help)."),
         (["--name", "x", "--cuont", "3"], "Unknown option --cuont (did you mean --count?)."),
         (
             ["--name", "x", "--part.rat", "3"],
             "Unknown option --part.rat (did you mean --part.rate?).",
         ),
         (["--name", "x", "y"], "Unknown argument y (see program --help)."),
+        (["--name", "--kind", "a"], "--name needs a value (see program --help)."),
+        (["--name", "x", "-x"], "Unknown option -x (see program --help)."),
         (
-            ["--name", "x", "--count", "1e3"],
-            "--count must be an integer, got '1e3' (see program --help).",
+            ["--name", "x", "--part_rat", "3"],
+            "Unknown option --part_rat (did you mean --part.rate?).",
         ),
-        (
-            ["--name", "x", "--part.rate", "fast"],
-            "--part.rate must be a number, got 'fast' (see program --help).",
-        ),
-        (["--name", "x", "--sizes", "a"], "--sizes cannot be 'a' (see program --help)."),
-        (
-            ["--name", "x", "--kind", "c"],
-            "--kind must be one of ('a', 'b'), got 'c' (see program --help).",
-        ),
-        (
-            ["--name", "x", "--part.rate", "-1"],
-            "Part.rate must be >= 0, got -1.0 (see program --help).",
-        ),
+        (["--name", "x", "--count", "1e3"], "--count must be an integer, got '1e3'."),
+        (["--name", "x", "--count=", "--kind", "a"], "--count must be an integer, got ''."),
+        (["--name", "x", "--part.rate", "fast"], "--part.rate must be a number, got 'fast'."),
+        (["--name", "x", "--part.rate=fast"], "--part.rate must be a number, got 'fast'."),
+        (["--name", "x", "--part.rate", "None"], "--part.rate must be a number, got 'None'."),
+        (["--name", "x", "--sizes", "1", "a"], "--sizes must be integers, got 'a'."),
+        (["--name", "x", "--kind", "c"], "--kind must be one of a, b, got 'c'."),
+        (["--name", "x", "--part.rate", "-1"], "Part.rate must be >= 0, got -1.0."),
     ],
 )
 def test_refusals_are_one_sentence(arguments, sentence):
     assert refusal(*arguments) == sentence
+
+
+def test_values_that_look_like_options():
+    given = parse(Form, ["--name=--count", "--part.rate", "1e9", "--count", "-3"], prog="program")
+    assert given == Form(name="--count", count=-3, part=Part(rate=1e9))
+
+
+@pytest.mark.parametrize("value", ["-5", "-.5", "-inf", "-NaN"])
+def test_negative_numbers_are_values(value):
+    @dataclasses.dataclass(frozen=True)
+    class Numbers:
+        number: float = 0.0
+
+    assert str(parse(Numbers, ["--number", value], prog="p").number) == str(float(value))
+
+
+def test_none_is_a_value_of_optional_options():
+    assert parse(Form, ["--name", "x", "--count", "None"], prog="p").count is None
+    config = d4pg.Config.small(max_action_gradient_norm=1.0)
+    given = run("--agent.max-action-gradient-norm", "None", config=config)
+    assert given.agent.max_action_gradient_norm is None
+    given = run("--agent.max-action-gradient-norm", "2", config=config)
+    assert given.agent.max_action_gradient_norm == 2.0
+
+
+def test_switches_of_a_run_and_bools_of_an_agent():
+    assert run("--plain", "--no-save", "--agent.recurrent", "False") == Run(
+        environment="x", plain=True, save=False, agent=reactor.Config.small(recurrent=False)
+    )
+
+
+def test_positional_arguments():
+    assert run("a", "b", "--steps", "3").folders == (Path("a"), Path("b"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--agent.discout", "1"],
+            "Unknown option --agent.discout (did you mean --agent.discount?).",
+        ),
+        (["--discount", "1"], "Unknown option --discount (did you mean --agent.discount?)."),
+        (["--no-plain"], "Unknown option --no-plain (did you mean --plain?)."),
+        (["--agent.no-recurrent"], "(did you mean --agent.recurrent?)."),
+        (["--steps", "abc"], "--steps must be an integer, got 'abc'."),
+        (["--steps"], "--steps needs a value (see retrax train --help)."),
+        (["--agent.num-atoms", "2.5"], "--agent.num-atoms must be an integer, got '2.5'."),
+        (["--agent.recurrent", "no"], "--agent.recurrent must be one of True, False, got 'no'."),
+        (["--agent.recurrent", "--plain"], "--agent.recurrent needs a value (see"),
+        (
+            ["--agent.replay.selector", "x"],
+            "--agent.replay.selector must be one of uniform, proportional, contextual, got 'x'.",
+        ),
+        (
+            ["--agent.convolutions", "8", "x", "1"],
+            "--agent.convolutions must be integers, got 'x'.",
+        ),
+        (
+            ["--agent.discount", "2"],
+            "Config.discount must be a number >= 0.0 and <= 1.0, got 2.0.",
+        ),
+        (
+            ["--agent.replay.min-rows", "10", "--agent.replay.capacity", "5"],
+            "ReplayConfig.min_rows must be an integer >= 1 and <= 5, got 10.",
+        ),
+    ],
+)
+def test_refusals_of_a_run(arguments, sentence):
+    with pytest.raises(ValueError, match=r"\.$") as error:
+        run(*arguments)
+    assert sentence in str(error.value)
+
+
+def test_missing_options_are_named_with_their_docs():
+    default: Any = Run(environment=tyro.MISSING, agent=Part())
+    with pytest.raises(ValueError, match=r"^p needs --environment ID: Of what kind \(see p --help"):
+        parse(Run[Part], ["--steps", "3"], prog="p", default=default)
+
+
+def test_missing_positional_arguments_are_named():
+    @dataclasses.dataclass(frozen=True)
+    class Look:
+        run: tyro.conf.Positional[Path]
+        starts: tuple[str, ...] = ()
+
+    assert refusal(form=Look) == "program needs RUN (see program --help)."
+    assert refusal("a", "b", form=Look) == "Unknown argument b (see program --help)."
+    # The run may be among the values of an option: tyro decides.
+    assert refusal("--starts", form=Look) != ""
+    assert parse(Look, ["r", "--starts", "a", "b"], prog="p") == Look(Path("r"), ("a", "b"))
+
+
+def test_what_only_tyro_understands_is_left_to_it():
+    @dataclasses.dataclass(frozen=True)
+    class Maybe:
+        part: Part | None = None
+        pair: tuple[int, int] = (1, 2)
+
+    with pytest.raises(NotUnderstoodError):
+        options_of(Maybe)
+    assert parse(Maybe, ["part:part", "--part.rate", "3"], prog="p") == Maybe(Part(rate=3.0))
+    sentence = refusal("--pair", "1", form=Maybe)
+    assert sentence.startswith("Missing value for argument '--pair'. Expected 2 values.")
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        dict[str, int],
+        Any,
+        Annotated[int, tyro.conf.arg(name="other")],
+        tyro.conf.Fixed[int],
+    ],
+)
+def test_other_types_and_markers_are_not_understood(hint):
+    form = dataclasses.make_dataclass("Made", [("value", hint, 1)])
+    with pytest.raises(NotUnderstoodError):
+        options_of(form)
+
+
+@pytest.mark.parametrize("agent", [acer, agent57, d4pg, reactor])
+def test_every_option_of_every_agent_takes_its_default(agent):
+    """The options derived here are those that tyro has."""
+    config = agent.Config.small()
+    default: Any = Run(environment=tyro.MISSING, agent=config)
+    words = []
+    for option in options_of(Run[type(config)], default):
+        value: Any = default
+        for name in option.name.removeprefix("--").replace("-", "_").split("."):
+            value = getattr(value, name, None)
+        if option.flags and option.value and option.name != "--environment":
+            leaves = str(value).replace("(", " ").replace(")", " ").replace(",", " ").split()
+            words += [option.name, *leaves]
+    assert len(words) > 40
+    assert run(*words, config=config) == dataclasses.replace(default, environment="x")
+
+
+def test_options_of_nested_dataclasses_of_a_third_party():
+    @dataclasses.dataclass(frozen=True)
+    class Outer:
+        part: Part = Part(rate=3.0)
+        depth: Literal[1, 2] = 1
+
+    names = [option.name for option in options_of(Run[Outer], Run(environment="x", agent=Outer()))]
+    assert names[-2:] == ["--agent.part.rate", "--agent.depth"]
+    assert run("--agent.depth", "2", config=Outer()).agent == Outer(depth=2)
+    with pytest.raises(ValueError, match=r"^--agent\.depth must be one of 1, 2, got '3'\.$"):
+        run("--agent.depth", "3", config=Outer())
+    with pytest.raises(ValueError, match=r"did you mean --agent\.part\.rate\?"):
+        run("--agent.part.rats", "3", config=Outer())
 
 
 def test_refusals_print_nothing(capfd):
@@ -138,6 +324,41 @@ def test_help_has_the_docs(capsys):
     text = capsys.readouterr().out
     for word in ("usage: program", "What it does.", "--part.rate", "How fast.", "0.5"):
         assert word in text
+
+
+def help_of(capsys, form, default=None):
+    """The help in one line, since tyro breaks lines."""
+    with pytest.raises(SystemExit) as stop:
+        parse(form, ["--help"], prog="program", default=default)
+    assert stop.value.code == 0
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_help_has_the_bounds(capsys):
+    assert "How fast. Must be >= 0.0. (default: 0.5)" in help_of(capsys, Form)
+    text = help_of(capsys, Run[reactor.Config], Run(environment="x", agent=reactor.Config.small()))
+    for bounds in (
+        "--agent.retrace-lambda FLOAT lambda of Retrace. Paper: 1.0. Must be >= 0.0 and <= 1.0.",
+        "Paper: 0 (3.5). Must be >= 0.0 and < 1.0.",
+        "for images. Paper: appendix. Must be a tuple of integers >= 1.",
+        "Sequences in one update. Must be >= 1.",
+    ):
+        assert bounds in text
+    assert "Must be ." not in text
+
+
+def test_bounds_without_a_doc_are_in_the_help(capsys):
+    form = dataclasses.make_dataclass(
+        "Made", [("sizes", Annotated[tuple[int, ...], Sizes(1)], (1,))]
+    )
+    assert "Must be a tuple of integers >= 1, at least 1 of them." in help_of(capsys, form)
+
+
+def test_shell_completion_is_tyros(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(Form, ["--tyro-print-completion", "bash"], prog="program")
+    assert not stop.value.code
+    assert "completion" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ def test_without_a_server_everything_ends_with_a_sentence(selector):
         make_writer(address, sequence, config, stop=lambda: True)
     with open_replay(address, sequence, config, max_wait=0.5) as replay:
         wait_for(lambda: not replay._reader._thread.is_alive())
-        with pytest.raises(reverb.errors.DeadlineExceededError):
-            replay.sample(1.0)
+        for _ in range(2):
+            with pytest.raises(WaitTimeout, match="replay's server: no Reverb server answers"):
+                replay.sample(1.0)
     assert time.monotonic() - started < 10
 
 
@@ -138,7 +139,7 @@ def test_the_error_that_ended_a_reader_is_raised():
         raise ZeroDivisionError("on purpose")
 
     with server(sequence, config) as address:
-        reader = Reader(address, "sequences", fail, in_flight=1, ahead=1, max_wait=1.0)
+        reader = Reader(address, "sequences", fail, in_flight=1, max_wait=1.0)
         with pytest.raises(ZeroDivisionError, match="on purpose"):
             reader.take(SECONDS)
         reader.close()
