@@ -1,8 +1,4 @@
-"""Actors, learners and environments with Acme's interfaces.
-
-`acme.EnvironmentLoop(SingleEnvironment(environment), AgentActor(actor), logger=logger)` runs a
-`runtime.Actor` of the same `environment`, a vector of one.
-"""
+"""Actors, learners and environments with Acme's interfaces, and a user's environment loop."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,10 +22,9 @@ from .config import AcmeOptions
 
 
 class AgentActor(acme.core.Actor):
-    """A `runtime.Actor` of one environment, stepped by Acme's loop. Last steps are stored too."""
+    """A `runtime.Actor` of one environment for Acme's loop; `before_step` may wait."""
 
-    def __init__(self, actor: Actor, *, before_step: Callable[[], None] | None = None):
-        """Takes the actor, and a function to be called before every step, which may wait."""
+    def __init__(self, actor: Actor, *, before_step: Callable[[], None] = lambda: None):
         self._actor, self._before_step = actor, before_step
 
     def observe_first(self, timestep: dm_env.TimeStep) -> None:
@@ -38,8 +33,7 @@ class AgentActor(acme.core.Actor):
 
     def select_action(self, observation: Any) -> np.ndarray:
         """The action for the time step that was observed last."""
-        if self._before_step is not None:
-            self._before_step()
+        self._before_step()
         return np.asarray(self._actor.decide()[0])
 
     def observe(self, action: Any, next_timestep: dm_env.TimeStep) -> None:
@@ -56,10 +50,9 @@ class AgentActor(acme.core.Actor):
 
 
 class AgentLearner(acme.core.Learner):
-    """A `runtime.Learner` as Acme's learner."""
+    """A `runtime.Learner` as Acme's; a step waits `timeout` seconds for an update to be due."""
 
     def __init__(self, learner: Learner, *, timeout: float = 1.0):
-        """Takes the learner, and the seconds for which a step waits for an update to be due."""
         self._learner, self._timeout = learner, timeout
 
     def step(self) -> None:
@@ -81,17 +74,16 @@ class AgentLearner(acme.core.Learner):
 
 
 class SingleEnvironment(dm_env.Environment):
-    """A vector of one environment as a `dm_env.Environment`; time steps are in arrival form."""
+    """A vector of one environment (ValueError if it is not) as a `dm_env.Environment`."""
 
     def __init__(self, environment: VectorEnvironment):
-        """Takes the vector; ValueError if it has more than one environment."""
         if environment.num_envs != 1:
             raise ValueError(f"Acme's loop steps one environment, got {environment.num_envs}.")
         self._environment, self._spec = environment, environment.spec
         self._step_type: int | None = None
 
     def reset(self) -> dm_env.TimeStep:
-        """Begins an episode. After a last step it is the vector's next one, as in training."""
+        """Begins an episode; after a last step, the vector's next one."""
         if self._step_type == dm_env.StepType.LAST:
             return self._step(np.zeros(self._spec.actions.shape))
         return self._single(self._environment.reset())
@@ -114,6 +106,10 @@ class SingleEnvironment(dm_env.Environment):
         """A float32 scalar."""
         return self._spec.rewards
 
+    def discount_spec(self) -> specs.Array:
+        """A float32 scalar in [0, 1]."""
+        return self._spec.discounts
+
     def _step(self, action: Any) -> dm_env.TimeStep:
         actions = np.asarray(action, self._spec.actions.dtype)[None]
         return self._single(self._environment.step(actions))
@@ -134,23 +130,22 @@ def make_loop(
     before_step: Callable[[], None],
 ) -> Any:
     """The environment loop of actor number `index`, as the user's options say."""
-    make_logger = options.logger_factory
+    # Acme's default logger would write into the home directory.
+    make_logger = options.logger_factory or (lambda *labels: NoOpLogger())
     return (options.make_environment_loop or acme.EnvironmentLoop)(
         SingleEnvironment(environment),
         AgentActor(actor, before_step=before_step),
-        # Acme's default logger would write into the home directory.
-        logger=make_logger("actor", "actor_steps", index) if make_logger else NoOpLogger(),
+        logger=make_logger("actor", "actor_steps", index),
         observers=options.observers,
     )
 
 
 def _batched(timestep: dm_env.TimeStep) -> TimeStep:
-    """A vector of one time step; those of dm_env may have rewards of None or float64."""
-    reward = 0.0 if timestep.reward is None else timestep.reward
-    discount = 1.0 if timestep.discount is None else timestep.discount
+    """A vector of one time step; in dm_env's, reward and discount may be None or float64."""
+    step_type, reward, discount, observation = timestep
     return TimeStep(
-        step_type=np.array([timestep.step_type], np.int32),
-        reward=np.array([reward], np.float32),
-        discount=np.array([discount], np.float32),
-        observation=np.asarray(timestep.observation)[None],
+        np.array([step_type], np.int32),
+        np.array([0.0 if reward is None else reward], np.float32),
+        np.array([1.0 if discount is None else discount], np.float32),
+        np.asarray(observation)[None],
     )
