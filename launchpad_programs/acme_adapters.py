@@ -115,8 +115,7 @@ class SingleEnvironment(dm_env.Environment):
         return self._single(self._environment.step(actions))
 
     def _single(self, timesteps: TimeStep) -> dm_env.TimeStep:
-        # Copies: a vector may use its arrays again.
-        timestep = jax.tree.map(lambda x: np.array(x[0]), timesteps)
+        timestep = jax.tree.map(lambda x: np.array(x[0]), timesteps)  # a vector reuses its arrays
         self._step_type = int(timestep.step_type)
         return timestep
 
