@@ -9,7 +9,7 @@ from typing import Any
 
 from .._imports import import_from, load, registered, registered_names
 from ..datatypes import EnvironmentSpec, ReplayConfig
-from .base import Agent
+from .base import ActorState, Agent
 
 GROUP = "retrax.agents"  # of entry points
 
@@ -34,6 +34,9 @@ class AgentEntry:
         `episode_NAME`.
       evaluation_modes: names of bool scalars that `Agent.exploit` adds to its extras. Evaluations
         report separately the episodes on whose last row they are true.
+      warm_start: `(state of a new evaluator, states of all actors [E, ...]) -> state of the
+        evaluator`, not batched over evaluators: what a new evaluator of a saved run takes over from
+        the run's actors, where that is more than `Agent.begin` knows. None takes over nothing.
     """
 
     name: str
@@ -45,6 +48,7 @@ class AgentEntry:
     replay: Callable[[Any], ReplayConfig] = lambda config: config.replay
     episode_metrics: tuple[str, ...] = ()
     evaluation_modes: tuple[str, ...] = ()
+    warm_start: Callable[[ActorState, ActorState], ActorState] | None = None
 
     def __post_init__(self) -> None:
         if not self.presets:

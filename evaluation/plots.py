@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Runs that differ in these alone are of one setting: how long they went on is no difference.
-_APART = ("seed", "environment", "steps", "snapshot_every", "log_every")
+_APART = ("seed", "environment", "steps", "snapshot_every", "log_every", "search_path")
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _DOTS_PER_INCH = 120

@@ -1,7 +1,7 @@
 """Torsos: from observations `[T, ...]` to features `[T, D]`, for images and for vectors."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import chex
 import haiku as hk
@@ -18,9 +18,17 @@ REACTOR_CONVOLUTIONS = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
 DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 Activation: TypeAlias = Callable[[jax.Array], jax.Array]
-# A torso of one's own: makes a Haiku module, or a function, from observations `[T, ...]` to float
-# features `[T, D]`. Called inside of Haiku's transform, once for each torso of the network.
-MakeTorso: TypeAlias = Callable[[], Callable[[jax.Array], jax.Array]]
+
+
+class MakeTorso(Protocol):
+    """Makes a torso of one's own, in place of the default one.
+
+    Called inside of Haiku's transform, once for each torso of the network.
+    """
+
+    def __call__(self) -> Callable[[jax.Array], jax.Array]:
+        """A module, or a function, from observations `[T, ...]` to float features `[T, D]`."""
+        ...
 
 
 def crelu(x: jax.Array) -> jax.Array:

@@ -5,12 +5,15 @@ Its parts are modules of pure functions: `families`, `bandit`, `episodic_memory`
 """
 
 from ..base import paper_or_small as default_preset
-from .acting import ActingParams, ActorState
+from ..base import steps_by_preset
+from ..entry import AgentEntry
+from .acting import ActingParams, ActorState, warm_start
 from .agent import LearnerState, make_agent
 from .config import Config
 from .presets import PRESETS
 
 __all__ = [
+    "AGENT",
     "PRESETS",
     "ActingParams",
     "ActorState",
@@ -19,3 +22,16 @@ __all__ = [
     "default_preset",
     "make_agent",
 ]
+
+AGENT = AgentEntry(
+    name="agent57",
+    make_agent=make_agent,
+    Config=Config,
+    presets=PRESETS,
+    default_preset=default_preset,
+    # Time steps after which `small` has solved the task (docs/results).
+    default_steps=steps_by_preset({"deep_sea": 60_000, "memory": 20_000}),
+    episode_metrics=("arm", "intrinsic_return", "epsilon"),
+    evaluation_modes=("greedy_arm", "sampled_arm"),
+    warm_start=warm_start,
+)

@@ -1,5 +1,6 @@
-"""Agent57: the agent. Acting is in `acting`, the losses in `learning`."""
+"""Agent57: the learner, and the agent's functions put together."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -9,26 +10,26 @@ import optax
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import Agent57Networks, make_agent57_networks
 from ..base import Agent, Update, count_actions
-from . import bandit
-from .acting import ActingParams, make_acting
-from .bandit import BanditState
+from ..optimization import descend
+from . import acting
+from .acting import ActingParams
+from .auxiliary import auxiliary_loss
 from .config import Config
 from .intrinsic import IntrinsicParams
-from .learning import add_episodes, make_auxiliary_loss, make_value_loss
-from .policies import HEADS
+from .loss import value_loss
+from .policies import HEADS, is_curious
 
 
 class LearnerState(NamedTuple):
-    """What the learner keeps; dictionaries go by the names of `HEADS`, or of auxiliary networks.
+    """State of the learner; keys are the names of `HEADS`, or those of auxiliary networks.
 
     Attributes:
-      params: the online value networks'.
-      target_params: those of the target networks, copied every `target_update_period` updates.
+      params: of the online value networks.
+      target_params: of the target networks, copied every `target_update_period` updates.
       optimizer_states: one for each value network.
       auxiliary_params: of `embedding`, `classifier`, `predictor`; empty without intrinsic reward.
       auxiliary_states: optimiser states, `embedding` (with the classifier) and `predictor`.
-      random_params: the random network's, which nothing trains; `()` without intrinsic reward.
-      bandit: what the arms paid in the sampled sequences.
+      random_params: of the random network, never trained; `()` without intrinsic reward.
       num_updates: int32 `[]`.
     """
 
@@ -38,11 +39,34 @@ class LearnerState(NamedTuple):
     auxiliary_params: dict[str, Any]
     auxiliary_states: dict[str, optax.OptState]
     random_params: Any
-    bandit: BanditState
     num_updates: jax.Array
 
 
-# Which networks share an optimiser: the embedding is trained through the classifier alone.
+class Gradients(NamedTuple):
+    """Gradients of both losses.
+
+    Attributes:
+      values: like `LearnerState.params`.
+      auxiliary: like `LearnerState.auxiliary_params`.
+    """
+
+    values: dict[str, Any]
+    auxiliary: dict[str, Any]
+
+
+class Optimizers(NamedTuple):
+    """The optimisers.
+
+    Attributes:
+      values: of each value network.
+      auxiliary: by the names of `_AUXILIARY`.
+    """
+
+    values: optax.GradientTransformation
+    auxiliary: dict[str, optax.GradientTransformation]
+
+
+# Networks that share an optimiser: the embedding is trained through the classifier only.
 _AUXILIARY = {"embedding": ("embedding", "classifier"), "predictor": ("predictor",)}
 
 
@@ -66,114 +90,129 @@ def make_agent(
     """
     num_actions = count_actions("Agent57", environment_spec)
     networks = networks or _make_networks(environment_spec, config, num_actions)
-    optimizer = optimizer or _adam(config, config.learning_rate)
-    auxiliary_optimizers = {
-        "embedding": _adam(config, config.auxiliary_learning_rate, config.embedding_weight_decay),
-        "predictor": _adam(config, config.auxiliary_learning_rate),
+    optimizers = _make_optimizers(config, optimizer)
+    acts: dict[str, Any] = {"config": config, "networks": networks, "num_actions": num_actions}
+    return Agent(
+        init=functools.partial(init, config=config, networks=networks, optimizers=optimizers),
+        acting_params=functools.partial(acting_params, config=config),
+        begin=functools.partial(acting.begin, config=config, networks=networks),
+        explore=functools.partial(acting.explore, **acts),
+        exploit=functools.partial(acting.exploit, **acts),
+        gradients=functools.partial(gradients, config=config, networks=networks),
+        apply=functools.partial(apply, config=config, optimizers=optimizers),
+        sequence=SequenceSpec(
+            length=config.sequence_length,
+            period=config.replay_period,
+            crosses_episodes=False,
+            extras=acting.extras_spec(config, networks),
+            first_row_extras=("memory",),
+        ),
+    )
+
+
+def init(
+    key: jax.Array, *, config: Config, networks: Agent57Networks, optimizers: Optimizers
+) -> LearnerState:
+    """The first state: target networks equal the online ones."""
+    heads = HEADS[config.values]
+    *value_keys, auxiliary_key = jax.random.split(key, len(heads) + 1)
+    keys = dict(zip(heads, value_keys, strict=True))
+    params = {name: networks.value.init(keys[name]) for name in heads}
+    curious = is_curious(config)
+    auxiliary, random = _init_auxiliary(auxiliary_key, networks) if curious else ({}, ())
+    return LearnerState(
+        params=params,
+        target_params=params,
+        optimizer_states={name: optimizers.values.init(params[name]) for name in heads},
+        auxiliary_params=auxiliary,
+        auxiliary_states={
+            group: optimizers.auxiliary[group].init(_part(auxiliary, group))
+            for group in (_AUXILIARY if curious else ())
+        },
+        random_params=random,
+        num_updates=jnp.zeros((), jnp.int32),
+    )
+
+
+def acting_params(state: LearnerState, *, config: Config) -> ActingParams:
+    """The online value networks, and the networks of the intrinsic reward."""
+    if not is_curious(config):
+        return ActingParams(state.params, None)
+    auxiliary = state.auxiliary_params
+    intrinsic = IntrinsicParams(auxiliary["embedding"], auxiliary["predictor"], state.random_params)
+    return ActingParams(state.params, intrinsic)
+
+
+def gradients(
+    state: LearnerState, sample: Sample, *, config: Config, networks: Agent57Networks
+) -> tuple[Gradients, Update]:
+    """Gradients of the values' loss and of the auxiliary loss.
+
+    Args:
+      state: of the learner.
+      sample: B sequences.
+      config: hyper-parameters.
+      networks: the agent's.
+    """
+    of_values = functools.partial(value_loss, config=config, network=networks.value)
+    value_grads, (priorities, metrics) = jax.grad(of_values, has_aux=True)(
+        state.params, state.target_params, sample
+    )
+    metrics |= {
+        f"{name}_gradient_norm": optax.tree.norm(value_grads[name]) for name in HEADS[config.values]
     }
-    heads, is_curious = HEADS[config.values], config.values != "extrinsic"
-    acting = make_acting(config, networks, num_actions)
-    value_loss = make_value_loss(config, networks.value)
-    auxiliary_loss = make_auxiliary_loss(config, networks)
-
-    def init(key: jax.Array) -> LearnerState:
-        *value_keys, auxiliary_key = jax.random.split(key, len(heads) + 1)
-        keys = dict(zip(heads, value_keys, strict=True))
-        params = {name: networks.value.init(keys[name]) for name in heads}
-        auxiliary, random = init_auxiliary(auxiliary_key) if is_curious else ({}, ())
-        return LearnerState(
-            params=params,
-            target_params=params,
-            optimizer_states={name: optimizer.init(params[name]) for name in heads},
-            auxiliary_params=auxiliary,
-            auxiliary_states={
-                group: auxiliary_optimizers[group].init(_part(auxiliary, group))
-                for group in (_AUXILIARY if is_curious else ())
-            },
-            random_params=random,
-            bandit=bandit.init(config.evaluator_window),
-            num_updates=jnp.zeros((), jnp.int32),
-        )
-
-    def init_auxiliary(key: jax.Array) -> tuple[dict[str, Any], Any]:
-        keys = jax.random.split(key, 4)
-        params = {
-            "embedding": networks.embedding.init(keys[0]),
-            "classifier": networks.classifier.init(keys[1]),
-            "predictor": networks.novelty.init(keys[2]),
-        }
-        return params, networks.novelty.init(keys[3])
-
-    def acting_params(state: LearnerState) -> ActingParams:
-        auxiliary, intrinsic = state.auxiliary_params, None
-        if is_curious:
-            intrinsic = IntrinsicParams(
-                auxiliary["embedding"], auxiliary["predictor"], state.random_params
-            )
-        return ActingParams(state.params, intrinsic, state.bandit)
-
-    def update_values(
-        state: LearnerState, sample: Sample
-    ) -> tuple[LearnerState, jax.Array, dict[str, jax.Array]]:
-        grads, (priorities, metrics) = jax.grad(value_loss, has_aux=True)(
-            state.params, state.target_params, sample
-        )
-        params, optimizer_states = {}, {}
-        for name in heads:
-            params[name], optimizer_states[name] = _descend(
-                optimizer, grads[name], state.optimizer_states[name], state.params[name]
-            )
-            metrics[f"{name}_gradient_norm"] = optax.tree.norm(grads[name])
-        num_updates = state.num_updates + 1
-        target_params = optax.periodic_update(
-            params, state.target_params, num_updates, config.target_update_period
-        )
-        state = state._replace(
-            params=params,
-            target_params=target_params,
-            optimizer_states=optimizer_states,
-            num_updates=num_updates,
-        )
-        return state, priorities, metrics
-
-    def update_auxiliary(
-        state: LearnerState, sample: Sample
-    ) -> tuple[LearnerState, dict[str, jax.Array]]:
-        grads, metrics = jax.grad(auxiliary_loss, has_aux=True)(
+    auxiliary_grads: dict[str, Any] = {}
+    if is_curious(config):
+        of_auxiliary = functools.partial(auxiliary_loss, config=config, networks=networks)
+        auxiliary_grads, others = jax.grad(of_auxiliary, has_aux=True)(
             state.auxiliary_params, state.random_params, sample
         )
-        params, states = dict(state.auxiliary_params), {}
-        for group in _AUXILIARY:
-            changed, states[group] = _descend(
-                auxiliary_optimizers[group],
-                _part(grads, group),
-                state.auxiliary_states[group],
-                _part(params, group),
-            )
-            params |= changed
-        return state._replace(auxiliary_params=params, auxiliary_states=states), metrics
+        metrics |= others
+    return Gradients(value_grads, auxiliary_grads), Update(priorities, metrics)
 
-    def update(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
-        state, priorities, metrics = update_values(state, sample)
-        if is_curious:
-            state, others = update_auxiliary(state, sample)
-            metrics |= others
-        state = state._replace(bandit=add_episodes(state.bandit, sample))
-        metrics["best_arm"] = bandit.best(state.bandit, config.num_arms).astype(jnp.float32)
-        return state, Update(priorities, metrics)
 
-    sequence = SequenceSpec(
-        length=config.sequence_length,
-        period=config.replay_period,
-        crosses_episodes=False,
-        extras=_extras(networks, heads),
-        first_row_extras=("memory",),
-        episode_extras=("arm", "intrinsic_return", "epsilon"),
-        evaluation_modes=("greedy_arm", "sampled_arm"),
+def apply(
+    state: LearnerState, grads: Gradients, *, config: Config, optimizers: Optimizers
+) -> LearnerState:
+    """One step of all optimisers; every `target_update_period` steps copies the targets."""
+    params, optimizer_states = {}, {}
+    for name in HEADS[config.values]:
+        params[name], optimizer_states[name] = descend(
+            optimizers.values, grads.values[name], state.optimizer_states[name], state.params[name]
+        )
+    auxiliary_params, auxiliary_states = dict(state.auxiliary_params), {}
+    for group in state.auxiliary_states:
+        changed, auxiliary_states[group] = descend(
+            optimizers.auxiliary[group],
+            _part(grads.auxiliary, group),
+            state.auxiliary_states[group],
+            _part(auxiliary_params, group),
+        )
+        auxiliary_params |= changed
+    num_updates = state.num_updates + 1
+    target_params = optax.periodic_update(
+        params, state.target_params, num_updates, config.target_update_period
     )
-    return Agent(
-        init, acting_params, acting.begin, acting.explore, acting.exploit, update, sequence
+    return LearnerState(
+        params,
+        target_params,
+        optimizer_states,
+        auxiliary_params,
+        auxiliary_states,
+        state.random_params,
+        num_updates,
     )
+
+
+def _init_auxiliary(key: jax.Array, networks: Agent57Networks) -> tuple[dict[str, Any], Any]:
+    """Parameters of the trained auxiliary networks, and of the random network."""
+    keys = jax.random.split(key, 4)
+    params = {
+        "embedding": networks.embedding.init(keys[0]),
+        "classifier": networks.classifier.init(keys[1]),
+        "predictor": networks.novelty.init(keys[2]),
+    }
+    return params, networks.novelty.init(keys[3])
 
 
 def _make_networks(
@@ -200,6 +239,14 @@ def _make_networks(
     )
 
 
+def _make_optimizers(config: Config, optimizer: optax.GradientTransformation | None) -> Optimizers:
+    rate, decay = config.auxiliary_learning_rate, config.embedding_weight_decay
+    return Optimizers(
+        values=optimizer or _adam(config, config.learning_rate),
+        auxiliary={"embedding": _adam(config, rate, decay), "predictor": _adam(config, rate)},
+    )
+
+
 def _adam(config: Config, learning_rate: float, decay: float = 0.0) -> optax.GradientTransformation:
     return optax.chain(
         optax.clip_by_global_norm(config.gradient_clip),
@@ -208,29 +255,5 @@ def _adam(config: Config, learning_rate: float, decay: float = 0.0) -> optax.Gra
     )
 
 
-def _descend(
-    optimizer: optax.GradientTransformation, grads: Any, state: optax.OptState, params: Any
-) -> tuple[Any, optax.OptState]:
-    updates, state = optimizer.update(grads, state, params)
-    return optax.apply_updates(params, updates), state
-
-
 def _part(networks: dict[str, Any], group: str) -> dict[str, Any]:
     return {name: networks[name] for name in _AUXILIARY[group]}
-
-
-def _extras(networks: Agent57Networks, heads: tuple[str, ...]) -> dict[str, Any]:
-    """What actors store with each row, besides what arrives: appendix E's transition."""
-    number = jax.ShapeDtypeStruct((), jnp.float32)
-    index = jax.ShapeDtypeStruct((), jnp.int32)
-    state = jax.eval_shape(networks.value.initial_state)
-    return {
-        "arm": index,
-        "previous_action": index,
-        "intrinsic_reward": number,
-        "mu": number,
-        "epsilon": number,
-        "extrinsic_return": number,
-        "intrinsic_return": number,
-        "memory": dict.fromkeys(heads, state),
-    }

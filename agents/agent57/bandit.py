@@ -1,7 +1,7 @@
 """The meta-controller: a sliding-window upper-confidence bandit (Agent57, section 3.2).
 
-An arm is pulled for one episode and pays its undiscounted extrinsic return. `N` denotes the number
-of arms, `W` the window. Only the last W pulls count; older ones leave the window.
+A pull is one episode with an arm; it pays the episode's undiscounted extrinsic return. `N` denotes
+the number of arms, `W` the window. Only the last W pulls count; older ones leave the window.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,8 @@ class BanditState(NamedTuple):
     """The pulls in the window, as a ring.
 
     Attributes:
-      arms: int32 `[W]`, which arm each pull was.
-      returns: float32 `[W]`, what it paid.
+      arms: int32 `[W]`, the arm of each pull.
+      returns: float32 `[W]`, its return.
       num_pulls: int32 `[]`, pulls ever made.
     """
 
@@ -46,7 +46,7 @@ def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditStat
     """Adds a pull; the oldest leaves a full window, whichever arm it was.
 
     Args:
-      state: before.
+      state: the bandit's.
       arm: `[]`, in 0 .. N - 1.
       return_: `[]`, the episode's undiscounted extrinsic return.
     """
@@ -103,20 +103,46 @@ def choose(
     return jnp.where(state.num_pulls < num_arms, state.num_pulls, later).astype(jnp.int32)
 
 
-def best(state: BanditState, num_arms: int, known: BanditState | None = None) -> jax.Array:
+def best(state: BanditState, num_arms: int) -> jax.Array:
     """The arm of the largest mean return within the window: the evaluator's greedy mode.
 
     Args:
       state: the bandit's.
       num_arms: N.
-      known: another's pulls, for arms that this one has not pulled.
 
     Returns:
-      An arm, int32 `[]`; 0, which is not curious, where nothing is known.
+      An arm, int32 `[]`; 0, which has no intrinsic reward, before the first pull.
     """
     counts, means = statistics(state, num_arms)
-    means = jnp.where(counts > 0, means, -jnp.inf)
-    if known is not None:
-        others, theirs = statistics(known, num_arms)
-        means = jnp.where((counts == 0) & (others > 0), theirs, means)
-    return jnp.argmax(means).astype(jnp.int32)
+    return jnp.argmax(jnp.where(counts > 0, means, -jnp.inf)).astype(jnp.int32)
+
+
+def pool(states: BanditState, window: int) -> BanditState:
+    """One bandit with the newest pulls of several.
+
+    If not all pulls fit, those are kept that have the fewest later pulls of the same bandit: each
+    bandit contributes the same number of pulls, as far as it has them.
+
+    Args:
+      states: `[E, ...]`, E bandits with windows of W pulls.
+      window: of the result, >= 1.
+
+    Returns:
+      A bandit whose oldest pull is the first to leave its window.
+
+    Raises:
+      ValueError: a window of less than one pull.
+    """
+    width = states.arms.shape[1]
+    filled = jnp.minimum(states.num_pulls, width)[:, None]
+    age = (states.num_pulls[:, None] - 1 - jnp.arange(width)) % width  # [E, W], 0 for the newest
+    order = jnp.argsort(jnp.where(age < filled, age, width).reshape(-1), stable=True)[:window]
+    count = jnp.minimum(jnp.sum(filled), window)
+    rank = jnp.arange(order.shape[0])
+    slot = jnp.where(rank < count, count - 1 - rank, window)  # `window` is no slot: dropped
+    empty = init(window)
+    return BanditState(
+        empty.arms.at[slot].set(states.arms.reshape(-1)[order], mode="drop"),
+        empty.returns.at[slot].set(states.returns.reshape(-1)[order], mode="drop"),
+        count.astype(jnp.int32),
+    )

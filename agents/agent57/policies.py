@@ -1,4 +1,4 @@
-"""What a config makes of value functions: which there are, what each learns, how they are mixed."""
+"""Value functions of a config: their names, their rewards, and how they are mixed."""
 
 from typing import NamedTuple
 
@@ -24,6 +24,11 @@ class Arms(NamedTuple):
     discounts: np.ndarray
 
 
+def is_curious(config: Config) -> bool:
+    """Whether the config has intrinsic rewards."""
+    return config.values != "extrinsic"
+
+
 def make_arms(config: Config) -> Arms:
     """The pairs (beta_j, gamma_j) of a config."""
     high, middle, low = config.discount_high, config.discount_middle, config.discount_low
@@ -42,12 +47,12 @@ def value_transform(config: Config) -> losses.ValueTransform:
 
 
 def combine(config: Config, values: dict[str, jax.Array], weight: jax.Array) -> jax.Array:
-    """Q^e + beta_j Q^i, or h(h^-1(Q^e) + beta_j h^-1(Q^i)); one value alone is what it is.
+    """Q^e + beta_j Q^i, or h(h^-1(Q^e) + beta_j h^-1(Q^i)); a single value is returned unchanged.
 
     Agent57, section 3.1 and appendix B. The same mix chooses actions and is the target policy's.
 
     Args:
-      config: says which.
+      config: hyper-parameters.
       values: by the names of `HEADS`, `[..., A]` each.
       weight: beta_j, broadcasts to `[..., A]`.
 
@@ -66,10 +71,10 @@ def combine(config: Config, values: dict[str, jax.Array], weight: jax.Array) -> 
 def rewards(
     config: Config, extrinsic: jax.Array, intrinsic: jax.Array, weight: jax.Array
 ) -> dict[str, jax.Array]:
-    """What each value function learns from: r^e and r^i each by itself, or r^e + beta_j r^i.
+    """The reward of each value function: r^e for one and r^i for the other, or r^e + beta_j r^i.
 
     Args:
-      config: says which.
+      config: hyper-parameters.
       extrinsic: `[T]`.
       intrinsic: `[T]`.
       weight: beta_j, `[]`.

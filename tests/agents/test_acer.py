@@ -1,4 +1,4 @@
-"""ACER: updates against NumPy, errata, acting, presets, saving, compilation, rejections."""
+"""ACER: updates against NumPy, errata, acting, presets, torsos, compilation, rejections."""
 
 import dataclasses
 
@@ -11,14 +11,16 @@ import oracles
 import pytest
 from dm_env import StepType, specs
 
+from retrax import agents
 from retrax.agents import acer
-from retrax.agents.acer import Config, make_agent
+from retrax.agents.acer import AGENT, Config, make_agent
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import (
     CategoricalOutput,
     FeedForwardNetwork,
     GaussianOutput,
     RecurrentNetwork,
+    VectorTorso,
 )
 
 D, A, SIZE = 4, 3, 2
@@ -174,7 +176,7 @@ def test_one_update_is_the_pseudo_code(kind, trust_region):
     rows = random_rows(kind, seed, 3, 6)
     assert rows["is_last"].any()
     weights = np.array([0.5, 2.0, 1.3], np.float32)
-    new, update = jax.jit(agent.update)(learner, as_sample(rows, weights))
+    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows, weights))
     params, priorities = numpy_update(kind, learner, rows, weights, config)
     chex.assert_trees_all_close(new.params, params, rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(update.priorities, priorities, rtol=1e-4, atol=1e-5)
@@ -183,12 +185,47 @@ def test_one_update_is_the_pseudo_code(kind, trust_region):
     assert new.num_updates == 1
 
 
+@pytest.mark.parametrize("kind", sorted(SPECS))
+def test_gradients_are_the_pseudo_codes_and_apply_takes_no_sample(kind):
+    config = Config(**LINEAR, replay=REPLAY)
+    agent = linear(kind, config)
+    learner = initial(agent, 0)
+    learner = learner._replace(average_params=initial(agent, 10).average_params)
+    rows, weights = random_rows(kind, 0, 3, 6), np.array([0.5, 2.0, 1.3], np.float32)
+    sample = as_sample(rows, weights)
+    gradients, outputs = jax.jit(agent.gradients)(learner, sample)
+    expected, _ = numpy_update(kind, learner, rows, weights, config)
+    loops = jax.tree.map(lambda x, y: (x - y) / 0.5, double(learner.params), expected)
+    chex.assert_trees_all_close(gradients, loops, rtol=1e-4, atol=4e-5)
+    norm = np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(loops)))
+    np.testing.assert_allclose(outputs.metrics["gradient_norm"], norm, rtol=1e-4)
+    new = jax.jit(agent.apply)(learner, gradients)
+    chex.assert_trees_all_close(new.params, expected, rtol=1e-4, atol=2e-5)
+    assert (learner.num_updates, new.num_updates) == (0, 1)
+    # `gradients` draws from one half of the key, `apply` keeps the other.
+    keys = jax.random.key_data(jax.random.split(learner.key))
+    np.testing.assert_array_equal(jax.random.key_data(new.key), keys[0])
+
+
+def test_gradients_of_a_batch_are_the_mean_of_those_of_its_halves():
+    """For discrete actions; with continuous ones each batch draws actions of its own."""
+    agent = linear("discrete", Config(**LINEAR, replay=REPLAY))
+    learner = initial(agent, 0)
+    learner = learner._replace(average_params=initial(agent, 1).average_params)
+    weights = np.linspace(0.5, 2.0, 6).astype(np.float32)
+    sample = as_sample(random_rows("discrete", 0, 6, 6), weights)
+    gradients = jax.jit(lambda sample: agent.gradients(learner, sample)[0])
+    first, second = (jax.tree.map(lambda x: x[:3], sample), jax.tree.map(lambda x: x[3:], sample))
+    mean = jax.tree.map(lambda x, y: (x + y) / 2, gradients(first), gradients(second))
+    chex.assert_trees_all_close(gradients(sample), mean, rtol=1e-4, atol=1e-6)
+
+
 def test_erratum_2_the_critic_descends_on_the_action_taken():
     config = Config(sequence_length=2, entropy_cost=0.0, discount=0.5, replay=REPLAY)
     agent = linear("discrete", config, learning_rate=0.1)
     learner = initial(agent, 0)
     rows = random_rows("discrete", 3, 1, 2, ends=0.0)
-    new, _ = jax.jit(agent.update)(learner, as_sample(rows))
+    new, _ = jax.jit(agents.update(agent))(learner, as_sample(rows))
     x, a = rows["observation"][0], rows["action"][0, 0]
     q = np.asarray(learner.params["network"]["q"])
     pi = jax.nn.softmax(x[1] @ learner.params["network"]["policy"])
@@ -203,7 +240,7 @@ def test_erratum_3_the_policys_constant_is_not_retraces():
     updated = []
     for truncation in (0.1, 10.0):
         agent = linear("discrete", Config(**{**LINEAR, "truncation": truncation}, replay=REPLAY))
-        updated.append(jax.jit(agent.update)(initial(agent, 0), as_sample(rows))[0].params)
+        updated.append(jax.jit(agents.update(agent))(initial(agent, 0), as_sample(rows))[0].params)
     first, second = (params["network"] for params in updated)
     np.testing.assert_array_equal(first["q"], second["q"])
     assert np.abs(first["policy"] - second["policy"]).max() > 1e-3
@@ -216,10 +253,9 @@ def test_erratum_12_the_entropy_is_inside_of_the_projection():
     learner = initial(agent, 0)
     average = jax.tree.map(lambda x: x + 1.0, initial(agent, 1).average_params)
     rows = random_rows("discrete", 0, 2, 6, ends=0.0)
-    new, update = jax.jit(agent.update)(learner._replace(average_params=average), as_sample(rows))
-    params, _ = numpy_update(
-        "discrete", learner._replace(average_params=average), rows, np.ones(2), config
-    )
+    learner = learner._replace(average_params=average)
+    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows))
+    params, _ = numpy_update("discrete", learner, rows, np.ones(2), config)
     chex.assert_trees_all_close(new.params, params, rtol=1e-4, atol=1e-3)
     assert update.metrics["constrained"] > 0.1
 
@@ -233,7 +269,8 @@ def test_erratum_12b_a_larger_batch_has_the_same_trust_region(kind):
     learner = learner._replace(average_params=initial(agent, 1).average_params)
     rows = random_rows(kind, 0, 1, 6)
     twice = {name: np.concatenate([value, value]) for name, value in rows.items()}
-    update = jax.jit(lambda learner, sample: agent.update(learner, sample)[0].params["network"])
+    whole = agents.update(agent)
+    update = jax.jit(lambda learner, sample: whole(learner, sample)[0].params["network"])
     once, both = update(learner, as_sample(rows)), update(learner, as_sample(twice))
     if kind == "discrete":
         chex.assert_trees_all_close(once, both, rtol=1e-4, atol=1e-6)
@@ -245,7 +282,7 @@ def test_erratum_13_alpha_is_how_much_of_the_average_is_kept():
     agent = linear("discrete", Config(**LINEAR, replay=REPLAY))
     learner = initial(agent, 0)
     learner = learner._replace(average_params=initial(agent, 1).average_params)
-    new, _ = jax.jit(agent.update)(learner, as_sample(random_rows("discrete", 0, 2, 6)))
+    new, _ = jax.jit(agents.update(agent))(learner, as_sample(random_rows("discrete", 0, 2, 6)))
     expected = jax.tree.map(
         lambda average, params: 0.9 * average + 0.1 * params,
         learner.average_params,
@@ -261,16 +298,16 @@ def test_erratum_15_what_was_just_drawn_has_ratio_one():
         agent = make_agent(spec, config)
         learner = initial(agent, 0)
         sample = acted(agent, learner, 5)
-        _, update = jax.jit(agent.update)(learner, sample)
+        _, update = jax.jit(agents.update(agent))(learner, sample)
         np.testing.assert_allclose(update.metrics["importance_ratio"], 1.0, rtol=1e-5)
         assert update.metrics["truncated"] == 0
 
 
 def test_erratum_17_the_root_is_the_dimension_of_the_actions():
-    assert acer.policies.gaussian(
+    assert acer.gaussian.gaussian(
         BOUNDS, None, truncation=5.0, std=0.3, num_samples=5, dueling=True
     ).root == pytest.approx(1 / SIZE)
-    assert acer.policies.categorical(DISCRETE.actions, truncation=10.0).root == 1.0
+    assert acer.categorical.categorical(DISCRETE.actions, truncation=10.0).root == 1.0
 
 
 def acted(agent, learner, length):
@@ -311,9 +348,9 @@ def test_what_is_behind_a_last_row_does_not_matter(kind, changes):
     changed["observation"][:, 5:] = 7.0
     for name in {"action", "mu", "drawn"} & set(changed):
         changed[name][:, 4:] = changed[name][:, :4][:, ::-1]  # a last row's action means nothing
-    update = jax.jit(agent.update)
+    update = jax.jit(agents.update(agent))
     results = [update(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
-    first, second = ((learner.params, told) for learner, told in results)
+    first, second = ((learner.params, outputs) for learner, outputs in results)
     chex.assert_trees_all_close(first, second, rtol=1e-5, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(first))
 
@@ -324,7 +361,7 @@ def test_erratum_16_truncation_bootstraps_and_termination_does_not(changes):
     learner = initial(agent, 0)
     rows = random_rows("discrete", 0, 1, 3, ends=0.0)
     rows["is_last"][:, 2] = True
-    update = jax.jit(agent.update)
+    update = jax.jit(agents.update(agent))
 
     def update_with(discount, last_observation):
         changed = {k: v.copy() for k, v in rows.items()}
@@ -347,7 +384,7 @@ def test_tis_on_policy_is_a3c():
     weights = double(learner.params["network"])
     x = rows["observation"][0].astype(np.float64)
     rows["mu"][0] = x @ weights["policy"]
-    new, _ = jax.jit(agent.update)(learner, as_sample(rows))
+    new, _ = jax.jit(agents.update(agent))(learner, as_sample(rows))
     v, r = x @ weights["value"], 2.0 * np.clip(rows["reward"][0], -1.5, 1.5)
     advantages = [r[1] + 0.8 * r[2] + 0.64 * v[2] - v[0], r[2] + 0.8 * v[2] - v[1]]
     scores = (rows["drawn"][0] - rows["mu"][0]) / 0.3**2
@@ -380,7 +417,7 @@ def test_compiles_once_for_every_kind_of_preset(kind, preset, memory_size):
     )
     agent = make_agent(SPECS[kind], config)
     chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
+    update = jax.jit(chex.assert_max_traces(agents.update(agent), n=1))
     learner = initial(agent, 0)
     for _ in range(3):
         learner, result = update(learner, acted(agent, learner, 5))
@@ -443,7 +480,7 @@ def many_decisions(agent, params):
 def test_states_survive_a_round_trip_through_numpy(kind):
     agent = make_agent(SPECS[kind], small(kind, sequence_length=4))
     sample = as_sample(random_rows(kind, 0, 2, 4))
-    update = jax.jit(agent.update)
+    update = jax.jit(agents.update(agent))
     learner, _ = update(initial(agent, 0), sample)
     data = learner._replace(key=jax.random.key_data(learner.key))
     leaves, structure = jax.tree.flatten(data)
@@ -452,6 +489,44 @@ def test_states_survive_a_round_trip_through_numpy(kind):
     first, second = update(learner, sample), update(restored, sample)
     chex.assert_trees_all_equal(first[0].params, second[0].params)
     assert (jax.random.key_data(first[0].key) == jax.random.key_data(second[0].key)).all()
+
+
+def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
+    """One that equals the default torso gives the same update; separate streams have one each."""
+    sample = as_sample(random_rows("discrete", 0, 2, 4))
+    results = []
+    for torso in (None, lambda: VectorTorso((4,), jax.nn.relu, name="torso")):
+        agent = make_agent(DISCRETE, small("discrete", sequence_length=4), torso=torso)
+        new, outputs = jax.jit(agents.update(agent))(initial(agent, 0), sample)
+        results.append((new._replace(key=jax.random.key_data(new.key)), outputs))
+    chex.assert_trees_all_equal(*results)
+    agent = make_agent(
+        CONTINUOUS, small("continuous"), torso=lambda: VectorTorso((7,), name="mine")
+    )
+    params = jax.eval_shape(agent.init, jax.random.key(0)).params["network"]
+    for stream in ("policy", "value"):
+        torso = params[f"acer_module/~/{stream}_stream/~/mine/~/linear"]
+        assert torso["w"].shape == (D, 7)
+
+
+def test_a_torso_of_another_shape_is_refused_before_training():
+    with pytest.raises(ValueError, match=r"features \[T, D\], got .*shape=\(2, 2, 2\)"):
+        make_agent(DISCRETE, small("discrete"), torso=lambda: lambda x: x.reshape(-1, 2, 2))
+    network = without_memory(None, None)
+    with pytest.raises(ValueError, match="give one of the two"):
+        make_agent(DISCRETE, small("discrete"), network=network, torso=lambda: VectorTorso((8,)))
+
+
+def test_the_entry_has_the_agent_and_its_steps():
+    assert AGENT.name == "acer"
+    assert AGENT.presets is acer.PRESETS
+    assert AGENT.default_preset("Pendulum-v1", CONTINUOUS) == "small_continuous"
+    assert AGENT.default_steps("Pendulum-v1", "small_continuous") == 100_000
+    assert AGENT.default_steps("Acrobot-v1", "small") == 200_000
+    assert AGENT.default_steps("ALE/Pong-v5", "paper_atari") == 50_000_000
+    mine = AGENT.override("mine", optimizer=optax.sgd(1.0))
+    learner = jax.eval_shape(mine.make_agent(DISCRETE, small("discrete")).init, jax.random.key(0))
+    assert not jax.tree.leaves(learner.optimizer_state)  # RMSProp would keep mean squares
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import oracles
 import pytest
 from dm_env import StepType, specs
 
-from retrax.agents import agent57
-from retrax.agents.agent57 import Config, bandit, make_agent, policies
+from retrax.agents import agent57, base
+from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, policies
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.experiments.config import differences
-from retrax.networks import RecurrentNetwork, make_agent57_networks
+from retrax.networks import R2D2Inputs, RecurrentNetwork, make_agent57_networks
 
 D, A, N, T = 4, 3, 5, 6
 SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
@@ -103,7 +103,6 @@ def random_rows(seed, batch, ends=(), starts=()):
         "previous_action": rng.integers(A, size=shape).astype(np.int32),
         "intrinsic_reward": rng.random(shape).astype(np.float32),
         "mu": rng.uniform(0.2, 1.0, shape).astype(np.float32),
-        "extrinsic_return": rng.normal(size=shape).astype(np.float32),
         "intrinsic_return": rng.random(shape).astype(np.float32),
     }
     padding = {
@@ -155,7 +154,7 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in):
     learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
     rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
     weights = np.array([0.5, 2.0, 1.3, 1.0], np.float32)
-    new, update = jax.jit(agent.update)(learner, as_sample(agent, rows, mask, weights))
+    new, update = jax.jit(base.update(agent))(learner, as_sample(agent, rows, mask, weights))
 
     features = [
         rows["observation"],
@@ -192,7 +191,7 @@ def simple_agent():
     )
     agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
     learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
-    return agent, jax.jit(agent.update), learner
+    return agent, jax.jit(base.update(agent)), learner
 
 
 def updated(rows, mask, learner=None):
@@ -283,16 +282,22 @@ def test_random_network_is_never_trained():
     assert differ(after.auxiliary_params["predictor"], learner.auxiliary_params["predictor"])
 
 
-def test_learner_keeps_a_book_of_the_episodes_it_sees():
-    rows, mask = random_rows(0, 3, ends=(3, None, 2))
-    after = updated(rows, mask)
-    counts, means = bandit.statistics(after.bandit, N)
-    assert after.bandit.num_pulls == 2
-    for b, end in ((0, 3), (2, 2)):
-        arm = rows["arm"][b, 0]
-        assert counts[arm] >= 1
-        if counts[arm] == 1:
-            np.testing.assert_allclose(means[arm], rows["extrinsic_return"][b, end], rtol=1e-6)
+def test_gradients_of_two_halves_average_to_those_of_the_batch():
+    """What a parameter server and several devices rely on; and computing them changes nothing."""
+    agent, _, learner = simple_agent()
+    gradients = jax.jit(agent.gradients)
+    rows, mask = random_rows(0, 4, ends=(None, 3, 4, 1))
+    whole, update = gradients(learner, as_sample(agent, rows, mask))
+    halves = [
+        gradients(learner, as_sample(agent, {k: x[part] for k, x in rows.items()}, mask[part]))
+        for part in (slice(0, 2), slice(2, 4))
+    ]
+    mean = jax.tree.map(lambda x, y: (x + y) / 2, halves[0][0], halves[1][0])
+    chex.assert_trees_all_close(mean, whole, rtol=1e-4, atol=1e-5)
+    priorities = np.concatenate([half.priorities for _, half in halves])
+    np.testing.assert_allclose(priorities, update.priorities, rtol=1e-5)
+    chex.assert_trees_all_equal_shapes_and_dtypes(whole.values, learner.params)
+    chex.assert_trees_all_equal_shapes_and_dtypes(whole.auxiliary, learner.auxiliary_params)
 
 
 def test_target_networks_are_copied_every_period():
@@ -382,8 +387,8 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
     assert [int(extras["arm"]) for _, _, extras in rows] == [0] * 5 + [1] * 4
     assert [int(s.bandit.num_pulls) for s in states] == [0] * 4 + [1] * 4 + [2]
     np.testing.assert_allclose(states[-1].bandit.returns[:2], [2 + 3 + 4 + 5, 7 + 8 + 9])
-    np.testing.assert_allclose([rows[4][2]["extrinsic_return"]], [14])
-    assert not states[-1].evaluator.num_pulls
+    assert not states[-1].evaluator_bandit.num_pulls
+    assert not states[-1].evaluator_episodes
 
 
 def test_learner_reads_what_the_actor_read():
@@ -399,7 +404,7 @@ def test_learner_reads_what_the_actor_read():
         jax.tree.map(lambda *x: np.stack(x), *part) for part in zip(*rows[2:], strict=True)
     )
     network = agent57.agent._make_networks(SPEC, config, A).value
-    inputs = agent57.learning.R2D2Inputs(
+    inputs = R2D2Inputs(
         steps.observation,
         extras["previous_action"],
         steps.reward,
@@ -430,13 +435,13 @@ def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
     agent = make_agent(SPEC, config)
     learner, (rows, mask) = initial(agent, 0), random_rows(0, 2)
     network = agent57.agent._make_networks(SPEC, config, A).value
-    loss = agent57.learning.make_value_loss(config, network)
+    value_loss = functools.partial(loss.value_loss, config=config, network=network)
     sample = as_sample(agent, rows, mask)
 
     def loss_from(memory):
         extras = {**sample.rows.extras, "memory": memory}
         changed = sample._replace(rows=sample.rows._replace(extras=extras))
-        return loss(learner.params, learner.target_params, changed)[0]
+        return value_loss(learner.params, learner.target_params, changed)[0]
 
     zeros = sample.rows.extras["memory"]
     value, grads = jax.jit(jax.value_and_grad(loss_from))(zeros)
@@ -487,25 +492,63 @@ def test_embedding_is_refreshed_once_an_episode(refresh):
     assert equal.all() == (refresh == "episode")
 
 
-def test_evaluator_alternates_between_sampled_and_greedy_arms():
-    _, agent, _, exploit, learner = actor(evaluation="alternate")
-    book = bandit.init(6)
-    for arm, paid in ((2, 5.0), (3, 1.0)):
-        book = bandit.update(book, np.int32(arm), np.float32(paid))
-    params = agent.acting_params(learner._replace(bandit=book))
-    steps, state = script((2,) * 6), agent.begin(jax.random.key(0), 0, 1)
-    rows, states = play(exploit, params, state, steps)
-    arms = [int(extras["arm"]) for step, _, extras in rows if step.step_type == StepType.FIRST]
+def with_pulls(state, pulls, window):
+    for arm, paid in pulls:
+        state = bandit.update(state, np.int32(arm), np.float32(paid))
+    assert len(state.arms) == window
+    return state
+
+
+def evaluated(states, rows):
+    """Arms of the episodes that were played, and whether they were the greedy ones."""
+    first = [extras for step, _, extras in rows if step.step_type == StepType.FIRST]
     for kind in (StepType.FIRST, StepType.LAST):
         those = [e for step, _, e in rows if step.step_type == kind]
-        assert [bool(e["greedy_arm"]) for e in those] == [False, True] * 3
-        assert [bool(e["sampled_arm"]) for e in those] == [True, False] * 3
-    # Sampled: each arm in turn, by number of pulls; greedy: known to the learner, then its own.
-    assert arms[0] == 0
-    assert arms[1] == 2, "the learner's book says arm 2"
-    assert arms[2] == 2
-    assert states[-1].evaluator.num_pulls == 6
+        assert [bool(e["greedy_arm"]) for e in those] == [False, True] * (len(those) // 2)
+        assert [bool(e["sampled_arm"]) for e in those] == [True, False] * (len(those) // 2)
+    assert states[-1].evaluator_episodes == len(first)
+    return [int(extras["arm"]) for extras in first]
+
+
+def test_evaluator_alternates_between_sampled_and_greedy_arms():
+    """Sampled: each arm in turn, by number of pulls; greedy: the best of its own pulls."""
+    _, agent, _, exploit, learner = actor(evaluation="alternate", evaluator_epsilon=0.0)
+    steps = script((2,) * 6)  # rewards rise, so the newest arm paid most
+    state = agent.begin(jax.random.key(0), 0, 1)
+    rows, states = play(exploit, agent.acting_params(learner), state, steps)
+    assert evaluated(states, rows) == [0, 0, 2, 2, 4, 4]
+    assert states[-1].evaluator_bandit.num_pulls == 6
     assert not states[-1].bandit.num_pulls
+
+
+@pytest.mark.parametrize("num_pulls", [5, 6])
+def test_warm_started_evaluator_knows_what_the_actors_know(num_pulls):
+    """Its greedy arm is theirs; it begins with a sampled episode however many pulls it knows."""
+    config, agent, _, exploit, learner = actor(evaluation="alternate", evaluator_epsilon=0.0)
+    begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
+    actors = begin(jax.random.split(jax.random.key(1)), np.arange(2), 2)
+    pulls = [(0, 1.0), (1, 2.0), (2, 3.0), (3, 1e6), (4, 2.0), (3, 1e6)][:num_pulls]
+    shares = [pulls[:3], pulls[3:]]
+    books = [with_pulls(bandit.init(config.bandit_window), share, 6) for share in shares]
+    actors = actors._replace(bandit=jax.tree.map(lambda *x: jnp.stack(x), *books))
+    fresh = agent.begin(jax.random.key(0), 0, 1)
+    state = agent57.AGENT.warm_start(fresh, actors)
+    assert state.evaluator_bandit.num_pulls == num_pulls
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, fresh)
+    chex.assert_trees_all_equal(
+        state._replace(evaluator_bandit=fresh.evaluator_bandit, key=0), fresh._replace(key=0)
+    )
+    rows, states = play(exploit, agent.acting_params(learner), state, script((2,) * 2))
+    assert evaluated(states, rows)[1] == 3
+
+
+def test_warm_start_batches_over_evaluators():
+    _, agent, _, _, _ = actor(evaluation="alternate", evaluator_epsilon=0.0)
+    begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
+    actors = begin(jax.random.split(jax.random.key(1), 3), np.arange(3), 3)
+    evaluators = begin(jax.random.split(jax.random.key(2)), np.arange(2), 2)
+    states = jax.vmap(acting.warm_start, in_axes=(0, None))(evaluators, actors)
+    chex.assert_trees_all_equal_shapes_and_dtypes(states, evaluators)
 
 
 @pytest.mark.parametrize(
@@ -542,13 +585,13 @@ def test_epsilon_differs_by_actor_and_is_the_rate_of_exploration():
 # What the others have is in one of these: see the test of the ladder.
 @pytest.mark.parametrize("preset", ["paper", "ngu", "r2d2"])
 def test_compiles_once_for_every_kind_of_preset(preset):
-    base = agent57.PRESETS[preset]()
+    defaults = agent57.PRESETS[preset]()
     changes = {name: TINY[name] for name in TINY if name not in ("trace_length", "replay_period")}
-    config = dataclasses.replace(base, trace_length=T, replay_period=3, **changes)
+    config = dataclasses.replace(defaults, trace_length=T, replay_period=3, **changes)
     agent = make_agent(SPEC, config)
     chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
-    explore = jax.jit(chex.assert_max_traces(agent.explore, n=1))
+    update = jax.jit(chex.assert_max_traces(base.update(agent), n=1))
+    explore = jax.jit(chex.assert_max_traces(lambda *inputs: agent.explore(*inputs), n=1))
     learner, state = initial(agent, 0), agent.begin(jax.random.key(1), 0, 1)
     for seed in range(3):
         rows, states = play(explore, agent.acting_params(learner), state, script((T + 1,), seed))
@@ -595,7 +638,6 @@ def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e():
         "mu",
         "epsilon",
         "memory",
-        "extrinsic_return",
         "intrinsic_return",
     }
     assert agent.sequence.extras["mu"].shape == ()
@@ -671,3 +713,16 @@ def test_each_rung_of_the_ladder_lacks_one_part_more(prefix):
     assert fields[0] == {"trace_length", "replay_period"}
     assert fields[1] <= {"arm_choice", "evaluation", "discounts"}
     assert fields[2:] == [{"values"}, {"values", "arm_choice"}, {"target"}]
+
+
+def test_entry_offers_what_the_harness_needs():
+    entry = agent57.AGENT
+    assert entry.name == "agent57"
+    assert entry.presets is agent57.PRESETS
+    assert entry.default_preset("deep_sea", SPEC) == "small"
+    assert entry.default_steps("deep_sea", "small") == 60_000
+    _, agent, explore, exploit, learner = actor()
+    [step], state = script((1,)), agent.begin(jax.random.key(0), 0, 1)
+    params = agent.acting_params(learner)
+    assert set(entry.episode_metrics) <= set(explore(params, state, step).extras)
+    assert set(entry.evaluation_modes) <= set(exploit(params, state, step).extras)

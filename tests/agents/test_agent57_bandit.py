@@ -92,6 +92,38 @@ def test_best_arm_has_the_largest_mean_without_a_bonus():
     assert bandit.best(after([(1, -5.0)], 10), 4) == 1, "arms without entries are not the best"
 
 
+def pulls_of(state):
+    """The pulls in the window, the oldest first."""
+    window = len(state.arms)
+    number = int(state.num_pulls)
+    slots = [k % window for k in range(max(0, number - window), number)]
+    return [(int(state.arms[slot]), float(state.returns[slot])) for slot in slots]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    window=st.sampled_from([1, 3, 5, 30]),
+)
+def test_pool_keeps_the_newest_pulls_of_each_bandit(counts, window):
+    """Round by round: the newest of each, then the one before; the oldest leaves first."""
+    pulls = [[(k % 3, 100.0 * b + k) for k in range(count)] for b, count in enumerate(counts)]
+    states = jax.tree.map(lambda *x: np.stack(x), *(after(part, 4) for part in pulls))
+    newest = [part[-4:][::-1] for part in pulls]
+    expected = [part[age] for age in range(4) for part in newest if age < len(part)]
+    expected = expected[:window][::-1]
+    state = jax.jit(bandit.pool, static_argnums=1)(states, window)
+    assert pulls_of(state) == expected
+    assert state.num_pulls == len(expected)
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, bandit.init(window))
+    assert pulls_of(update(state, np.int32(2), np.float32(7.0))) == [*expected, (2, 7.0)][-window:]
+
+
+def test_pool_of_bandits_without_a_pull_is_empty():
+    states = jax.tree.map(lambda x: np.stack([x, x]), bandit.init(4))
+    chex.assert_trees_all_equal(bandit.pool(states, 5), bandit.init(5))
+
+
 def test_bandit_batches():
     states = jax.vmap(lambda _: bandit.init(3))(np.arange(2))
     new = jax.vmap(bandit.update)(states, np.array([0, 1]), np.array([1.0, 2.0]))

@@ -1,8 +1,11 @@
-"""Reactor: one update against NumPy, masks, acting, presets, saving, compilation, rejections."""
+"""Reactor: updates against NumPy, masks, acting, presets, torsos, compilation, rejections."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import chex
+import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +14,11 @@ import oracles
 import pytest
 from dm_env import StepType, specs
 
+from retrax import agents
 from retrax.agents import reactor
-from retrax.agents.reactor import Config, make_agent
+from retrax.agents.reactor import AGENT, Config, make_agent
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
-from retrax.networks import ReactorOutput, RecurrentNetwork
+from retrax.networks import ReactorOutput, RecurrentNetwork, VectorTorso
 
 D, A = 4, 3
 SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
@@ -82,31 +86,41 @@ def as_sample(rows, weights=None, mask=None):
     return Sample(Row(extras=extras, **rows), weights, mask)
 
 
+def linear_agent(**changes):
+    """An agent on a linear network, with plain gradient steps of 0.5, and its config."""
+    values = {
+        "policy_gradient_cap": 2.0,
+        "retrace_lambda": 0.9,
+        "discount": 0.8,
+        "num_atoms": 5,
+        "vmin": -3.0,
+        "vmax": 3.0,
+        "policy_epsilon": 0.1,
+        "entropy_cost": 0.2,
+        "max_abs_reward": 1.5,
+        "sequence_length": 6,
+        "target_update_period": 1000,
+    }
+    config = Config(**{**values, **changes})
+    agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(0.5))
+    return agent, config
+
+
+def with_other_target(agent, seed):
+    """A first state whose target network is not the online network."""
+    return initial(agent, seed)._replace(target_params=initial(agent, seed + 10).params)
+
+
 @pytest.mark.parametrize("policy_gradient", ["beta_loo", "tislr", "islr"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_one_update_is_the_numpy_loop(policy_gradient, seed):
-    config = Config(
-        policy_gradient=policy_gradient,
-        policy_gradient_cap=2.0,
-        retrace_lambda=0.9,
-        discount=0.8,
-        num_atoms=5,
-        vmin=-3.0,
-        vmax=3.0,
-        policy_epsilon=0.1,
-        entropy_cost=0.2,
-        max_abs_reward=1.5,
-        sequence_length=6,
-        target_update_period=1000,
-    )
-    agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(0.5))
-    learner = initial(agent, seed)
-    other = initial(agent, seed + 10).params
-    learner = learner._replace(target_params=other)
+    agent, config = linear_agent(policy_gradient=policy_gradient)
+    learner = with_other_target(agent, seed)
+    other = learner.target_params
     rows = random_rows(seed, 3, 6)
     assert rows["is_last"].any()
     weights = np.array([0.5, 2.0, 1.3], np.float32)
-    new, update = jax.jit(agent.update)(learner, as_sample(rows, weights))
+    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows, weights))
 
     def double(tree):
         return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
@@ -120,6 +134,40 @@ def test_one_update_is_the_numpy_loop(policy_gradient, seed):
     assert new.num_updates == 1
 
 
+def test_gradients_are_the_numpy_loops_and_apply_takes_no_sample():
+    agent, config = linear_agent()
+    learner = with_other_target(agent, 0)
+    rows, weights = random_rows(0, 3, 6), np.array([0.5, 2.0, 1.3], np.float32)
+
+    def double(tree):
+        return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+
+    gradients, outputs = jax.jit(agent.gradients)(learner, as_sample(rows, weights))
+    params, target = double(learner.params), double(learner.target_params)
+    expected, _ = oracles.reactor_linear_update(
+        params, target, rows, weights, dataclasses.asdict(config), 0.5
+    )
+    loops = jax.tree.map(lambda before, after: (before - after) / 0.5, params, expected)
+    chex.assert_trees_all_close(gradients, loops, atol=4e-5)
+    norm = np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(loops)))
+    np.testing.assert_allclose(outputs.metrics["gradient_norm"], norm, rtol=1e-4)
+    new = jax.jit(agent.apply)(learner, gradients)
+    chex.assert_trees_all_close(new.params, expected, atol=2e-5)
+    assert (learner.num_updates, new.num_updates) == (0, 1)
+
+
+def test_gradients_of_a_batch_are_the_mean_of_those_of_its_halves():
+    agent, _ = linear_agent()
+    learner = with_other_target(agent, 0)
+    rows, weights = random_rows(0, 6, 6), np.linspace(0.5, 2.0, 6).astype(np.float32)
+    mask = np.arange(6) < np.array([[6], [3], [6], [2], [6], [6]])
+    sample = as_sample(rows, weights, mask)
+    gradients = jax.jit(lambda sample: agent.gradients(learner, sample)[0])
+    first, second = (jax.tree.map(lambda x: x[:3], sample), jax.tree.map(lambda x: x[3:], sample))
+    mean = jax.tree.map(lambda x, y: (x + y) / 2, gradients(first), gradients(second))
+    chex.assert_trees_all_close(gradients(sample), mean, rtol=1e-4, atol=1e-6)
+
+
 def test_without_distributions_one_step_is_td_by_hand():
     config = Config(
         distributional=False, sequence_length=2, discount=0.5, entropy_cost=0.0, policy_epsilon=0.2
@@ -127,7 +175,7 @@ def test_without_distributions_one_step_is_td_by_hand():
     agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(1.0))
     learner = initial(agent, 0)
     rows = random_rows(3, 1, 2, ends=0.0)
-    new, update = jax.jit(agent.update)(learner, as_sample(rows))
+    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows))
     x, a = rows["observation"][0], rows["action"][0, 0]
     params = jax.tree.map(np.asarray, learner.params)
     pi = 0.8 * np.asarray(jax.nn.softmax(x[1] @ params["policy"])) + 0.2 / A
@@ -155,7 +203,8 @@ def test_padding_and_what_is_behind_a_last_row_do_not_matter(distributional):
         changed[name][:, 5:] = 7.0
     for name in ("action", "mu"):
         changed[name][:, 4:] = changed[name][:, :4][:, ::-1]  # a last row's action means nothing
-    results = [jax.jit(agent.update)(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
+    update = jax.jit(agents.update(agent))
+    results = [update(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
     chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results))
 
@@ -167,7 +216,7 @@ def test_truncation_bootstraps_and_termination_does_not():
     rows = random_rows(0, 1, 3, ends=0.0)
     rows["is_last"][:, 2] = True
 
-    update = jax.jit(agent.update)
+    update = jax.jit(agents.update(agent))
 
     def update_with(discount, last_observation):
         changed = {k: v.copy() for k, v in rows.items()}
@@ -184,7 +233,7 @@ def test_truncation_bootstraps_and_termination_does_not():
 
 def test_target_network_is_copied_every_period():
     agent = make_agent(SPEC, small(target_update_period=3, sequence_length=4))
-    update = jax.jit(agent.update)
+    update = jax.jit(agents.update(agent))
     learner = initial(agent, 0)
     start = learner.params
     sample = as_sample(random_rows(0, 2, 4))
@@ -201,9 +250,10 @@ def test_target_network_is_copied_every_period():
 
 @pytest.mark.parametrize(
     ("preset", "initial_state"),
-    [*((preset, "zero") for preset in sorted(reactor.PRESETS)), ("small", "stored")],
+    # `uniform_replay` and `proportional_replay` have the graph of `paper`.
+    [("paper", "zero"), ("non_distributional", "zero"), ("tislr", "zero"), ("small", "stored")],
 )
-def test_compiles_once_for_every_preset(preset, initial_state):
+def test_compiles_once_for_every_kind_of_preset(preset, initial_state):
     config = dataclasses.replace(
         reactor.PRESETS[preset](),
         initial_state=initial_state,
@@ -214,8 +264,8 @@ def test_compiles_once_for_every_preset(preset, initial_state):
     )
     agent = make_agent(SPEC, config)
     chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(agent.update, n=1))
-    explore = jax.jit(chex.assert_max_traces(agent.explore, n=1))
+    update = jax.jit(chex.assert_max_traces(agents.update(agent), n=1))
+    explore = jax.jit(chex.assert_max_traces(lambda *inputs: agent.explore(*inputs), n=1))
     learner = initial(agent, 0)
     actor = agent.begin(jax.random.key(1), 0, 1)
     rows = []
@@ -245,6 +295,13 @@ def test_compiles_once_for_every_preset(preset, initial_state):
         assert np.isfinite(result.priorities).all()
         assert (result.priorities >= 0).all()
     assert learner.num_updates == 3
+
+
+@pytest.mark.parametrize("preset", sorted(reactor.PRESETS))
+def test_every_preset_has_an_agent(preset):
+    agent = make_agent(SPEC, reactor.PRESETS[preset]())
+    learner = jax.eval_shape(agent.init, jax.random.key(0))
+    chex.assert_trees_all_equal_shapes_and_dtypes(learner.params, learner.target_params)
 
 
 def test_exploration_follows_the_policy_and_records_it():
@@ -296,11 +353,64 @@ def test_acting_step_by_step_is_the_learners_unroll():
 def test_states_survive_a_round_trip_through_numpy():
     agent = make_agent(SPEC, small(sequence_length=4))
     sample = as_sample(random_rows(0, 2, 4))
-    update = jax.jit(agent.update)
+    update = jax.jit(agents.update(agent))
     learner, _ = update(initial(agent, 0), sample)
     leaves, structure = jax.tree.flatten(learner)
     restored = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
     chex.assert_trees_all_equal(update(learner, sample), update(restored, sample))
+
+
+def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
+    """One that equals the default torso gives the same update, and observes anything."""
+    config = small(sequence_length=4)
+    sample = as_sample(random_rows(0, 2, 4))
+    results = []
+    for torso in (None, lambda: VectorTorso((8,), name="torso")):
+        agent = make_agent(SPEC, config, torso=torso)
+        results.append(jax.jit(agents.update(agent))(initial(agent, 0), sample))
+    chex.assert_trees_all_equal(*results)
+
+    def flat_linear():
+        return hk.Sequential([hk.Flatten(), lambda x: x / 255.0, hk.Linear(5, name="own")])
+
+    tiny_images = SPEC._replace(observations=specs.Array((2, 3, 1), np.uint8))
+    agent = make_agent(tiny_images, config, torso=flat_linear)
+    params = jax.eval_shape(agent.init, jax.random.key(0)).params
+    assert params["reactor_module/~/own"]["w"].shape == (6, 5)
+    assert params["reactor_module/~/shared"]["w"].shape == (5, 8)
+    assert not any("torso" in name for name in params)
+
+
+def test_the_readmes_example_makes_an_agent():
+    text = (Path(reactor.__file__).parent / "README.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    names = {}
+    exec(compile(block, "README.md", "exec"), names)
+    agent = names["MINE"].make_agent(SPEC, small())
+    params = jax.eval_shape(agent.init, jax.random.key(0)).params
+    assert params["reactor_module/~/linear"]["w"].shape == (D, 64)
+
+
+def test_a_torso_of_another_shape_is_refused_before_training():
+    with pytest.raises(ValueError, match=r"features \[T, D\], got .*shape=\(2, 2, 2\)"):
+        make_agent(SPEC, small(), torso=lambda: lambda x: x.reshape(-1, 2, 2))
+    network = linear_network(small())
+    with pytest.raises(ValueError, match="give one of the two"):
+        make_agent(SPEC, small(), network=network, torso=lambda: VectorTorso((8,)))
+
+
+def test_the_entry_has_the_agent_and_its_steps():
+    assert AGENT.name == "reactor"
+    assert AGENT.presets is reactor.PRESETS
+    assert AGENT.default_preset("memory", SPEC) == "small"
+    assert AGENT.default_steps("memory", "small") == 20_000
+    assert AGENT.default_steps("Acrobot-v1", "small") == 200_000
+    assert AGENT.default_steps("ALE/Pong-v5", "paper") == 50_000_000
+    mine = AGENT.override("mine", torso=lambda: VectorTorso((7,), name="mine"))
+    agent = mine.make_agent(SPEC, small())
+    assert agent.sequence == make_agent(SPEC, small()).sequence
+    params = jax.eval_shape(agent.init, jax.random.key(0)).params
+    assert "reactor_module/~/mine/~/linear" in params
 
 
 def test_continuous_actions_are_refused():

@@ -9,7 +9,7 @@ import pytest
 from dm_env import specs
 
 from retrax.networks import ImageTorso, VectorTorso, crelu, make_torso
-from retrax.networks.torsos import check_observation
+from retrax.networks.torsos import check_observation, check_torso
 
 CONVOLUTIONS = ((2, 3, 2), (3, 2, 1))
 
@@ -142,3 +142,34 @@ def test_another_activation_takes_the_place_of_crelu(observation):
     relu, _ = transformed(lambda: make_torso(observation, **sizes, activation=jax.nn.relu), x)
     both = np.asarray(apply(params, x)).reshape(-1, 4)
     np.testing.assert_allclose(np.asarray(relu(params, x)).reshape(-1, 2), both[:, :2])
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        lambda x: x.reshape(-1, 2, 2).astype(jnp.float32),
+        lambda x: x[0].astype(jnp.float32),
+        lambda x: x[:1].astype(jnp.float32),
+        lambda x: x,
+        lambda x: (x.astype(jnp.float32), x),
+    ],
+    ids=["another rank", "no time", "one of two", "integers", "a tuple"],
+)
+def test_torsos_of_ones_own_must_give_float_features(features):
+    spec = specs.Array((4,), np.int32)
+    message = r"observations \[T, ...\] to float features \[T, D\], got .* of shape \(2, 4\)"
+    with pytest.raises(ValueError, match=message):
+        check_torso(spec, own=lambda: features)
+
+
+def test_torsos_of_ones_own_may_take_any_observation():
+    spec = specs.Array((4,), np.int32)
+    with pytest.raises(ValueError, match="dtype int32: allowed are uint8 images"):
+        check_torso(spec)
+
+    def own():
+        return hk.Sequential([lambda x: jax.nn.one_hot(x, 3), hk.Flatten(), hk.Linear(5)])
+
+    check_torso(spec, own=own)
+    apply, params = transformed(lambda: make_torso(spec, own=own), np.zeros((1, 4), np.int32))
+    assert apply(params, np.zeros((6, 4), np.int32)).shape == (6, 5)
