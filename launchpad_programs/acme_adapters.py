@@ -1,5 +1,6 @@
 """Actors, learners and environments with Acme's interfaces, and a user's environment loop."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,9 +91,8 @@ class SingleEnvironment(dm_env.Environment):
 
     def step(self, action: Any) -> dm_env.TimeStep:
         """Takes an action; begins an episode, and ignores the action, where there is none."""
-        if self._step_type in (None, dm_env.StepType.LAST):
-            return self.reset()
-        return self._step(action)
+        begins = self._step_type in (None, dm_env.StepType.LAST)
+        return self.reset() if begins else self._step(action)
 
     def observation_spec(self) -> specs.Array:
         """Of one array."""
@@ -120,23 +120,23 @@ class SingleEnvironment(dm_env.Environment):
         return timestep
 
 
-def make_loop(
+def run_loop(
     options: AcmeOptions,
     environment: VectorEnvironment,
     actor: Actor,
     *,
     index: int,
     before_step: Callable[[], None],
-) -> Any:
-    """The environment loop of actor number `index`, as the user's options say."""
+) -> None:
+    """Runs the environment loop of actor number `index` until `before_step` raises."""
     # Acme's default logger would write into the home directory.
     make_logger = options.logger_factory or (lambda *labels: NoOpLogger())
-    return (options.make_environment_loop or acme.EnvironmentLoop)(
-        SingleEnvironment(environment),
-        AgentActor(actor, before_step=before_step),
-        logger=make_logger("actor", "actor_steps", index),
-        observers=options.observers,
-    )
+    with contextlib.closing(make_logger("actor", "actor_steps", index)) as logger:
+        make = options.make_environment_loop or acme.EnvironmentLoop
+        parts = SingleEnvironment(environment), AgentActor(actor, before_step=before_step)
+        loop = make(*parts, logger=logger, observers=options.observers)
+        while True:
+            loop.run()
 
 
 def _batched(timestep: dm_env.TimeStep) -> TimeStep:

@@ -1,7 +1,9 @@
 """The actor's node: a `runtime.Actor` that takes the steps that the counter grants."""
 
+import functools
 import itertools
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..replay.reverb import ReverbWriter
@@ -51,10 +53,10 @@ class ActorNode:
         self._calls = itertools.count()
         self._total = 0  # steps taken since the node's start
         self._claimed_at = time.monotonic()
-        self._loop: Any = None
+        self._loop: Callable[[], None] | None = None
 
-    def use_loop(self, loop: Any) -> None:
-        """Lets a loop step the actor; it must call `take` before every step."""
+    def use_loop(self, loop: Callable[[], None]) -> None:
+        """Lets a loop step the actor, without end; it must call `take` before every step."""
         self._loop = loop
 
     def start(self) -> None:
@@ -87,7 +89,7 @@ class ActorNode:
         try:
             self.start()
             if self._loop is not None:
-                self._loop.run()
+                self._loop()
             while not self._stop.is_set():
                 if not self.step():
                     self._stop.wait(_POLL_SECONDS)
@@ -158,7 +160,8 @@ def make_actor(
     )
     node = ActorNode(config, index, actor, parameters, CounterClient(counter, stop), stop=stop)
     if (options := config.acme_options()) is not None:
-        from .acme_adapters import make_loop  # Acme takes a second to import
+        from .acme_adapters import run_loop  # takes a second
 
-        node.use_loop(make_loop(options, environment, actor, index=index, before_step=node.take))
+        loop = functools.partial(run_loop, options, environment, actor, index=index)
+        node.use_loop(functools.partial(loop, before_step=node.take))
     return node

@@ -23,7 +23,7 @@ from retrax.launchpad_programs.acme_adapters import (
     AgentLearner,
     SingleEnvironment,
     acme,
-    make_loop,
+    run_loop,
 )
 from retrax.launchpad_programs.config import AcmeOptions
 from retrax.replay.local import LocalReplay
@@ -79,13 +79,13 @@ class Recorder:
 
 class Memory(loggers.Logger):
     def __init__(self):
-        self.data = []
+        self.data, self.closed = [], False
 
     def write(self, data):
         self.data.append(data)
 
     def close(self):
-        pass
+        self.closed = True
 
 
 class Parts:
@@ -207,28 +207,33 @@ def test_a_loop_of_a_program_waits_before_every_step_and_has_the_users_parts():
         return logger
 
     options = AcmeOptions(logger_factory=make_logger, observers=[Observer()])
-    loop = make_loop(options, parts.environment, parts.actor, index=3, before_step=before_step)
     with pytest.raises(Stopped):
-        loop.run()
+        run_loop(options, parts.environment, parts.actor, index=3, before_step=before_step)
     assert made == [("actor", "actor_steps", 3)]
     assert [data["from_the_observer"] for data in logger.data] == [5, 5]
+    assert logger.closed
     assert len(parts.writer.rows) == 20 + 2  # and two last ones
 
 
-def test_a_loop_of_the_users_own():
-    def make_mine(environment, actor, *, logger, observers):
-        assert isinstance(logger, loggers.NoOpLogger)
-        return "mine", type(environment), type(actor), observers
+def test_a_loop_of_the_users_own_runs_again_if_it_ends_early():
+    parts, runs = Parts(), []
 
-    parts = Parts()
-    loop = make_loop(
-        AcmeOptions(make_environment_loop=make_mine),
-        parts.environment,
-        parts.actor,
-        index=0,
-        before_step=lambda: None,
-    )
-    assert loop == ("mine", SingleEnvironment, AgentActor, ())
+    class Mine:
+        def __init__(self, environment, actor, *, logger, observers):
+            assert isinstance(environment, SingleEnvironment)
+            assert isinstance(actor, AgentActor)
+            assert isinstance(logger, loggers.NoOpLogger)
+            assert observers == ()
+
+        def run(self):
+            runs.append(1)
+            if len(runs) == 2:
+                raise Stopped
+
+    options = AcmeOptions(make_environment_loop=Mine)
+    with pytest.raises(Stopped):
+        run_loop(options, parts.environment, parts.actor, index=0, before_step=lambda: None)
+    assert len(runs) == 2
 
 
 class TwoSteps:

@@ -160,19 +160,17 @@ def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):
 def test_a_loop_may_step_the_actor_with_steps_that_are_granted(tmp_path):
     parts = Parts(tmp_path, grants=[2, 0, 1])
 
-    class Loop:
-        taken = 0
+    taken = []
 
-        def run(self):
-            while True:
-                parts.node.take()
-                self.taken += 1
-                if self.taken == 3:
-                    parts.stop.set()
+    def loop():
+        while True:
+            parts.node.take()
+            taken.append(1)
+            if len(taken) == 3:
+                parts.stop.set()
 
-    loop = Loop()
     parts.node.use_loop(loop)
     parts.node.run()
-    assert loop.taken == 3
+    assert len(taken) == 3
     assert [taken for _, taken, _ in parts.counter.claims] == [0, 2, 0]
     assert parts.environments.closed
