@@ -1,4 +1,4 @@
-"""Arguments of `retrax launch`. Programs themselves are in `launchpad_programs`, above this folder."""
+"""Arguments of `retrax launch`; the programs are in `launchpad_programs`, above this folder."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
