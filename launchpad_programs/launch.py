@@ -154,7 +154,8 @@ def launch(
 def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
     """Launches, and prints how it ended and what to do next."""
     if resumes(arguments):
-        given = parse(ResumeProgramArguments, arguments, prog=_PROG)
+        named = not arguments[0].startswith("-")  # the agent, which config.json has
+        given = parse(ResumeProgramArguments, arguments[named:], prog=_PROG)
         program = _resumed(given)
     else:
         agent, arguments = _agent(arguments)

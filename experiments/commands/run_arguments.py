@@ -126,9 +126,7 @@ def parse_new_run(
 def _number(arguments: Sequence[str], option: str, default: int) -> int:
     """An option's value; the default where it is missing or no integer, which parsing refuses."""
     try:
-        return int(
-            scan(arguments, option) or scan(arguments, option.replace("-e", "_e")) or default
-        )
+        return int(scan(arguments, option) or default)
     except ValueError:
         return default
 
