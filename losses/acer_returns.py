@@ -186,9 +186,9 @@ def truncated_importance_trajectory(
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     returns = rlax.lambda_returns(r_t, discount_t, v_t, continues_t, stop_target_gradients=True)
 
-    def add(behind: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def add(later: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         log_rho, continues = step
-        log_weight = log_rho + jnp.where(continues > 0, behind, 0.0)
+        log_weight = log_rho + jnp.where(continues > 0, later, 0.0)
         return log_weight, log_weight
 
     start = jnp.zeros((), log_rho_tm1.dtype)

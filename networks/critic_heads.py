@@ -1,8 +1,8 @@
 """Critic heads: a categorical distribution, a mixture of Gaussians, or the expected return.
 
-D4PG (Barth-Maron et al. 2018), appendix A. A head interprets the outputs of the critic's last linear
-layer. An agent that depends on `CriticHead` only works with each of them. Everything is unbatched;
-`P` denotes `num_outputs`.
+D4PG (Barth-Maron et al. 2018), appendix A. A head interprets the outputs of the critic's last
+linear layer. Agents use heads through `CriticHead` only. Everything is unbatched; `P` denotes
+`num_outputs`.
 """
 
 import math
