@@ -26,7 +26,7 @@ def import_from(module: str, search_path: Path | None = None) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise ValueError(
             f"module {module!r} cannot be imported from {directory} or the Python path: "
-            f"{_reason(error)}."
+            f"{reason(error)}."
         ) from error
 
 
@@ -68,7 +68,7 @@ def load(point: EntryPoint) -> Any:
     except (Exception, SystemExit) as error:
         raise ValueError(
             f"{point.name!r}, registered by {_distribution(point)} as {point.value}, cannot be "
-            f"imported: {_reason(error)}."
+            f"imported: {reason(error)}."
         ) from error
 
 
@@ -76,7 +76,7 @@ def _distribution(point: EntryPoint) -> str:
     return "an unnamed distribution" if point.dist is None else point.dist.name
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """The type and the first line of an error, without a full stop."""
     line = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {line}".rstrip(": .")

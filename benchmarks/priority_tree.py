@@ -1,7 +1,7 @@
-"""Operations per second of the contextual priority tree, beside plain NumPy.
+"""Operations per second of the contextual priority tree, compared with plain NumPy.
 
-The baseline draws in proportion to an array of priorities by `cumsum` and `searchsorted`, which
-reads every priority for each batch.
+The baseline draws in proportion to an array of priorities with `cumsum` and `searchsorted`, which
+read every priority for each batch.
 """
 
 import argparse

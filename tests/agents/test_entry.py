@@ -1,9 +1,12 @@
 import dataclasses
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
 
 ENTRY = """
@@ -165,3 +168,29 @@ def test_an_entry_must_have_a_preset():
     entry = AgentEntry(name="a", make_agent=dict, Config=dict, presets={"default": dict})
     with pytest.raises(ValueError, match="presets of 'a' must have at least one preset"):
         dataclasses.replace(entry, presets={})
+
+
+def our_entry_points():
+    """What `pyproject.toml` registers: the metadata of the installed package may be older."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    text = (Path(retrax.__file__).parent / "pyproject.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)["project"]["entry-points"]["retrax.agents"]
+
+
+@pytest.mark.parametrize("name", ["acer", "agent57", "d4pg", "reactor"])
+def test_our_agents_are_registered_as_others_are(name, tmp_path):
+    install(tmp_path, "retrax", **our_entry_points())
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from retrax.agents import agent_names, find_agent\n"
+        f"print(agent_names(), find_agent({name!r}).name)\n"
+        "print([n for n in agent_names() if f'retrax.agents.{n}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"['acer', 'agent57', 'd4pg', 'reactor'] {name}",
+        f"['{name}']",
+    ]

@@ -1,0 +1,393 @@
+"""Agents that are wrong in one way each, and agents that are right."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from retrax import testing
+from retrax.agents import Agent, AgentEntry, Decision, Update, acer, agent57, d4pg, reactor
+from retrax.datatypes import EnvironmentSpec, SequenceSpec
+from retrax.networks import make_reactor_network
+from retrax.testing import check_agent, check_agent_shapes
+
+DISCRETE = EnvironmentSpec(
+    specs.BoundedArray((3,), np.float32, -1.0, 1.0), specs.DiscreteArray(2, np.int32)
+)
+CONTINUOUS = DISCRETE._replace(actions=specs.BoundedArray((2,), np.float32, -1.0, 0.5))
+EXTRAS = {"value": jax.ShapeDtypeStruct((), np.float32)}
+
+
+class Learner(NamedTuple):
+    weights: jax.Array
+    count: jax.Array
+    key: jax.Array
+
+
+def init(key):
+    return Learner(jnp.zeros((3, 2)), jnp.zeros((), jnp.int32), key)
+
+
+def begin(key, actor_id, num_actors):
+    return {"key": key, "share": actor_id / jnp.float32(num_actors)}
+
+
+def explore(params, state, timestep):
+    values = timestep.observation @ params
+    key, action_key = jax.random.split(state["key"])
+    action = jax.random.randint(action_key, (), 0, values.shape[0], jnp.int32)
+    return Decision(action, {"value": values[action]}, {**state, "key": key})
+
+
+def exploit(params, state, timestep):
+    return Decision(jnp.argmax(timestep.observation @ params).astype(jnp.int32), {}, state)
+
+
+def gradients(state, sample):
+    def loss(weights):
+        values = sample.rows.observation[:, 0] @ weights
+        taken = jnp.take_along_axis(values, sample.rows.action[:, :1], 1)[:, 0]
+        errors = sample.rows.reward[:, 1] - taken
+        return jnp.mean(sample.weights * errors**2), jnp.abs(errors)
+
+    grads, priorities = jax.grad(loss, has_aux=True)(state.weights)
+    return grads, Update(priorities, {"error": jnp.mean(priorities)})
+
+
+def apply(state, grads):
+    return state._replace(weights=state.weights - 0.1 * grads, count=state.count + 1)
+
+
+GOOD = Agent(
+    init=init,
+    acting_params=lambda state: state.weights,
+    begin=begin,
+    explore=explore,
+    exploit=exploit,
+    gradients=gradients,
+    apply=apply,
+    sequence=SequenceSpec(length=3, crosses_episodes=False, extras=EXTRAS),
+)
+# A state that is a bare key, another that is empty, no gradients: a pytree may be anything.
+RANDOM = Agent(
+    init=lambda key: key,
+    acting_params=lambda key: (),
+    begin=lambda key, actor_id, num_actors: key,
+    explore=lambda params, key, timestep: Decision(
+        jax.random.randint(key, (), 0, 2, jnp.int32), {}, jax.random.split(key)[0]
+    ),
+    exploit=lambda params, key, timestep: Decision(jnp.zeros((), jnp.int32), {}, key),
+    gradients=lambda key, sample: ((), Update(jnp.zeros_like(sample.weights), {})),
+    apply=lambda key, grads: jax.random.fold_in(key, 1),
+    sequence=SequenceSpec(length=2),
+)
+STATELESS = RANDOM._replace(
+    begin=lambda key, actor_id, num_actors: (),
+    explore=lambda params, state, timestep: Decision(jnp.zeros((), jnp.int32), {}, state),
+    init=lambda key: (),
+    apply=lambda state, grads: state,
+)
+
+
+def refused(check, agent, message, spec=DISCRETE, **options):
+    with pytest.raises(ValueError, match=message) as caught:
+        check(agent, spec, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.endswith(".")
+
+
+@pytest.mark.parametrize("agent", [GOOD, RANDOM, STATELESS])
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_right_agents_pass(agent, num_envs):
+    check_agent(agent, DISCRETE, num_envs=num_envs)
+
+
+def test_the_public_module():
+    assert testing.check_agent is check_agent
+    assert {"check_agent", "check_agent_shapes", "check_environment"} == set(testing.__all__)
+
+
+def decides(**changes):
+    """A behaviour whose decisions are changed."""
+
+    def act(params, state, timestep):
+        return explore(params, state, timestep)._replace(
+            **{name: change(timestep) for name, change in changes.items()}
+        )
+
+    return act
+
+
+def learns(grads=None, **changes):
+    """Gradients, and an update, that are changed."""
+
+    def changed(state, sample):
+        found, update = gradients(state, sample)
+        update = update._replace(**{name: change(sample) for name, change in changes.items()})
+        return (found if grads is None else grads(found)), update
+
+    return changed
+
+
+def mutates(params, state, timestep):
+    decision = explore(params, state, timestep)
+    state["share"] = jnp.zeros(())
+    return decision
+
+
+WRONG_SHAPES = {
+    "no agent": (lambda _: "reactor", "make_agent must return an Agent; its type is str"),
+    "init": (
+        lambda a: a._replace(init=lambda key: init(key) if key.sum() > 0 else None),
+        "Agent.init cannot be traced .*: ValueError",
+    ),
+    "not jittable": (
+        lambda a: a._replace(exploit=lambda p, s, t: exploit(p, s, t) if t.reward > 0 else None),
+        "Agent.exploit cannot be traced .*: Tracer.*Error",
+    ),
+    "network": (
+        lambda a: a._replace(init=lambda key: init(key)._replace(weights=jnp.zeros((4, 2)))),
+        "Agent.explore cannot be traced with arguments of the environment's .*: TypeError: dot",
+    ),
+    "changes its arguments": (
+        lambda a: a._replace(explore=mutates),
+        r"Agent\.explore must not change its arguments",
+    ),
+    "no decision": (
+        lambda a: a._replace(exploit=lambda p, s, t: (0, {}, s)),
+        "Agent.exploit must return a Decision, got a tuple",
+    ),
+    "action's type": (
+        lambda a: a._replace(exploit=decides(action=lambda t: t.reward)),
+        r"Agent\.exploit: the action must be int32 \[\], got float32 \[\]",
+    ),
+    "action's shape": (
+        lambda a: a._replace(explore=decides(action=lambda t: jnp.zeros(2, jnp.int32))),
+        r"Agent\.explore: the action must be int32 \[\], got int32 \[2\]",
+    ),
+    "action is no array": (
+        lambda a: a._replace(explore=decides(action=lambda t: None)),
+        "Agent.explore: the action must be an array, got None",
+    ),
+    "extras missing": (
+        lambda a: a._replace(explore=decides(extras=lambda t: {"mu": t.reward})),
+        r"explore: extras has the wrong structure \(missing: \['value'\]; unexpected: \['mu'\]\)",
+    ),
+    "extras' shape": (
+        lambda a: a._replace(explore=decides(extras=lambda t: {"value": t.observation})),
+        r"Agent\.explore: extras\['value'\] must be float32 \[\], got float32 \[3\]",
+    ),
+    "actor state's type": (
+        lambda a: a._replace(
+            exploit=decides(state=lambda t: {"key": jax.random.key(0), "share": t.step_type})
+        ),
+        r"exploit: the actor state\['share'\] must be float32 \[\], got int32 \[\]",
+    ),
+    "actor state's structure": (
+        lambda a: a._replace(explore=decides(state=lambda t: ())),
+        r"explore: the actor state has the wrong structure \(missing: \['key'\], \['share'\]\)",
+    ),
+    "outputs of gradients": (
+        lambda a: a._replace(gradients=lambda state, sample: gradients(state, sample)[0]),
+        r"Agent\.gradients must return the pair \(Gradients, Update\)",
+    ),
+    "integer gradients": (
+        lambda a: a._replace(gradients=learns(grads=lambda g: {"w": g.astype(jnp.int32)})),
+        r"gradients\['w'\] must be floats, which can be averaged, got int32",
+    ),
+    "priorities' shape": (
+        lambda a: a._replace(gradients=learns(priorities=lambda s: jnp.zeros(()))),
+        r"Agent\.gradients: priorities must be float32 \[3\], got float32 \[\]",
+    ),
+    "metrics": (
+        lambda a: a._replace(gradients=learns(metrics=lambda s: ())),
+        "Agent.gradients: metrics must be a dictionary, got a tuple",
+    ),
+    "vector metrics": (
+        lambda a: a._replace(gradients=learns(metrics=lambda s: {"error": s.weights})),
+        r"the metric 'error' must be float32 \[\], got float32 \[3\]",
+    ),
+    "learner state": (
+        lambda a: a._replace(apply=lambda s, g: s._replace(count=s.count + 0.5)),
+        r"Agent\.apply: the learner state\.count must be int32 \[\], got float32 \[\]",
+    ),
+    "learner state's nodes": (
+        lambda a: a._replace(apply=lambda s, g: tuple(apply(s, g))),
+        r"Agent\.apply: the learner state has the wrong structure \(missing: \.count, \.key, ",
+    ),
+    "grads that apply does not take": (
+        lambda a: a._replace(gradients=learns(grads=lambda g: {"w": g})),
+        "Agent.apply cannot be traced .*: TypeError",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_SHAPES.values(), ids=WRONG_SHAPES)
+@pytest.mark.parametrize("check", [check_agent_shapes, check_agent])
+def test_wrong_shapes_are_refused_without_compilation(check, change, message, monkeypatch):
+    monkeypatch.setattr(jax, "jit", lambda *args, **kwargs: pytest.fail("compiled"))
+    refused(check, change(GOOD), message)
+
+
+class Weak:
+    """A function whose traces, or whose calls, differ from each other."""
+
+    def __init__(self):
+        self.count = 0
+
+    def traced(self, key):
+        self.count += 1
+        return init(key)._replace(weights=jnp.full((3, 2), self.count, jnp.float32))
+
+    def constant(self, key):
+        self.count += 1
+        return init(key)._replace(weights=jnp.asarray(np.full((3, 2), self.count, np.float32)))
+
+    def called(self, key):
+        def count(_):
+            self.count += 1
+            return np.float32(self.count)
+
+        from jax.experimental import io_callback
+
+        number = io_callback(count, jax.ShapeDtypeStruct((), np.float32), jnp.zeros(()))
+        return init(key)._replace(weights=jnp.full((3, 2), number))
+
+
+def out_of_bounds_on_last_steps(params, state, timestep):
+    decision = explore(params, state, timestep)
+    return decision._replace(action=jnp.where(timestep.step_type == 2, 2, decision.action))
+
+
+def forgets_on_last_steps(state, sample):
+    """The mean over steps that are not last ones is NaN where there are none."""
+    found, update = gradients(state, sample)
+    ended = jnp.any(sample.rows.is_last & (sample.rows.discount == 1))  # by truncation only
+    return jnp.where(ended, jnp.nan, found), update
+
+
+WRONG_VALUES = {
+    "trace": (
+        lambda a: a._replace(init=Weak().traced),
+        "Agent.init must be pure: two traces of it differ",
+    ),
+    "constants": (
+        lambda a: a._replace(init=Weak().constant),
+        "Agent.init must be pure: two traces of it differ",
+    ),
+    "calls": (
+        lambda a: a._replace(init=Weak().called),
+        "Agent.init must be pure: two calls with the same arguments give different results",
+    ),
+    "weak type of a state": (
+        lambda a: a._replace(init=lambda key: init(key)._replace(weights=jnp.full((3, 2), 0.0))),
+        "Agent.gradients must be compiled once, but was compiled again",
+    ),
+    "discrete actions": (
+        lambda a: a._replace(init=lambda key: init(key)._replace(weights=jnp.zeros((3, 5)))),
+        "Agent.explore: the action must be within 0 and 1, got [2-4] at time step",
+    ),
+    "actions on last steps": (
+        lambda a: a._replace(explore=out_of_bounds_on_last_steps),
+        "Agent.explore: the action must be within 0 and 1, got 2 at time step 1",
+    ),
+    "negative priorities": (
+        lambda a: a._replace(gradients=learns(priorities=lambda s: -s.weights)),
+        r"priorities must be finite and >= 0, got \[-0",
+    ),
+    "infinite priorities": (
+        lambda a: a._replace(gradients=learns(priorities=lambda s: s.weights / 0)),
+        r"priorities must be finite and >= 0, got \[inf inf\]",
+    ),
+    "gradients": (
+        lambda a: a._replace(gradients=learns(grads=lambda g: g / 0)),
+        r"Agent\.gradients: gradients must be finite",
+    ),
+    "gradients of truncated episodes": (
+        lambda a: a._replace(gradients=forgets_on_last_steps),
+        r"Agent\.gradients: gradients must be finite",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_VALUES.values(), ids=WRONG_VALUES)
+def test_wrong_values_are_refused(change, message):
+    check_agent_shapes(change(GOOD), DISCRETE)
+    refused(check_agent, change(GOOD), message)
+
+
+def test_continuous_actions_must_be_within_their_bounds():
+    def act(action):
+        return lambda params, key, timestep: Decision(jnp.array(action, jnp.float32), {}, key)
+
+    agent = RANDOM._replace(explore=act([-1, 0.5]), exploit=act([0, 0]))
+    check_agent(agent, CONTINUOUS)
+    message = r"exploit: the action must be within -1\.0 and 0\.5, got 0\.75 at time step 0"
+    refused(check_agent, agent._replace(exploit=act([0, 0.75])), message, CONTINUOUS)
+    message = "Agent.explore: the action must be within .*, got nan"
+    refused(check_agent, agent._replace(explore=act([0, np.nan])), message, CONTINUOUS)
+
+
+def test_arguments_of_the_check():
+    refused(check_agent, GOOD, "num_envs must be at least 1, got 0", num_envs=0)
+
+
+ENTRY = AgentEntry(name="fake", make_agent=None, Config=dict, presets={"default": dict})
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"episode_metrics": ("arm",)}, "explore must return the extra 'arm', .*episode_metrics"),
+        (
+            {"evaluation_modes": ("arm",)},
+            "exploit must return the extra 'arm', .*evaluation_modes",
+        ),
+    ],
+)
+def test_extras_that_the_entry_names(names, message):
+    check_agent_shapes(GOOD, DISCRETE, entry=dataclasses.replace(ENTRY, episode_metrics=("value",)))
+    refused(check_agent_shapes, GOOD, message, entry=dataclasses.replace(ENTRY, **names))
+
+
+def test_a_mode_must_be_a_bool():
+    agent = GOOD._replace(exploit=decides())
+    entry = dataclasses.replace(ENTRY, evaluation_modes=("value",))
+    message = r"exploit: the extra 'value' must be bool \[\], got float32 \[\]"
+    refused(check_agent_shapes, agent, message, entry=entry)
+
+
+OURS = [
+    (reactor, "small", DISCRETE),
+    (acer, "small", DISCRETE),
+    (acer, "small", CONTINUOUS),
+    (agent57, "small", DISCRETE),
+    (d4pg, "small", CONTINUOUS),
+]
+
+
+@pytest.mark.parametrize(("package", "preset", "spec"), OURS)
+def test_our_agents_pass(package, preset, spec):
+    entry = package.AGENT
+    check_agent(entry.make_agent(spec, entry.presets[preset]()), spec, entry=entry)
+
+
+def test_a_network_of_another_size_is_refused_before_training():
+    config = reactor.Config.small()
+    for observations, num_actions, message in [
+        (DISCRETE.observations, 5, r"extras\['\w+'\] must be float32 \[2\], got float32 \[5\]"),
+        (specs.Array((7,), np.float32), 2, "Agent.explore cannot be traced .*"),
+    ]:
+        network = make_reactor_network(
+            observations,
+            num_actions=num_actions,
+            num_atoms=config.num_atoms,
+            policy_epsilon=0.01,
+        )
+        agent = reactor.make_agent(DISCRETE, config, network=network)
+        refused(check_agent_shapes, agent, message)
