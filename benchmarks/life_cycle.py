@@ -1,10 +1,10 @@
-"""How programs end when they are interrupted, told to end, or killed: a table.
+"""How programs end when they are interrupted, terminated or killed: a table.
 
     python benchmarks/life_cycle.py [--interrupts 10] [--terminations 10] [--nodes 10] [--mains 5]
 
 Each run is a real program (Reactor on catch) that has begun to learn; the signal comes at a random
-moment within the next three seconds. An orphan is a process of the program that is still there 15
-seconds after the launcher has gone.
+moment within the next three seconds. An orphan is a process of the program that still exists 15
+seconds after the end of the launcher.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Program:
         deadline = time.monotonic() + START_SECONDS
         while self.status().get("phase") != phase:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"it never came to {phase}: {self.process.communicate()[0]}")
+                raise RuntimeError(f"it did not reach {phase}: {self.process.communicate()[0]}")
             time.sleep(0.1)
 
     def nodes(self):
