@@ -106,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("record", "compare"))
     parser.add_argument(
-        "tasks", nargs="*", help="beginnings of names, such as reactor or d4pg-sync"
+        "tasks", nargs="*", help="beginnings of names: reactor, d4pg-sync"
     )
     given = parser.parse_args()
     status = 0
