@@ -82,10 +82,7 @@ class LearnerNode:
 
     def step(self) -> None:
         """An update if one is due; a report and a snapshot if they are."""
-        updated = self._learner.step(_WAIT_SECONDS if self._report_seconds else 0.0)
-        is_old = self._parameters.version < self._learner.updates
-        if not updated and is_old and self._parameters.wanted:
-            self._learner.publish()
+        self._learner.step(_WAIT_SECONDS if self._report_seconds else 0.0)
         if time.monotonic() >= self._next_report:
             self._report()
         if self._counters.get("steps", 0) >= self._next_snapshot:
