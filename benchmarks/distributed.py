@@ -59,7 +59,7 @@ def one_process(directory, arguments, options):
 
 
 def program(directory, arguments, options):
-    """Runs it; returns bytes per second between the processes."""
+    """Runs the program; returns bytes per second between its processes."""
     running = Program(
         directory,
         *["--environment", arguments.environment, "--num-actors", arguments.num_actors],

@@ -160,13 +160,13 @@ def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
             if other["agent"] == config["agent"] and panels[name] & panels[setting]
         ]
         peers = [other for other in rivals if other.get("preset") == config.get("preset")]
-        told = [
+        fields = [
             f"{k.rpartition('.')[2]}={config[k]}"
             for k in config
             if k not in _APART and k != "preset" and _is_rare(k, config, peers)
         ]
         preset = [str(config["preset"])] if _is_rare("preset", config, rivals) else []
-        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *preset, *told]))
+        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *preset, *fields]))
     return styles
 
 

@@ -17,7 +17,7 @@ from .novelty import Moments
 
 
 class IntrinsicParams(NamedTuple):
-    """Parameters of the networks behind the intrinsic reward.
+    """Parameters of the networks of the intrinsic reward.
 
     Attributes:
       embedding: the controllable state's.

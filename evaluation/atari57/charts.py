@@ -38,7 +38,7 @@ def plot_scores(table: Table, output: Path) -> None:
         raise ValueError(f"Charts are written as PNG: {output} must end in .png.")
     shown = [entry for entry in table.entries if entry.algorithm not in ("random", "human")]
     if not shown:
-        raise ValueError("There is nothing to draw: give algorithms beside random and human.")
+        raise ValueError("There is nothing to draw: give algorithms other than random and human.")
     # Imported here: it takes a second, and only charts need it. Not pyplot, which has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
