@@ -88,8 +88,8 @@ class Counter:
             self._counters = Counters(**kept)
             self._granted = self._counters.steps
             self._started = time.monotonic()
-            # A program may have been killed before its first snapshot.
-            resumed = (self._directory / "metrics.csv").exists()
+            # A program that ended before its first snapshot begins anew, and left metrics.
+            resumed = kept or (self._directory / "metrics.csv").exists()
             resumed_at = self._counters.steps if resumed else None
             self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
             self._next_row = self._counters.steps + self._log_every

@@ -177,6 +177,22 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     json.dumps(status, allow_nan=False)
 
 
+def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_path):
+    for taken in (150, 110):
+        counter = make_counter(tmp_path)
+        counter.start({}, ["loss"])
+        act(counter, "actor/0", 0, 0)
+        act(counter, "actor/0", 1, taken)
+        counter.step()
+        counter.close()
+    assert [row["steps"] for row in read_rows(tmp_path)] == ["110", "110"]
+
+
+def test_a_resumed_run_without_metrics_is_refused(make_counter, tmp_path):
+    with pytest.raises(ValueError, match="no metrics to continue"):
+        make_counter(tmp_path).start({"steps": 200, "seconds": 1.0}, ["loss"])
+
+
 def test_a_resumed_run_continues_counting(make_counter, tmp_path):
     counter = make_counter(tmp_path)
     counter.start({}, ["loss"])
