@@ -90,7 +90,7 @@ def expected_off_policy_return(
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       pi_t: `[T, A]`, the target policy there; rows sum to 1.
-      c_t: `[T]`, trace coefficients there, >= 0; the last one is taken as 0.
+      c_t: `[T]`, trace coefficients there, >= 0; the last one is treated as 0.
 
     Returns:
       Returns of the source steps, `[T]`.
@@ -131,7 +131,7 @@ def distributional_off_policy_target(
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       pi_t: `[T, A]`, the target policy there; rows sum to 1.
-      c_t: `[T]`, trace coefficients there, >= 0; the last one is taken as 0.
+      c_t: `[T]`, trace coefficients there, >= 0; the last one is treated as 0.
 
     Returns:
       Targets q* of the source steps, `[T, N]`; each row sums to 1.

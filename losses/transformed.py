@@ -98,7 +98,7 @@ def transformed_off_policy_return(
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       pi_t: `[T, A]`, the target policy there; rows sum to 1.
-      c_t: `[T]`, trace coefficients there, >= 0; the last one is taken as 0.
+      c_t: `[T]`, trace coefficients there, >= 0; the last one is treated as 0.
       transform: h and its inverse.
 
     Returns:
