@@ -20,7 +20,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(retrax.__file__).parent
-NOT_SHIPPED = ("tests", "benchmarks", "docs")
+NOT_SHIPPED = ("tests", "benchmarks", "docs", "examples")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # What the pins are for.
