@@ -160,7 +160,7 @@ def steps_by_preset(
 
 
 def check_network_or_torso(network: Any, torso: Any) -> None:
-    """Refuses a network of one's own together with a torso for the default one.
+    """Checks that a network and a torso are not given together.
 
     Raises:
       ValueError: both are given.

@@ -35,8 +35,8 @@ class AgentEntry:
       evaluation_modes: names of bool scalars that `Agent.exploit` adds to its extras. Evaluations
         report separately the episodes on whose last row they are true.
       warm_start: `(state of a new evaluator, states of all actors [E, ...]) -> state of the
-        evaluator`, not batched over evaluators: what a new evaluator of a saved run takes over from
-        the run's actors, where that is more than `Agent.begin` knows. None takes over nothing.
+        evaluator`, not batched over evaluators: initialises the evaluator of a saved run from the
+        states of the run's actors. None: the evaluator's state is that of `Agent.begin`.
     """
 
     name: str

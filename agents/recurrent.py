@@ -30,7 +30,7 @@ class ActorState(NamedTuple):
 def begin(
     key: jax.Array, actor_id: jax.Array, num_actors: int, *, network: RecurrentNetwork
 ) -> ActorState:
-    """`Agent.begin` of an agent whose actors all behave alike."""
+    """`Agent.begin` of an agent whose actors do not differ."""
     del actor_id, num_actors
     return ActorState(key, network.initial_state())
 

@@ -1,4 +1,4 @@
-"""What a step of ACER costs: the loop at a replay ratio, and what it spends outside jitted calls.
+"""Time of an ACER step: the update, the loop at a replay ratio, its share outside jitted calls.
 
     python benchmarks/acer_step.py [--environment CartPole-v1] [--updates 200] [--ratio 4]
 
@@ -9,12 +9,19 @@ import argparse
 import dataclasses
 
 import jax
-from reactor_step import say, seconds, timed_loop  # beside this file
+from reactor_step import report, seconds, timed_loop  # beside this file
 
-from retrax.agents.acer import PRESETS, default_preset, make_agent
-from retrax.environments import make
-from retrax.experiments.loop import Loop
-from retrax.replay import SequenceStore
+from retrax.agents import update
+from retrax.experiments.assembly import make_environments, make_loop
+from retrax.runtime import RunConfig
+
+
+def with_sizes(run, ratio):
+    """The run with the sizes of this benchmark, a sequence of each environment in a batch."""
+    config = run.agent_config
+    replay = dataclasses.replace(config.replay, replay_ratio=ratio, batch_size=run.num_envs)
+    config = dataclasses.replace(config, sequence_length=21, hidden_size=64, replay=replay)
+    return dataclasses.replace(run, agent_config=config)
 
 
 def main(arguments=None):
@@ -23,26 +30,27 @@ def main(arguments=None):
     parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument("--updates", type=int, default=200)
     parser.add_argument("--ratio", type=float, default=4.0)
-    given = parser.parse_args(arguments)
-    environment = make(given.environment, seed=0, num_envs=given.num_envs)
-    config = PRESETS[default_preset(given.environment, environment.spec)]()
-    replay = dataclasses.replace(config.replay, replay_ratio=given.ratio, batch_size=given.num_envs)
-    config = dataclasses.replace(config, sequence_length=21, hidden_size=64, replay=replay)
-    agent = make_agent(environment.spec, config)
-    store = SequenceStore(environment.spec, agent.sequence, replay, num_envs=given.num_envs, seed=0)
-    loop = Loop(agent, environment, store, replay, seed=0)
-    print(f"jax {jax.__version__} on {jax.devices()[0]}, {given.environment}")
-    while store.num_rows < replay.min_rows or loop.counters.updates < 2:
+    options = parser.parse_args(arguments)
+    run = RunConfig(agent="acer", environment=options.environment, num_envs=options.num_envs)
+    environments = make_environments(run, resumed_at=None)
+    spec = environments[0].spec
+    run = with_sizes(run.resolve(spec), options.ratio)
+    agent = run.entry.make_agent(spec, run.agent_config)
+    loop = make_loop(run, agent, environments)
+    print(f"jax {jax.__version__} on {jax.devices()[0]}, {options.environment}")
+    loop.start()
+    store = loop.replay.store
+    while store.num_rows < run.replay.min_rows or loop.counters.updates < 2:
         loop.advance()
     sample = jax.device_put(store.sample()[1])
-    update = jax.jit(agent.update)
-    learner = loop.learner
-    whole = seconds(lambda: update(learner, sample), given.updates)
-    say("update on resident data", f"{1e3 * whole:.2f} ms")
-    steps, updates, outside = timed_loop(loop, given.updates)
-    say("training loop", f"{steps:.0f} steps/s", f"({updates:.1f} updates/s)")
-    say("share of the loop outside jitted calls", f"{100 * outside:.1f} %")
-    environment.close()
+    jitted = jax.jit(update(agent))
+    state = loop.learner.state
+    whole = seconds(lambda: jitted(state, sample), options.updates)
+    report("update on resident data", f"{1e3 * whole:.2f} ms")
+    steps, updates, outside = timed_loop(loop, options.updates)
+    report("training loop", f"{steps:.0f} steps/s", f"({updates:.1f} updates/s)")
+    report("share of the loop outside jitted calls", f"{100 * outside:.1f} %")
+    loop.close()
 
 
 if __name__ == "__main__":

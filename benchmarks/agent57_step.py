@@ -1,8 +1,8 @@
-"""What a step of Agent57 costs: the update, acting, and the episodic memory's share of acting.
+"""Time of an Agent57 step: the update, acting, and the episodic memory's share of acting.
 
     python benchmarks/agent57_step.py [--batch 16] [--trace 80] [--scale 1.0] [--repeats 10]
 
-Atari's shapes and the paper's networks; the memory is full of 30,000 states. One environment acts.
+Atari's shapes and the paper's networks; the memory holds 30,000 states. One environment acts.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from retrax.agents import update
 from retrax.agents.agent57 import Config, episodic_memory, make_agent
 from retrax.datatypes import EnvironmentSpec, TimeStep
 from retrax.replay import SequenceStore
@@ -24,12 +25,12 @@ MEMORY_LIMIT = 1 / 3
 SPEC = EnvironmentSpec(specs.Array((84, 84, 1), np.uint8), specs.DiscreteArray(18))
 
 
-def say(name, value, limit=""):
+def report(name, value, limit=""):
     print(f"{name:<52} {value:>14} {limit}", flush=True)
 
 
 def median_seconds(step, state, repeats):
-    """Of `step(state) -> state`, whose argument may be donated; compilation left out."""
+    """Median seconds of `step(state) -> state` without compilation; the state may be donated."""
     state = jax.block_until_ready(step(state))
     times = []
     for _ in range(repeats):
@@ -50,12 +51,14 @@ def measure_update(agent, config, repeats):
 
     sample = jax.tree.map(random_like, store.sample_shapes()[0])
     sample = jax.device_put(sample._replace(mask=np.ones(sample.mask.shape, bool)))
-    update = jax.jit(agent.update, donate_argnums=0)
+    jitted = jax.jit(update(agent), donate_argnums=0)
     learner = jax.jit(agent.init)(jax.random.key(0))
-    seconds = median_seconds(lambda state: update(state, sample)[0], learner, repeats)
+    seconds = median_seconds(lambda state: jitted(state, sample)[0], learner, repeats)
     frames = config.replay.batch_size * config.trace_length
-    say(f"update of {config.replay.batch_size} x {config.trace_length}", f"{1e3 * seconds:.1f} ms")
-    say("frames learned from", f"{frames / seconds:.0f} /s")
+    report(
+        f"update of {config.replay.batch_size} x {config.trace_length}", f"{1e3 * seconds:.1f} ms"
+    )
+    report("frames learned from", f"{frames / seconds:.0f} /s")
 
 
 def measure_acting(agent, config, repeats):
@@ -81,11 +84,11 @@ def measure_acting(agent, config, repeats):
     )
     embedding = jnp.ones(config.embedding_size)
     lookup = median_seconds(lambda x: bonus(x, embedding)[1], full_memory(config), repeats)
-    say("acting step", f"{1e3 * acting:.2f} ms")
-    say(f"look-up among {config.episodic_capacity} states", f"{1e3 * lookup:.2f} ms")
+    report("acting step", f"{1e3 * acting:.2f} ms")
+    report(f"look-up among {config.episodic_capacity} states", f"{1e3 * lookup:.2f} ms")
     share = lookup / acting
     verdict = "ok" if share < MEMORY_LIMIT else "MISSED"
-    say("share of the look-up", f"{100 * share:.0f} %", f"(limit 33 %: {verdict})")
+    report("share of the look-up", f"{100 * share:.0f} %", f"(limit 33 %: {verdict})")
 
 
 def full_memory(config):
@@ -101,20 +104,22 @@ def main(arguments=None):
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--memory", type=int, default=30_000)
     parser.add_argument("--repeats", type=int, default=10)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     paper = Config.paper()
     config = dataclasses.replace(
         paper,
-        trace_length=given.trace,
-        replay_period=max(1, given.trace // 2),
-        network_scale=given.scale,
-        episodic_capacity=given.memory,
-        replay=dataclasses.replace(paper.replay, capacity=1000, min_rows=1, batch_size=given.batch),
+        trace_length=options.trace,
+        replay_period=max(1, options.trace // 2),
+        network_scale=options.scale,
+        episodic_capacity=options.memory,
+        replay=dataclasses.replace(
+            paper.replay, capacity=1000, min_rows=1, batch_size=options.batch
+        ),
     )
     agent = make_agent(SPEC, config)
-    print(f"jax {jax.__version__} on {jax.devices()[0]}, networks scaled by {given.scale}")
-    measure_acting(agent, config, given.repeats)
-    measure_update(agent, config, given.repeats)
+    print(f"jax {jax.__version__} on {jax.devices()[0]}, networks scaled by {options.scale}")
+    measure_acting(agent, config, options.repeats)
+    measure_update(agent, config, options.repeats)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What a step of D4PG costs: the update on resident data, and in the training loop.
+"""Time of a D4PG step: the update on resident data, and in the training loop.
 
     python benchmarks/d4pg_step.py [--updates 300] [--rows 100000] [--preset control_suite]
 
-Batches of 256, observations of 17 numbers and actions of 6, as HalfCheetah's, out of an environment
-that costs nothing. "In the training loop" is all that an update takes there: drawing sequences out
-of the store, bringing them to the device and metrics back, setting priorities; not the acting.
+Batches of 256. Observations of 17 numbers and actions of 6, as HalfCheetah's, from an environment
+that takes almost no time. Time "in the training loop" is all that an update takes there: sampling
+sequences, transfer to the device, transfer of metrics to the host, setting priorities; not acting.
 """
 
 import argparse
@@ -17,10 +17,11 @@ import numpy as np
 from dm_env import StepType, TimeStep, specs
 
 from retrax.agents.base import updates_in_one_call
-from retrax.agents.d4pg import PRESETS, make_agent
-from retrax.datatypes import EnvironmentSpec, Row
-from retrax.experiments.loop import Loop
-from retrax.replay import SequenceStore
+from retrax.agents.d4pg import PRESETS
+from retrax.datatypes import EnvironmentSpec
+from retrax.experiments.assembly import make_loop
+from retrax.runtime import RunConfig
+from retrax.runtime.actor import rows_of
 
 LOOP_LIMIT, RESIDENT_LIMIT = 0.85, 210
 NUM_ENVS = 8
@@ -31,7 +32,7 @@ SPEC = EnvironmentSpec(
 
 
 class Noise:
-    """Environments that show random numbers, in episodes of a thousand steps, cut off by time."""
+    """Environments of random observations and rewards; episodes end at a limit of 1000 steps."""
 
     num_envs, spec = NUM_ENVS, SPEC
 
@@ -51,13 +52,16 @@ class Noise:
         ones = np.ones(NUM_ENVS, np.float32)
         return TimeStep(np.full(NUM_ENVS, kind, np.int32), reward, ones, observation)
 
+    def close(self):
+        """Does nothing."""
 
-def say(name, value, limit=""):
+
+def report(name, value, limit=""):
     print(f"{name:<52} {value:>14} {limit}", flush=True)
 
 
 def verdict(config, value, limit):
-    """Whether it keeps the limit, at the sizes that the limit is for."""
+    """Whether the value reaches the limit, at the sizes for which the limit is set."""
     if config != PRESETS["control_suite"]():
         return "(the limits are for the preset control_suite)"
     return f"(limit {limit}: {'ok' if value >= limit else 'MISSED'})"
@@ -73,26 +77,30 @@ def seconds(function, repeats):
     return statistics.median(times)
 
 
-def filled(store, environment, rows):
-    """Puts random rows into the store, without an agent."""
-    rng, timestep = np.random.default_rng(1), environment.reset()
+def fill(store, rows):
+    """Adds random rows to the store, without an agent."""
+    rng, environment = np.random.default_rng(1), Noise()
+    timestep = environment.reset()
     for _ in range(rows // NUM_ENVS):
         action = rng.uniform(-1, 1, (NUM_ENVS, 6)).astype(np.float32)
-        first, last = (timestep.step_type == kind for kind in (StepType.FIRST, StepType.LAST))
-        store.add(
-            Row(timestep.observation, timestep.reward, timestep.discount, first, last, action, {})
-        )
+        store.add(rows_of(timestep, action, {}))
         timestep = environment.step(action)
+    store.cut()  # the loop's environments begin new episodes
 
 
 def resident_rounds(agent, learner, sample, updates, per_call):
-    """Makes a function: updates per second on batches that are on the device already.
+    """A function that measures updates per second on batches that are on the device already.
 
-    It makes about so many updates, in whole calls of `per_call`.
+    Args:
+      agent: the agent.
+      learner: its learner state, which is copied.
+      sample: sequences of one call of updates.
+      updates: in one measurement; rounded down to whole calls, at least one call.
+      per_call: updates in one call.
     """
     calls = max(1, updates // per_call)
     sample = jax.device_put(sample)
-    update = jax.jit(updates_in_one_call(agent.update, per_call), donate_argnums=0)
+    update = jax.jit(updates_in_one_call(agent, per_call), donate_argnums=0)
     state = jax.tree.map(lambda x: x.copy(), learner)
 
     def measure():
@@ -107,10 +115,11 @@ def resident_rounds(agent, learner, sample, updates, per_call):
 
 
 def loop_round(loop):
-    """Updates per second of those behind one acting step."""
-    loop.look()
+    """Updates per second after one acting step; NaN if no update followed it."""
+    loop.flush()
     loop.advance()
-    return loop.window.updates / loop.window.learning_seconds
+    _, rates = loop.flush()
+    return rates["learning_updates_per_second"]
 
 
 def main(arguments=None):
@@ -118,42 +127,48 @@ def main(arguments=None):
     parser.add_argument("--preset", default="control_suite", choices=sorted(PRESETS))
     parser.add_argument("--updates", type=int, default=300)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--per-step", type=int, default=32, help="updates behind each acting step")
-    given = parser.parse_args(arguments)
-    config = PRESETS[given.preset]()
-    replay = config.replay
-    agent = make_agent(SPEC, config)
-    environment = Noise()
-    store = SequenceStore(SPEC, agent.sequence, replay, num_envs=NUM_ENVS, seed=0)
-    filled(store, environment, given.rows)
-    replay = dataclasses.replace(replay, acting_steps_per_update=NUM_ENVS / given.per_step)
-    loop = Loop(agent, environment, store, replay, seed=0)
+    parser.add_argument("--per-step", type=int, default=32, help="updates after each acting step")
+    options = parser.parse_args(arguments)
+    config = PRESETS[options.preset]()
+    replay = dataclasses.replace(config.replay, acting_steps_per_update=NUM_ENVS / options.per_step)
+    run = RunConfig(
+        agent="d4pg",
+        environment="noise",
+        num_envs=NUM_ENVS,
+        agent_config=dataclasses.replace(config, replay=replay),
+    )
+    agent = run.entry.make_agent(SPEC, config)
+    loop = make_loop(run, agent, [Noise()])
+    store = loop.replay.store
+    fill(store, options.rows)
     print(
         f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}, "
         f"{replay.updates_per_call} updates in a call"
     )
+    loop.start()
     while loop.counters.updates < 1:
         loop.advance()
     sample = store.sample()[1]
     resident_round = resident_rounds(
-        agent, loop.learner, sample, given.per_step, replay.updates_per_call
+        agent, loop.learner.state, sample, options.per_step, replay.updates_per_call
     )
     resident_round()
-    # In turn: whatever else the machine does hits both alike.
-    rounds = max(1, given.updates // given.per_step)
+    # Alternating, so that the load of other processes slows both alike.
+    rounds = max(1, options.updates // options.per_step)
     rates = [(resident_round(), loop_round(loop)) for _ in range(rounds)]
-    resident, in_loop = map(statistics.median, zip(*rates, strict=True))
-    told = verdict(config, resident, RESIDENT_LIMIT)
-    say("updates/s on resident data", f"{resident:.1f}", told)
-    say("the same, best round", f"{max(rate for rate, _ in rates):.1f}")
-    say("updates/s in the training loop", f"{in_loop:.1f}")
-    told = verdict(config, in_loop / resident, LOOP_LIMIT)
-    say("loop / resident", f"{in_loop / resident:.2f}", told)
+    resident, in_loop = np.nanmedian(rates, axis=0)
+    remark = verdict(config, resident, RESIDENT_LIMIT)
+    report("updates/s on resident data", f"{resident:.1f}", remark)
+    report("the same, best round", f"{max(rate for rate, _ in rates):.1f}")
+    report("updates/s in the training loop", f"{in_loop:.1f}")
+    remark = verdict(config, in_loop / resident, LOOP_LIMIT)
+    report("loop / resident", f"{in_loop / resident:.2f}", remark)
     slots, _ = store.sample()
     priorities = np.random.default_rng(2).random(len(slots))
-    say("drawing for a call", f"{1e3 * seconds(store.sample, given.updates):.2f} ms")
-    setting = seconds(lambda: store.set_priorities(slots, priorities), given.updates)
-    say("setting its priorities", f"{1e3 * setting:.2f} ms")
+    report("drawing for a call", f"{1e3 * seconds(store.sample, options.updates):.2f} ms")
+    setting = seconds(lambda: store.set_priorities(slots, priorities), options.updates)
+    report("setting its priorities", f"{1e3 * setting:.2f} ms")
+    loop.close()
 
 
 if __name__ == "__main__":

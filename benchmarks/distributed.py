@@ -1,9 +1,9 @@
-"""What a program of processes reaches, beside the same agent in one process.
+"""Speed of a program of processes, compared with the same agent in one process.
 
     python benchmarks/distributed.py [--environment ALE/Pong-v5] [--steps 20000] [--num-actors 2]
 
-Rates are over the time in which there is learning, compilation left out. Further arguments go to
-`retrax launch` and `retrax train` alike.
+Rates are over the time in which the learner updates, without compilation. Further arguments go to
+both `retrax launch` and `retrax train`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def read_rows(directory):
 
 
 def learning_rows(directory):
-    """Two rows: the first in which there was learning, and the last."""
+    """The first row with updates, and the last row."""
     rows = [row for row in read_rows(directory) if int(row["updates"]) > 0]
     return rows[0], rows[-1]
 
@@ -42,7 +42,7 @@ def mean(directory, column):
 
 
 def loopback_bytes(pid):
-    """Bytes that went over the loopback of a process's network namespace."""
+    """Bytes sent over the loopback of a process's network namespace."""
     for line in pathlib.Path(f"/proc/{pid}/net/dev").read_text().splitlines():
         name, _, fields = line.partition(":")
         if name.strip() == "lo":
@@ -51,7 +51,7 @@ def loopback_bytes(pid):
 
 
 def one_process(directory, arguments, options):
-    command = [sys.executable, "-c", "from retrax.experiments.command import main; main()"]
+    command = [sys.executable, "-c", "from retrax.experiments.commands.main import main; main()"]
     train = ["train", "reactor", "--environment", arguments.environment, "--plain"]
     train += ["--steps", str(arguments.steps), "--num-envs", str(arguments.num_actors)]
     train += ["--run-directory", str(directory), "--log-every", str(arguments.log_every)]
@@ -59,7 +59,7 @@ def one_process(directory, arguments, options):
 
 
 def program(directory, arguments, options):
-    """Runs it; returns bytes per second between the processes."""
+    """Runs the program; returns bytes per second between its processes."""
     running = Program(
         directory,
         *["--environment", arguments.environment, "--num-actors", arguments.num_actors],

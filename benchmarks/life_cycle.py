@@ -1,10 +1,10 @@
-"""How programs end when they are interrupted, told to end, or killed: a table.
+"""How programs end when they are interrupted, terminated or killed: a table.
 
     python benchmarks/life_cycle.py [--interrupts 10] [--terminations 10] [--nodes 10] [--mains 5]
 
-Each run is a real program (Reactor on catch) that has begun to learn; the signal comes at a random
-moment within the next three seconds. An orphan is a process of the program that is still there 15
-seconds after the launcher has gone.
+Each run is a program (Reactor on catch) that has started to learn. The signal is sent at a random
+time within the next three seconds. An orphan is a process of the program that still exists 15
+seconds after the end of the launcher.
 """
 
 import argparse
@@ -26,7 +26,7 @@ START_SECONDS = 240
 
 
 class Program:
-    """A running program, in a session of its own as in a terminal."""
+    """A running program, in a new session, as in a terminal."""
 
     def __init__(self, directory, *options):
         self.directory = directory
@@ -47,11 +47,11 @@ class Program:
         deadline = time.monotonic() + START_SECONDS
         while self.status().get("phase") != phase:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"it never came to {phase}: {self.process.communicate()[0]}")
+                raise RuntimeError(f"it did not reach {phase}: {self.process.communicate()[0]}")
             time.sleep(0.1)
 
     def nodes(self):
-        """From `actor/0` and the like to its process: its output goes to a file of that name."""
+        """Dictionary from node (`actor/0` ...) to process, found by the name of its log file."""
         children = psutil.Process(self.process.pid).children(recursive=True)
         names = {}
         for child in children:
@@ -82,7 +82,7 @@ def kill_main(program, rng):
 
 
 def run(act, rng, options):
-    """Name of what was killed, exit status, seconds to the end, orphans, steps of the snapshot."""
+    """Killed node, exit status, seconds to the end, orphans, steps of the newest snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder) / "run"
         arguments = ["--environment", "catch", "--num-actors", 2, "--steps", 10**7]

@@ -1,7 +1,7 @@
-"""Operations per second of the contextual priority tree, beside plain NumPy.
+"""Operations per second of the contextual priority tree, compared with plain NumPy.
 
-The baseline draws in proportion to an array of priorities by `cumsum` and `searchsorted`, which
-reads every priority for each batch.
+The baseline draws in proportion to an array of priorities with `cumsum` and `searchsorted`, which
+read every priority for each batch.
 """
 
 import argparse
@@ -16,7 +16,7 @@ BATCHES = (1, 4, 64, 4096)
 
 
 def calls_per_second(function: Callable[[], object], seconds: float) -> float:
-    """How often `function` runs in a second, measured for about `seconds` after one warm-up."""
+    """Calls of `function` per second, measured for about `seconds` after one warm-up call."""
     function()
     calls, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds or not calls:
@@ -28,7 +28,7 @@ def calls_per_second(function: Callable[[], object], seconds: float) -> float:
 def operations(
     tree: ContextualPriorityTree, rng: np.random.Generator, keys: int, n: int
 ) -> dict[str, Callable[[], object]]:
-    """One closure for each operation, on slots that change from call to call."""
+    """One closure for each operation, with different slots in each call."""
     batches = rng.integers(keys, size=(64, n))
     priorities = rng.random(n)
     turn = iter(range(10**9))

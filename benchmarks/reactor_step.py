@@ -1,8 +1,8 @@
-"""What a step of Reactor costs: the update, the target in it, the loop around it, the tree.
+"""Time of a Reactor step: the update, its target, the loop around it, the priority tree.
 
     python benchmarks/reactor_step.py [--environment ALE/Pong-v5] [--updates 50] [--keys 1000000]
 
-Ratios are against something measured in the same run, beside the limit that we hold ourselves to.
+Ratios compare figures of the same run. Where we set a limit, it is printed beside the ratio.
 """
 
 import argparse
@@ -16,31 +16,30 @@ import priority_tree  # beside this file
 
 from retrax import losses
 from retrax._libraries import rlax
-from retrax.agents.reactor import PRESETS, make_agent
-from retrax.environments import make
-from retrax.experiments.config import default_preset
-from retrax.experiments.loop import Loop
-from retrax.replay import SequenceStore
+from retrax.agents import update
+from retrax.agents.reactor import PRESETS
+from retrax.experiments.assembly import make_environments, make_loop
+from retrax.runtime import RunConfig
 
 TARGET_LIMIT = 0.05
 OUTSIDE_LIMIT = 0.10
 
 
 def naive_target(atoms, q_t, a_t, r_t, discount_t, pi_t, c_t):
-    """The peer: for each source step a scan over n, each distribution projected by rlax."""
+    """The baseline: a scan over n for each source step, each distribution projected by rlax."""
     horizon = r_t.shape[0]
     c_t = c_t.at[-1].set(0.0)
 
     def from_source(source):
         def add_n(carry, destination):
             target, rewards, discount, trace = carry
-            behind = destination >= source
-            rewards = rewards + discount * r_t[destination] * behind
-            discount = jnp.where(behind, discount * discount_t[destination], discount)
+            follows = destination >= source
+            rewards = rewards + discount * r_t[destination] * follows
+            discount = jnp.where(follows, discount * discount_t[destination], discount)
             alpha = pi_t[destination].at[a_t[destination]].add(-c_t[destination])
-            mass = trace * behind * (alpha @ q_t[destination])
+            mass = trace * follows * (alpha @ q_t[destination])
             target += rlax.categorical_l2_project(rewards + discount * atoms, mass, atoms)
-            trace = jnp.where(behind, trace * c_t[destination], trace)
+            trace = jnp.where(follows, trace * c_t[destination], trace)
             return (target, rewards, discount, trace), None
 
         start = (jnp.zeros_like(atoms), 0.0, 1.0, 1.0)
@@ -50,7 +49,7 @@ def naive_target(atoms, q_t, a_t, r_t, discount_t, pi_t, c_t):
 
 
 def seconds(function, repeats):
-    """Median seconds of a call, compilation left out."""
+    """Median seconds of a call, without compilation."""
     jax.block_until_ready(function())
     times = []
     for _ in range(repeats):
@@ -60,25 +59,25 @@ def seconds(function, repeats):
     return statistics.median(times)
 
 
-def say(name, value, limit=""):
+def report(name, value, limit=""):
     print(f"{name:<52} {value:>14} {limit}", flush=True)
 
 
 def verdict(share, limit, config):
-    """The share in percent, and, at the paper's sizes, whether it keeps the limit."""
+    """The share in percent and, at the paper's sizes, whether it is below the limit."""
     percent = f"{100 * share:.1f} %"
     if config != PRESETS["paper"]():
         return percent, "(the limits are for the paper's sizes)"
     return percent, f"(limit {100 * limit:.0f} %: {'ok' if share < limit else 'MISSED'})"
 
 
-def measure_update(agent, loop, store, config, num_actions, repeats):
-    _, sample = store.sample()
+def measure_update(agent, loop, config, num_actions, repeats):
+    _, sample = loop.replay.store.sample()
     sample = jax.device_put(sample)
-    update = jax.jit(agent.update)
-    learner = loop.learner
-    whole = seconds(lambda: update(learner, sample), repeats)
-    say("update on resident data", f"{1e3 * whole:.2f} ms")
+    jitted = jax.jit(update(agent))
+    state = loop.learner.state
+    whole = seconds(lambda: jitted(state, sample), repeats)
+    report("update on resident data", f"{1e3 * whole:.2f} ms")
     if not config.distributional:
         return
     arguments = target_arguments(config, num_actions)
@@ -90,10 +89,10 @@ def measure_update(agent, loop, store, config, num_actions, repeats):
     naive = batched(naive_target)
     np.testing.assert_allclose(ours(*arguments), naive(*arguments), atol=1e-4)
     target = seconds(lambda: ours(*arguments), repeats)
-    peer = seconds(lambda: naive(*arguments), repeats)
-    say("share of the target in it", *verdict(target / whole, TARGET_LIMIT, config))
-    say("the same for a naive scan with rlax's projection", f"{100 * peer / whole:.1f} %")
-    say("naive scan / ours", f"{peer / target:.1f} x")
+    baseline = seconds(lambda: naive(*arguments), repeats)
+    report("share of the target in it", *verdict(target / whole, TARGET_LIMIT, config))
+    report("the same for a naive scan with rlax's projection", f"{100 * baseline / whole:.1f} %")
+    report("naive scan / ours", f"{baseline / target:.1f} x")
 
 
 def target_arguments(config, num_actions):
@@ -112,7 +111,7 @@ def target_arguments(config, num_actions):
 
 
 def timed_loop(loop, updates):
-    """Steps and updates a second, and the share of the time outside of jitted calls."""
+    """Steps per second, updates per second, and the share of the time outside jitted calls."""
     inside = 0.0
 
     def timed(function):
@@ -125,8 +124,10 @@ def timed_loop(loop, updates):
 
         return call
 
-    loop._act, loop._update = timed(loop._act), timed(loop._update)
-    for _ in range(3):  # compiled by now
+    for actor in loop._actors:
+        actor._act = timed(actor._act)
+    loop.learner._update = timed(loop.learner._update)
+    for _ in range(3):  # the functions are compiled after these
         loop.advance()
     inside, before = 0.0, (loop.counters.steps, loop.counters.updates)
     started = time.perf_counter()
@@ -139,8 +140,8 @@ def timed_loop(loop, updates):
 
 def measure_loop(loop, config, updates):
     steps, done, outside = timed_loop(loop, updates)
-    say("training loop", f"{steps:.0f} steps/s", f"({done:.1f} updates/s)")
-    say("share of the loop outside jitted calls", *verdict(outside, OUTSIDE_LIMIT, config))
+    report("training loop", f"{steps:.0f} steps/s", f"({done:.1f} updates/s)")
+    report("share of the loop outside jitted calls", *verdict(outside, OUTSIDE_LIMIT, config))
 
 
 def main(arguments=None):
@@ -149,22 +150,22 @@ def main(arguments=None):
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--updates", type=int, default=50)
     parser.add_argument("--keys", type=int, default=1_000_000)
-    given = parser.parse_args(arguments)
-    environment = make(given.environment, seed=0, num_envs=given.num_envs)
-    config = PRESETS[default_preset("reactor", given.environment, environment.spec)]()
-    agent = make_agent(environment.spec, config)
-    store = SequenceStore(
-        environment.spec, agent.sequence, config.replay, num_envs=given.num_envs, seed=0
-    )
-    loop = Loop(agent, environment, store, config.replay, seed=0)
-    print(f"jax {jax.__version__} on {jax.devices()[0]}, {given.environment}")
+    options = parser.parse_args(arguments)
+    run = RunConfig(agent="reactor", environment=options.environment, num_envs=options.num_envs)
+    environments = make_environments(run, resumed_at=None)
+    spec = environments[0].spec
+    run = run.resolve(spec)
+    config = run.agent_config
+    agent = run.entry.make_agent(spec, config)
+    loop = make_loop(run, agent, environments)
+    print(f"jax {jax.__version__} on {jax.devices()[0]}, {options.environment}")
+    loop.start()
     while loop.counters.updates < 1:
         loop.advance()
-    num_actions = environment.spec.actions.num_values
-    measure_update(agent, loop, store, config, num_actions, given.updates)
-    measure_loop(loop, config, given.updates)
-    environment.close()
-    priority_tree.main(["--keys", str(given.keys), "--batches", str(config.replay.batch_size)])
+    measure_update(agent, loop, config, spec.actions.num_values, options.updates)
+    measure_loop(loop, config, options.updates)
+    loop.close()
+    priority_tree.main(["--keys", str(options.keys), "--batches", str(config.replay.batch_size)])
 
 
 if __name__ == "__main__":

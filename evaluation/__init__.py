@@ -1,4 +1,4 @@
-"""Measuring and showing agents: episodes, statistics, plots and video.
+"""Evaluation of agents: episodes, statistics, plots and videos.
 
 `retrax.evaluation.atari57` compares agents on 57 Atari games with published scores.
 """

@@ -1,6 +1,6 @@
-"""Whole episodes of an agent that exploits, with no bias towards short ones.
+"""Evaluation episodes with `Agent.exploit`, without bias towards short episodes.
 
-`E` denotes the number of environments that are stepped together, `N` the number of episodes.
+`E` denotes the number of parallel environments, `N` the number of episodes.
 """
 
 import functools
@@ -17,13 +17,13 @@ from ..runtime.metrics import RunningReturns
 
 
 class EpisodeResults(NamedTuple):
-    """What came of N episodes, in the order of the environments, and in each of them of time.
+    """Results of N episodes, ordered by environment and then by time.
 
     Attributes:
-      returns: float64 `[N]`, the undiscounted sum of an episode's rewards.
-      lengths: int64 `[N]`, an episode's transitions: its time steps less one.
-      modes: bool `[N]` for each of the modes that were asked for.
-      states: the final actor states, for a call that continues from them.
+      returns: float64 `[N]`, undiscounted sum of each episode's rewards.
+      lengths: int64 `[N]`, number of transitions of each episode: its time steps minus one.
+      modes: bool `[N]` for each requested mode: whether the episode was of this mode.
+      states: final actor states, which a later call may continue from.
     """
 
     returns: np.ndarray
@@ -49,29 +49,28 @@ def run_episodes(
 ) -> EpisodeResults:
     """Acts with `agent.exploit` until `num_episodes` episodes have ended.
 
-    Taking the first N episodes that end, in whichever environment, would prefer short ones. Here
-    every environment has its share of the N episodes fixed beforehand (the first `N mod E` have
-    one more than the others), and what it does beyond its share is ignored.
+    The first N episodes that end in any environment would be a sample biased towards short ones.
+    Therefore the number of episodes of each environment is fixed beforehand (the first `N mod E`
+    environments have one more than the others), and further episodes are ignored.
 
-    The environment is reset first, and left wherever the last episode ended; its own seed decides
-    what it does, and `key` what the agent does. Nothing else is random. The acting function is
-    compiled once for an agent, so evaluating it again costs no compilation. An environment whose
-    episodes never end keeps this function for ever.
+    The environment is reset first and is not reset at the end. The environment's seed and `key` are
+    the only sources of randomness. The acting function is compiled once for an agent; later
+    evaluations use the compiled function. If episodes never end, this function does not return.
 
     Args:
-      agent: whose `begin` and `exploit` are used.
-      params: what `agent.acting_params` gave.
+      agent: its `begin` and `exploit` are used.
+      params: output of `agent.acting_params`.
       environment: E environments.
-      key: a PRNG key, from which each environment's actor state begins.
+      key: PRNG key of the initial actor states.
       num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
-      on_frame: called with a picture of the first environment, uint8 `[height, width, 3]`, at each
-        of its time steps while its share lasts: `VideoWriter.append`, for one.
-      states: final states of an earlier call, for an agent that learns over evaluations which
-        behaviour to choose; their buffers are donated. None begins new ones.
+      on_frame: called with a frame of the first environment, uint8 `[height, width, 3]`, at each
+        of its counted time steps; for example `VideoWriter.append`.
+      states: final states of an earlier call, for an agent that adapts its behaviour during
+        evaluation; their buffers are donated. None: new states.
       modes: `AgentEntry.evaluation_modes`.
 
     Returns:
-      What came of exactly N episodes.
+      Results of exactly N episodes.
 
     Raises:
       ValueError: if `num_episodes` is less than 1.
@@ -95,7 +94,7 @@ def run_episodes(
 
 
 class _Tally:
-    """Keeps what came of ended episodes until the shares are full."""
+    """Results of ended episodes, up to the fixed number of each environment."""
 
     def __init__(self, num_episodes: int, num_envs: int, modes: Sequence[str]) -> None:
         share, rest = divmod(num_episodes, num_envs)
@@ -132,5 +131,5 @@ def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
 def _batched(
     exploit: Callable[[Params, ActorState, TimeStep], Decision],
 ) -> Callable[[Params, Any, TimeStep], Decision]:
-    # jax.jit forgets what it compiled with the function it returns; an agent is evaluated often.
+    # Cached, since each new jax.jit function compiles again, and an agent is evaluated repeatedly.
     return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)), donate_argnums=1)

@@ -1,8 +1,8 @@
-"""Learning curves out of run directories.
+"""Learning curves of run directories.
 
 A run directory has `config.json` (with the keys `agent`, `environment` and `seed`) and
-`metrics.csv` (a header, the column `steps`, and a column for each metric; an empty cell means that
-there was no value).
+`metrics.csv` (a header, the column `steps`, and a column for each metric; an empty cell is a
+missing value).
 """
 
 import csv
@@ -19,7 +19,7 @@ from . import statistics
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Runs that differ in these alone are of one setting: how long they went on is no difference.
+# Runs that differ in these fields only have the same setting, whatever their length.
 _APART = ("seed", "environment", "steps", "snapshot_every", "log_every", "search_path")
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
@@ -27,24 +27,24 @@ _DOTS_PER_INCH = 120
 
 
 class _Run(NamedTuple):
-    """A run's curve, and what it is a curve of."""
+    """The configuration and the curve of a run."""
 
     config: dict[str, Any]
     curve: tuple[np.ndarray, np.ndarray]
 
 
 def read_metrics(run: Path) -> dict[str, np.ndarray]:
-    """Reads the `metrics.csv` of a run, which may still be going on.
+    """Reads the `metrics.csv` of a run, which may still be in progress.
 
     Args:
       run: the run directory.
 
     Returns:
-      From a column's name to its values, float64 `[N]`, NaN for empty cells. A last line that is
-      not complete yet is left out.
+      Dictionary from column name to values, float64 `[N]`, NaN for empty cells. An incomplete last
+      line is ignored.
 
     Raises:
-      ValueError: if the file is missing, has no rows, or holds something else than numbers.
+      ValueError: the file is missing, has no rows, or has cells that are not numbers.
     """
     path = run / "metrics.csv"
     if not path.is_file():
@@ -68,28 +68,27 @@ def plot_learning_curves(
     metric: str = "episode_return",
     window: int = 1,
 ) -> None:
-    """Draws a metric against the steps: a panel for each environment, a colour for each setting.
+    """Plots a metric against steps: one panel for each environment, one colour for each setting.
 
     Runs whose configurations differ only in the seed (or in their length) share a colour: a thin
-    line for each of them, and a bold one for their mean, as far as all of them go.
+    line for each run, and a bold line for their mean over the range that all of them cover.
 
     Args:
       runs: run directories, at least one.
       output: the PNG file to write; its directory is made if it does not exist.
       metric: a column of `metrics.csv`.
-      window: each point is the mean of this many measurements, itself and those before it.
+      window: each point is the mean of this many measurements, up to and including itself.
 
     Raises:
-      ValueError: in one sentence, if there are no runs, if one is not a run directory or has
-        nothing to draw, if `metric` is not among its columns, if `window` is less than 1, or if
-        `output` does not end in `.png`.
+      ValueError: there are no runs, one is not a run directory or has no values, `metric` is not
+        one of its columns, `window` is less than 1, or `output` does not end in `.png`.
     """
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
     if output.suffix.lower() != ".png":
         raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
     loaded = [_read_run(Path(run), metric, window) for run in runs]
-    # Only plots need matplotlib, and it takes a second to import; no pyplot: it keeps global state.
+    # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -131,7 +130,7 @@ def _read_run(run: Path, metric: str, window: int) -> _Run:
 
 
 def _setting(config: dict[str, Any], *without: str) -> str:
-    """What runs of one colour have in common, as text that can be compared and sorted."""
+    """The configuration that runs of one colour share, as text to compare and sort by."""
     return json.dumps({k: v for k, v in config.items() if k not in without}, sort_keys=True)
 
 
@@ -145,8 +144,8 @@ def _group(runs: Iterable[_Run], *without: str) -> dict[str, list[_Run]]:
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     """Colour and label of each setting, the same in all panels.
 
-    A label tells in which preset the agent's settings in the same panels differ, and in which
-    fields those of a preset do; what most of them share is left out.
+    A label names the preset if the agent's settings in the same panels differ in it, and the fields
+    in which settings of one preset differ. Values that most settings share are omitted.
     """
     groups = _group(runs, *_APART)
     flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
@@ -161,18 +160,18 @@ def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
             if other["agent"] == config["agent"] and panels[name] & panels[setting]
         ]
         peers = [other for other in rivals if other.get("preset") == config.get("preset")]
-        told = [
+        fields = [
             f"{k.rpartition('.')[2]}={config[k]}"
             for k in config
             if k not in _APART and k != "preset" and _is_rare(k, config, peers)
         ]
         preset = [str(config["preset"])] if _is_rare("preset", config, rivals) else []
-        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *preset, *told]))
+        styles[setting] = (f"C{number % 10}", ", ".join([str(config["agent"]), *preset, *fields]))
     return styles
 
 
 def _is_rare(field: str, config: dict[str, Any], others: Sequence[dict[str, Any]]) -> bool:
-    """Whether some of the others (the config itself among them) differ here, and most do."""
+    """Whether at least half of the others (which include the config itself) have another value."""
     alike = sum(other.get(field) == config.get(field) for other in others)
     return alike < len(others) and 2 * alike <= len(others)
 

@@ -1,4 +1,4 @@
-"""States to begin episodes in, out of an agent's play."""
+"""Records emulator states from an agent's episodes, as start states of later episodes."""
 
 import dm_env
 import numpy as np
@@ -8,21 +8,21 @@ from ..environments.emulated_atari import EmulatedAtari
 
 
 class StateRecorder:
-    """One emulated Atari game that keeps a state of each episode that is played in it.
+    """An emulated Atari game that records one state of each episode.
 
-    Each moment before an episode's last step is as likely to be kept as the others (reservoir
-    sampling: the k-th moment replaces what is kept with probability 1 / k). To record, run episodes
-    in it as in any other environment.
+    The state is uniformly distributed over the episode's time steps except the last one (reservoir
+    sampling: the k-th state replaces the recorded one with probability 1 / k). Run episodes in it
+    as in any other environment.
 
     Attributes:
-      states: the state kept of each episode that has ended, in order.
+      states: the recorded state of each episode that has ended, in order.
 
     Args:
       environment: exactly one environment.
-      generator: which moments are kept.
+      generator: draws the time steps.
 
     Raises:
-      ValueError: the environment is not exactly one.
+      ValueError: there is more than one environment.
     """
 
     def __init__(self, environment: EmulatedAtari, generator: np.random.Generator) -> None:
@@ -43,7 +43,7 @@ class StateRecorder:
         return self._environment.spec
 
     def reset(self) -> TimeStep:
-        """Starts an episode; the one that was going on leaves no state."""
+        """Starts an episode; no state of an unfinished episode is recorded."""
         return self._watch(self._environment.reset())
 
     def step(self, actions: np.ndarray) -> TimeStep:
@@ -51,11 +51,11 @@ class StateRecorder:
         return self._watch(self._environment.step(actions))
 
     def render(self) -> np.ndarray:
-        """A picture of the environment."""
+        """A frame of the environment."""
         return self._environment.render()
 
     def close(self) -> None:
-        """Closes the environment; the states stay."""
+        """Closes the environment; the states remain available."""
         self._environment.close()
 
     def _watch(self, timestep: TimeStep) -> TimeStep:

@@ -1,4 +1,4 @@
-"""Numbers about several episodes and several seeds. NumPy arrays, float64.
+"""Statistics over episodes and seeds. NumPy arrays, float64.
 
 `N` denotes the number of values.
 """
@@ -11,12 +11,12 @@ from scipy import special
 
 
 class Interval(NamedTuple):
-    """A mean, and between which limits it is to be believed.
+    """A mean and its confidence interval.
 
     Attributes:
       mean: the mean of the values.
-      low: the lower limit; NaN if nothing can be said of it.
-      high: the upper limit; NaN if nothing can be said of it.
+      low: the lower limit; NaN if unknown.
+      high: the upper limit; NaN if unknown.
     """
 
     mean: float
@@ -24,31 +24,30 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """`12.5 (10.1 to 14.9)`, or `12.5` alone where there is no interval."""
+        """`12.5 (10.1 to 14.9)`, or `12.5` without an interval."""
         if np.isnan(self.low):
             return f"{self.mean:.6g}"
         return f"{self.mean:.6g} ({self.low:.6g} to {self.high:.6g})"
 
 
 def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 0.95) -> Interval:
-    """The mean, with Student's confidence interval for it.
+    """The mean and its confidence interval by Student's t-distribution.
 
     The interval is `mean +- t s / sqrt(N)`, with `s` the standard deviation (N - 1 in its
     denominator) and `t` the `(1 + confidence) / 2` quantile of Student's distribution with N - 1
-    degrees of freedom. It holds for values that are independent and not far from normal: for
-    twenty episodes or more mostly good enough, for three seeds a rough guide.
+    degrees of freedom. It assumes independent, approximately normal values: usually adequate for
+    twenty episodes or more, a rough estimate for three seeds.
 
     Args:
       values: `[N]`, N at least 1.
-      confidence: how often such an interval contains the true mean, in (0, 1).
+      confidence: coverage probability of the interval, in (0, 1).
 
     Returns:
-      The interval. Of a single value the spread is unknown, so its limits are NaN, and so they are
-      if a value is not finite; equal values have an interval of width zero.
+      The interval. Its limits are NaN for a single value, whose spread is unknown, and if a value
+      is not finite. Equal values have an interval of width zero.
 
     Raises:
-      ValueError: if there are no values, if they are not a vector, or if `confidence` is not in
-        (0, 1).
+      ValueError: there are no values, they are not a vector, or `confidence` is not in (0, 1).
     """
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or values.size == 0:
@@ -69,20 +68,19 @@ def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 
 def mean_curve(
     curves: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of curves that were measured at different places.
+    """The mean of curves that were measured at different x.
 
-    Each curve is interpolated linearly at all places where any of them was measured, but only
-    between the greatest first place and the smallest last place: where all curves exist, so that
-    the mean does not jump when one run ends before the others.
+    Each curve is interpolated linearly at the x of all curves, from the largest first x to the
+    smallest last x. All curves exist in this range, so the mean does not jump where one run ends.
 
     Args:
-      curves: pairs `(x, y)` of vectors of one length, at least one of them; x increasing.
+      curves: at least one pair `(x, y)` of vectors of equal length; x increasing.
 
     Returns:
-      x and y of the mean, `[K]`; empty (K = 0) if the curves have no place in common.
+      x and y of the mean, `[K]`; empty (K = 0) if the curves do not overlap.
 
     Raises:
-      ValueError: if there are no curves, or one of them is empty.
+      ValueError: there are no curves, or one of them is empty.
     """
     if not curves or any(len(x) == 0 for x, _ in curves):
         raise ValueError("mean_curve needs at least one curve, and no curve may be empty.")
@@ -97,13 +95,13 @@ def moving_average(values: np.ndarray, window: int) -> np.ndarray:
 
     Args:
       values: `[N]`.
-      window: how many values to average, at least 1; 1 changes nothing.
+      window: number of values to average, at least 1; 1 changes nothing.
 
     Returns:
       float64 `[N]`.
 
     Raises:
-      ValueError: if `window` is less than 1.
+      ValueError: `window` is less than 1.
     """
     if window < 1:
         raise ValueError(f"window must be at least 1, got {window}.")

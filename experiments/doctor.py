@@ -1,8 +1,7 @@
-"""What of retrax works on this machine, and what to do about the rest.
+"""Checks which parts of retrax work on this machine, and suggests fixes for the others.
 
-What is required is read from the metadata of the installed package, and what is installed from
-that of the others: nothing of them is imported but ale-py, and JAX and MuJoCo in processes of
-their own.
+Requirements and installed versions are read from package metadata. Only ale-py is imported; JAX and
+MuJoCo are imported in subprocesses.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ print(json.dumps(opengl.draw()))
 """
 _MEND = {
     "core": "pip install retrax",
-    # Left to itself, pip would search for minutes among the versions that Acme allows.
+    # Without pinned versions, pip's resolver searches Acme's dependencies for minutes.
     "distributed": "pip install -r requirements.txt",
     "mujoco": 'pip install "retrax[mujoco]"',
     "video": 'pip install "retrax[video]"',
@@ -46,9 +45,9 @@ class Package(NamedTuple):
     Attributes:
       tier: `core`, `distributed`, `mujoco` or `video`.
       name: its name for pip.
-      wanted: the versions that will do, as pip writes them; empty if any will.
+      wanted: the supported versions, as a pip specifier; empty for any version.
       installed: the installed version, or None.
-      fits: whether it is installed in a version that will do.
+      fits: whether a supported version is installed.
     """
 
     tier: str
@@ -59,13 +58,13 @@ class Package(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One thing that works or does not.
+    """The result of one check.
 
     Attributes:
-      name: what was looked at.
-      works: whether it can be used.
-      detail: what was found, in a few words.
-      mend: if it does not work: the one command that mends it, or None if none can.
+      name: what was checked.
+      works: whether it works.
+      detail: the finding, in a few words.
+      mend: if it does not work: the command that fixes it, or None if there is none.
     """
 
     name: str
@@ -75,12 +74,12 @@ class Check(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found.
+    """Results of all checks.
 
     Attributes:
       packages: all packages that any tier requires on this Python.
-      checks: Python, the tiers, the devices, MuJoCo's pictures, the ROMs and the memory.
-      status: an exit status: 1 if the core does not work, else 0.
+      checks: Python, the tiers, the devices, rendering by MuJoCo, the ROMs and the memory.
+      status: the exit status: 1 if the core does not work, else 0.
     """
 
     packages: tuple[Package, ...]
@@ -89,7 +88,7 @@ class Report(NamedTuple):
 
 
 def report() -> Report:
-    """Looks at everything; takes a few seconds, and raises nothing because something is missing."""
+    """Runs all checks, in a few seconds. Missing packages raise no error."""
     try:
         packages = tuple(package for tier in ("core", *_EXTRAS) for package in _packages(tier))
     except (ImportError, metadata.PackageNotFoundError):
@@ -103,11 +102,11 @@ def report() -> Report:
 
 
 def print_report(console: "Console", found: Report | None = None) -> int:
-    """Prints a report as tables that fit 80 columns, and the commands that mend what is missing.
+    """Prints a report as tables of at most 80 columns, followed by the commands that fix problems.
 
     Args:
       console: where to print.
-      found: what to print; by default, what `report()` finds.
+      found: the report to print; default: `report()`.
 
     Returns:
       The exit status: 1 if the core does not work, else 0.
@@ -116,12 +115,12 @@ def print_report(console: "Console", found: Report | None = None) -> int:
     from rich.text import Text
 
     found = report() if found is None else found
-    versions = Table("package", "installed", "wanted", "tier", title=f"retrax {__version__}")
+    versions = Table("package", "installed", "required", "tier", title=f"retrax {__version__}")
     for package in found.packages:
         style = "" if package.fits else "red"
         cells = (package.name, package.installed or "missing", package.wanted, package.tier)
         versions.add_row(*map(Text, cells), style=style)
-    checks = Table("what", "works", "found", title="What works here")
+    checks = Table("check", "works", "result", title="Checks")
     for check in found.checks:
         mark = Text("yes", "green") if check.works else Text("no", "red")
         checks.add_row(check.name, mark, Text(check.detail))
@@ -129,13 +128,13 @@ def print_report(console: "Console", found: Report | None = None) -> int:
     console.print(checks)
     broken = {check.mend: check.name for check in found.checks if not check.works and check.mend}
     for mend, name in broken.items():
-        line = f"To mend {name}:  {mend}"
+        line = f"To fix {name}:  {mend}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return found.status
 
 
 def _requirements(tier: str) -> "list[Requirement]":
-    """What the tier requires on this Python and this system, beyond the core."""
+    """The tier's requirements on this Python and system, those of the core excluded."""
     from packaging.requirements import Requirement  # comes with matplotlib, may be missing
 
     required = map(Requirement, metadata.requires("retrax") or [])
@@ -180,7 +179,7 @@ def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
     name = tier if tier == "core" else f"{tier} tier"
     if not mine:
         why = "Reverb and Launchpad exist only for Linux and Python 3.10"
-        return Check(name, False, f"cannot be had here: {why}")
+        return Check(name, False, f"not available here: {why}")
     missing = [p.name for p in mine if p.installed is None]
     wrong = [
         f"{p.name} {p.installed} is not {p.wanted}" for p in mine if p.installed and not p.fits
@@ -201,10 +200,10 @@ def _devices() -> Check:
 
 
 def _pictures() -> list[Check]:
-    """Whether MuJoCo can draw, if it is there: `evaluate --video` needs it."""
+    """Whether MuJoCo, if installed, can render: `evaluate --video` requires it."""
     if _version("mujoco") is None:
         return []
-    name = "MuJoCo pictures"
+    name = "MuJoCo rendering"
     try:
         return [Check(name, True, f"drawn by {ask(_MUJOCO_PROGRAM)}")]
     except RuntimeError as error:
@@ -213,23 +212,23 @@ def _pictures() -> list[Check]:
 
 
 def _idle_gpu(devices: Check) -> list[Check]:
-    """A GPU that JAX does not see, if there is one."""
+    """A failed check if there is a GPU that JAX does not see."""
     if not devices.works or "cpu" not in devices.detail or shutil.which("nvidia-smi") is None:
         return []
     mend = f'pip install "jax[cuda12]=={_version("jax")}"'
-    return [Check("GPU", False, "nvidia-smi is here, but JAX sees no GPU", mend)]
+    return [Check("GPU", False, "nvidia-smi is installed, but JAX sees no GPU", mend)]
 
 
 def _roms() -> Check:
     count = 0
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it announces the directory of each ROM
+        with contextlib.redirect_stdout(io.StringIO()):  # ale-py prints the directory of each ROM
             from ale_py import roms
 
             for name in roms.get_all_rom_ids():
                 with contextlib.suppress(OSError):
                     count += roms.get_rom_path(name) is not None
-    except Exception as error:  # an extension module that does not fit raises whatever it likes
+    except Exception as error:  # an incompatible extension module may raise any exception
         return Check("Atari ROMs", False, f"ale-py: {error}", "pip install --upgrade ale-py")
     if not count:
         mend = "unset ALE_ROMS_DIR" if "ALE_ROMS_DIR" in os.environ else None

@@ -23,7 +23,7 @@ class Loop:
     """Actors, a learner and a local replay, stepped in turn; deterministic for a seed.
 
     Attributes:
-      counters: how far the run has come.
+      counters: steps and updates so far.
       learner: the learner.
       replay: the replay.
     """

@@ -1,4 +1,4 @@
-"""What a person sees while a run is going on: a bar in a terminal, log lines elsewhere."""
+"""Progress of a run: a progress bar in a terminal, log lines otherwise."""
 
 import math
 import time
@@ -12,19 +12,19 @@ from rich.progress import Progress as Bar
 
 from ..runtime.metrics import Counters
 
-_LINE_SECONDS = 10.0  # log lines are at least this far apart
+_LINE_SECONDS = 10.0  # minimum time between log lines
 
 
 class Progress:
-    """Steps, rates, return and time to go."""
+    """Shows steps, rates, return and remaining time."""
 
     def __init__(self, steps: int, *, start: int = 0, plain: bool = False):
-        """Shows nothing yet.
+        """Prepares the display; nothing is shown yet.
 
         Args:
           steps: the run's last step.
-          start: the step at which this part of it begins.
-          plain: never a bar.
+          start: steps already made, of a resumed run.
+          plain: no bar, even in a terminal.
         """
         self._steps, self._start = steps, start
         self._started = time.perf_counter()
@@ -32,14 +32,14 @@ class Progress:
         console = Console(stderr=True)
         self._bar: Bar | None = None
         if console.is_terminal and not plain:
-            # The bar takes what the text leaves, so that the time to go fits into 80 columns.
+            # The bar fills the width that the text leaves, so that the ETA fits into 80 columns.
             text = TextColumn("{task.description}", markup=False)
             self._bar = Bar(text, BarColumn(bar_width=None), console=console, expand=True)
             self._task = self._bar.add_task("starting", total=steps, completed=start)
 
     @property
     def has_bar(self) -> bool:
-        """Whether there is a bar, so that the terminal needs no lines."""
+        """Whether a bar is shown; log lines then need not go to the terminal."""
         return self._bar is not None
 
     def __enter__(self) -> "Progress":
@@ -57,7 +57,7 @@ class Progress:
             self._bar.stop()
 
     def show(self, counters: Counters, last_return: float, clock: Mapping[str, float]) -> str:
-        """Brings the bar up to date; gives a line for the log, "" if there was one just now."""
+        """Updates the bar; returns a log line, or "" if the previous one is recent."""
         now = time.perf_counter()
         steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
         speed = f"{clock['steps_per_second']:.0f} steps/s"
@@ -81,5 +81,5 @@ class Progress:
 
 
 def _rate(rate: float) -> str:
-    """A digit behind the point where there is one before it; NaN, where nothing was done, as 0."""
+    """Formats a rate, with one decimal below 10; NaN (no updates) is 0."""
     return "0" if math.isnan(rate) else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"

@@ -1,4 +1,4 @@
-"""Questions to a process of its own: one that crashes, hangs or takes all memory does no harm."""
+"""Runs a probe in a subprocess, so that a crash, a hang or high memory use does no harm."""
 
 import json
 import os
@@ -10,13 +10,13 @@ SECONDS = 120.0
 
 
 def ask(program: str) -> Any:
-    """What a program prints as JSON in its last line.
+    """Runs a Python program and returns the JSON value that its last line of output holds.
 
     Args:
-      program: Python; it has `SECONDS` to answer.
+      program: Python source; its time limit is `SECONDS`.
 
     Raises:
-      RuntimeError: it does not start or does not answer, and why.
+      RuntimeError: the program does not start or does not answer; the message gives the reason.
     """
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:

@@ -33,7 +33,7 @@ class TrainedAgent(NamedTuple):
       params: acting parameters of the newest snapshot.
       spec: of the environment that it was trained in.
       config: of the run.
-      steps: time steps of training behind the snapshot.
+      steps: training steps of the snapshot.
     """
 
     agent: Agent
@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
       low: of its 95 % confidence interval; NaN for one episode.
       high: likewise.
       episodes: how many.
-      steps: time steps of training behind the snapshot.
+      steps: training steps of the snapshot.
       mean_length: transitions of an episode.
       modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
     """

@@ -90,15 +90,17 @@ def train(
             on_error.pop_all()
         stack.callback(loop.close)
         names = metric_names(config.entry, agent, loop.replay.shapes[0])
-        run = _Run(config, directory, loop, names)
+        run = _Run(config, directory, loop)
         if snapshots:
             run.restore(snapshots)
+        table = MetricsTable(directory, names, resumed_at=resumed_at)
+        stack.callback(table.close)
         log = setup_log(directory)
         stack.callback(close_log, log)
         write_config(directory, config)
         stop = stack.enter_context(stop_on_signals())
         try:
-            return run.run(log, stop, resumed_at=resumed_at, plain=plain)
+            return run.run(table, log, stop, plain=plain)
         except Exception as error:
             log.exception("The run failed.")
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -111,9 +113,8 @@ def train(
 class _Run:
     """The loop with its outputs."""
 
-    def __init__(self, config: RunConfig, directory: Path, loop: Loop, metric_names: list[str]):
+    def __init__(self, config: RunConfig, directory: Path, loop: Loop):
         self._config, self._directory, self._loop = config, directory, loop
-        self._metric_names = metric_names
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
 
@@ -133,7 +134,7 @@ class _Run:
             raise snapshots.damaged(error) from error
 
     def run(
-        self, log: logging.Logger, stop: threading.Event, *, resumed_at: int | None, plain: bool
+        self, table: MetricsTable, log: logging.Logger, stop: threading.Event, *, plain: bool
     ) -> Summary:
         """Runs to the last step, or until a stop is requested; leaves a snapshot either way."""
         config, loop = self._config, self._loop
@@ -143,8 +144,6 @@ class _Run:
         next_log = _next_multiple(loop.counters.steps, log_every)
         next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
         with contextlib.ExitStack() as stack:
-            table = MetricsTable(self._directory, self._metric_names, resumed_at=resumed_at)
-            stack.callback(table.close)
             snapshots = stack.enter_context(contextlib.closing(Snapshots(self._directory)))
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)

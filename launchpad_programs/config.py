@@ -1,66 +1,151 @@
-"""What a program is, as its run directory keeps it."""
+"""The configuration of a program: a run, and what only programs have."""
 
+import contextlib
 import dataclasses
+import functools
 import json
+import pickle
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
-from .._validation import check_integer, check_range
-from ..experiments.config import PROGRAM, RunConfig, derive_seed
+import jax
+
+from .._imports import import_from, make_importable
+from .._validation import Range, check_fields
+from ..agents.base import Agent
+from ..datatypes import EnvironmentSpec
+from ..runtime.run_directory import PROGRAM, RunConfig
+from ..runtime.snapshots import Snapshots
 
 SERVING = ("replay", "counter", "learner")  # nodes that others call
-_SEED_OF = {"actor": 2, "evaluator": 3}  # what `derive_seed` is asked for; 1 is `retrax evaluate`
+_NOT_WRITTEN = ("run", "directory", "resumed_at")  # config.json and the snapshots have them
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AcmeOptions:
+    """A user's Acme loggers, observers and environment loop, for the actors of a program."""
+
+    logger_factory: Callable[[str, str, int], Any] | None = None
+    """Acme's `LoggerFactory`, `(label, steps_key, instance) -> acme.utils.loggers.Logger`, called
+    in the nodes: ("actor", "actor_steps", 0 .. num_actors - 1) and ("learner", "updates", 0)."""
+
+    observers: Sequence[Any] = ()
+    """Instances of `acme.utils.observers.EnvLoopObserver`; each actor's process has its own."""
+
+    make_environment_loop: Callable[..., Any] | None = None
+    """`(environment, actor, logger=, observers=) -> loop`, whose `run()` steps until the actor
+    raises; `acme.EnvironmentLoop` if None."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProgramConfig:
-    """A run as a program: that of one process, and what only a program has."""
+    """A run as a program: the run itself, and what only a program has."""
 
     run: RunConfig
-    """As in one process; `num_envs` counts the environments of all actors."""
+    """Resolved, with an `actor_update_period`."""
 
     directory: Path
     """The run directory."""
 
-    environments_per_actor: int = 1
-    """Environments that an actor steps together, deciding for all of them at once."""
-
-    actor_update_period: int = 50
-    """Time steps of an actor between fetches of parameters."""
-
-    evaluation_episodes: int = 20
+    evaluation_episodes: Annotated[int, Range(1)] = 20
     """Episodes of one evaluation."""
 
-    final_evaluation_seconds: float = 60.0
-    """How long the evaluation at the run's end may take."""
+    final_evaluation_seconds: Annotated[float, Range(0.0)] = 60.0
+    """How long the evaluation at the end of the run may take."""
 
     port: int | None = None
-    """The first of the ports of `SERVING`; if None, free ones are picked."""
+    """The first of the ports of `SERVING`; free ones if None."""
 
     resumed_at: int | None = None
-    """Steps of the snapshot that the run goes on from, if it does."""
+    """Steps of the snapshot from which the run is resumed."""
+
+    acme: str | None = None
+    """`package.module:NAME` of `AcmeOptions`: each actor then runs an environment loop of Acme."""
 
     def __post_init__(self) -> None:
-        check_integer(self, "environments_per_actor", 1)
-        check_integer(self, "actor_update_period", 1)
-        check_integer(self, "evaluation_episodes", 1)
-        check_range(self, "final_evaluation_seconds", 0.0)
+        check_fields(self)
+        if self.acme is not None and self.run.environments_per_actor > 1:
+            raise ValueError(
+                "RunConfig.num_envs must be num_actors with acme, whose loop steps one "
+                f"environment, got {self.run.num_envs}."
+            )
+        self.acme_options()  # imported before any process starts
 
     @property
-    def num_actors(self) -> int:
-        """Actors, each with `environments_per_actor` environments."""
-        return self.run.num_envs // self.environments_per_actor
+    def schedule(self) -> tuple[int, int, int]:
+        """The last step, and the steps between rows of metrics.csv and between snapshots."""
+        run = self.run
+        if run.steps is None or run.log_every is None or run.snapshot_every is None:
+            raise ValueError("The run is not resolved: see RunConfig.resolve.")
+        return run.steps, run.log_every, run.snapshot_every
 
-    def environments_of(self, actor: int) -> range:
-        """Numbers of an actor's environments among those of all."""
-        return range(actor * self.environments_per_actor, (actor + 1) * self.environments_per_actor)
+    @property
+    def keeps_sequences(self) -> bool:
+        """Whether Reverb keeps the sequences; if not, it passes rows to the learner's replay."""
+        return self.run.replay.selector != "contextual"
 
-    def seed(self, label: str, *more: int) -> int:
-        """The seed of a node's environments, another one for each part of a resumed run."""
-        return derive_seed(self.run.seed, _SEED_OF[label], *more, self.resumed_at or 0)
+    @functools.cached_property
+    def spec(self) -> EnvironmentSpec:
+        """The spec of one environment; makes one, once in a process."""
+        with contextlib.closing(self.run.make_environment(seed=self.run.seed, num_envs=1)) as probe:
+            return probe.spec
+
+    def make_agent(self, spec: EnvironmentSpec) -> Agent:
+        """The agent of the run."""
+        return self.run.entry.make_agent(spec, self.run.agent_config)
+
+    def keys(self) -> tuple[jax.Array, jax.Array]:
+        """PRNG keys: the learner's, and one for each environment, as in one process."""
+        learner, actors = jax.random.split(jax.random.key(self.run.seed))
+        return learner, jax.random.split(actors, self.run.num_envs)
+
+    def acme_options(self) -> AcmeOptions | None:
+        """What `acme` names; ValueError if that is not `AcmeOptions`."""
+        if self.acme is None:
+            return None
+        module, _, name = self.acme.partition(":")
+        options = getattr(import_from(module, Path(self.run.search_path)), name, None)
+        if not isinstance(options, AcmeOptions):
+            raise ValueError(f"acme must name AcmeOptions as package.module:NAME, got {self.acme}.")
+        return options
+
+    def __reduce__(self) -> Any:
+        """Unpickled in nodes, where the module of the agent's config must be importable first."""
+        fields = pickle.dumps(_fields(self))
+        return _unpickle, (self.run.search_path, fields)
 
 
 def write_options(config: ProgramConfig) -> None:
     """Writes program.json."""
-    options = dataclasses.asdict(config)
-    kept = {k: v for k, v in options.items() if k not in ("run", "directory", "resumed_at")}
-    (config.directory / PROGRAM).write_text(json.dumps(kept, indent=2) + "\n")
+    kept = {name: value for name, value in _fields(config).items() if name not in _NOT_WRITTEN}
+    text = json.dumps(kept, indent=2) + "\n"
+    (config.directory / PROGRAM).write_text(text, encoding="utf-8")
+
+
+def read_options(directory: Path, run: RunConfig, *, port: int | None = None) -> ProgramConfig:
+    """The config of a program that is resumed, from program.json and the newest snapshot."""
+    options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
+    options |= {"port": port, "resumed_at": newest_snapshot(directory)}
+    return ProgramConfig(run=run, directory=directory, **options)
+
+
+def newest_snapshot(directory: Path) -> int | None:
+    """Steps of the newest snapshot in a run directory, None if there is none."""
+    try:
+        snapshots = Snapshots(directory, writable=False)
+    except ValueError:
+        return None
+    with contextlib.closing(snapshots):
+        return max(snapshots.steps(), default=None)
+
+
+def _fields(config: ProgramConfig) -> dict[str, Any]:
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def _unpickle(search_path: str, fields: bytes) -> ProgramConfig:
+    make_importable(Path(search_path))
+    config = object.__new__(ProgramConfig)  # checked already
+    config.__dict__.update(pickle.loads(fields))
+    return config

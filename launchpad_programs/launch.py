@@ -6,22 +6,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import psutil
-import tyro
 
-from ..agents.entry import agent_names, find_agent
 from ..agents.testing import check_agent_shapes
 from ..datatypes import EnvironmentSpec
-from ..experiments.commands.run_arguments import (
-    OutputArguments,
-    ResumeArguments,
-    RunArguments,
-    parse_new_run,
-    resumes,
+from ..experiments.commands.launch import (
+    PROG,
+    UPDATE_PERIOD,
+    ResumeProgramArguments,
+    parse_launch,
 )
-from ..experiments.parsing import parse, tell, wants_help
+from ..experiments.commands.run_arguments import resumes
+from ..experiments.parsing import parse, tell
 from ..experiments.training import train
 from ..runtime.run_directory import (
     PROGRAM,
@@ -35,52 +33,6 @@ from . import isolation
 from .config import SERVING, ProgramConfig, read_options, write_options
 
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
-_PROG = "retrax launch"
-_UPDATE_PERIOD = 50
-
-AgentConfig = TypeVar("AgentConfig")
-Mode = Literal["local_mp", "local_mt", "sync"]
-_Switch = tyro.conf.FlagCreatePairsOff[bool]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProgramArguments(OutputArguments):
-    """How a program runs."""
-
-    launch: Mode = "local_mp"
-    """local_mp: processes. local_mt: threads of one process. sync: actors and learner in turn in
-    one thread, in a seeded order; the same every time, for debuggers."""
-
-    listen_everywhere: _Switch = False
-    """Listen on all interfaces, and be reachable from other machines; there is no password."""
-
-    port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """The first of 3 ports to listen on; by default free ones."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
-    """Train an agent as a program of many processes around Reverb."""
-
-    num_actors: int = 2
-    """Actors, each a process."""
-
-    environments_per_actor: int = 1
-    """Environments of each actor, stepped together."""
-
-    actor_update_period: int = _UPDATE_PERIOD
-    """Time steps of an actor between fetches of parameters."""
-
-    evaluation_episodes: int = 20
-    """Episodes of one evaluation."""
-
-    acme: Annotated[str | None, tyro.conf.arg(metavar="module:NAME")] = None
-    """Your own Acme loggers, observers or environment loop (launchpad_programs/README.md)."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ResumeProgramArguments(ProgramArguments, ResumeArguments):
-    """Continue a program from its newest snapshot."""
 
 
 class LaunchSummary(NamedTuple):
@@ -154,11 +106,11 @@ def launch(
 def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
     """Launches, and prints how it ended and what to do next."""
     if resumes(arguments):
-        given = parse(ResumeProgramArguments, arguments, prog=_PROG)
+        named = not arguments[0].startswith("-")  # the agent, which config.json has
+        given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
         program = _resumed(given)
     else:
-        agent, arguments = _agent(arguments)
-        given, run = _parse(agent, arguments)
+        given, run = parse_launch(arguments, _spec)
         if given.launch == "sync":
             return _train(run, given)
         program = _new(given, run)
@@ -175,38 +127,6 @@ def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int
 
     outcome = run_program(program, given.launch, plain=given.plain, notes=[network_note])
     return _finish(program.directory, outcome)
-
-
-def _agent(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    if arguments and not arguments[0].startswith("-"):
-        return arguments[0], arguments[1:]
-    names = agent_names()
-    if wants_help(arguments):
-        return names[0], arguments
-    raise ValueError(
-        f"{_PROG} needs an agent first, one of {', '.join(names)}, or module:NAME: "
-        f"{_PROG} AGENT --environment ID --num-actors N"
-    )
-
-
-def _parse(agent: str, arguments: Sequence[str]) -> tuple[Any, RunConfig]:
-    find_agent(agent)
-    given, run = parse_new_run(
-        agent,
-        arguments,
-        form=LaunchArguments,
-        prog=_PROG,
-        num_envs=lambda given: max(1, given.num_actors) * max(1, given.environments_per_actor),
-        make_spec=_spec,
-    )
-    for name in ("num_actors", "environments_per_actor"):
-        if getattr(given, name) < 1:
-            option = name.replace("_", "-")
-            raise ValueError(f"--{option} must be at least 1, got {getattr(given, name)}.")
-    run = dataclasses.replace(
-        run, num_actors=given.num_actors, actor_update_period=given.actor_update_period
-    )
-    return given, run
 
 
 def _train(run: RunConfig, given: Any) -> int:
@@ -250,7 +170,7 @@ def _with_period(run: RunConfig) -> RunConfig:
     """Actors in other processes cannot read the newest parameters."""
     if run.actor_update_period is not None:
         return run
-    return dataclasses.replace(run, actor_update_period=_UPDATE_PERIOD)
+    return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
 
 
 def _check(program: ProgramConfig, mode: str) -> None:
@@ -303,7 +223,7 @@ def _finish(directory: Path, outcome: Any) -> int:
     at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
     if not outcome.finished:
         why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
-        tell(f"{why}{at}To continue: {_PROG} --resume {directory}")
+        tell(f"{why}{at}To continue: {PROG} --resume {directory}")
     print(
         f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
         flush=True,

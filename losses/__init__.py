@@ -1,7 +1,7 @@
 """Losses, targets and traces: pure functions of arrays, unbatched; no networks, no parameters.
 
-Batch them with `jax.vmap`. The names follow rlax: `r_t`, `discount_t`, `q_t` belong to the step
-that arrives, `a_tm1`, `q_tm1` to the one before it.
+Batch them with `jax.vmap`. The names follow rlax: the suffix `_t` (`r_t`, `discount_t`, `q_t`)
+marks the destination step of a transition, `_tm1` (`a_tm1`, `q_tm1`) its source step.
 """
 
 from .acer_policy import (

@@ -1,13 +1,13 @@
 """ACER's policy gradient (Wang et al. 2017) in the space of the policy's statistics.
 
-Unbatched, for one state. A policy is a distribution f(.|phi) whose statistics phi `[D]` a network
-computes: the probabilities of a categorical distribution, the mean of a Gaussian. Gradients here
-are with respect to phi, in the direction of **ascent**; to go on to the parameters, they are pulled
-back through the network (`jax.vjp`, or the loss -sum(stop_gradient(gradient) * phi)). They are free
-of gradients themselves. `A` denotes the number of actions.
+Unbatched, for one state. A policy is a distribution f(.|phi). A network computes its statistics phi
+`[D]`: the probabilities of a categorical distribution, or the mean of a Gaussian. Gradients here
+are with respect to phi, in the direction of **ascent**. Gradients of the network's parameters
+follow by backpropagation (`jax.vjp`, or the loss -sum(stop_gradient(gradient) * phi)). No gradient
+flows through the results. `A` denotes the number of actions.
 
-The statistics of a categorical policy are its probabilities, as the paper has it. In the space of
-logits, which others use, the trust region below is another one.
+The statistics of a categorical policy are its probabilities, as in the paper. In the space of
+logits, which some implementations use, the trust region is a different one.
 """
 
 import chex
@@ -33,9 +33,9 @@ def acer_policy_gradient(
     min(c, rho(a)) (Q_ret - V) grad log pi(a)
     + sum_b [1 - c / rho(b)]_+ pi(b) (Q(b) - V) grad log pi(b),   rho = pi / mu,
 
-    where grad is with respect to the probabilities, each on its own. The sum has Q of every action
-    b (Algorithm 2 prints that of the taken one). c = infinity leaves importance sampling, c = 0 an
-    actor-critic that never sees the return.
+    where grad is with respect to each probability independently. The sum uses Q(b) of every action
+    b; Algorithm 2 prints Q of the taken action, which is a misprint. c = infinity gives importance
+    sampling without truncation. c = 0 gives an actor-critic that does not use the return.
 
     Args:
       pi: `[A]`, the policy's probabilities, its statistics.
@@ -43,8 +43,8 @@ def acer_policy_gradient(
       q: `[A]`, estimated action values.
       v: `[]`, the state's value, a baseline.
       a: `[]`, the action taken.
-      return_: `[]`, its return estimate, Q_ret.
-      c: truncation of the importance weights, >= 0; not Retrace's.
+      return_: `[]`, the return estimate of that action, Q_ret.
+      c: truncation of the importance weights, >= 0; not that of Retrace.
 
     Returns:
       The gradient with respect to `pi`, `[A]`, ascent.
@@ -61,7 +61,7 @@ def acer_sampled_policy_gradient(
     advantage_sampled: jax.Array,
     c: float,
 ) -> jax.Array:
-    """The same with one action a' drawn from the policy in place of all actions (ACER, eq. 16).
+    """The truncated estimator with bias correction for one sampled action a' (ACER, eq. 16).
 
     min(c, rho(a)) (Q_opc - V) grad log f(a|phi)
     + [1 - c / rho(a')]_+ (Q(a') - V) grad log f(a'|phi).
@@ -69,11 +69,11 @@ def acer_sampled_policy_gradient(
     Args:
       score: `[D]`, grad log f(a|phi) of the action taken.
       rho: `[]`, its importance ratio, >= 0.
-      advantage: `[]`, its return estimate less the state's value.
+      advantage: `[]`, its return estimate minus the state's value.
       score_sampled: `[D]`, grad log f(a'|phi) of the action a' drawn.
       rho_sampled: `[]`, its importance ratio, > 0.
-      advantage_sampled: `[]`, its estimated value less the state's.
-      c: truncation of the importance weights, >= 0; not Retrace's.
+      advantage_sampled: `[]`, its estimated value minus the state's.
+      c: truncation of the importance weights, >= 0; not that of Retrace.
 
     Returns:
       The gradient with respect to the statistics, `[D]`, ascent.
@@ -89,26 +89,26 @@ def acer_sampled_policy_gradient(
 def trust_region_projection(
     gradient: jax.Array, kl_gradient: jax.Array, delta: float | jax.Array
 ) -> jax.Array:
-    """The gradient nearest to the given one that keeps to the trust region (ACER, eq. 11 and 12).
+    """Projects a gradient onto the linearised trust region (ACER, eq. 11 and 12).
 
-    z = g - max(0, (k . g - delta) / |k|^2) k, which minimises |g - z|^2 / 2 subject to
-    k . z <= delta; k = grad_phi KL(f(.|phi_average) || f(.|phi)), the average policy first. It is
-    for one time step: on a mean over time steps or a batch, delta would mean something else.
+    z = g - max(0, (k . g - delta) / |k|^2) k minimises |g - z|^2 / 2 subject to k . z <= delta,
+    where k = grad_phi KL(f(.|phi_average) || f(.|phi)) with the average policy first. The function
+    is for one time step: for a mean over time steps or a batch, delta has a different meaning.
 
-    Where k is 0, g is returned; it is where k . g <= delta, too.
+    The result is g where k = 0 and where k . g <= delta.
 
     Args:
       gradient: `[D]`, g, in the direction of ascent.
       kl_gradient: `[D]`, k.
-      delta: > 0, how much the divergence may grow, to first order.
+      delta: > 0, bound on the increase of the divergence, to first order.
 
     Returns:
       z, `[D]`.
     """
     chex.assert_rank([gradient, kl_gradient], 1)
     chex.assert_equal_shape([gradient, kl_gradient])
-    # In units of k's largest entry, whose square may not be a number of this type. Of probabilities
-    # k is -average / pi: it has no bound. Nor must the unit's reciprocal vanish: 1e37 is enough.
+    # Scaled by k's largest entry, whose square may overflow: k = -average / pi is unbounded for
+    # probabilities. The cap of 1e37 keeps the reciprocal of the scale from underflowing.
     size = jnp.minimum(jnp.max(jnp.abs(kl_gradient)), 1e37)
     unit = jnp.where(size > 0, kl_gradient / jnp.where(size > 0, size, 1.0), 0.0)
     excess = unit @ gradient - delta / jnp.where(size > 0, size, 1.0)

@@ -1,13 +1,13 @@
-"""ACER's targets (Wang et al. 2017): what the critic learns, and what the policy is graded by.
+"""ACER's targets of the critic, and returns for its policy gradient (Wang et al. 2017).
 
 Unbatched. As in `off_policy`, the suffix `_t` marks arrays of the destination steps 1 .. T, `_tm1`
 those of the source steps 0 .. T-1; results belong to the source steps. `T` denotes the number of
-transitions, `n` of sampled actions. All targets are free of gradients.
+transitions, `n` of sampled actions. No gradient flows through targets.
 
-`rho` = pi(a|x) / mu(a|x) is the importance ratio of the action that was taken, of probabilities or
-of densities. Where a trace must be cut, at the last row of an episode, `rho_t` is 0, or
-`continues_t` is; the value `v_t` there still bootstraps, unless the discount is 0. What `rho_t` or
-`continues_t` say of the last destination step never matters: nothing is behind it.
+`rho` = pi(a|x) / mu(a|x) is the importance ratio of the action taken, of probabilities or of
+densities. At the last row of an episode the trace must be cut: `rho_t` or `continues_t` is 0 there.
+The return still bootstraps from the value `v_t` there, unless the discount is 0. The last entries
+of `rho_t` and `continues_t` have no effect, since no step follows.
 """
 
 import chex
@@ -31,7 +31,7 @@ def q_retrace(
     """Retrace returns of the actions taken (ACER, eq. 5).
 
     Q_ret_t = r_{t+1} + discount_{t+1} (c_{t+1} (Q_ret_{t+1} - q_{t+1}) + v_{t+1}), with
-    c = min(1, rho^exponent). The cap is Retrace's, always 1 (Algorithm 2): eq. 5 prints the c of
+    c = min(1, rho^exponent). The ratio is truncated at 1, as in Algorithm 2. Eq. 5 prints the c of
     the policy gradient, which is another constant.
 
     Args:
@@ -59,15 +59,16 @@ def q_opc(
 ) -> jax.Array:
     """Q(lambda) with off-policy corrections, lambda = 1 (ACER, eq. 21; Harutyunyan et al. 2016).
 
-    `q_retrace` with 1 in place of the truncated ratio: it looks farther ahead, and is right only
-    while the policies are alike. Continuous ACER grades its policy by it (eq. 15).
+    `q_retrace` with 1 in place of the truncated ratio. The traces are longer, and the estimate is
+    accurate only if both policies are similar. Continuous ACER uses it in its policy gradient
+    (eq. 15).
 
     Args:
       q_t: `[T]`, values of the actions taken at the destination steps.
       v_t: `[T]`, state values there.
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
-      continues_t: `[T]`, bool, or 1 and 0: whether the episode goes on behind them.
+      continues_t: `[T]`, bool, or 1 and 0: whether the episode continues after these steps.
 
     Returns:
       Returns of the source steps, `[T]`.
@@ -85,14 +86,14 @@ def importance_sampled_return(
     """Returns by importance sampling, without truncation: the ablation of Retrace (ACER, E.4).
 
     R_t = r_{t+1} + discount_{t+1} rho_{t+1} R_{t+1}, and r_{t+1} + discount_{t+1} v_{t+1} where the
-    episode does not go on. (The paper's line lacks the discount.) Unbounded.
+    episode ends. The paper's equation lacks the discount. The returns are unbounded.
 
     Args:
       v_t: `[T]`, state values at the destination steps.
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       rho_t: `[T]`, importance ratios there, >= 0.
-      continues_t: `[T]`, bool, or 1 and 0: whether the episode goes on behind them.
+      continues_t: `[T]`, bool, or 1 and 0: whether the episode continues after these steps.
 
     Returns:
       Returns of the source steps, `[T]`.
@@ -116,7 +117,7 @@ def _returns(
 def v_target(return_: jax.Array, q: jax.Array, v: jax.Array, rho: jax.Array) -> jax.Array:
     """A target for the state value (ACER, eq. 14): min(1, rho) (Q_ret - Q) + V.
 
-    No root of the ratio here, unlike in `q_retrace`.
+    The ratio is not raised to a power, unlike in `q_retrace`.
 
     Args:
       return_: any shape, the Retrace return of the action taken.
@@ -162,10 +163,11 @@ def truncated_importance_trajectory(
 ) -> tuple[jax.Array, jax.Array]:
     """The baseline TIS: truncated importance sampling over trajectories (ACER, E.2).
 
-    Weight: min(cap, rho_t rho_{t+1} ... ), to the trajectory's end. Advantage: the rewards to that
-    end, discounted, plus the discounted value there, less V(x_t). The policy's gradient is
-    weight * advantage * grad log pi(a_t|x_t), the value's weight * advantage * grad V(x_t). A
-    trajectory ends with its episode, or with the sequence. With rho = 1 it is A3C (eq. 2).
+    Weight: min(cap, rho_t rho_{t+1} ... ), up to the end of the trajectory. Advantage: the
+    discounted sum of rewards up to that end, plus the discounted value there, minus V(x_t). The
+    gradient of the policy is weight * advantage * grad log pi(a_t|x_t), that of the value
+    weight * advantage * grad V(x_t). A trajectory ends with its episode or with the sequence. With
+    rho = 1 this is A3C (eq. 2).
 
     Args:
       v_tm1: `[T]`, state values at the source steps.
@@ -173,7 +175,7 @@ def truncated_importance_trajectory(
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       log_rho_tm1: `[T]`, logarithms of the importance ratios at the source steps.
-      continues_t: `[T]`, bool, or 1 and 0: whether the episode goes on behind the destination.
+      continues_t: `[T]`, bool, or 1 and 0: whether the episode continues there.
       cap: > 0; 5 in the paper.
 
     Returns:
@@ -184,9 +186,9 @@ def truncated_importance_trajectory(
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     returns = rlax.lambda_returns(r_t, discount_t, v_t, continues_t, stop_target_gradients=True)
 
-    def add(behind: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def add(later: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         log_rho, continues = step
-        log_weight = log_rho + jnp.where(continues > 0, behind, 0.0)
+        log_weight = log_rho + jnp.where(continues > 0, later, 0.0)
         return log_weight, log_weight
 
     start = jnp.zeros((), log_rho_tm1.dtype)

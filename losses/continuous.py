@@ -2,9 +2,10 @@
 
 D4PG (Barth-Maron et al. 2018). Unbatched, for one window of N transitions. `L` denotes the atoms of
 a categorical critic, `K` the components of a mixture of Gaussians, `D` the action's dimensions. The
-suffix `_tm1` is the critic at the window's first step, which takes the gradient; `_t` is the target
-network's critic at the step to bootstrap from, which takes none. `return_` and `discount` are what
-`n_step_return` gives, so that every target is the law of `return_ + discount * Z_t`.
+suffix `_tm1` marks outputs of the online critic at the window's first step, which take the
+gradient. The suffix `_t` marks outputs of the target critic at the bootstrap step, which take none.
+`return_` and `discount` are outputs of `n_step_return`; a target is the distribution of
+`return_ + discount * Z_t`.
 """
 
 import chex
@@ -23,16 +24,16 @@ def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax
       return = r_1 + discount_1 r_2 + ... + discount_1 ... discount_{N-1} r_N,
       discount = discount_1 ... discount_N.
 
-    A discount of 0 (a termination) ends the sum behind its reward, and nothing is bootstrapped. A
-    truncation keeps its discount. For a window that is shorter than N, fill up with rewards of 0
-    and discounts of **1**, and bootstrap from the last observation that there was.
+    A discount of 0 (a termination) ends the sum after the reward of its step and disables
+    bootstrapping. A truncation keeps its discount. Pad a window that is shorter than N with rewards
+    of 0 and discounts of **1**, and bootstrap from its last observation.
 
     Args:
       r_t: `[N]`, rewards that arrived at steps 1 .. N of the window.
       discount_t: `[N]`, discounts that arrived there, gamma included, in [0, 1].
 
     Returns:
-      The return `[]` and the discount `[]` of what follows.
+      The return `[]` and the discount `[]` of the bootstrap value.
     """
     chex.assert_rank([r_t, discount_t], 1)
     chex.assert_equal_shape([r_t, discount_t])
@@ -51,14 +52,14 @@ def categorical_td_loss(
     """Cross-entropy -sum_i p'_i log softmax(logits)_i with the projected target p'.
 
     D4PG, appendix A ("Categorical") and B: p'_i = sum_j h_i(return + discount z_j) p_j, where h_i
-    is the linear interpolation kernel of atom i. Mass beyond the support goes to its ends.
+    is the linear interpolation kernel of atom i. Mass outside the support moves to its end atoms.
 
     Args:
       atoms: `[L]`, the support z, increasing, L >= 2.
       logits_tm1: `[L]`, the prediction.
       return_: `[]`.
       discount: `[]`, >= 0.
-      probs_t: `[L]`, probabilities of the bootstrap's atoms; they sum to 1.
+      probs_t: `[L]`, probabilities of the target critic's atoms; they sum to 1.
 
     Returns:
       A scalar loss `[]`, >= 0.
@@ -85,19 +86,19 @@ def mixture_of_gaussians_td_loss(
     """Sample-based cross-entropy -mean_j log p(return + discount z_j), z_j ~ p_target.
 
     D4PG, appendix A ("Mixture of Gaussians"). p(z) = sum_k softmax(logits)_k N(z; mean_k, scale_k).
-    The logarithm is of a sum of exponentials, so small scales do not underflow. As a density can
-    exceed 1, the loss can be negative: it is at least log(min_k scale_k) + log(2 pi) / 2.
+    The log density is computed by log-sum-exp, so small scales do not underflow. A density can
+    exceed 1, so the loss can be negative; it is at least log(min_k scale_k) + log(2 pi) / 2.
 
     Args:
       logits_tm1: `[K]`, the predicted components' logits.
       means_tm1: `[K]`, their means.
-      scales_tm1: `[K]`, their standard deviations, > 0 (others are not noticed).
+      scales_tm1: `[K]`, their standard deviations, must be > 0; not checked.
       return_: `[]`.
       discount: `[]`, >= 0.
-      logits_t: `[K']`, the same of the bootstrap.
-      means_t: `[K']`.
-      scales_t: `[K']`, > 0.
-      key: a PRNG key, draws the samples.
+      logits_t: `[K']`, the target components' logits.
+      means_t: `[K']`, their means.
+      scales_t: `[K']`, their standard deviations, must be > 0; not checked.
+      key: PRNG key of the samples.
       num_samples: >= 1.
 
     Returns:
@@ -122,7 +123,7 @@ def scalar_td_loss(
       q_tm1: `[]`, the prediction.
       return_: `[]`.
       discount: `[]`, >= 0.
-      q_t: `[]`, the bootstrap.
+      q_t: `[]`, the bootstrap value.
 
     Returns:
       A scalar loss `[]`, >= 0.
@@ -136,13 +137,13 @@ def deterministic_policy_gradient_loss(
 ) -> jax.Array:
     """A loss whose gradient with respect to the action is -dQ/da (D4PG, Algorithm 1).
 
-    Through action = pi(x) it ascends Q along grad pi(x) * E[dZ/da]. Its value, half the squared
-    norm of dQ/da, means nothing else.
+    With action = pi(x), descent on this loss ascends Q along grad pi(x) * E[dZ/da]. The value of
+    the loss is half the squared norm of dQ/da; only its gradient is meaningful.
 
     Args:
       action: `[D]`, pi(x): takes the gradient.
       dq_da: `[D]`, gradient of the critic's mean at that action; takes none.
-      max_norm: dQ/da is shrunk to this Euclidean norm, > 0, where it is longer; None leaves it.
+      max_norm: > 0, a longer dQ/da is scaled down to this Euclidean norm; None for no limit.
 
     Returns:
       A scalar loss `[]`.

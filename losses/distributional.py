@@ -50,16 +50,16 @@ def categorical_projection(atoms: jax.Array, values: jax.Array, probs: jax.Array
     """Projects a discrete distribution onto the atoms (C51, eq. 7; D4PG, appendix B).
 
     p'_i = sum_j h_i(value_j) p_j, where h_i is the linear interpolation kernel of atom i: each mass
-    is divided between its two neighbouring atoms, and mass beyond the support goes to its ends.
-    Within the support the mean is preserved.
+    is divided between its two neighbouring atoms, and mass outside the support moves to its end
+    atoms. Within the support the mean is preserved.
 
     Args:
       atoms: `[N]`, the support, increasing, N >= 2.
-      values: `[M]`, where the masses are.
+      values: `[M]`, positions of the masses.
       probs: `[M]`, the masses.
 
     Returns:
-      Probabilities of the atoms, `[N]`, of the same sum as `probs`.
+      Probabilities of the atoms, `[N]`, with the same sum as `probs`.
     """
     chex.assert_rank([atoms, values, probs], 1)
     chex.assert_equal_shape([values, probs])
@@ -72,8 +72,8 @@ def categorical_bellman_target(
 ) -> jax.Array:
     """The projected distribution of return + discount * Z_t: C51's target.
 
-    Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. For C51
-    `probs_t` is that of the greedy action in the target network; the loss is
+    Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. In C51,
+    `probs_t` belongs to the greedy action of the target network, and the loss is
     `categorical_cross_entropy`.
 
     Args:
@@ -95,14 +95,15 @@ def add_projected(
 ) -> jax.Array:
     """Adds masses, projected onto the atoms, to rows of an array.
 
-    rlax.categorical_l2_project does the same for one distribution as a dense [N, N] kernel; but
-    each mass touches two atoms only: scatter is several times faster (benchmarks/reactor_step.py).
+    rlax.categorical_l2_project computes the same for one distribution with a dense [N, N] kernel.
+    Each mass affects only two atoms, so a scatter is several times faster
+    (benchmarks/reactor_step.py).
 
     Args:
       target: `[R, N]`.
-      rows: integers `[P]`, which row each group of masses is added to.
+      rows: integers `[P]`, the row that each group of masses is added to.
       atoms: `[N]`, increasing, N >= 2.
-      values: `[P, N]`, where the masses are; beyond the atoms they go to the nearest one.
+      values: `[P, N]`, positions of the masses; outside the support they move to the end atom.
       weights: `[P, N]`, the masses, of any sign.
 
     Returns:

@@ -3,11 +3,11 @@
 Unbatched. A window has source steps 0 .. T-1 and destination steps 1 .. T. Every array with the
 suffix `_t` holds the **destination** steps: `r_t[0]` is the reward that followed source step 0,
 `q_t[0]` the values at step 1. `T` denotes the number of transitions, `A` of actions, `N` of atoms.
-Results belong to the source steps 0 .. T-1. All targets are free of gradients.
+Results belong to the source steps 0 .. T-1. No gradient flows through targets.
 
-A trace coefficient c_t says how much of what happened after step t is trusted. The c of the last
-destination step never matters (there is nothing behind it) and is taken as 0. Put a zero wherever
-a trace must be cut: at the last row of an episode, whose action is meaningless.
+A trace coefficient c_t weights the corrections of the steps after step t. The c of the last
+destination step has no effect, since no step follows; it is treated as 0. c_t must be 0 where a
+trace is cut: at the last row of an episode, whose action is meaningless.
 """
 
 import chex
@@ -26,7 +26,7 @@ def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> ja
 
     Args:
       pi_a: `[T]`, probability of the taken action under the target policy, in [0, 1].
-      mu_a: `[T]`, its probability under the behaviour policy, in (0, 1]; zeros are not noticed.
+      mu_a: `[T]`, its probability under the behaviour policy, must be in (0, 1]; not checked.
       lambda_: in [0, 1].
 
     Returns:
@@ -40,7 +40,7 @@ def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> ja
 def tree_backup_coefficients(pi_a: jax.Array, lambda_: float) -> jax.Array:
     """Tree backup TB(lambda): c_t = lambda * pi(a_t|x_t).
 
-    Precup et al. 2000; Munos et al. 2016, section 3. It needs no behaviour probabilities.
+    Precup et al. 2000; Munos et al. 2016, section 3. It requires no behaviour probabilities.
 
     Args:
       pi_a: `[T]`, probability of the taken action under the target policy, in [0, 1].
@@ -60,7 +60,7 @@ def importance_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) ->
 
     Args:
       pi_a: `[T]`, probability of the taken action under the target policy, in [0, 1].
-      mu_a: `[T]`, its probability under the behaviour policy, in (0, 1]; zeros are not noticed.
+      mu_a: `[T]`, its probability under the behaviour policy, must be in (0, 1]; not checked.
       lambda_: in [0, 1].
 
     Returns:
@@ -120,8 +120,8 @@ def distributional_off_policy_target(
               + discount_{t+1} ... discount_{t+n} z_j,
 
     where h_i is the linear interpolation kernel of atom i. Each n-step distribution is projected
-    once, from its own atoms z^n. Single entries may be negative; in expectation under the behaviour
-    policy they are not. Where no atom leaves the support, the mean of the target is the
+    once, from its own atoms z^n. Entries of a target may be negative; their expectations under the
+    behaviour policy are not. If no z^n lies outside the support, the mean of the target is the
     `expected_off_policy_return` of the means.
 
     Args:
@@ -144,7 +144,7 @@ def distributional_off_policy_target(
 
     c_t = jnp.asarray(c_t).at[-1].set(0.0)
     rewards, discounts, traces = _n_step_sums(r_t, discount_t, c_t)
-    # sum_a (pi(a) - I{a = a_t} c_t) q(., a) belongs to the destination step alone, whatever n.
+    # sum_a (pi(a) - I{a = a_t} c_t) q(., a) depends on the destination step only, not on n.
     q_a_t = jnp.take_along_axis(q_t, a_t[:, None, None], axis=1)[:, 0]
     masses = jnp.einsum("ta,tan->tn", pi_t, q_t) - c_t[:, None] * q_a_t  # [T, N], signed
 

@@ -2,12 +2,12 @@
 
 Unbatched, for one state. `A` denotes the number of actions; the action `a` was drawn from the
 behaviour policy `mu`; `return_` is an estimate of Q^pi(a), e.g. the Retrace return. Each loss is a
-scalar whose gradient with respect to `pi` is *minus* the estimator of sum_a Q^pi(a) grad pi(a) that
-its docstring gives; its value means nothing else. Only `pi` takes a gradient. Actions outside
-0 .. A-1 are silently clamped.
+scalar whose gradient with respect to `pi` is *minus* the estimator of sum_a Q^pi(a) grad pi(a) in
+its docstring; only the gradient is meaningful, not the value. Only `pi` takes a gradient. Actions
+outside 0 .. A-1 are silently clamped.
 
-grad pi(a) = pi(a) grad log pi(a), so estimators printed with grad log pi are written here with
-grad pi: no logarithm, hence no infinity where a probability underflows.
+Since grad pi(a) = pi(a) grad log pi(a), estimators that the papers print with grad log pi are
+written with grad pi. They contain no logarithm, so they stay finite where a probability underflows.
 """
 
 import chex
@@ -23,7 +23,7 @@ def truncated_beta(mu_a: jax.Array, c: float) -> jax.Array:
     With c = 1 it is identically 1, which is leave-one-out.
 
     Args:
-      mu_a: any shape, behaviour probability of the action, in (0, 1].
+      mu_a: any shape, behaviour probability of the action, must be in (0, 1]; not checked.
       c: >= 1.
 
     Returns:
@@ -68,7 +68,7 @@ def islr_loss(
 
     Args:
       pi: `[A]`, the policy's probabilities.
-      mu_a: `[]`, behaviour probability of the action taken, in (0, 1].
+      mu_a: `[]`, behaviour probability of the action taken, must be in (0, 1]; not checked.
       v: `[]`, a baseline that does not depend on the action.
       a: `[]`, the action taken.
       return_: `[]`, the return estimate R(A).
@@ -110,7 +110,7 @@ def tislr_loss(
     chex.assert_rank([pi, mu, q, v, a, return_], [1, 1, 1, 0, 0, 0])
     chex.assert_equal_shape([pi, mu, q])
     pi, mu = jnp.asarray(pi), jnp.asarray(mu)
-    # Divided by pi(a), since grad log pi = grad pi / pi; the limit where pi underflows is right.
+    # Divided by pi(a), since grad log pi = grad pi / pi; correct in the limit where pi underflows.
     safe_pi = jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)
     truncated = jnp.minimum(c / safe_pi[a], 1.0 / mu[a]) * (return_ - v)
     correction = jnp.maximum(1.0 - c * mu / safe_pi, 0.0) * (q - v)

@@ -1,8 +1,8 @@
-"""Returns of rescaled values, and the priority of a sequence, as R2D2 and its heirs use them.
+"""Returns of rescaled values, and the priority of a sequence (R2D2, NGU, Agent57).
 
-Unbatched. Time, suffixes and traces are those of `off_policy`: `_t` holds the destination steps
-1 .. T, results belong to the source steps 0 .. T-1, all targets are free of gradients. A network
-predicts h(value), h being a `ValueTransform`.
+Unbatched. Time, suffixes and traces are those of `off_policy`: `_t` marks the destination steps
+1 .. T, results belong to the source steps 0 .. T-1, no gradient flows through targets. A network
+predicts h(value), where h is a `ValueTransform`.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,7 @@ IDENTITY = ValueTransform(lambda x: x, lambda x: x)
 def signed_hyperbolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
     """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x (R2D2, section 2.3; NGU, appendix E).
 
-    Written as x (1 / (sqrt(|x| + 1) + 1) + epsilon), which is the same without a difference of
-    nearly equal numbers.
+    Computed as x (1 / (sqrt(|x| + 1) + 1) + epsilon), which avoids cancellation for small x.
 
     Args:
       x: any shape.
@@ -50,10 +49,10 @@ def signed_hyperbolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
 def signed_parabolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
     """The inverse of `signed_hyperbolic`: sign(x) (y^2 - 1), epsilon y^2 + y = 1 + epsilon + |x|.
 
-    As printed in NGU, appendix E, it lacks the square. The usual form
-    y = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon), rlax's too, loses all digits of
-    small values in single precision: 39 % of 1e-4, 2 % of 1e-3. Here nothing is subtracted:
-    y = 2 b / (1 + sqrt(1 + 4 epsilon b)) with b = 1 + epsilon + |x|, and
+    The formula printed in NGU, appendix E, lacks the square. The usual form
+    y = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon), which rlax uses, suffers from
+    cancellation in single precision: the error is 39 % at 1e-4 and 2 % at 1e-3. The form here has
+    no cancellation: y = 2 b / (1 + sqrt(1 + 4 epsilon b)) with b = 1 + epsilon + |x|, and
     y^2 - 1 = |x| (y + 1) / (1 + epsilon (y + 1)).
 
     Args:
@@ -72,7 +71,7 @@ def signed_hyperbolic_pair(epsilon: float = 1e-3) -> ValueTransform:
     """`signed_hyperbolic` and its inverse.
 
     Args:
-      epsilon: > 0. R2D2 says 1e-3; NGU 1e-2 in its text and 1e-3 in its table.
+      epsilon: > 0. R2D2: 1e-3. NGU: 1e-2 in the text, 1e-3 in the table.
     """
     return ValueTransform(
         lambda x: signed_hyperbolic(x, epsilon), lambda x: signed_parabolic(x, epsilon)
@@ -122,14 +121,15 @@ def transformed_n_step_double_q_return(
     """The n-step double Q-learning return of R2D2, rescaled (section 2.3).
 
     h(r_1 + discount_1 r_2 + ... + discount_1 ... discount_n h^-1(q_n(argmax_a q_selector_n(a)))),
-    counted from the source step; near the end of the window the last step stands in for step n.
+    with steps counted from the source step. Near the end of the window, the last step replaces
+    step n.
 
     Args:
       q_t: `[T, A]`, rescaled action values at the destination steps, from the target network.
-      q_selector_t: `[T, A]`, values that choose the action, from the online network.
+      q_selector_t: `[T, A]`, values whose argmax is the action, from the online network.
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
-      c_t: `[T]`, 1, or 0 at a step behind which nothing may be used: the return bootstraps there.
+      c_t: `[T]`, 1, or 0 at a step where the trace is cut and the return bootstraps.
       n: steps, >= 1.
       transform: h and its inverse.
 
@@ -155,8 +155,8 @@ def sequence_priority(td_error: jax.Array, mask: jax.Array, eta: float) -> jax.A
 
     Args:
       td_error: `[T]`.
-      mask: bool `[T]`, which steps count; without any the priority is 0.
-      eta: in [0, 1]. R2D2 says 0.9.
+      mask: bool `[T]`, which steps count; the priority is 0 if none does.
+      eta: in [0, 1]. R2D2: 0.9.
 
     Returns:
       A scalar `[]`, >= 0.

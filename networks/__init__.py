@@ -1,4 +1,4 @@
-"""Haiku modules and factories of networks; recurrent ones are unbatched, time first, `[T, ...]`."""
+"""Haiku modules and network factories. Recurrent networks are unbatched, time first: `[T, ...]`."""
 
 from .acer import (
     AcerModule,

@@ -17,9 +17,8 @@ from .base import (
 from .memory import MemoryCore
 from .torsos import DQN_CONVOLUTIONS, MakeTorso, check_torso, make_torso
 
-_POLICY_SCALE = (
-    0.01  # of a head's initial weights: initial policies are nearly uniform, means near 0
-)
+# Scale of the policy head's initial weights: initial policies are nearly uniform, means near 0.
+_POLICY_SCALE = 0.01
 
 
 class CategoricalOutput(NamedTuple):
@@ -85,10 +84,10 @@ class _Stream(hk.Module):
 
 
 class AcerModule(hk.Module):
-    """A stream of features with two heads: the policy, and values of actions or of the state.
+    """Features with two heads: the policy, and values of actions or of the state.
 
-    Discrete actions have a softmax policy and Q (`CategoricalOutput`); continuous ones the mean of
-    a Gaussian, a tanh of the features, and V (`GaussianOutput`).
+    For discrete actions the heads are a softmax policy and Q (`CategoricalOutput`). For continuous
+    actions they are the mean of a Gaussian, with a tanh, and V (`GaussianOutput`).
     """
 
     def __init__(
@@ -110,11 +109,11 @@ class AcerModule(hk.Module):
           observation: spec of one observation.
           actions: a `DiscreteArray`, or an array `[d]`.
           convolutions: (channels, kernel, stride) of each, for images.
-          vector_sizes: hidden layers before the common one, for float observations.
+          vector_sizes: hidden layers of the torso, for float observations.
           hidden_size: units of the layer that follows the torso.
-          memory_size: units of an LSTM that follows it; 0 for none.
-          shared: whether both heads read one stream, or each its own.
-          torso: makes a torso in place of the default one, for each stream: observations
+          memory_size: units of an LSTM after that layer; 0 for none.
+          shared: whether both heads share one stream of layers; otherwise each has its own.
+          torso: makes a torso in place of the default one, once for each stream: observations
             `[T, ...]` -> float features `[T, D]`.
           name: Haiku's name of the module.
         """
@@ -155,9 +154,9 @@ class AcerModule(hk.Module):
 
 
 class AdvantageModule(hk.Module):
-    """The small network of stochastic dueling: features `[F]` and an action `[d]` -> A(x, a) `[]`.
+    """The advantage network of stochastic dueling: features `[F]`, action `[d]` -> A(x, a) `[]`.
 
-    Leading axes are batched.
+    Leading axes are batch axes.
     """
 
     def __init__(self, size: int, name: str | None = None):
@@ -174,7 +173,7 @@ class AdvantageModule(hk.Module):
 def make_acer_network(
     observation: specs.Array, actions: specs.Array, **sizes: Any
 ) -> RecurrentNetwork:
-    """ACER's network; outputs are `CategoricalOutput`s or `GaussianOutput`s, as the actions are.
+    """ACER's network. Outputs: `CategoricalOutput` (discrete), `GaussianOutput` (continuous).
 
     Args:
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
@@ -182,7 +181,7 @@ def make_acer_network(
       **sizes: arguments of `AcerModule`, whose defaults are the paper's.
 
     Raises:
-      ValueError: for an observation that the network cannot take, or an unfit torso.
+      ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
     """
     convolutions = sizes.get("convolutions", DQN_CONVOLUTIONS)
     check_torso(observation, convolutions, sizes.get("torso"))
@@ -190,10 +189,10 @@ def make_acer_network(
 
 
 def make_advantage_network(features: Any, actions: specs.Array, size: int) -> FeedForwardNetwork:
-    """The advantage network, which reads another network's features.
+    """The advantage network. Its inputs are features of another network, and an action.
 
     Args:
-      features: `[F]`: anything with shape and dtype.
+      features: `[F]`, any object with shape and dtype.
       actions: spec of one action `[d]`.
       size: hidden units.
     """

@@ -1,7 +1,7 @@
-"""Agent57's networks: R2D2's for each value, and those behind the intrinsic reward.
+"""Agent57's networks: R2D2 value networks, and the networks of the intrinsic reward.
 
 Badia et al. 2020 (Agent57), appendix E; Badia et al. 2020 (NGU), appendix H; Kapturowski et al.
-2019 (R2D2), section 2.3. `T` denotes time or a batch, `A` the number of actions, `N` that of arms.
+2019 (R2D2), section 2.3. `T` denotes time or a batch, `A` the number of actions, `N` of arms.
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ from .base import (
 from .memory import MemoryCore
 from .torsos import check_observation, make_torso
 
-# DQN's (Mnih et al. 2015), which R2D2 and NGU take: (channels, kernel, stride).
+# DQN's (Mnih et al. 2015), also used by R2D2 and NGU: (channels, kernel, stride).
 DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
 class R2D2Inputs(NamedTuple):
-    """What a value network reads at each of T steps.
+    """Inputs of a value network at each of T steps.
 
     Attributes:
       observation: `[T, ...]`.
       previous_action: int32 `[T]`, in 0 .. A - 1.
-      reward: float32 `[T]`, the extrinsic one that arrived with the observation.
-      intrinsic_reward: float32 `[T]`, that of the observation.
+      reward: float32 `[T]`, the extrinsic reward that arrived with the observation.
+      intrinsic_reward: float32 `[T]`, the intrinsic reward of the observation.
       arm: int32 `[T]`, in 0 .. N - 1.
     """
 
@@ -45,7 +45,7 @@ class R2D2Inputs(NamedTuple):
 
 
 class R2D2Module(hk.Module):
-    """Torso, linear layer, LSTM that also reads action, rewards and arm, dueling heads.
+    """Torso, linear layer, LSTM with action, rewards and arm as further inputs, dueling heads.
 
     Q(x, a) = V(x) + A(x, a) - mean_b A(x, b), each head with one hidden layer. ReLU throughout.
     """
@@ -77,13 +77,13 @@ class R2D2Module(hk.Module):
         self._memory = MemoryCore(lstm_size, recurrent, name="memory")
 
     def initial_state(self) -> Any:
-        """The LSTM's zeros."""
+        """The LSTM's initial state, zeros."""
         return self._memory.initial_state()
 
     def __call__(
         self, inputs: R2D2Inputs, is_first: jax.Array, state: Any
     ) -> tuple[jax.Array, Any]:
-        """Inputs `[T, ...]`, `is_first` `[T]`, state before -> values `[T, A]`, state behind."""
+        """Inputs `[T, ...]`, `is_first` `[T]`, initial state -> values `[T, A]`, final state."""
         features = jax.nn.relu(self._linear(self._torso(inputs.observation)))
         others = (
             jax.nn.one_hot(inputs.previous_action, self._num_actions),
@@ -105,7 +105,7 @@ class R2D2Module(hk.Module):
 class EmbeddingModule(hk.Module):
     """Observations `[T, ...]` -> `[T, size]`: a torso with ReLU, then a linear layer.
 
-    NGU's controllable state f, and both networks of random network distillation.
+    Used for NGU's controllable state f and for both networks of random network distillation.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class EmbeddingModule(hk.Module):
         self._output = hk.Linear(size, name="output")
 
     def __call__(self, observations: jax.Array) -> jax.Array:
-        """As the class says."""
+        """See the class."""
         return self._output(self._torso(observations))
 
 
 class ActionClassifier(hk.Module):
-    """Two embeddings `[T, D]` -> logits `[T, A]` of the action between them: one hidden layer."""
+    """Two embeddings `[T, D]` -> logits `[T, A]` of the action between them. One hidden layer."""
 
     def __init__(self, num_actions: int, hidden_size: int = 128, name: str | None = None):
         super().__init__(name=name)
@@ -140,19 +140,19 @@ class ActionClassifier(hk.Module):
         self._output = hk.Linear(num_actions, name="output")
 
     def __call__(self, before: jax.Array, after: jax.Array) -> jax.Array:
-        """As the class says."""
+        """See the class."""
         both = jnp.concatenate([before, after], axis=-1)
         return self._output(jax.nn.relu(self._hidden(both)))
 
 
 class Agent57Networks(NamedTuple):
-    """The kinds of networks; the agent keeps two or more sets of parameters for some.
+    """The networks of the agent, which keeps several sets of parameters for some of them.
 
     Attributes:
-      value: `R2D2Inputs` -> action values `[T, A]`; one each for extrinsic and intrinsic value.
+      value: `R2D2Inputs` -> action values `[T, A]`, for extrinsic and for intrinsic values.
       embedding: observations `[B, ...]` -> controllable states `[B, D]`.
       classifier: two embeddings `[B, D]` -> logits `[B, A]`.
-      novelty: observations `[B, ...]` -> `[B, E]`; the random network and its predictor.
+      novelty: observations `[B, ...]` -> `[B, E]`, for the random network and its predictor.
     """
 
     value: RecurrentNetwork
@@ -182,12 +182,12 @@ def make_agent57_networks(
       convolutions: (channels, kernel, stride) of every torso, for images.
       vector_sizes: hidden layers of every torso, for float arrays.
       embedding_size: D, of the controllable state.
-      classifier_size: hidden units of the action's classifier.
+      classifier_size: hidden units of the action classifier.
       novelty_size: E, outputs of random network distillation.
       **value_sizes: other arguments of `R2D2Module`.
 
     Raises:
-      ValueError: for an observation that the networks cannot take.
+      ValueError: an unsupported observation.
     """
     check_observation(observation, convolutions)
     torso: dict[str, Any] = {"convolutions": convolutions, "vector_sizes": vector_sizes}

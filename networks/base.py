@@ -1,4 +1,4 @@
-"""From Haiku modules to pure functions: the only place where `hk.transform` is called."""
+"""Converts Haiku modules to pure functions. `hk.transform` is called in this module only."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +15,7 @@ State = Any
 class RecurrentModule(Protocol):
     """A Haiku module that reads a sequence of observations.
 
-    An observation may be a pytree of arrays, where a module reads more than one.
+    An observation may be a pytree of arrays, for modules with several inputs.
     """
 
     def initial_state(self) -> State:
@@ -23,7 +23,7 @@ class RecurrentModule(Protocol):
         ...
 
     def __call__(self, observations: Any, is_first: jax.Array, state: State) -> tuple[Any, State]:
-        """Reads observations `[T, ...]`; where `is_first` `[T]`, the state is reset before."""
+        """Reads observations `[T, ...]`; resets the state before steps where `is_first` `[T]`."""
         ...
 
 
@@ -35,7 +35,7 @@ class RecurrentNetwork(NamedTuple):
       initial_state: `() -> State`, the state before the first observation of an episode.
       unroll: `(Params, observations [T, ...], is_first [T], State) -> (outputs [T, ...], State)`;
         the state is reset before each step where `is_first` is true.
-      step: `(Params, observation, is_first [], State) -> (output, State)`: an unroll of one step.
+      step: `(Params, observation, is_first [], State) -> (output, State)`, an unroll of one step.
     """
 
     init: Callable[[jax.Array], Params]
@@ -47,10 +47,10 @@ class RecurrentNetwork(NamedTuple):
 def make_recurrent_network(
     make_module: Callable[[], RecurrentModule], observation: Any
 ) -> RecurrentNetwork:
-    """Makes pure functions of a recurrent module.
+    """Converts a recurrent module to pure functions.
 
     Args:
-      make_module: builds the module; called inside of Haiku's transform.
+      make_module: builds the module; called inside Haiku's transform.
       observation: the spec of one observation, or a pytree of specs.
     """
     unroll = hk.without_apply_rng(hk.transform(lambda *inputs: make_module()(*inputs)))
@@ -74,7 +74,7 @@ def make_recurrent_network(
 
 
 class FeedForwardNetwork(NamedTuple):
-    """A network without memory as pure functions, on batches `[B, ...]` of its inputs.
+    """A network without memory as pure functions of batches `[B, ...]`.
 
     Attributes:
       init: `key -> Params`.
@@ -88,10 +88,10 @@ class FeedForwardNetwork(NamedTuple):
 def make_feed_forward_network(
     make_module: Callable[[], Callable[..., Any]], *inputs: specs.Array
 ) -> FeedForwardNetwork:
-    """Makes pure functions of a module without memory.
+    """Converts a module without memory to pure functions.
 
     Args:
-      make_module: builds the module; called inside of Haiku's transform.
+      make_module: builds the module; called inside Haiku's transform.
       *inputs: the spec of each of its inputs, unbatched.
     """
     network = hk.without_apply_rng(hk.transform(lambda *batches: make_module()(*batches)))

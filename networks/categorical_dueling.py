@@ -94,7 +94,7 @@ def make_categorical_dueling_network(
       Observations `[B, ...]` -> logits `[B, A, N]`.
 
     Raises:
-      ValueError: for an observation that no torso takes.
+      ValueError: an unsupported observation.
     """
     check_observation(observation, convolutions)
     return make_feed_forward_network(

@@ -1,8 +1,8 @@
-"""What a critic says of the return: a categorical distribution, a mixture of Gaussians, a number.
+"""Critic heads: a categorical distribution, a mixture of Gaussians, or the expected return.
 
-D4PG (Barth-Maron et al. 2018), appendix A: each is a linear layer on the critic's torso, whose
-`num_outputs` outputs the head reads. An agent that uses `CriticHead` alone does not know which it
-has. Everything is unbatched; `P` denotes `num_outputs`.
+D4PG (Barth-Maron et al. 2018), appendix A. A head interprets the outputs of the critic's last
+linear layer. Agents use heads through `CriticHead` only. Everything is unbatched; `P` denotes
+`num_outputs`.
 """
 
 import math
@@ -15,16 +15,16 @@ from ..losses import categorical_td_loss, mixture_of_gaussians_td_loss, scalar_t
 
 
 class CriticHead(Protocol):
-    """The reading of a critic's outputs."""
+    """Interprets the outputs of a critic."""
 
     @property
     def num_outputs(self) -> int:
-        """P, the outputs that the critic's last layer must have."""
+        """P, the number of outputs of the critic's last layer."""
         ...
 
     @property
     def least_loss(self) -> float:
-        """No loss is below it: `loss - least_loss` is a priority, >= 0."""
+        """Lower bound of the loss; `loss - least_loss`, >= 0, serves as a priority."""
         ...
 
     def mean(self, outputs: jax.Array) -> jax.Array:
@@ -41,18 +41,18 @@ class CriticHead(Protocol):
     ) -> jax.Array:
         """Loss `[]` of a prediction `[P]` against `return_ + discount * Z` of outputs `[P]`.
 
-        A head that samples draws with the key; others ignore it. Only `outputs_tm1` takes a
+        The key is for heads that draw samples; others ignore it. Only `outputs_tm1` takes a
         gradient.
         """
         ...
 
     def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
-        """Scalars `[]` that tell of a prediction `[P]` whether the head suits the task."""
+        """Diagnostics `[]` of a prediction `[P]`: whether the head's parameters suit the task."""
         ...
 
 
 class Categorical(NamedTuple):
-    """Probabilities of fixed atoms. A `CriticHead`.
+    """A categorical distribution over fixed atoms. A `CriticHead`.
 
     Attributes:
       num_atoms: >= 2.
@@ -66,12 +66,12 @@ class Categorical(NamedTuple):
 
     @property
     def num_outputs(self) -> int:
-        """The atoms' logits."""
+        """One logit for each atom."""
         return self.num_atoms
 
     @property
     def least_loss(self) -> float:
-        """A cross-entropy of probabilities is not negative."""
+        """0: a cross-entropy of probabilities is not negative."""
         return 0.0
 
     def mean(self, outputs: jax.Array) -> jax.Array:
@@ -92,7 +92,7 @@ class Categorical(NamedTuple):
         return categorical_td_loss(self._atoms(), outputs_tm1, return_, discount, probs_t)
 
     def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
-        """Probabilities of the support's two ends: far above 0, returns lie beyond them."""
+        """Probabilities of the end atoms. If far above 0, returns lie outside the support."""
         probs = jax.nn.softmax(outputs)
         return {"mass_at_vmin": probs[0], "mass_at_vmax": probs[-1]}
 
@@ -101,13 +101,13 @@ class Categorical(NamedTuple):
 
 
 class MixtureOfGaussians(NamedTuple):
-    """Weights, means and standard deviations of Gaussians. A `CriticHead`.
+    """A mixture of Gaussians. A `CriticHead`.
 
     Attributes:
       num_components: K >= 1.
-      num_samples: of the target, in each loss; >= 1.
-      min_scale: added to each standard deviation, > 0: bounds the density, and so the loss below.
-      unit: what outputs of means and standard deviations count in, > 0: the size of returns.
+      num_samples: >= 1, samples of the target in each loss.
+      min_scale: > 0, added to each standard deviation. It bounds the loss below.
+      unit: > 0, the factor from outputs to means and standard deviations: the scale of returns.
     """
 
     num_components: int = 5
@@ -117,12 +117,12 @@ class MixtureOfGaussians(NamedTuple):
 
     @property
     def num_outputs(self) -> int:
-        """Logits, means and what the standard deviations are made of, K each."""
+        """K logits, K means, and K inputs of the softplus for the standard deviations."""
         return 3 * self.num_components
 
     @property
     def least_loss(self) -> float:
-        """Minus the logarithm of the largest density that there can be."""
+        """Minus the logarithm of the largest possible density."""
         return math.log(self.min_scale) + 0.5 * math.log(2.0 * math.pi)
 
     def mean(self, outputs: jax.Array) -> jax.Array:
@@ -162,10 +162,10 @@ class MixtureOfGaussians(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """The expected return alone, as DDPG's critic. A `CriticHead`.
+    """The expected return, as in DDPG. A `CriticHead`.
 
     Attributes:
-      unit: what the output counts in, > 0: the size of returns.
+      unit: > 0, the factor from the output to the expected return: the scale of returns.
     """
 
     unit: float = 1.0
@@ -177,7 +177,7 @@ class Scalar(NamedTuple):
 
     @property
     def least_loss(self) -> float:
-        """A squared error is not negative."""
+        """0: a squared error is not negative."""
         return 0.0
 
     def mean(self, outputs: jax.Array) -> jax.Array:
@@ -197,6 +197,6 @@ class Scalar(NamedTuple):
         return scalar_td_loss(self.mean(outputs_tm1), return_, discount, self.mean(outputs_t))
 
     def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
-        """None."""
+        """No diagnostics."""
         del outputs
         return {}

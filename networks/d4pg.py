@@ -1,4 +1,4 @@
-"""D4PG's networks: a torso for images, a policy within bounds, a critic of states and actions.
+"""D4PG's networks: a torso for images, a bounded policy, a critic of states and actions.
 
 Barth-Maron et al. 2018, figure "Architectural variants"; the sizes are those of the same authors'
 Control Suite paper (Tassa et al. 2018). `B` denotes the batch, `F` features of an observation, `A`
@@ -25,9 +25,9 @@ ACTION_INPUTS = ("second_layer", "concatenated")
 
 
 class D4PGNetworks(NamedTuple):
-    """Three networks: what the torso makes of observations goes into the other two.
+    """Three networks; the torso's features are inputs of the other two.
 
-    The agent trains the torso with the critic alone.
+    The agent trains the torso with the critic's loss only.
 
     Attributes:
       torso: observations `[B, ...]` -> features `[B, F]`.
@@ -60,7 +60,7 @@ class PixelTorso(hk.Module):
         self._output = _NormedLayer(num_features, name="output")
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """As the class says."""
+        """See the class."""
         features = images.astype(jnp.float32) / 255.0
         for convolution in self._convolutions:
             features = jax.nn.elu(convolution(features))
@@ -80,7 +80,8 @@ class PolicyModule(hk.Module):
         super().__init__(name=name)
         self._actions = actions
         self._layers = _hidden_layers(sizes, layer_norm)
-        # Near zero: actions begin in the middle of the bounds, where tanh has a slope (ours).
+        # Near zero: initial actions are in the middle of the bounds, where tanh is steep. Our
+        # choice.
         self._output = hk.Linear(
             int(np.prod(actions.shape)),
             w_init=hk.initializers.VarianceScaling(1e-4),
@@ -88,7 +89,7 @@ class PolicyModule(hk.Module):
         )
 
     def __call__(self, features: jax.Array) -> jax.Array:
-        """As the class says."""
+        """See the class."""
         for layer in self._layers:
             features = _activated(layer, features)
         unit: jax.Array = jnp.tanh(self._output(features))
@@ -99,10 +100,11 @@ class PolicyModule(hk.Module):
 class CriticModule(hk.Module):
     """Features `[B, F]` and actions `[B, ...]` -> outputs `[B, P]`.
 
-    Actions are scaled so that their bounds are -1 and 1 (ours; in the control suite they are).
-    "second_layer": the action's own linear layer is added to what enters the second layer's ReLU.
-    Behind the ReLU a scalar critic would be linear in the action, its best action the same in
-    every state. "concatenated": the action is an input of the first layer, beside the features.
+    Actions are scaled to [-1, 1] (our choice; it has no effect in the control suite).
+    "second_layer": a linear layer of the action is added to the second layer before its ReLU. If it
+    were added after the ReLU, a scalar critic would be linear in the action, and its best action
+    the same in every state. "concatenated": the action is concatenated to the features as input of
+    the first layer.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class CriticModule(hk.Module):
         self._output = hk.Linear(num_outputs, name="output")
 
     def __call__(self, features: jax.Array, actions: jax.Array) -> jax.Array:
-        """As the class says."""
+        """See the class."""
         middle, half = middle_and_half(self._actions)
         unit = hk.Flatten()((actions - middle) / half)
         if self._action is None:
@@ -148,21 +150,21 @@ def make_d4pg_networks(
     convolutions: Sequence[tuple[int, int, int]] = D4PG_CONVOLUTIONS,
     pixel_features: int = 50,
 ) -> D4PGNetworks:
-    """D4PG's networks for one kind of observation; vectors go through a torso that does nothing.
+    """D4PG's networks for one kind of observation; the torso of vectors only flattens them.
 
     Args:
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
       actions: spec of one action, finitely bounded.
-      num_outputs: P, as the critic's head wants it.
+      num_outputs: P, the `num_outputs` of the critic's head.
       policy_sizes: units of the policy's hidden layers, at least one layer.
-      critic_sizes: units of the critic's, at least two where the second takes the action.
+      critic_sizes: units of the critic's, at least two layers for "second_layer".
       layer_norm: whether the first layers have LayerNorm and tanh in place of ReLU.
       action_input: where the critic takes the action, see `CriticModule`.
       convolutions: (channels, kernel, stride) of each, for images.
-      pixel_features: units of the layer behind them.
+      pixel_features: units of the layer after the convolutions.
 
     Raises:
-      ValueError: for an observation that the networks cannot take.
+      ValueError: an unsupported observation.
     """
     check_observation(observation, convolutions)
     if is_image(observation):
@@ -185,7 +187,7 @@ def make_d4pg_networks(
 
 
 def middle_and_half(actions: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Middle of an action spec's bounds and half of their distance, float32 arrays of its shape."""
+    """Midpoint and half the range of an action spec's bounds, float32 arrays of its shape."""
     low = np.broadcast_to(actions.minimum, actions.shape).astype(np.float32)
     high = np.broadcast_to(actions.maximum, actions.shape).astype(np.float32)
     return low / 2 + high / 2, high / 2 - low / 2
@@ -204,7 +206,7 @@ class _NormedLayer(hk.Module):
 
 
 def _hidden_layers(sizes: Sequence[int], layer_norm: bool) -> list[hk.Module]:
-    """Linear layers "hidden_1", "hidden_2", ...; the first one normed if so asked."""
+    """Linear layers "hidden_1", "hidden_2", ...; the first has LayerNorm if `layer_norm`."""
     kinds = [_NormedLayer if layer_norm else hk.Linear, *(hk.Linear for _ in sizes[1:])]
     return [
         kind(size, name=f"hidden_{number}")
@@ -213,7 +215,7 @@ def _hidden_layers(sizes: Sequence[int], layer_norm: bool) -> list[hk.Module]:
 
 
 def _activated(layer: hk.Module, inputs: jax.Array) -> jax.Array:
-    """The layer's outputs with ReLU, unless it has an activation of its own."""
+    """The layer's outputs, with ReLU if the layer has no activation."""
     outputs: Any = layer(inputs)
     return outputs if isinstance(layer, _NormedLayer) else jax.nn.relu(outputs)
 

@@ -1,4 +1,4 @@
-"""What carries information from one time step to the next."""
+"""The recurrent core of the networks."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 
 class MemoryCore(hk.RNNCore):
-    """An LSTM whose state is reset where an episode begins, or (ablation) a layer without memory.
+    """An LSTM whose state is reset at an episode's first step; or, as an ablation, no memory.
 
     `((inputs [D], is_first []), state) -> (outputs [size], state)`.
     """
@@ -18,7 +18,7 @@ class MemoryCore(hk.RNNCore):
 
         Args:
           size: number of outputs (and of hidden units).
-          recurrent: False puts a linear layer with tanh in the LSTM's place; its state is empty.
+          recurrent: if False, a linear layer with tanh replaces the LSTM; its state is empty.
           name: Haiku's name of the module.
         """
         super().__init__(name=name)
@@ -30,7 +30,7 @@ class MemoryCore(hk.RNNCore):
         return () if self._core is None else self._core.initial_state(batch_size)
 
     def __call__(self, inputs: tuple[jax.Array, jax.Array], state: Any) -> tuple[jax.Array, Any]:
-        """One step, as the class says."""
+        """One step. See the class."""
         if self._core is None:
             assert self._layer is not None
             return jnp.tanh(self._layer(inputs[0])), state

@@ -28,8 +28,8 @@ class ReactorOutput(NamedTuple):
 class ReactorModule(hk.Module):
     """Shared torso and linear layer, then two memories: one for the policy, one for the values.
 
-    The policy's gradient is blocked from what is shared: only the values train it. Value and
-    advantage logits are summed, as the paper says; no mean is subtracted.
+    The policy's gradient does not flow into the shared layers; only the values train them. Value
+    and advantage logits are summed as in the paper, without subtraction of a mean.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ReactorModule(hk.Module):
           shared_size: units of the layer that follows the torso.
           memory_size: units of each LSTM.
           head_size: hidden units of each head.
-          recurrent: whether the memories are LSTMs, or layers without memory.
+          recurrent: whether the memories are LSTMs; otherwise layers without memory.
           torso: makes a torso in place of the default one: observations `[T, ...]` -> float
             features `[T, D]`.
           name: Haiku's name of the module.
@@ -125,7 +125,7 @@ def make_reactor_network(observation: specs.Array, **sizes: Any) -> RecurrentNet
       **sizes: arguments of `ReactorModule`, whose defaults are the paper's.
 
     Raises:
-      ValueError: for an observation that the network cannot take, or an unfit torso.
+      ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
     """
     convolutions = sizes.get("convolutions", REACTOR_CONVOLUTIONS)
     check_torso(observation, convolutions, sizes.get("torso"))

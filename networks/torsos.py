@@ -21,13 +21,13 @@ Activation: TypeAlias = Callable[[jax.Array], jax.Array]
 
 
 class MakeTorso(Protocol):
-    """Makes a torso of one's own, in place of the default one.
+    """Makes a user's torso, which replaces the default one.
 
-    Called inside of Haiku's transform, once for each torso of the network.
+    Called inside Haiku's transform, once for each torso of the network.
     """
 
     def __call__(self) -> Callable[[jax.Array], jax.Array]:
-        """A module, or a function, from observations `[T, ...]` to float features `[T, D]`."""
+        """Returns a module or function: observations `[T, ...]` -> float features `[T, D]`."""
         ...
 
 
@@ -90,16 +90,16 @@ def make_torso(
     activation: Activation = crelu,
     own: MakeTorso | None = None,
 ) -> Callable[[jax.Array], jax.Array]:
-    """The torso that fits an observation: images are uint8 of rank 3, all else must be float.
+    """The torso for an observation: images are uint8 of rank 3; others must be float arrays.
 
-    Call `check_torso` before, outside of Haiku, for readable errors.
+    Call `check_torso` first, outside Haiku's transform, for readable errors.
 
     Args:
       observation: spec of one observation.
       convolutions: (channels, kernel, stride) of each, for images.
       vector_sizes: units of the layers, for float observations.
       activation: of each layer.
-      own: makes a torso in place of the default ones.
+      own: makes a user's torso in place of the default ones.
     """
     if own is not None:
         return own()
@@ -113,12 +113,12 @@ def check_torso(
     convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
     own: MakeTorso | None = None,
 ) -> None:
-    """Refuses observations that the default torso cannot take, and unfit torsos of one's own.
+    """Checks that the default torso supports an observation, or the outputs of a user's torso.
 
     Args:
       observation: spec of one observation.
-      convolutions: those of the default torso.
-      own: makes a torso in place of the default one; it may take any observation.
+      convolutions: (channels, kernel, stride) of each, of the default torso.
+      own: makes a user's torso, which may support any observation.
 
     Raises:
       ValueError: names the observation and what is allowed, or what the torso returned.
@@ -140,7 +140,7 @@ def check_torso(
 def check_observation(
     observation: specs.Array, convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS
 ) -> None:
-    """Refuses observations that no torso takes.
+    """Checks that a default torso supports an observation.
 
     Raises:
       ValueError: names shape and dtype of the observation, and what is allowed.

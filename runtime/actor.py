@@ -104,6 +104,17 @@ class Actor:
         Returns:
           The transitions taken: E less the environments whose episode was at its end.
         """
+        ended = self._timestep.step_type == StepType.LAST
+        self.observe(self._environment.step(self.decide()))
+        self.update()
+        return int(np.sum(~np.asarray(ended)))
+
+    def decide(self) -> np.ndarray:
+        """Decides on the newest time steps, last ones too, and writes their rows.
+
+        Returns:
+          Actions `[E, ...]`.
+        """
         timestep = self._timestep
         decision = self._act(self._parameters.params, self.state, timestep)
         self.state = decision.state
@@ -111,11 +122,17 @@ class Actor:
         self._writer.write(rows_of(timestep, action, extras), self._parameters.new_priority)
         ended = np.asarray(timestep.step_type == StepType.LAST)
         self._note({name: extras[name][ended] for name in self._episode_metrics})
-        self._timestep = self._environment.step(action)
-        _, returns, lengths = self._running.add(self._timestep)
+        return np.asarray(action)
+
+    def observe(self, timestep: TimeStep) -> None:
+        """Takes the time steps `[E, ...]` that follow a decision, or that begin episodes."""
+        self._timestep = timestep
+        _, returns, lengths = self._running.add(timestep)
         self._note({"return": returns, "length": lengths})
+
+    def update(self) -> None:
+        """Counts one time step, and may fetch newer parameters."""
         self._parameters.step()
-        return int(np.sum(~ended))
 
     def take_episodes(self) -> dict[str, list[float]]:
         """`return`, `length` and episode metrics of episodes that ended since the last call."""

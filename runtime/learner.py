@@ -92,6 +92,7 @@ class Learner:
         batch, self._next = self._next or self._wait(timeout), None
         if batch is None:
             self.finish()
+            self._publish_if_wanted()
             return False
         keys, sample = batch
         running, self._running = self._running, None
@@ -102,8 +103,7 @@ class Learner:
         self._next = ahead.result()
         if self._next is None:
             self.finish()
-        if self._parameters is not None and self._parameters.wanted:
-            self.publish()
+        self._publish_if_wanted()
         return True
 
     def finish(self) -> None:
@@ -134,6 +134,11 @@ class Learner:
         """Ends the host thread and closes the replay."""
         self._host.shutdown()
         self._replay.close()
+
+    def _publish_if_wanted(self) -> None:
+        parameters = self._parameters
+        if parameters is not None and parameters.wanted and parameters.version < self.updates:
+            self.publish()
 
     def _wait(self, timeout: float) -> tuple[Any, Sample] | None:
         started = time.monotonic()

@@ -140,15 +140,17 @@ class MetricsTable:
           directory: the run directory.
           names: of the columns between the counters and the rates, besides the episodes' two.
           resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
+
+        Raises:
+          ValueError: a new run has a `metrics.csv`, or a resumed one has none, or a damaged one.
         """
         self._counters = [field.name for field in dataclasses.fields(Counters)]
         self._means = ["episode_return", "episode_length", *names]
         columns = [*self._counters, *self._means, *WALL_CLOCK_COLUMNS]
-        has_rows = resumed_at is not None and (directory / _CSV_NAME).exists()
         self._writer = (
-            MetricsWriter.resume(directory, columns, resumed_at or 0)
-            if has_rows
-            else MetricsWriter(directory, columns)
+            MetricsWriter(directory, columns)
+            if resumed_at is None
+            else MetricsWriter.resume(directory, columns, resumed_at)
         )
 
     def write(

@@ -7,15 +7,16 @@ import numpy as np
 MAX_SEED = 2**32 - 1  # JAX ignores all bits beyond
 
 
+@enum.unique
 class Purpose(enum.IntEnum):
     """What a derived seed is for. No two purposes share a stream."""
 
     EVALUATION = 1  # `retrax evaluate`
     RESUME = 2  # environments of a resumed run
-    ACTOR = 2  # environments of a program's actor
-    EVALUATOR = 3  # environments of a program's evaluator
-    ORDER = 4  # in which order the actors of one thread step
-    RECORDING = 2  # `retrax record-states`
+    ACTOR = 3  # environments of a program's actor
+    EVALUATOR = 4  # environments of a program's evaluator
+    ORDER = 5  # in which order the actors of one thread step
+    RECORDING = 6  # `retrax record-states`
 
 
 def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:

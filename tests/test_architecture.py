@@ -56,11 +56,15 @@ def parse(name: str, text: str, is_package: bool = False) -> Source:
     return Source(name, is_package, ast.parse(text))
 
 
-def find_sources() -> list[Source]:
+def source_paths() -> list[Path]:
     paths = list(ROOT.glob("*.py"))
     paths += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    return sorted(paths)
+
+
+def find_sources() -> list[Source]:
     sources = []
-    for path in sorted(paths):
+    for path in source_paths():
         parts = ["retrax", *path.relative_to(ROOT).with_suffix("").parts]
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
@@ -391,3 +395,35 @@ def test_packages_say_what_is_public():
         and source.name not in with_all()
     ]
     assert silent == []
+
+
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 300, 60
+
+
+def oversized(source: Source, text: str) -> list[str]:
+    """Files and function bodies (nested functions included, docstrings not) that are too long."""
+    count = len(text.splitlines())
+    found = [f"{source.name} has {count} lines"] if count > MAX_FILE_LINES else []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            size = (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+            if size > MAX_FUNCTION_LINES:
+                found.append(f"{source.name}.{node.name} has {size} lines")
+    return found
+
+
+def test_files_and_functions_are_short():
+    found = []
+    for path, source in sorted(zip(source_paths(), SOURCES, strict=True), key=str):
+        found += oversized(source, path.read_text(encoding="utf-8"))
+    assert found == []
+
+
+def test_long_ones_are_found():
+    body = "\n".join("    x = 1" for _ in range(61))
+    text = f'def f():\n    """Doc."""\n{body}\n' + "\n" * 300
+    assert oversized(parse("retrax.a", text), text) == [
+        "retrax.a has 363 lines",
+        "retrax.a.f has 61 lines",
+    ]

@@ -1,4 +1,4 @@
-"""Every benchmark runs, at a size that takes seconds, and prints what it is there for."""
+"""Every benchmark runs, at a size that takes seconds, and prints its figures."""
 
 import pathlib
 import subprocess

@@ -96,9 +96,13 @@ def test_the_wheel_says_its_version_and_its_command(wheel):
     fields = Parser().parsestr(wheel.read(metadata).decode())
     assert fields["Name"] == "retrax"
     assert fields["Version"] == retrax.__version__
+    assert fields["License-Expression"] == "Apache-2.0"
+    [licence] = [name for name in wheel.namelist() if name.endswith("LICENSE")]
+    assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
     assert re.fullmatch(r"\d+\.\d+\.\d+", retrax.__version__)
     commands = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
-    assert "retrax = retrax.experiments.command:main" in commands
+    assert "retrax = retrax.experiments.commands.main:main" in commands
+    assert "reactor = retrax.agents.reactor:AGENT" in commands
 
 
 def test_every_folder_with_modules_is_a_listed_package():

@@ -1,4 +1,4 @@
-"""ACER's actors and evaluators: one time step a call, last ones included."""
+"""ACER's actors and evaluators: one time step per call, including last steps."""
 
 from typing import Any
 

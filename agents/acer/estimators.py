@@ -22,7 +22,7 @@ class Terms(NamedTuple):
     Attributes:
       gradients: `[T, D]`, ascent, before entropy and projection.
       critic_losses: `[T]`; takes gradients.
-      errors: `[T]`, return less estimate.
+      errors: `[T]`, return minus estimate.
     """
 
     gradients: jax.Array
@@ -78,7 +78,7 @@ def tis(
         config.truncation,
     )
     scores = jax.vmap(jax.grad(policy.log_prob))(phi, _sources(rows))
-    # As a loss of V: the return less V. `advantages` takes no gradient.
+    # The error of V, which takes the gradient: return minus V. `advantages` takes none.
     errors = jax.lax.stop_gradient(advantages + estimates.v[:-1]) - estimates.v[:-1]
     gradients = (weights * advantages)[:, None] * scores
     return Terms(gradients, 0.5 * weights * jnp.square(errors), errors)
@@ -87,7 +87,7 @@ def tis(
 def constrain(
     gradients: jax.Array, average: jax.Array, phi: jax.Array, *, policy: Policy, delta: float
 ) -> jax.Array:
-    """Each step's gradient projected onto its own trust region (eq. 12).
+    """Projects the gradient of each step onto the trust region of that step (eq. 12).
 
     Args:
       gradients: `[T, D]`.
@@ -104,7 +104,7 @@ def constrain(
 def _returns(
     estimates: Estimates, rows: Row, mask: jax.Array, *, policy: Policy, config: Config
 ) -> tuple[jax.Array, jax.Array]:
-    """For the critic and for the policy, `[T]` each."""
+    """Returns for the critic and for the policy, `[T]` each."""
     r_t, discount_t = _rewards(rows, config), sequences.discounts(rows, config.discount)
     rho_t, q_t, v_t = jnp.exp(estimates.log_rho[1:]), estimates.q[1:], estimates.v[1:]
     continues_t = sequences.acted(rows, mask)
@@ -119,7 +119,7 @@ def _returns(
 
 
 def _rewards(rows: Row, config: Config) -> jax.Array:
-    """Clipped, then scaled, at the destination steps, `[T]`."""
+    """Rewards at the destination steps, clipped and then scaled, `[T]`."""
     return config.reward_scale * sequences.rewards(rows, config.max_abs_reward)
 
 

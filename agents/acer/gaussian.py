@@ -1,7 +1,7 @@
 """A Gaussian policy of fixed standard deviation; its statistic phi is the mean, `[d]`.
 
-Actions are scaled: -1 and 1 stand for the bounds. Drawn actions may lie outside; the environment
-gets them clipped. Ratios are those of the drawn actions, so these are stored.
+Actions are scaled: -1 and 1 are the bounds. Drawn actions may lie outside the bounds; they are
+clipped for the environment. Ratios are those of the drawn actions, which are stored.
 """
 
 import functools
@@ -36,9 +36,9 @@ def gaussian(
       actions: `[d]`, with bounds.
       advantage: the advantage network.
       truncation: c of the importance weights.
-      std: the standard deviation, in units of half the distance of the bounds.
-      num_samples: n, the actions drawn for the mean of the dueling network.
-      dueling: whether Q is V plus an advantage less its mean, or the "advantage" alone.
+      std: the standard deviation, in units of half the range of the actions.
+      num_samples: n, the number of actions drawn for the mean advantage of stochastic dueling.
+      dueling: whether Q is V plus the advantage minus its mean; otherwise the network's output.
     """
     low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
     (size,) = actions.shape
@@ -89,7 +89,7 @@ def _log_prob(mean: jax.Array, row: Row, *, std: float) -> jax.Array:
 
 
 def _entropy(mean: jax.Array) -> jax.Array:
-    """A constant: the deviation is fixed."""
+    """A constant, since the standard deviation is fixed."""
     return 0.0 * jnp.sum(mean)
 
 

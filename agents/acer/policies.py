@@ -1,4 +1,4 @@
-"""The interface between ACER and a kind of policy, categorical or Gaussian.
+"""The interface between ACER and its policies, categorical or Gaussian.
 
 Unbatched. `D` denotes the size of a policy's statistics phi: the probabilities, or the mean.
 """
@@ -16,9 +16,9 @@ class Estimates(NamedTuple):
 
     Attributes:
       log_rho: `[]`, log of pi / mu of the action taken.
-      q: `[]`, its value. Takes gradients.
+      q: `[]`, the value of that action. Takes gradients.
       v: `[]`, the state's value. Takes gradients.
-      others: inputs of `Policy.gradient` about actions that were not taken.
+      others: inputs of `Policy.gradient` for actions that were not taken.
     """
 
     log_rho: jax.Array
@@ -28,22 +28,22 @@ class Estimates(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A kind of policy.
+    """The functions of a kind of policy.
 
     Attributes:
-      extras: shapes of what actors store with each row, besides a memory.
+      extras: shapes of the extras that actors store with each row, besides a recurrent state.
       draw: `(key, phi) -> (action, extras)`.
       greedy: `phi -> action`.
       log_prob: `(phi, Row) -> []`, of the action that was taken in the row.
-      entropy: `phi -> []`, up to a constant.
+      entropy: `phi -> []`, up to an additive constant.
       kl: `(phi_average, phi) -> []`, the divergence of the second from the first.
       estimates: `(params, key, output, Row, acted []) -> Estimates` of one row; `params` are the
         advantage network's, `output` is the policy network's. The ratio is 1 where `acted` is
-        false: there the row's action is meaningless.
+        false, since the row's action is meaningless there.
       gradient: `(phi, Estimates, Row, return_ []) -> [D]`, ACER's, before any projection.
-      value_loss: `(return_, q, v, rho) -> []`, the loss of V beyond that of Q.
-      root: Retrace's ratios are taken to this power.
-      uses_opc: whether the policy's returns are Q_opc; Retrace otherwise.
+      value_loss: `(return_, q, v, rho) -> []`, the loss of V, in addition to that of Q.
+      root: exponent of the ratios in Retrace.
+      uses_opc: whether the policy gradient uses Q_opc; Retrace otherwise.
     """
 
     extras: dict[str, jax.ShapeDtypeStruct]

@@ -155,10 +155,10 @@ def exploit(
 
 
 def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
-    """`AgentEntry.warm_start`: a new evaluator knows the actors' newest pulls.
+    """`AgentEntry.warm_start`: a new evaluator's bandit starts with the actors' newest pulls.
 
-    Its greedy arm is the best one that the actors of the run know. The alternation between greedy
-    and sampled episodes starts from the beginning.
+    Its greedy arm is the best one by these pulls. The alternation between greedy and sampled
+    episodes restarts.
 
     Args:
       evaluator: a state of `begin`.

@@ -1,6 +1,6 @@
-"""Losses of the networks behind the intrinsic reward, on the last frames of sampled sequences.
+"""Losses of the networks of the intrinsic reward, on the last frames of sampled sequences.
 
-`T + 1` denotes the rows of a sequence, `F` the frames that are used, `A` the actions.
+`T + 1` denotes the rows of a sequence, `F` the number of used frames, `A` of actions.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def auxiliary_loss(
     config: Config,
     networks: Agent57Networks,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The sum of both losses, each the mean over the batch.
+    """The sum of both losses, averaged over the batch.
 
     Args:
       params: of `embedding`, `classifier` and `predictor`; they take the gradient.
@@ -63,7 +63,7 @@ def last_steps(mask: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
       count: F >= 1.
 
     Returns:
-      Rows that the transitions lead to, int32 `[F]`, in 1 .. T; which of them exist, bool `[F]`.
+      Destination rows of the transitions, int32 `[F]`, in 1 .. T; which of them exist, bool `[F]`.
     """
     last = jnp.sum(mask.astype(jnp.int32)) - 1
     rows = last - jnp.arange(count - 1, -1, -1)
@@ -71,15 +71,15 @@ def last_steps(mask: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 def inverse_dynamics_loss(logits: jax.Array, actions: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean of -log p(a_t | x_t, x_{t+1}), which trains the embedding (NGU, section 2.2).
+    """Mean of -log p(a_t | x_t, x_{t+1}); trains the embedding (NGU, section 2.2).
 
     Args:
-      logits: `[F, A]`, of the action between two embedded states.
+      logits: `[F, A]`, logits of the action between two embedded states.
       actions: `[F]`, the actions taken, in 0 .. A - 1; not checked.
       mask: bool `[F]`, which transitions count.
 
     Returns:
-      A scalar `[]`, 0 if none counts.
+      A scalar `[]`; 0 if the mask is empty.
     """
     chex.assert_rank([logits, actions, mask], [2, 1, 1])
     errors = optax.losses.softmax_cross_entropy_with_integer_labels(logits, actions)
@@ -87,7 +87,7 @@ def inverse_dynamics_loss(logits: jax.Array, actions: jax.Array, mask: jax.Array
 
 
 def distillation_loss(prediction: jax.Array, target: jax.Array, mask: jax.Array) -> jax.Array:
-    """Mean of || g_hat(x) - g(x) ||^2, which trains the predictor (NGU, section 2.2).
+    """Mean of || g_hat(x) - g(x) ||^2; trains the predictor (NGU, section 2.2).
 
     Args:
       prediction: `[F, D]`.
@@ -95,7 +95,7 @@ def distillation_loss(prediction: jax.Array, target: jax.Array, mask: jax.Array)
       mask: bool `[F]`, which frames count.
 
     Returns:
-      A scalar `[]`, 0 if none counts.
+      A scalar `[]`; 0 if the mask is empty.
     """
     chex.assert_rank([prediction, target, mask], [2, 2, 1])
     return masked_mean(distillation_error(prediction, target), mask)

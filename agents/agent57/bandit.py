@@ -1,7 +1,7 @@
 """The meta-controller: a sliding-window upper-confidence bandit (Agent57, section 3.2).
 
-A pull is one episode with an arm; it pays the episode's undiscounted extrinsic return. `N` denotes
-the number of arms, `W` the window. Only the last W pulls count; older ones leave the window.
+A pull is one episode with an arm; its payoff is the episode's undiscounted extrinsic return. `N`
+denotes the number of arms, `W` the window. Only the last W pulls are kept.
 """
 
 from typing import NamedTuple
@@ -11,12 +11,12 @@ import jax.numpy as jnp
 
 
 class BanditState(NamedTuple):
-    """The pulls in the window, as a ring.
+    """The pulls in the window, in a ring buffer.
 
     Attributes:
       arms: int32 `[W]`, the arm of each pull.
       returns: float32 `[W]`, its return.
-      num_pulls: int32 `[]`, pulls ever made.
+      num_pulls: int32 `[]`, number of pulls so far, older ones included.
     """
 
     arms: jax.Array
@@ -25,7 +25,7 @@ class BanditState(NamedTuple):
 
 
 def init(window: int) -> BanditState:
-    """No pull yet.
+    """A bandit without pulls.
 
     Args:
       window: W >= 1 (tau of the paper).
@@ -43,7 +43,7 @@ def init(window: int) -> BanditState:
 
 
 def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditState:
-    """Adds a pull; the oldest leaves a full window, whichever arm it was.
+    """Adds a pull; replaces the oldest one if the window is full.
 
     Args:
       state: the bandit's.
@@ -59,14 +59,14 @@ def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditStat
 
 
 def statistics(state: BanditState, num_arms: int) -> tuple[jax.Array, jax.Array]:
-    """How often each arm was pulled within the window, and its mean return.
+    """Number of pulls and mean return of each arm within the window.
 
     Args:
       state: the bandit's.
       num_arms: N.
 
     Returns:
-      Counts N_k(a, tau), float32 `[N]`, and means mu_k(a, tau), `[N]`, 0 where the count is.
+      Counts N_k(a, tau), float32 `[N]`, and means mu_k(a, tau), `[N]`, 0 where the count is 0.
     """
     filled = jnp.arange(state.arms.shape[0]) < state.num_pulls
     pulled = (state.arms[:, None] == jnp.arange(num_arms)) & filled[:, None]
@@ -78,10 +78,11 @@ def statistics(state: BanditState, num_arms: int) -> tuple[jax.Array, jax.Array]
 def choose(
     key: jax.Array, state: BanditState, *, num_arms: int, bonus: float, epsilon: float
 ) -> jax.Array:
-    """The next arm: each once, then the best upper confidence bound, or a uniform draw.
+    """The next arm: each arm once; then the largest upper confidence bound, or a uniform draw.
 
-    With chance 1 - epsilon argmax_a mu(a, tau) + bonus sqrt(1 / N(a, tau)) (no logarithm), the
-    first of equal ones. An arm without a pull in the window has an infinite bound.
+    With probability 1 - epsilon the arm is argmax_a mu(a, tau) + bonus sqrt(1 / N(a, tau)), without
+    a logarithm; ties are resolved to the first arm. An arm without a pull in the window has an
+    infinite bound.
 
     Args:
       key: PRNG key.
@@ -104,7 +105,7 @@ def choose(
 
 
 def best(state: BanditState, num_arms: int) -> jax.Array:
-    """The arm of the largest mean return within the window: the evaluator's greedy mode.
+    """The arm with the largest mean return within the window: the evaluator's greedy mode.
 
     Args:
       state: the bandit's.
@@ -120,15 +121,15 @@ def best(state: BanditState, num_arms: int) -> jax.Array:
 def pool(states: BanditState, window: int) -> BanditState:
     """One bandit with the newest pulls of several.
 
-    If not all pulls fit, those are kept that have the fewest later pulls of the same bandit: each
-    bandit contributes the same number of pulls, as far as it has them.
+    If not all pulls fit, those with the fewest later pulls of the same bandit are kept: each bandit
+    with enough pulls contributes the same number.
 
     Args:
       states: `[E, ...]`, E bandits with windows of W pulls.
       window: of the result, >= 1.
 
     Returns:
-      A bandit whose oldest pull is the first to leave its window.
+      A bandit whose pulls are ordered from the oldest to the newest.
 
     Raises:
       ValueError: a window of less than one pull.
@@ -139,7 +140,7 @@ def pool(states: BanditState, window: int) -> BanditState:
     order = jnp.argsort(jnp.where(age < filled, age, width).reshape(-1), stable=True)[:window]
     count = jnp.minimum(jnp.sum(filled), window)
     rank = jnp.arange(order.shape[0])
-    slot = jnp.where(rank < count, count - 1 - rank, window)  # `window` is no slot: dropped
+    slot = jnp.where(rank < count, count - 1 - rank, window)  # index `window`: dropped
     empty = init(window)
     return BanditState(
         empty.arms.at[slot].set(states.arms.reshape(-1)[order], mode="drop"),

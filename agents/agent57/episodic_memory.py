@@ -1,7 +1,7 @@
-"""How new a state is within its episode: NGU's episodic bonus (section 2.2 and algorithm 1).
+"""Novelty of a state within its episode: NGU's episodic bonus (section 2.2 and algorithm 1).
 
 `C` denotes the memory's capacity, `D` the size of an embedding ("controllable state"), k the number
-of neighbours. A state is compared with those before it, and then stored itself.
+of neighbours. A state is compared with the earlier ones of the episode, and then stored.
 """
 
 from typing import NamedTuple
@@ -15,12 +15,12 @@ class MemoryState(NamedTuple):
 
     Attributes:
       entries: float32 `[C + 1, D]`, a ring. One more than the capacity: a new entry is written
-        before its neighbours are looked up, so that a donated buffer is updated in place (read
-        first, it would be copied whole).
+        before its neighbours are looked up, so that a donated buffer is updated in place (if
+        it were read first, the whole buffer would be copied).
       size: int32 `[]`, entries ever stored in this episode.
-      mean_distance: float32 `[]`, running mean of the squared distances to neighbours. It outlives
-        the episode (ours: the paper does not say).
-      num_means: int32 `[]`, look-ups that the mean is over.
+      mean_distance: float32 `[]`, running mean of the squared distances to neighbours. It is kept
+        between episodes (unspecified in the paper; our choice).
+      num_means: int32 `[]`, number of look-ups in the mean.
     """
 
     entries: jax.Array
@@ -36,7 +36,7 @@ def init(capacity: int, embedding_size: int) -> MemoryState:
       capacity: C >= 1.
       embedding_size: D >= 1.
     """
-    # Each number is an array of its own: a buffer cannot be donated twice.
+    # Separate arrays of zeros: a buffer cannot be donated twice.
     return MemoryState(
         entries=jnp.zeros((capacity + 1, embedding_size), jnp.float32),
         size=jnp.zeros((), jnp.int32),
@@ -46,23 +46,23 @@ def init(capacity: int, embedding_size: int) -> MemoryState:
 
 
 def empty(state: MemoryState, where: jax.Array) -> MemoryState:
-    """Empties the memory where an episode begins; nothing is overwritten, so it costs nothing.
+    """Empties the memory where an episode begins. Entries are not overwritten, so it is cheap.
 
     Args:
-      state: before.
+      state: the memory.
       where: bool `[]`.
     """
     return state._replace(size=jnp.where(where, 0, state.size))
 
 
 def nearest_distances(state: MemoryState, embedding: jax.Array, k: int) -> jax.Array:
-    """Squared Euclidean distances to the k nearest entries but the newest.
+    """Squared Euclidean distances to the k nearest entries, the newest excluded.
 
-    Each is summed from its differences: |x|^2 - 2 x y + |y|^2 loses the digits of near ones, and is
-    no faster.
+    Computed from differences: |x|^2 - 2 x y + |y|^2 loses precision for near entries, and is no
+    faster.
 
     Args:
-      state: the memory; its newest entry is the state that is asked about.
+      state: the memory; its newest entry is the queried state.
       embedding: `[D]`.
       k: >= 1, at most C.
 
@@ -86,15 +86,15 @@ def bonus(
     pseudo_count: float,
     max_similarity: float,
 ) -> tuple[jax.Array, MemoryState]:
-    """The episodic reward of a state, and the memory with it (NGU, algorithm 1).
+    """The episodic reward of a state, and the memory that includes it (NGU, algorithm 1).
 
-    With d_k the squared distances to the k nearest and d_m their running mean, which they enter
-    first: d_n = max(d_k / d_m - xi, 0), K = eps / (d_n + eps), s = sqrt(sum K) + c; the reward is
-    1 / s, or 0 where s > s_m. With fewer than k entries it is 0 and the mean stays (ours: the paper
-    does not say).
+    d_k are the squared distances to the k nearest and d_m their running mean, these included:
+    d_n = max(d_k / d_m - xi, 0), K = eps / (d_n + eps), s = sqrt(sum K) + c. The reward is 1 / s,
+    or 0 where s > s_m. With fewer than k entries it is 0 and the mean is unchanged (unspecified in
+    the paper; our choice).
 
     Args:
-      state: the memory of the states before.
+      state: the memory of the earlier states.
       embedding: `[D]`, f(x_t).
       num_neighbours: k, in 1 .. C.
       cluster_distance: xi >= 0.
@@ -115,7 +115,7 @@ def bonus(
     num_means = state.num_means + enough
     step = (jnp.mean(nearest) - state.mean_distance) / jnp.maximum(num_means, 1)
     mean_distance = state.mean_distance + jnp.where(enough, step, 0.0)
-    # A mean of 0 has seen distances of 0 only.
+    # The mean is 0 only if all distances were 0.
     scaled = nearest / jnp.where(mean_distance > 0, mean_distance, 1.0)
     kernel = kernel_epsilon / (jnp.maximum(scaled - cluster_distance, 0.0) + kernel_epsilon)
     similarity = jnp.sqrt(jnp.sum(kernel)) + pseudo_count

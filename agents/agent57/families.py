@@ -34,12 +34,12 @@ def intrinsic_weights(num_arms: int, largest: float) -> np.ndarray:
 
 
 def agent57_discounts(num_arms: int, high: float, middle: float, low: float) -> np.ndarray:
-    """gamma_j, from far-sighted without curiosity to short-sighted with much (Agent57, appendix A).
+    """gamma_j, from far-sighted (j = 0) to short-sighted (j = N - 1) (Agent57, appendix A).
 
     `high` for j = 0; from there to `middle` at j = 7 by a sigmoid; from `middle` at j = 8 to `low`
-    at j = 31 geometrically in 1 - gamma. As printed the sigmoid part rises and then falls at once,
-    and the geometric part leaves the range; both are turned round here, so that gamma never rises.
-    For N other than 32 the part that is sigmoid is scaled with N (ours).
+    at j = 31 geometrically in 1 - gamma. As printed, the sigmoid part rises and then drops, and the
+    geometric part leaves the range. Both are reversed here, so that gamma never rises. For N other
+    than 32 the length of the sigmoid part is scaled with N (our choice).
 
     Args:
       num_arms: N >= 2.

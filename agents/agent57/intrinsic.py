@@ -1,7 +1,7 @@
-"""The intrinsic reward of each observation, as an actor computes it when the observation arrives.
+"""The intrinsic reward of each observation, computed by the actor when the observation arrives.
 
-It arrives with the observation, as the extrinsic reward does: both are the consequence of the
-action before, and the networks read both. An episode's first reward is 0: nothing is in memory.
+Like the extrinsic reward, it arrives with the observation, as a consequence of the previous action;
+the networks read both. An episode's first intrinsic reward is 0: the memory is empty.
 """
 
 from typing import Any, NamedTuple
@@ -17,12 +17,12 @@ from .novelty import Moments
 
 
 class IntrinsicParams(NamedTuple):
-    """Parameters of the networks behind the intrinsic reward.
+    """Parameters of the networks of the intrinsic reward.
 
     Attributes:
       embedding: the controllable state's.
-      predictor: that of random network distillation which learns.
-      random: the one which does not.
+      predictor: the trained network of random network distillation.
+      random: the fixed one.
     """
 
     embedding: Any
@@ -31,12 +31,12 @@ class IntrinsicParams(NamedTuple):
 
 
 class IntrinsicState(NamedTuple):
-    """What an actor keeps between observations.
+    """State of the intrinsic reward between observations.
 
     Attributes:
       memory: the episode's states.
-      moments: of the novelty errors, over the actor's life (ours: the paper does not say).
-      embedding: the embedding's parameters of this episode, or `()` where always the newest count.
+      moments: of the novelty errors, over the actor's life (unspecified in the paper; our choice).
+      embedding: the embedding's parameters of this episode; `()` if the newest are always used.
     """
 
     memory: MemoryState
@@ -67,8 +67,9 @@ def reward(
     Args:
       config: constants.
       networks: embedding and novelty are used.
-      params: their newest parameters; a copy of the embedding's is used for a whole episode.
-      state: before.
+      params: the newest ones; with `embedding_refresh="episode"` the embedding's are copied on a
+        first step and kept for the episode.
+      state: of the actor.
       observation: `[...]`.
       is_first: bool `[]`, whether an episode begins.
 

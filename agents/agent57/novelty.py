@@ -1,7 +1,7 @@
-"""How new a state is over an agent's whole life, and the intrinsic reward (NGU, section 2.2).
+"""Life-long novelty of a state, and the intrinsic reward (NGU, section 2.2).
 
-Random network distillation: a predictor learns the outputs of a fixed random network; its error is
-large where it has seen little.
+Random network distillation: a predictor learns the outputs of a fixed random network. Its error is
+large for states unlike those it was trained on.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Moments(NamedTuple):
 
 
 def init() -> Moments:
-    """Of no number yet."""
+    """The moments of an empty stream."""
     return Moments(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
 
 
@@ -48,7 +48,7 @@ def modulator(moments: Moments, error: jax.Array) -> tuple[jax.Array, Moments]:
     """alpha_t = 1 + (err(x_t) - mu_e) / sigma_e, over the errors so far, this one included.
 
     Args:
-      moments: of the errors before.
+      moments: of the earlier errors.
       error: `[]`, err(x_t).
 
     Returns:

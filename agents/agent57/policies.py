@@ -1,4 +1,4 @@
-"""Value functions of a config: their names, their rewards, and how they are mixed."""
+"""Value functions of a config: their names, their rewards, and their combination."""
 
 from typing import NamedTuple
 
@@ -49,7 +49,8 @@ def value_transform(config: Config) -> losses.ValueTransform:
 def combine(config: Config, values: dict[str, jax.Array], weight: jax.Array) -> jax.Array:
     """Q^e + beta_j Q^i, or h(h^-1(Q^e) + beta_j h^-1(Q^i)); a single value is returned unchanged.
 
-    Agent57, section 3.1 and appendix B. The same mix chooses actions and is the target policy's.
+    Agent57, section 3.1 and appendix B. The combination selects actions and defines the target
+    policy.
 
     Args:
       config: hyper-parameters.
@@ -71,7 +72,7 @@ def combine(config: Config, values: dict[str, jax.Array], weight: jax.Array) -> 
 def rewards(
     config: Config, extrinsic: jax.Array, intrinsic: jax.Array, weight: jax.Array
 ) -> dict[str, jax.Array]:
-    """The reward of each value function: r^e for one and r^i for the other, or r^e + beta_j r^i.
+    """The rewards of the value functions: r^e and r^i for two of them, r^e + beta_j r^i for one.
 
     Args:
       config: hyper-parameters.

@@ -1,11 +1,11 @@
-"""Agent57's presets: the paper's agent, a small one, and the paper's ladder of ablations."""
+"""Agent57's presets: the paper's agent, a small one, and the paper's ablations."""
 
 from collections.abc import Callable
 from typing import Any
 
 from .config import Config
 
-# The ladder (paper, section 4.1): each rung also lacks all parts that the rungs before it lack.
+# The ablations (section 4.1): each also removes all parts that the ones before it remove.
 _WITHOUT: dict[str, dict[str, Any]] = {
     "meta_controller": {"trace_length": 80, "replay_period": 40},
     "split": {"arm_choice": "uniform", "evaluation": "arm_0", "discounts": "ngu"},
@@ -16,7 +16,7 @@ _WITHOUT: dict[str, dict[str, Any]] = {
 _SMALL_SHORT_TRACE = {"trace_length": 10, "replay_period": 5}
 
 
-def _rung(make: Callable[..., Config], last: str, **changes: Any) -> Callable[[], Config]:
+def _ablation(make: Callable[..., Config], last: str, **changes: Any) -> Callable[[], Config]:
     """A preset without all parts down to `last`; `changes` take precedence."""
     lacking: dict[str, Any] = {}
     for name, missing in _WITHOUT.items():
@@ -29,6 +29,6 @@ def _rung(make: Callable[..., Config], last: str, **changes: Any) -> Callable[[]
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper": Config.paper,
     "small": Config.small,
-    **{name: _rung(Config.paper, name) for name in _WITHOUT},
-    **{f"small_{name}": _rung(Config.small, name, **_SMALL_SHORT_TRACE) for name in _WITHOUT},
+    **{name: _ablation(Config.paper, name) for name in _WITHOUT},
+    **{f"small_{name}": _ablation(Config.small, name, **_SMALL_SHORT_TRACE) for name in _WITHOUT},
 }

@@ -18,7 +18,7 @@ __all__ = [
     "make_agent",
 ]
 
-# Of the control suite; our choice: the paper takes a hundred times as many.
+# Steps on control suite tasks. Our choice; the paper uses a hundred times as many.
 _SUITE_STEPS = 1_000_000
 
 AGENT = AgentEntry(

@@ -19,7 +19,7 @@ class ActorState(NamedTuple):
 
     Attributes:
       key: PRNG key of the noise.
-      sigma: float32 `[]`, the noise's standard deviation, in halves of the distance between bounds.
+      sigma: float32 `[]`, standard deviation of the noise, in units of half the actions' range.
     """
 
     key: jax.Array
@@ -32,7 +32,7 @@ def begin(key: jax.Array, actor_id: jax.Array, num_actors: int, *, config: Confi
 
 
 def noise_scale(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
-    """Sigma of one actor: `sigma_min` for the first to `sigma_max` for the last.
+    """Sigma of one actor, from `sigma_min` of the first to `sigma_max` of the last.
 
     Args:
       config: hyper-parameters.
@@ -83,5 +83,5 @@ def _policy(params: Params, timestep: TimeStep, *, networks: D4PGNetworks) -> ja
 
 
 def _clip(action: jax.Array, actions: specs.BoundedArray) -> jax.Array:
-    """The stored action must be the executed one: the critic learns the value of the former."""
+    """Clips to the bounds, so that the critic learns the value of the executed action."""
     return jnp.clip(action, actions.minimum, actions.maximum)

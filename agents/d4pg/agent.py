@@ -133,7 +133,8 @@ def gradients(
       head: interprets the critic's outputs.
 
     Returns:
-      The critic's loss's gradient for torso and critic, the policy's loss's for the policy.
+      Gradients of the critic's loss for torso and critic, and of the policy's loss for the policy;
+      and the `Update`.
     """
     params, key = state.params, jax.random.fold_in(state.key, state.num_updates)
     transitions = n_step_transitions(sample, config.discount)

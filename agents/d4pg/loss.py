@@ -15,7 +15,7 @@ from .networks import Params
 
 
 class CriticResults(NamedTuple):
-    """Results of the critic's loss beside the loss itself.
+    """Further results of the critic's loss.
 
     Attributes:
       losses: `[B]`, unweighted.

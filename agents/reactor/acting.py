@@ -1,4 +1,4 @@
-"""Reactor's actors and evaluators: one time step a call, last ones included."""
+"""Reactor's actors and evaluators: one time step per call, including last steps."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def exploit(
 
 
 def extras_spec(num_actions: int, config: Config, network: RecurrentNetwork) -> dict[str, Any]:
-    """The shapes of a row's extras: mu(.|x_t), and the memory before t if it is stored."""
+    """Shapes of a row's extras: mu(.|x_t), and the recurrent state before t if it is stored."""
     memory = jax.eval_shape(network.initial_state)
     return _extras(jax.ShapeDtypeStruct((num_actions,), jnp.float32), memory, config)
 

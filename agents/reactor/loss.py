@@ -114,8 +114,8 @@ def _unroll(
 ) -> tuple[ReactorOutput, ReactorOutput]:
     """Online outputs at rows 0 .. T-1, target outputs at rows 1 .. T.
 
-    The target network reads row 0 too (the paper unrolls it over frames 2-33 alone), so that both
-    have the same memory of the same frames.
+    The target network is unrolled over row 0 too, so that both recurrent states include the same
+    frames. The paper unrolls it over frames 2 to 33 only.
     """
     stored = config.initial_state == "stored"
     memory = recurrent.initial_memory(rows, network=network, stored=stored)

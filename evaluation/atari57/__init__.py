@@ -1,9 +1,9 @@
-"""Agents on 57 Atari games: published scores, and the statistics that papers print about them.
+"""Agents on 57 Atari games: published scores, and the statistics that papers report.
 
-`load_scores` gives published scores as arrays and `read_scores` a user's own; `make_table` says of
-each algorithm what the papers say (median, mean rank, Elo ...), with the papers' numbers beside;
-`plot_scores` draws it. The statistics (`human_normalised`, `mean_rank`, `elo`, `iqm_interval` ...)
-are functions of plain arrays.
+`load_scores` returns published scores as arrays, and `read_scores` a user's scores. `make_table`
+computes the statistics of each algorithm (median, mean rank, Elo ...), together with the papers'
+values. `plot_scores` plots a table. The statistics (`human_normalised`, `mean_rank`, `elo`,
+`iqm_interval` ...) are functions of plain arrays.
 """
 
 from .charts import plot_scores

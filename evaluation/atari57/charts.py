@@ -1,4 +1,4 @@
-"""Scores as a picture: profiles of all algorithms, and one algorithm game by game."""
+"""A chart of scores: profiles of all algorithms, and one algorithm game by game."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 
 _INCHES = (14.0, 10.5)
 _DOTS_PER_INCH = 110
-# How the human-normalised scores are spread: in proportion up to the human's, then by their logs.
+# The axis of human-normalised scores is linear up to the human score, and logarithmic above it.
 _LINEAR_UP_TO = 1.0
 _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
 
 
 def plot_scores(table: Table, output: Path) -> None:
-    """Draws profiles of all algorithms, and the games of one of them.
+    """Plots profiles of all algorithms, and the games of one of them.
 
-    Left, for each algorithm: in what part of the 57 games its human-normalised score is at least so
-    high; the higher the curve, the better, and where it crosses one half is the median. Right, the
-    games of one algorithm in order (the user's first, otherwise the one with the best median), each
-    with a mark for the best of the others.
+    The left panel shows, for each algorithm, the fraction of the 57 games with at least a given
+    human-normalised score. Higher curves are better; a curve crosses one half at the median. The
+    right panel shows the sorted games of one algorithm: the user's first one, or the one with the
+    best median. A mark shows the best score of the other algorithms.
 
     Args:
-      table: what `make_table` gave.
-      output: the PNG file to write; its directory is made if it does not exist.
+      table: output of `make_table`.
+      output: the PNG file to write; its directory is created if it does not exist.
 
     Raises:
-      ValueError: `output` does not end in `.png`, or there is nobody to draw but random and human.
+      ValueError: `output` does not end in `.png`, or random and human are the only algorithms.
     """
     if output.suffix.lower() != ".png":
         raise ValueError(f"Charts are written as PNG: {output} must end in .png.")
     shown = [entry for entry in table.entries if entry.algorithm not in ("random", "human")]
     if not shown:
-        raise ValueError("There is nothing to draw: give algorithms beside random and human.")
-    # Only charts need matplotlib, and it takes a second to import; pyplot keeps global state.
+        raise ValueError("There is nothing to draw: give algorithms other than random and human.")
+    # Imported here: it takes a second, and only charts need it. Not pyplot, which has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -59,7 +59,7 @@ def _focus(shown: list[Entry]) -> Entry:
 
 
 def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:
-    """Step curves, in the legend from the best median down."""
+    """Step curves; the legend is sorted by median."""
     for number, entry in enumerate(sorted(shown, key=lambda entry: -entry.summary.median)):
         scores = np.sort(entry.normalised)
         share = 1.0 - np.arange(len(scores)) / len(scores)
@@ -80,7 +80,7 @@ def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:
 
 
 def _draw_games(panel: "Axes", focus: Entry, shown: list[Entry]) -> None:
-    """A bar for each game, the best at the top, blue above the human and orange below."""
+    """One bar for each game, best at the top; blue above the human score, orange below."""
     order = np.argsort(focus.normalised, kind="stable")
     scores = focus.normalised[order]
     colours = np.where(scores > 1.0, "C0", "C1")

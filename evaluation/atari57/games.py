@@ -1,8 +1,8 @@
-"""The 57 games by which agents are compared, and their ids in the Arcade Learning Environment."""
+"""The 57 games of the Atari benchmark, and their ids in the Arcade Learning Environment."""
 
 import difflib
 
-# In the order of every array of scores in this package.
+# All arrays of scores in this package have this order.
 GAMES = (
     "alien",
     "amidar",
@@ -65,10 +65,10 @@ GAMES = (
 
 
 def ale_id(slug: str) -> str:
-    """The id of a game: `ms-pacman` is `ALE/MsPacman-v5`.
+    """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`.
 
     Raises:
-      ValueError: names the slug if it is none of the 57.
+      ValueError: the slug is not one of the 57.
     """
     if slug not in GAMES:
         raise ValueError(_unknown(slug))
@@ -79,7 +79,7 @@ def game_slug(name: str) -> str:
     """The slug of a game, from its slug or its id.
 
     Raises:
-      ValueError: names the game if it is none of the 57, and the nearest of them.
+      ValueError: the game is not one of the 57; the message suggests the most similar one.
     """
     slug = _SLUGS.get(name, name)
     if slug not in GAMES:
@@ -93,4 +93,4 @@ _SLUGS = {ale_id(slug): slug for slug in GAMES}
 def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, [*GAMES, *_SLUGS], n=1, cutoff=0.5)
     hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"{name!r} is none of the 57 games{hint}"
+    return f"{name!r} is not one of the 57 games{hint}"

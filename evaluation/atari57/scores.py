@@ -1,7 +1,7 @@
-"""Published scores of 57 games, as data, and a user's own in the same form.
+"""Published scores of 57 games, and a user's scores in the same form.
 
-A file of scores is CSV with a header. Its columns, in any order: `game` (slug or ALE id) and
-`score`; and where they say more than the file as a whole, `algorithm`, `regime` and `seed`.
+A file of scores is CSV with a header. Its columns, in any order, are `game` (slug or ALE id) and
+`score`, and optionally `algorithm`, `regime` and `seed`.
 """
 
 import csv
@@ -12,26 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from .games import GAMES
-from .rows import Row, read_rows, refuse_twice
+from .score_records import ScoreRecord, check_unique, read_score_records
 
-# How an episode begins: after 0 to 30 no-ops, or where a person had played to.
+# How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = ("noop", "human_start")
-# What was measured in neither: means of the last 100 training episodes.
+# Scores in neither regime: means of the last 100 training episodes.
 _OTHER_REGIMES = ("ppo_paper_last100_40M",)
-# Episodes from saved states stand beside those from human starts, which nobody published.
+# Scores from saved states are compared with human starts, whose states were never published.
 _USER_REGIMES = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
 _DATA = Path(__file__).parents[1] / "data"
 
 
 class Source(NamedTuple):
-    """Where the scores of one algorithm in one regime were taken from.
+    """The source of an algorithm's scores in one regime.
 
     Attributes:
       algorithm: as in the scores.
       regime: as in the scores.
-      games: how many of the 57 it has.
+      games: number of games with a score, at most 57.
       source: the publication, repository or table.
-      note: what was checked, and what is odd.
+      note: what was checked, and irregularities.
     """
 
     algorithm: str
@@ -42,14 +42,14 @@ class Source(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """A number that a paper prints about one algorithm.
+    """A statistic that a paper prints for an algorithm.
 
     Attributes:
       paper: authors and year.
       regime: one of `REGIMES`.
       algorithm: as in the scores.
       statistic: `median`, `mean`, `capped_mean`, `percentile_5` (all of human-normalised scores,
-        where the human is 1), `games_above_human`, `mean_rank` or `elo`.
+        where human is 1), `games_above_human`, `mean_rank` or `elo`.
       value: as printed.
     """
 
@@ -64,31 +64,30 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """The published scores.
 
     Args:
-      regime: one of `REGIMES`. In the data, human starts come with `human_start`'s own random and
-        human scores.
+      regime: one of `REGIMES`. The random and human scores are those of the regime.
 
     Returns:
-      From an algorithm's name to its scores, float64 `[57]` in the order of `GAMES`; NaN for games
-      that its source leaves out. `random` and `human` are among them, and complete.
+      Dictionary from algorithm name to scores, float64 `[57]` in the order of `GAMES`; NaN for
+      games that the source omits. It contains `random` and `human`, which are complete.
 
     Raises:
       ValueError: `regime` is unknown.
     """
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(REGIMES)}, got {regime!r}.")
-    rows = read_rows(_DATA / "atari57_scores.csv", (*REGIMES, *_OTHER_REGIMES))
-    return {key[0]: scores for key, scores in _arrays(rows, regime).items()}
+    records = read_score_records(_DATA / "atari57_scores.csv", (*REGIMES, *_OTHER_REGIMES))
+    return {key[0]: scores for key, scores in _arrays(records, regime).items()}
 
 
 def load_sources() -> list[Source]:
-    """Where the published scores come from, one entry for each algorithm and regime."""
+    """The sources of the published scores, one for each algorithm and regime."""
     with (_DATA / "atari57_sources.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     return [Source(row[0], row[1], int(row[2]), *row[3:]) for row in rows]
 
 
 def load_headlines(regime: str = "noop") -> list[Headline]:
-    """What the papers print about the algorithms, for comparison with our own statistics."""
+    """The statistics that papers print, for comparison with recomputed ones."""
     with (_DATA / "atari57_headlines.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))[1:]
     rows = [row for row in rows if row[1] == regime]
@@ -96,54 +95,58 @@ def load_headlines(regime: str = "noop") -> list[Headline]:
 
 
 def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
-    """A user's scores.
+    """Reads a user's scores.
 
-    Rows of another regime are left out. A file without the column `algorithm` is about one, named
-    as the file; without `regime`, about the one that is asked for; without `seed`, about one seed.
+    Records of other regimes are ignored. Without the column `algorithm`, the file's name is the
+    algorithm's. Without `regime`, all records are of the given regime. Without `seed`, all records
+    are of one seed.
 
     Args:
-      path: the CSV file. Rows of the regime `states` count as `human_start`.
+      path: the CSV file. Records of the regime `states` count as `human_start`.
       regime: one of `REGIMES`.
 
     Returns:
-      From an algorithm's name to its scores, float64 `[R, 57]`: R seeds, games in the order of
+      Dictionary from algorithm name to scores, float64 `[R, 57]`: R seeds, games in the order of
       `GAMES`.
 
     Raises:
-      ValueError: in one sentence with line and value: a score that is no finite number, an unknown
-        game or regime, a seed that is no integer, the same game twice, or one that is missing.
+      ValueError: a score is not a finite number, a game or regime is unknown, a seed is not an
+        integer, or a game is repeated or missing. The message names line and value.
     """
-    rows = read_rows(path, tuple(_USER_REGIMES), regime)
-    rows = [row._replace(regime=_USER_REGIMES[row.regime]) for row in rows]
-    refuse_twice(path, rows)  # a game under `states` and under `human_start`
+    records = read_score_records(path, tuple(_USER_REGIMES), regime)
+    records = [record._replace(regime=_USER_REGIMES[record.regime]) for record in records]
+    check_unique(path, records)  # a game may be under `states` and under `human_start`
     found: dict[str, list[np.ndarray]] = {}
-    for (algorithm, seed), scores in _arrays(rows, regime).items():
-        _refuse_missing(path, [r for r in rows if r[1:3] == (algorithm, regime)], seed, scores)
+    for (algorithm, seed), scores in _arrays(records, regime).items():
+        of_algorithm = [record for record in records if record[1:3] == (algorithm, regime)]
+        _check_complete(path, of_algorithm, seed, scores)
         found.setdefault(algorithm, []).append(scores)
     if not found:
         raise ValueError(f"{path} has no scores in the regime {regime!r}.")
     return {algorithm: np.stack(scores) for algorithm, scores in found.items()}
 
 
-def _refuse_missing(path: Path, rows: Sequence[Row], seed: int, scores: np.ndarray) -> None:
+def _check_complete(
+    path: Path, records: Sequence[ScoreRecord], seed: int, scores: np.ndarray
+) -> None:
     missing = [game for game, score in zip(GAMES, scores, strict=True) if np.isnan(score)]
     if missing:
-        lines = [row.line for row in rows if row.seed == seed]
-        seeds = f" with seed {seed}" if len({row.seed for row in rows}) > 1 else ""
+        lines = [record.line for record in records if record.seed == seed]
+        seeds = f" with seed {seed}" if len({record.seed for record in records}) > 1 else ""
         raise ValueError(
             f"{path} lines {min(lines)} to {max(lines)} have {len(lines)} of 57 games of "
-            f"{rows[0].algorithm!r}{seeds}: {', '.join(missing)} "
+            f"{records[0].algorithm!r}{seeds}: {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} missing."
         )
 
 
-def _arrays(rows: Iterable[Row], regime: str) -> dict[tuple[str, int], np.ndarray]:
-    """From algorithm and seed to scores `[57]`."""
+def _arrays(records: Iterable[ScoreRecord], regime: str) -> dict[tuple[str, int], np.ndarray]:
+    """Dictionary from (algorithm, seed) to scores `[57]`."""
     column = {game: number for number, game in enumerate(GAMES)}
     found: dict[tuple[str, int], np.ndarray] = {}
-    for row in rows:
-        if row.regime == regime:
-            key = (row.algorithm, row.seed)
+    for record in records:
+        if record.regime == regime:
+            key = (record.algorithm, record.seed)
             scores = found.setdefault(key, np.full(len(GAMES), np.nan))
-            scores[column[row.game]] = row.score
+            scores[column[record.game]] = record.score
     return found

@@ -1,4 +1,4 @@
-"""Several seeds of one algorithm: how far its interquartile mean is to be believed.
+"""Interquartile mean over seeds and games, and its confidence interval.
 
 `R` denotes the number of seeds, `G` the number of games, `B` the number of resamples.
 """
@@ -10,13 +10,13 @@ from ..statistics import Interval
 
 
 def interquartile_mean(scores: np.ndarray) -> np.ndarray:
-    """The mean of the middle half of all seeds and games together (Agarwal et al. 2021).
+    """The mean of the middle half of the scores of all seeds and games (Agarwal et al. 2021).
 
     Args:
       scores: `[..., R, G]`, human-normalised.
 
     Returns:
-      `[...]`. Of n values the lowest and the highest `floor(n / 4)` are left out.
+      `[...]`. The lowest and the highest `floor(n / 4)` of n values are discarded.
     """
     flat = np.reshape(scores, (*np.shape(scores)[:-2], -1))
     return stats.trim_mean(flat, 0.25, axis=-1)
@@ -29,19 +29,19 @@ def iqm_interval(
     confidence: float = 0.95,
     resamples: int = 2000,
 ) -> Interval:
-    """The interquartile mean, with the stratified bootstrap's percentile interval.
+    """The interquartile mean, with a percentile interval from the stratified bootstrap.
 
-    Stratified: each game draws R of its own seeds anew, with replacement, so that every resample
-    has every game as often as the data (Agarwal et al. 2021, section 4.1).
+    Stratified: for each game, R of its seeds are drawn with replacement, so every resample contains
+    each game as often as the data (Agarwal et al. 2021, section 4.1).
 
     Args:
       scores: `[R, G]`, human-normalised.
-      generator: from which the seeds are drawn.
+      generator: draws the seeds.
       confidence: in (0, 1).
       resamples: B, at least 1.
 
     Returns:
-      The interval; of a single seed the spread is unknown, so its limits are NaN.
+      The interval. Its limits are NaN for a single seed, whose spread is unknown.
 
     Raises:
       ValueError: an argument is out of its range.

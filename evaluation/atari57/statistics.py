@@ -1,4 +1,4 @@
-"""What the scores of several algorithms in several games say about the algorithms.
+"""Statistics that compare algorithms by their scores in several games.
 
 `A` denotes the number of algorithms and `G` the number of games. Scores are finite float64.
 """
@@ -13,15 +13,15 @@ _ELO = 400.0 / np.log(10.0)  # rating points in one unit of log odds
 
 
 class Summary(NamedTuple):
-    """Human-normalised scores in a few numbers; 0 plays at random, 1 like the human.
+    """Summary statistics of human-normalised scores: 0 is random play, 1 is human play.
 
     Attributes:
       median: over the games.
       mean: over the games.
-      capped_mean: the mean after each game was clipped to [0, 1] (Badia et al. 2020).
-      percentile_5: how good the agent is where it is worst.
-      iqm: the interquartile mean: of the middle half of the games (Agarwal et al. 2021).
-      games_above_human: in how many games the score is above the human's.
+      capped_mean: the mean of scores clipped to [0, 1] (Badia et al. 2020).
+      percentile_5: the 5th percentile over the games.
+      iqm: the interquartile mean over the games (Agarwal et al. 2021).
+      games_above_human: number of games with a score above the human's.
     """
 
     median: float
@@ -35,22 +35,22 @@ class Summary(NamedTuple):
 def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) -> np.ndarray:
     """`(score - random) / |human - random|`, game by game.
 
-    The denominator is an absolute value: at Video Pinball's human starts the human (15,641) is
-    below random (20,452), and by the plain difference the better score would be the worse.
+    The denominator is an absolute value: at human starts in Video Pinball, the human score (15,641)
+    is below the random one (20,452), and a signed difference would reverse the order of scores.
 
-    Badia et al. (2020) and Kapturowski et al. (2019) took 0 for Video Pinball's random score in
-    their means, where Wang et al. (2016) measured 16,256.9; it changes their means, nothing else.
+    Badia et al. (2020) and Kapturowski et al. (2019) use 0 as Video Pinball's random score in their
+    means; Wang et al. (2016) measured 16,256.9. Of their statistics, only the means are affected.
 
     Args:
       scores: `[..., G]`.
       random: `[G]`.
-      human: `[G]`, nowhere equal to `random`.
+      human: `[G]`, different from `random` in each game.
 
     Returns:
       `[..., G]`.
 
     Raises:
-      ValueError: somewhere the human is as good as random.
+      ValueError: human and random are equal in a game.
     """
     if np.any(human == random):
         game = int(np.flatnonzero(human == random)[0])
@@ -71,12 +71,12 @@ def summarise(normalised: np.ndarray) -> Summary:
 
 
 def mean_rank(scores: np.ndarray) -> np.ndarray:
-    """The mean over games of an algorithm's rank: how many scored as much or more, itself included.
+    """Mean rank over games: the rank is the number of algorithms with at least the same score.
 
-    Algorithms that tie so all have the worst of their ranks, as Reactor's tables demand: under
-    no-op starts, random shares its 0 points in Montezuma's Revenge, Freeway and Venture with eight
-    others; it has the printed 10.93 by this rule, 10.86 by the mean of the tied ranks, and 10.79 by
-    the best of them.
+    Tied algorithms therefore all get the worst of their ranks. Reactor's tables imply this rule:
+    under no-op starts, random ties at 0 points with eight others in Montezuma's Revenge, Freeway
+    and Venture. Its mean rank is the printed 10.93 by this rule, 10.86 by the mean of the tied
+    ranks, and 10.79 by the best of them.
 
     Args:
       scores: `[A, G]`.
@@ -88,13 +88,13 @@ def mean_rank(scores: np.ndarray) -> np.ndarray:
 
 
 def count_wins(scores: np.ndarray) -> np.ndarray:
-    """In how many games the one beats the other; a tie is half a win for both.
+    """Number of games in which one algorithm beats another; a tie is half a win for both.
 
     Args:
       scores: `[A, G]`.
 
     Returns:
-      `[A, A]`: the wins of the first over the second; 0 on the diagonal.
+      `[A, A]`: wins of the first index over the second; 0 on the diagonal.
     """
     scores = _checked(scores)
     above = (scores[:, None] > scores[None]).sum(axis=-1)
@@ -105,24 +105,25 @@ def count_wins(scores: np.ndarray) -> np.ndarray:
 
 
 def elo(wins: np.ndarray, anchor: int) -> np.ndarray:
-    """Elo ratings: the maximum of the likelihood of a Bradley-Terry model.
+    """Elo ratings: maximum-likelihood estimates of a Bradley-Terry model.
 
-    The model: i beats j with probability `1 / (1 + 10^((R_j - R_i) / 400))`, independently in each
-    game, so that 400 points are odds of ten to one (Reactor, "Rank and Elo evaluation").
+    In the model, i beats j with probability `1 / (1 + 10^((R_j - R_i) / 400))`, independently in
+    each game. A difference of 400 points is odds of ten to one (Reactor, "Rank and Elo
+    evaluation").
 
-    The maximum is at infinity when some never lose to the others; those who are so above the anchor
-    have +inf, those below it -inf, and those whom no games connect with it NaN. The others' ratings
-    are the limit that the likelihood's maximisation tends to.
+    A rating has no finite maximum if a group of algorithms never loses to the others. Algorithms
+    in a group above the anchor get +inf, those in a group below it -inf, and those without games
+    that connect them to the anchor NaN. The other ratings are the limit of the maximisation.
 
     Args:
-      wins: `[A, A]`, >= 0: how often the first beat the second; ties count half.
-      anchor: whose rating is 0.
+      wins: `[A, A]`, >= 0: wins of the first index over the second; a tie counts half.
+      anchor: index of the algorithm with rating 0.
 
     Returns:
       `[A]`.
 
     Raises:
-      ValueError: the wins are not a square of finite numbers >= 0.
+      ValueError: the wins are not a square matrix of finite numbers >= 0.
     """
     wins = np.asarray(wins, np.float64)
     if wins.ndim != 2 or wins.shape[0] != wins.shape[1]:
@@ -145,13 +146,13 @@ def _checked(scores: np.ndarray) -> np.ndarray:
 
 
 def _reaches(wins: np.ndarray, goal: int) -> np.ndarray:
-    """`[A]`: who beat someone who beat someone ... who beat `goal`; itself included."""
+    """Algorithms with a chain of wins to `goal`, and `goal` itself: bool `[A]`."""
     found = csgraph.breadth_first_order(wins.T > 0, goal, return_predecessors=False)
     return np.isin(np.arange(len(wins)), found)
 
 
 def _strengths(wins: np.ndarray) -> np.ndarray:
-    """Log strengths `[A]` of largest likelihood, the first being 0; finite if all are connected."""
+    """Maximum-likelihood log strengths `[A]`, the first 0; finite if all are connected."""
     if len(wins) == 1:
         return np.zeros(1)
     games = wins + wins.T

@@ -1,4 +1,4 @@
-"""The table of a comparison: published algorithms and a user's, ours beside the papers' numbers.
+"""Tables that compare published algorithms and a user's, with the papers' printed statistics.
 
 `R` denotes the number of seeds and `A` the number of algorithms.
 """
@@ -15,25 +15,25 @@ from .scores import load_headlines, load_scores
 from .seeds import iqm_interval
 from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
 
-# Whoever is compared, these take part: ranks include both, and the human's rating is 0.
+# Part of every comparison: ranks include both, and the human's rating is 0.
 _ALWAYS = ("random", "human")
 _RESAMPLING_SEED = 0
 
 
 class Entry(NamedTuple):
-    """What there is to say about one algorithm.
+    """The statistics of one algorithm.
 
     Attributes:
       algorithm: its name.
-      own: whether it is the user's.
-      normalised: `[57]`, human-normalised scores, each the mean over the seeds.
-      summary: of those.
+      own: whether the scores are the user's.
+      normalised: `[57]`, human-normalised scores, averaged over seeds.
+      summary: summary statistics of `normalised`.
       mean_rank: among all algorithms of the table.
-      elo: among all algorithms of the table, the human being 0; infinite for one who won or lost
-        every game.
-      iqm: interquartile mean over seeds and games, with limits where there are several seeds.
-      seeds: how many.
-      printed: what papers print: from `median`, `mean_rank`, `elo` ... to the number.
+      elo: among all algorithms of the table, with the human at 0; infinite for an algorithm that
+        won or lost every game.
+      iqm: interquartile mean over seeds and games, with limits if there are several seeds.
+      seeds: number of seeds.
+      printed: the papers' values: from `median`, `mean_rank`, `elo` ... to a number.
     """
 
     algorithm: str
@@ -52,9 +52,9 @@ class Table(NamedTuple):
 
     Attributes:
       regime: how the episodes began.
-      entries: random and human first, then the others in the order that they were asked for.
-      as_printed: whether the algorithms are exactly those of Reactor's table, so that mean rank and
-        Elo, which depend on who takes part, can be held against the printed ones.
+      entries: random and human first, then the others in the requested order.
+      as_printed: whether the algorithms are exactly those of Reactor's table. Only then are mean
+        rank and Elo, which depend on the compared algorithms, comparable to the printed ones.
     """
 
     regime: str
@@ -67,20 +67,20 @@ def make_table(
     algorithms: Sequence[str] | None = None,
     own: Mapping[str, np.ndarray] | None = None,
 ) -> Table:
-    """Compares published algorithms, and a user's own.
+    """Compares published algorithms and a user's.
 
     Args:
       regime: one of `REGIMES`.
-      algorithms: names of `load_scores(regime)`; those of Reactor's table when None. `random` and
-        `human` always take part.
-      own: what `read_scores` gave: from a name to scores `[R, 57]`.
+      algorithms: names of `load_scores(regime)`; None: those of Reactor's table. `random` and
+        `human` are always included.
+      own: output of `read_scores`: from name to scores `[R, 57]`.
 
     Returns:
-      The table. Intervals are the same at each call.
+      The table. The resampling of the intervals is deterministic.
 
     Raises:
-      ValueError: an algorithm is unknown, has not all 57 games, or a name of `own` is a published
-        algorithm's.
+      ValueError: an algorithm is unknown or lacks scores of some games, or a name of `own` is that
+        of a published algorithm.
     """
     published, printed = load_scores(regime), _printed(regime)
     standard = [name for name, statistics in printed.items() if "elo" in statistics]
@@ -124,7 +124,7 @@ def _entries(
 
 
 def _printed(regime: str) -> dict[str, dict[str, float]]:
-    """From an algorithm to what is printed about it, statistic by statistic."""
+    """Dictionary from algorithm to its printed statistics."""
     printed: dict[str, dict[str, float]] = {}
     for headline in load_headlines(regime):
         printed.setdefault(headline.algorithm, {})[headline.statistic] = headline.value

@@ -1,4 +1,4 @@
-"""`retrax atari57`: published scores and the user's, in the statistics that papers print."""
+"""`retrax atari57`: statistics of published scores and of the user's."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from rich.console import Console
 from ...evaluation import atari57
 from ..parsing import parse
 
-_WIDTH = 120  # where the output goes to no terminal, which has a width of its own
+_WIDTH = 120  # columns, if the output is not a terminal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,14 +20,14 @@ class Atari57Arguments:
     """Compare algorithms on 57 Atari games: published scores, and yours."""
 
     regime: Literal["noop", "human_start"] = "noop"
-    """How episodes begin: after up to 30 no-ops, or where a person had played to."""
+    """How episodes begin: after up to 30 no-ops, or in a state that a human player reached."""
 
     algorithms: tuple[str, ...] | None = None
-    """Published algorithms to compare with; those of Reactor's table if not given. Random and human
-    always take part."""
+    """Published algorithms to compare with; default: those of Reactor's table. Random and human are
+    always included."""
 
     scores: Path | None = None
-    """A CSV file with your scores: columns game and score, and where needed algorithm, regime and
+    """A CSV file with your scores: columns game and score, and optionally algorithm, regime and
     seed."""
 
     output: Path | None = None
@@ -35,7 +35,7 @@ class Atari57Arguments:
 
 
 def atari57_command(arguments: Sequence[str]) -> int:
-    """Prints the table, and draws the chart."""
+    """Prints the table and writes the chart."""
     given = parse(Atari57Arguments, arguments, prog="retrax atari57")
     own = atari57.read_scores(given.scores, given.regime) if given.scores else {}
     compared = atari57.make_table(given.regime, given.algorithms, own)
@@ -85,17 +85,17 @@ def _optional(value: float | None, form: str) -> str:
 
 
 def _notes(compared: atari57.Table) -> str:
-    """What must be known to read the table."""
-    notes = ["Scores are human-normalised: 0 is random, 1 the human. IQM: mean of the middle half."]
+    """Definitions and intervals, printed below the table."""
+    notes = ["Scores are human-normalised: 0 random, 1 human. IQM: interquartile mean."]
     for entry in compared.entries:
         if not np.isnan(entry.iqm.low):
             low, high = f"{entry.iqm.low:.2f}", f"{entry.iqm.high:.2f}"
             notes.append(
                 f"{entry.algorithm}: IQM {entry.iqm.mean:.2f} (95 %: {low} to {high}, stratified "
-                f"bootstrap over {entry.seeds} seeds); the rest is of the seeds' mean scores."
+                f"bootstrap over {entry.seeds} seeds); other statistics are of mean scores."
             )
     if not compared.as_printed:
         notes.append(
-            "Rank and Elo depend on who takes part: the papers' are those of their own tables."
+            "Rank and Elo depend on the compared algorithms; the papers' are of their own tables."
         )
     return "\n".join(notes)

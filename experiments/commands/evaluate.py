@@ -27,11 +27,11 @@ class EvaluateArguments:
     """Seed of the evaluation's environments, at least 0."""
 
     starts: tuple[str, ...] = ("noop",)
-    """How episodes begin: `noop`, as the environment does by itself (Atari: after 0 to 30 no-ops),
-    or `states FILE`, in turn in the emulator states that record-states wrote."""
+    """How episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or `states
+    FILE`, the emulator states that record-states wrote, in turn."""
 
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print one JSON object: mean_return, low, high (95 %), episodes, steps (of training behind the
+    """Print one JSON object: mean_return, low, high (95 %), episodes, steps (training steps of the
     snapshot), mean_length, modes (mean_return and episodes of each)."""
 
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

@@ -10,7 +10,7 @@ import tyro
 from ...agents.entry import AgentEntry, find_agent
 from ...datatypes import EnvironmentSpec
 from ...runtime.run_directory import RunConfig, default_preset, preset_config
-from ..parsing import parse, scan, wants_help
+from ..parsing import parse, scan
 
 AgentConfig = TypeVar("AgentConfig")
 OptionalCount = Annotated[int | None, tyro.conf.arg(metavar="N")]
@@ -82,9 +82,8 @@ def parse_new_run(
 ) -> tuple[Any, RunConfig]:
     """Parses the arguments of a new run.
 
-    The agent's default values depend on the preset, and the preset on the environment. So the
-    arguments are parsed once with the first preset, the environment is made, and they are parsed
-    again with the preset that the agent chooses for it.
+    The agent's default values depend on the preset, and the preset on the environment, which is
+    therefore made before the other arguments are parsed.
 
     Args:
       agent: a registered name or `package.module:NAME`.
@@ -92,7 +91,7 @@ def parse_new_run(
       form: a subclass of `RunArguments`.
       prog: the command, for help and errors.
       num_envs: of the parsed arguments.
-      make_spec: the spec of the environment of a run; called at most once.
+      make_spec: the spec of the environment of a run; called once.
 
     Returns:
       The parsed arguments, and the resolved run.
@@ -102,25 +101,34 @@ def parse_new_run(
     """
     entry = find_agent(agent)
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
-    first = preset or next(iter(entry.presets))
-    if wants_help(arguments) and preset is None and environment is not None:
-        probe = RunConfig(agent=agent, environment=environment, num_envs=1)
-        first = default_preset(entry, environment, make_spec(probe))
-    given = _parse(entry, first, arguments, form, f"{prog} {agent}")
+    spec = None
+    if preset is None and environment is not None:
+        seed, size = _number(arguments, "--seed", 0), _number(arguments, "--num-envs", 8)
+        probe = RunConfig(agent=agent, environment=environment, seed=seed, num_envs=size)
+        spec = make_spec(probe)
+        preset = default_preset(entry, environment, spec)
+    preset = preset or next(iter(entry.presets))
+    given = _parse(entry, preset, arguments, form, f"{prog} {agent}")
     config = RunConfig(
         agent=agent,
         environment=given.environment,
+        preset=preset,
         steps=given.steps,
         seed=given.seed,
         num_envs=num_envs(given),
         snapshot_every=given.snapshot_every,
         log_every=given.log_every,
+        agent_config=given.agent,
     )
-    spec = make_spec(config)
-    chosen = preset or default_preset(entry, given.environment, spec)
-    if chosen != first:
-        given = _parse(entry, chosen, arguments, form, f"{prog} {agent}")
-    return given, dataclasses.replace(config, preset=chosen, agent_config=given.agent).resolve(spec)
+    return given, config.resolve(spec or make_spec(config))
+
+
+def _number(arguments: Sequence[str], option: str, default: int) -> int:
+    """An option's value; the default where it is missing or no integer, which parsing refuses."""
+    try:
+        return int(scan(arguments, option) or default)
+    except ValueError:
+        return default
 
 
 def _parse(entry: AgentEntry, preset: str, arguments: Sequence[str], form: Any, prog: str) -> Any:

@@ -1,4 +1,4 @@
-"""`retrax evaluate-suite` and `retrax record-states`: many games, and where episodes begin."""
+"""`retrax evaluate-suite` (scores of many games) and `retrax record-states` (start states)."""
 
 import contextlib
 import csv
@@ -28,19 +28,19 @@ _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteArguments:
-    """Evaluate runs of Atari games and write a CSV of scores: for `retrax atari57 --scores`."""
+    """Evaluate runs of Atari games and write a CSV file of scores for `retrax atari57 --scores`."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run directories, each of one of the 57 games; those of one game must differ in the seed."""
 
     output: Path = Path("scores.csv")
-    """The CSV file to write; it must not exist. Each score is written when it is known."""
+    """The CSV file to write; it must not exist. Each score is written as soon as it is known."""
 
     games: tuple[str, ...] | None = None
-    """The games to evaluate, as slugs (ms-pacman) or ids; those of all runs if not given."""
+    """The games to evaluate, as slugs (ms-pacman) or ids; default: the games of all runs."""
 
     algorithm: str | None = None
-    """Name of the algorithm in the file; `own-` and the agent's name if not given."""
+    """Name of the algorithm in the file; default: `own-` and the agent's name."""
 
     episodes: int = 100
     """Episodes for each run."""
@@ -49,13 +49,13 @@ class SuiteArguments:
     """Seed of the evaluation's environments."""
 
     starts: tuple[str, ...] = ("noop",)
-    """How episodes begin: `noop`, or `states FOLDER`, where record-states wrote `GAME.npz` for each
-    game (ms-pacman.npz)."""
+    """How episodes begin: `noop`, or `states FOLDER` with a file `GAME.npz` (ms-pacman.npz) of
+    record-states for each game."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordArguments:
-    """Record emulator states while a run's policy plays, for episodes to begin in."""
+    """Record emulator states from episodes of a run's policy, as start states of later episodes."""
 
     run: tyro.conf.Positional[Path]
     """The run directory, of an Atari game."""
@@ -64,13 +64,13 @@ class RecordArguments:
     """The .npz file to write."""
 
     states: int = 30
-    """States to record, each out of an episode of its own, which begins with up to 30 no-ops."""
+    """States to record, one of each episode. Episodes begin with up to 30 no-ops."""
 
     steps: int = 1000
-    """Steps (of 4 frames) that are played of an episode at most; each moment is as likely."""
+    """Maximum steps (of 4 frames) of an episode; the state is drawn uniformly among its steps."""
 
     seed: int = 0
-    """Seed of the episodes and the moments."""
+    """Seed of the episodes and of the draws of states."""
 
 
 class _Task(NamedTuple):
@@ -83,7 +83,7 @@ class _Task(NamedTuple):
 
 
 def evaluate_suite_command(arguments: Sequence[str]) -> int:
-    """Evaluates runs, game by game."""
+    """Evaluates the runs in turn."""
     given = parse(SuiteArguments, arguments, prog="retrax evaluate-suite")
     if given.episodes < 1:
         raise ValueError(f"--episodes must be at least 1, got {given.episodes}.")
@@ -105,7 +105,7 @@ def evaluate_suite_command(arguments: Sequence[str]) -> int:
 
 
 def record_states_command(arguments: Sequence[str]) -> int:
-    """Records states."""
+    """Records states and writes them to a file."""
     given = parse(RecordArguments, arguments, prog="retrax record-states")
     for name in ("states", "steps"):
         if getattr(given, name) < 1:
@@ -118,7 +118,7 @@ def record_states_command(arguments: Sequence[str]) -> int:
 
 
 def _tasks(given: SuiteArguments) -> list[_Task]:
-    """What there is to do, everything checked that can be before the first episode."""
+    """The evaluations to do. Everything is checked before the first episode."""
     wanted = None if given.games is None else {game_slug(game) for game in given.games}
     tasks: dict[tuple[str, str, int], _Task] = {}
     for run in given.runs:

@@ -119,7 +119,7 @@ def test_an_exception_leaves_nothing(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 def test_rejects_a_video_of_nothing(tmp_path, suffix):
     with (
-        pytest.raises(ValueError, match="No picture was given"),
+        pytest.raises(ValueError, match="No frame was given"),
         VideoWriter(tmp_path / f"a{suffix}"),
     ):
         pass
@@ -149,7 +149,7 @@ def test_rejects_what_is_not_a_picture(tmp_path, picture):
 
 def test_rejects_another_size(tmp_path):
     pictures = [make_picture(COLOURS[0]), make_picture(COLOURS[0], 16, 16)]
-    with pytest.raises(ValueError, match=r"pictures are \(32, 48, 3\), got \(16, 16, 3\)"):
+    with pytest.raises(ValueError, match=r"frames are \(32, 48, 3\), got \(16, 16, 3\)"):
         write(tmp_path / "a.gif", pictures)
 
 

@@ -35,7 +35,7 @@ def test_ours_and_the_papers_side_by_side(capsys, arguments, rainbow):
     found = cells(out, "rainbow")
     assert (status, err) == (0, "")
     assert [*found[:2], *found[-4:]] == rainbow
-    assert "depend on who takes part" not in out
+    assert "depend on the compared algorithms" not in out
 
 
 def test_a_users_scores_are_a_further_row(tmp_path, capsys):
@@ -43,7 +43,7 @@ def test_a_users_scores_are_a_further_row(tmp_path, capsys):
     status, out, _ = run(capsys, "--scores", file, "--output", tmp_path / "chart.png")
     assert status == 0
     assert cells(out, "mine")[:3] == ["1.00", "1.00", "1.00"]  # no paper: mean, capped mean
-    assert "Rank and Elo depend on who takes part" in out
+    assert "Rank and Elo depend on the compared algorithms" in out
     assert (tmp_path / "chart.png").stat().st_size > 10_000
     assert out.splitlines()[-1].endswith("chart.png")
 

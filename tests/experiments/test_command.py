@@ -165,13 +165,16 @@ def test_switches_and_nested_fields(parsed):
         ),
         (("train", "reactor", "--environment", "Pendulum-v1"), "Reactor needs discrete actions"),
         (("train", "reactor", "--environment", "Blackjack-v1"), "Tuple"),
-        ((*CATCH, "--steps", "0"), "steps must be an integer >= 1, got 0."),
+        ((*CATCH, "--steps", "0"), "steps must be an integer >= 1 or None, got 0."),
         ((*CATCH, "--steps", "1e5"), "--steps must be an integer, got '1e5'"),
         ((*CATCH, "--seed", "-1"), "seed must be an integer >= 0 and <= 4294967295, got -1."),
         ((*CATCH, "--seed", "4294967296"), "got 4294967296."),
         ((*CATCH, "--num-envs", "0"), "num_envs must be an integer >= 1, got 0."),
-        ((*CATCH, "--snapshot-every", "0"), "snapshot_every must be an integer >= 1, got 0."),
-        ((*CATCH, "--log-every", "-5"), "log_every must be an integer >= 1, got -5."),
+        (
+            (*CATCH, "--snapshot-every", "0"),
+            "snapshot_every must be an integer >= 1 or None, got 0.",
+        ),
+        ((*CATCH, "--log-every", "-5"), "log_every must be an integer >= 1 or None, got -5."),
         ((*CATCH, "--preset", "smal"), "Unknown preset 'smal' of reactor (did you mean small?)"),
         ((*CATCH, "--foo", "1"), "Unknown option --foo"),
         ((*CATCH, "more"), "Unknown argument more"),
@@ -285,7 +288,7 @@ def test_resume_with_too_few_steps(run, retrax, contents):
         err = refused(retrax, contents, run, "train", "--resume", run, *arguments)
         assert f"{run} is at 240 steps already: to continue, give more steps than that" in err
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 0)
-    assert "RunConfig.steps must be an integer >= 1, got 0." in err
+    assert "RunConfig.steps must be an integer >= 1 or None, got 0." in err
 
 
 @pytest.mark.parametrize(

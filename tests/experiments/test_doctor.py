@@ -14,7 +14,7 @@ import retrax
 from retrax.experiments import doctor, subprocess_probe
 
 CHECKS = ["Python", "core", "JAX", "distributed tier", "mujoco tier", "video tier", "Atari ROMs"]
-PICTURES = "MuJoCo pictures"
+PICTURES = "MuJoCo rendering"
 REAL_DEVICES = doctor._devices
 REAL_PICTURES = doctor._pictures
 
@@ -265,14 +265,14 @@ def test_prints_within_80_columns(installed):
     assert max(map(len, text.splitlines())) <= 80
     for word in ("ale-py", "missing", "imageio 1.0 is not", f"retrax {retrax.__version__}"):
         assert word in text
-    assert 'To mend mujoco tier:  pip install "retrax[mujoco]"' in text.splitlines()
-    assert "To mend core:  pip install retrax" in text.splitlines()
+    assert 'To fix mujoco tier:  pip install "retrax[mujoco]"' in text.splitlines()
+    assert "To fix core:  pip install retrax" in text.splitlines()
 
 
 def test_prints_what_it_finds_itself(no_jax_process):
     status, text = print_to_text()
     assert status == 0
-    assert "What works here" in text
+    assert "Checks" in text
 
 
 def test_commands_are_never_broken_into_lines(no_jax_process):
@@ -280,7 +280,7 @@ def test_commands_are_never_broken_into_lines(no_jax_process):
     found = doctor.Report((), (doctor.Check("core", False, "[red]odd[/red]", mend),), 1)
     status, text = print_to_text(found)
     assert status == 1
-    assert f"To mend core:  {mend}" in text.splitlines()
+    assert f"To fix core:  {mend}" in text.splitlines()
     assert "[red]odd[/red]" in text
 
 

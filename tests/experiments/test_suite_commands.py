@@ -171,10 +171,10 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, ca
         assert_refused(capsys, sentence, *command)
         assert not output.exists()
 
-    refuses("'catch' is none of the 57 games", breakout, runs["catch"])
+    refuses("'catch' is not one of the 57 games", breakout, runs["catch"])
     refuses(f"{breakout} and {breakout} are both of breakout with seed 0", breakout, breakout)
     refuses("There is no run of pong.", breakout, "--games", "breakout", "pong")
-    refuses("'pongo' is none of the 57 games", breakout, "--games", "pongo")
+    refuses("'pongo' is not one of the 57 games", breakout, "--games", "pongo")
     refuses("--episodes must be at least 1, got 0", breakout, "--episodes", 0)
     refuses("is not a run directory", breakout, tmp_path)
     refuses("must be noop or states FOLDER, got 'human'", breakout, "--starts", "human")

@@ -1,9 +1,9 @@
-"""A program of nodes that do nothing, for tests of the life cycle: run by test_lifecycle.py.
+"""A program of nodes that do nothing, for tests of the node lifecycle: run by test_launcher.py.
 
-    python stub_program.py DIRECTORY LAUNCH WHAT
+    python stub_program.py DIRECTORY MODE WHAT
 
 The actor does WHAT: "finish" (the run ends), "wait", "raise", "deaf" (it never looks at its stop
-event). The learner writes the file `saved` when it is told to stop, as a learner saves a snapshot.
+event). The learner writes the file `saved` when it is stopped, as a learner saves a snapshot.
 """
 
 import json
@@ -38,29 +38,30 @@ class Node:
             (self.directory / "saved").write_text("")
 
 
-def main(directory, launch, what):
+def main(directory, mode, what):
     import functools
 
     import launchpad as lp
 
-    from retrax.launchpad_programs import lifecycle, supervisor
+    from retrax.launchpad_programs import launcher, process, workers
+    from retrax.runtime.stop import stop_on_signals
 
-    lives = lifecycle.Threads() if launch == "local_mt" else lifecycle.Processes(os.getpid())
+    execution = process.Threads() if mode == "local_mt" else process.Processes(os.getpid())
     program = lp.Program("stub")
     whats = {"counter": "wait", "learner": "wait", "actor": what}
     for name, this in whats.items():
         factory = functools.partial(Node, name, directory, this)
-        program.add_node(lifecycle.Node(lives, name, factory), name)
-    with supervisor.signals() as asked:
-        if launch == "local_mt":
-            workers = supervisor.start_threads(program, lives)
+        program.add_node(process.Node(execution, name, factory), name)
+    with stop_on_signals() as stop:
+        if mode == "local_mt":
+            started = workers.start_threads(program, execution)
         else:
-            workers = supervisor.start_processes(program, {"actor": {"A": "1"}}, directory / "logs")
+            started = workers.start_processes(program, {"actor": {"A": "1"}}, directory / "logs")
         (directory / "started").write_text("")
-        ending = supervisor.supervise(
-            workers,
+        ending = launcher.supervise(
+            started,
             finished=(directory / "finished").exists,
-            asked=asked,
+            stop=stop,
             save_seconds=20.0,
         )
     print(json.dumps(ending._asdict()))

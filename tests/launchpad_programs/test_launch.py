@@ -1,23 +1,24 @@
 """`retrax launch`: wrong input is refused in one sentence, before any process starts."""
 
-import json
 import socket
 
 import pytest
+from program_configs import make_run
 
-from retrax.experiments.command import main
-from retrax.experiments.config import RunConfig, preset_config, write_config
+from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch_command
+from retrax.runtime.run_directory import write_config
 
 needs_launchpad = pytest.mark.skipif(
-    launch_command.missing() != [], reason="needs the distributed tier (Python 3.10, Linux)"
+    launch_command.missing_packages() != [],
+    reason="needs the distributed tier (Python 3.10, Linux)",
 )
 
 
 @pytest.fixture
 def refused(monkeypatch, capsys):
-    """Runs `retrax launch ...`, which must refuse, and returns what it says."""
-    monkeypatch.setattr(launch_command.network, "isolate", lambda: "")
+    """Runs `retrax launch ...`, which must refuse, and returns its sentence."""
+    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
 
     def run(*arguments):
         assert main(["launch", *map(str, arguments)]) == 2
@@ -27,10 +28,13 @@ def refused(monkeypatch, capsys):
     return run
 
 
-def test_without_the_tier_it_says_what_is_needed(refused, monkeypatch):
-    monkeypatch.setattr(launch_command, "missing", lambda: ["launchpad", "reverb"])
+def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch):
+    """Without pins, pip would search for minutes, as doctor says too."""
+    monkeypatch.setattr(launch_command, "missing_packages", lambda: ["launchpad", "reverb"])
     sentence = refused("reactor", "--environment", "catch")
-    assert sentence.startswith("launching needs Python 3.10 and the distributed tier: ")
+    assert "Python 3.10" in sentence
+    assert "pip install -r requirements.txt" in sentence
+    assert "retrax[distributed]" not in sentence
     assert "not installed: launchpad, reverb" in sentence
 
 
@@ -40,14 +44,18 @@ def test_without_the_tier_it_says_what_is_needed(refused, monkeypatch):
     ("arguments", "expected"),
     [
         ([], "retrax launch needs an agent first, one of acer, agent57, d4pg, reactor"),
-        (["react", "--environment", "catch"], "did you mean reactor?"),
+        (["react", "--environment", "catch"], "the nearest is reactor"),
         (["reactor"], "--environment"),
         (["reactor", "--environment", "catsh"], "the nearest known are catch"),
         (["reactor", "--environment", "catch", "--num-actors", 0], "must be at least 1, got 0"),
         (["reactor", "--environment", "catch", "--num-actors", 10**6], "of memory, but"),
         (["reactor", "--environment", "catch", "--num-actors", "two"], "two"),
         (["reactor", "--environment", "catch", "--environments-per-actor", 0], "1, got 0"),
-        (["reactor", "--environment", "catch", "--steps", 0], "--steps must be at least 1, got 0"),
+        (["reactor", "--environment", "catch", "--steps", 0], "steps must be an integer >= 1"),
+        (["reactor", "--environment", "catch", "--snapshot-every", 0], "snapshot_every must be"),
+        (["reactor", "--environment", "catch", "--log-every", 0], "log_every must be an integer"),
+        (["reactor", "--environment", "catch", "--evaluation-episodes", 0], "evaluation_episodes"),
+        (["reactor", "--environment", "catch", "--acme", "no_such:OPTIONS"], "no_such"),
         (["reactor", "--environment", "catch", "--port", 80], "--port must be 1024"),
         (["reactor", "--environment", "catch", "--launch", "tmux"], "tmux"),
         (["reactor", "--environment", "catch", "--agent.discount", 2], "Config.discount must be"),
@@ -80,25 +88,57 @@ def test_run_directories_that_are_in_use(refused, tmp_path):
     (tmp_path / "file").write_text("")
     assert refused(*launch, tmp_path / "file").endswith("is a file.")
     assert "is not empty, and holds no run" in refused(*launch, tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({}))
-    assert f"retrax launch --resume {tmp_path}" in refused(*launch, tmp_path)
+    (tmp_path / "file").unlink()
+    write_config(tmp_path, make_run())
+    assert "holds a run with another config" in refused(*launch, tmp_path)
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Programs that would have been run: their configs and modes."""
+    from retrax.launchpad_programs import launcher
+
+    programs = []
+
+    def run_program(config, mode, *, plain, notes):
+        programs.append((config, mode))
+        ending = launcher.Ending(failed="", traceback="", complete=True)
+        return launcher.Outcome({}, None, True, ending)
+
+    monkeypatch.setattr(launcher, "run_program", run_program)
+    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
+    return programs
+
+
+@pytest.mark.distributed
+@needs_launchpad
+def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, tmp_path, capsys):
+    directory = tmp_path / "run"
+    new = ["launch", "reactor", "--environment", "catch", "--num-actors", "3", "--steps", "1000"]
+    new += ["--environments-per-actor", "2", "--actor-update-period", "7", "--launch", "local_mt"]
+    new += ["--evaluation-episodes", "4", "--run-directory", str(directory)]
+    assert main(new) == 0
+    ((config, mode),) = launched
+    run = config.run
+    assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
+    assert (config.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
+    capsys.readouterr()
+    assert f"retrax launch --resume {directory}" in refused(*new[1:])
+    resume = ["launch", "--resume", str(directory), "--steps", "2000"]
+    assert main(resume) == 0
+    (directory / "snapshots" / "300").mkdir(parents=True)
+    assert main([*resume[:1], "reactor", *resume[1:]]) == 0
+    assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
+    for resumed, mode in launched[1:]:
+        assert (mode, resumed.run.steps) == ("local_mp", 2000)
+        assert resumed.evaluation_episodes == 4
+        assert resumed.run.num_actors == 3
 
 
 @pytest.mark.distributed
 @needs_launchpad
 def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
-    run = RunConfig(
-        agent="reactor",
-        environment="catch",
-        preset="small",
-        steps=100,
-        seed=0,
-        num_envs=2,
-        snapshot_every=50,
-        log_every=10,
-        agent_config=preset_config("reactor", "small"),
-    )
-    write_config(tmp_path, run)
+    write_config(tmp_path, make_run())
     sentence = refused("--resume", tmp_path)
     assert "was trained in one process" in sentence
     assert f"retrax train --resume {tmp_path}" in sentence

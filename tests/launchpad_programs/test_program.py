@@ -1,4 +1,4 @@
-"""A whole program of processes, on catch: it learns, is looked at, interrupted, and resumed."""
+"""A whole program of processes, on catch: it learns, is inspected, interrupted, and resumed."""
 
 import csv
 import importlib.util
@@ -15,11 +15,11 @@ import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from retrax.experiments.config import RunConfig, preset_config
-from retrax.launchpad_programs import network
-from retrax.launchpad_programs.config import ProgramConfig
-from retrax.launchpad_programs.lifecycle import Threads
-from retrax.launchpad_programs.program import environments, make_program
+from listening import listening_ports
+from program_configs import make_config
+
+from retrax.launchpad_programs.process import Threads
+from retrax.launchpad_programs.program import make_program, process_env
 
 pytestmark = pytest.mark.distributed
 
@@ -36,35 +36,24 @@ def load(path):
 life_cycle = load(ROOT / "benchmarks" / "life_cycle.py")
 
 
-def make_config(directory, num_actors=3, **options):
-    run = RunConfig(
-        agent="reactor",
-        environment="catch",
-        preset="small",
-        steps=1000,
-        seed=0,
-        num_envs=num_actors,
-        snapshot_every=500,
-        log_every=100,
-        agent_config=preset_config("reactor", "small"),
-    )
-    return ProgramConfig(run=run, directory=directory, **options)
-
-
-def read_rows(directory):
-    with open(directory / "metrics.csv", newline="") as file:
+def read_csv(path):
+    with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
 
+def read_rows(directory):
+    return read_csv(directory / "metrics.csv")
+
+
 def test_make_program_only_wires(tmp_path):
-    program = make_program(make_config(tmp_path), Threads())
+    program = make_program(make_config(tmp_path, num_envs=6, num_actors=3), Threads())
     sizes = {label: len(nodes) for label, nodes in program.groups.items()}
     assert sizes == {"replay": 1, "counter": 1, "learner": 1, "actor": 3, "evaluator": 1}
     assert not list(tmp_path.iterdir())
 
 
 def test_only_the_learner_may_take_the_accelerator(tmp_path):
-    variables = environments(make_config(tmp_path))
+    variables = process_env(make_config(tmp_path))
     assert "JAX_PLATFORMS" not in variables["learner"]
     for label in ("replay", "counter", "actor", "evaluator"):
         assert variables[label]["JAX_PLATFORMS"] == "cpu"
@@ -72,14 +61,16 @@ def test_only_the_learner_may_take_the_accelerator(tmp_path):
         assert variables[label]["NPROC"] == "1"
 
 
-def test_nodes_have_their_own_episodes(tmp_path):
-    first, resumed = (make_config(tmp_path, resumed_at=at) for at in (None, 500))
-    seeds = [config.seed("actor", i) for config in (first, resumed) for i in range(3)]
-    seeds += [first.seed("evaluator"), resumed.seed("evaluator")]
-    assert len(set(seeds)) == len(seeds)
+def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere")
+    cache = process_env(make_config(tmp_path))["actor"]["JAX_COMPILATION_CACHE_DIR"]
+    assert cache == "/somewhere"
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    cache = process_env(make_config(tmp_path))["actor"]["JAX_COMPILATION_CACHE_DIR"]
+    assert cache == str(tmp_path / "compilation_cache")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_program_is_interrupted_and_resumed(tmp_path):
     directory = tmp_path / "run"
     small = ["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4]
@@ -103,7 +94,10 @@ def test_a_program_is_interrupted_and_resumed(tmp_path):
 
     options = ["--resume", directory, "--steps", steps + 500]
     resumed = life_cycle.Program(directory, *options)
-    output, _ = resumed.process.communicate(timeout=120)
+    try:
+        output, _ = resumed.process.communicate(timeout=240)
+    finally:
+        resumed.process.kill()
     assert resumed.process.returncode == 0, output
     rows = read_rows(directory)
     for name in ("steps", "episodes", "updates"):
@@ -116,13 +110,58 @@ def test_a_program_is_interrupted_and_resumed(tmp_path):
 
 def check_network(program, nodes):
     """Reverb and Courier listen, but nobody outside of the program sees it."""
-    listening = network.listening_ports(nodes["replay/0"].pid)
+    listening = listening_ports(nodes["replay/0"].pid)
     assert len(listening) >= 3
     if "no private network namespace" in (program.directory / "log.txt").read_text():
         return
-    assert not listening & network.listening_ports()
+    assert not listening & listening_ports()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("localhost", min(listening)), timeout=5)
+
+
+@pytest.mark.timeout(600)
+def test_acmes_loggers_observers_and_loops_of_a_user(tmp_path):
+    """The example of the README, as it stands there."""
+    readme = (ROOT / "launchpad_programs" / "README.md").read_text()
+    example = re.search(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)[1]
+    command = re.search(r"^```bash\nretrax (launch .*?)\n```$", readme, re.MULTILINE)[1]
+    (tmp_path / "my_acme.py").write_text(example)
+    options = "--steps 400 --plain --agent.replay.min-rows 200 --agent.replay.batch-size 4"
+    main = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+    launched = subprocess.run(
+        [sys.executable, "-c", main, *command.split(), *options.split(), "--run-directory", "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    assert int(read_rows(tmp_path / "run")[-1]["steps"]) == 400
+    steps = 0
+    for index in range(2):
+        episodes = read_csv(tmp_path / "acme_logs" / "logs" / f"actor_{index}" / "logs.csv")
+        assert {episode["episode_length"] for episode in episodes} == {"9"}
+        assert {int(episode["first_action"]) for episode in episodes} <= set(range(10))
+        steps += sum(int(episode["episode_length"]) for episode in episodes)
+    assert 400 - 2 * 9 <= steps <= 400
+    losses = read_csv(tmp_path / "acme_logs" / "logs" / "learner_0" / "logs.csv")
+    assert int(losses[-1]["updates"]) > 0
+    assert '"acme": "my_acme:OPTIONS"' in (tmp_path / "run" / "program.json").read_text()
+
+
+@pytest.mark.timeout(600)
+def test_a_program_of_threads(tmp_path):
+    """Every node in one process; any agent by the command without its name."""
+    command = [sys.executable, "-m", "retrax.launchpad_programs", "d4pg", "--launch", "local_mt"]
+    command += ["--environment", "Pendulum-v1", "--num-actors", 2, "--steps", 300, "--plain"]
+    command += ["--agent.replay.min-rows", 100, "--agent.replay.batch-size", 4]
+    command += ["--agent.policy-sizes", 4, "--agent.critic-sizes", 4, 4]
+    command += ["--environments-per-actor", 2, "--run-directory", tmp_path / "run"]
+    launched = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    last = read_rows(tmp_path / "run")[-1]
+    assert 300 <= int(last["steps"]) <= 302  # an actor may take one step too many
+    assert int(last["updates"]) > 0
+    assert (tmp_path / "run" / "snapshots" / last["steps"]).is_dir()
 
 
 @pytest.mark.slow

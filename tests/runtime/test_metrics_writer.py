@@ -225,13 +225,14 @@ def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):
     assert row == "5,1,3,2,1.5,,,2.0,2.0,2.0,2.0"
 
 
-def test_a_resumed_table_continues_and_a_program_may_have_had_no_row_yet(tmp_path):
+def test_a_resumed_table_continues(tmp_path):
     for resumed_at in (None, 5, 5):
         table = MetricsTable(tmp_path, [], resumed_at=resumed_at)
         clock = dict.fromkeys(WALL_CLOCK_COLUMNS, 2.0)
         table.write(Counters(steps=6 if resumed_at else 5), {}, clock)
         table.close()
     assert [line.split(",")[0] for line in read_csv(tmp_path).splitlines()] == ["steps", "5", "6"]
-    table = MetricsTable(tmp_path / "new", [], resumed_at=0)
-    table.close()
-    assert len(read_csv(tmp_path / "new").splitlines()) == 1
+    with pytest.raises(ValueError, match=r"metrics\.csv does not exist"):
+        MetricsTable(tmp_path / "new", [], resumed_at=0)
+    with pytest.raises(ValueError, match=r"metrics\.csv exists already"):
+        MetricsTable(tmp_path, [], resumed_at=None)

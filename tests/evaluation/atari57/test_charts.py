@@ -75,7 +75,7 @@ def test_refuses_other_files_and_nothing_to_draw(tmp_path):
     with pytest.raises(ValueError, match=r"a\.pdf must end in \.png"):
         plot_scores(make_table(), tmp_path / "a.pdf")
     with pytest.raises(
-        ValueError, match="nothing to draw: give algorithms beside random and human"
+        ValueError, match="nothing to draw: give algorithms other than random and human"
     ):
         plot_scores(make_table("noop", []), tmp_path / "a.png")
     assert list(tmp_path.iterdir()) == []

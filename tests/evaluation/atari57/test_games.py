@@ -50,7 +50,8 @@ def test_by_hand(slug, id):
 )
 def test_others_are_refused_with_a_hint(name, hint):
     for function in (game_slug, ale_id):
-        with pytest.raises(ValueError, match=rf"{name!r} is none of the 57 games \(did you mean"):
+        sentence = rf"{name!r} is not one of the 57 games \(did you mean"
+        with pytest.raises(ValueError, match=sentence):
             function(name)
     with pytest.raises(ValueError, match=rf"did you mean {hint}\?"):
         game_slug(name)
@@ -58,5 +59,5 @@ def test_others_are_refused_with_a_hint(name, hint):
 
 def test_a_game_of_ale_that_is_none_of_the_57():
     assert "ALE/Adventure-v5" in games()
-    with pytest.raises(ValueError, match="none of the 57 games"):
+    with pytest.raises(ValueError, match="not one of the 57 games"):
         game_slug("ALE/Adventure-v5")

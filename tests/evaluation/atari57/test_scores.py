@@ -121,12 +121,12 @@ def assert_refused(file, sentence, regime="noop"):
         ("pong,1e999", "{file} line 59: score must be a finite number, got '1e999'."),
         ("pong,1,2", "{file} line 59 must have 2 cells, got 'pong,1,2'."),
         ("pong", "{file} line 59 must have 2 cells, got 'pong'."),
-        ("pong,20.5", "{file} line 59 has pong of 'mine' again, with the score 20.5: it is on line "
-         "38 already."),
-        ("ALE/Pong-v5,3", "{file} line 59 has pong of 'mine' again, with the score 3: it is on "
-         "line 38 already."),
-        ("pongo,3", "{file} line 59: 'pongo' is none of the 57 games (did you mean pong?)."),
-        ("ALE/Adventure-v5,3", "{file} line 59: 'ALE/Adventure-v5' is none of the 57 games (did "
+        ("pong,20.5", "{file} line 59 repeats pong of 'mine', with score 20.5: it is already on "
+         "line 38."),
+        ("ALE/Pong-v5,3", "{file} line 59 repeats pong of 'mine', with score 3: it is already on "
+         "line 38."),
+        ("pongo,3", "{file} line 59: 'pongo' is not one of the 57 games (did you mean pong?)."),
+        ("ALE/Adventure-v5,3", "{file} line 59: 'ALE/Adventure-v5' is not one of the 57 games (did "
          "you mean ALE/Venture-v5?)."),
     ],
 )  # fmt: skip
@@ -152,9 +152,7 @@ def test_a_missing_game_of_a_seed_is_named(file):
 
 def test_states_and_human_starts_of_one_game_are_the_same_game_twice(file):
     rows = [*complete("1", prefix="human_start,"), "states,pong,2"]
-    sentence = (
-        "{file} line 59 has pong of 'mine' again, with the score 2: it is on line 38 already."
-    )
+    sentence = "{file} line 59 repeats pong of 'mine', with score 2: it is already on line 38."
     write(file, rows, "regime,game,score")
     assert_refused(file, sentence, "human_start")
 
@@ -166,7 +164,7 @@ def test_states_and_human_starts_of_one_game_are_the_same_game_twice(file):
          "human_start, states, got 'sticky'."),
         ("seed,game,score", "1.5,pong,1", "{file} line 2: seed must be an integer, got '1.5'."),
         ("seed,game,score", "x,pong,1", "{file} line 2: seed must be a finite number, got 'x'."),
-        ("algorithm,game,score", ",pong,1", "{file} line 2 has no name of an algorithm."),
+        ("algorithm,game,score", ",pong,1", "{file} line 2 has no algorithm name."),
         ("game,points", "pong,1", "{file} line 1 must name the columns game and score, and may "
          "name algorithm, regime and seed, got 'game,points'."),
         ("game,score,score", "pong,1,1", "{file} line 1 must name the columns game and score, and "

@@ -1,8 +1,8 @@
-"""What a person sees while a program runs: one live table in a terminal, log lines elsewhere."""
+"""The state of a running program on the screen: a live table in a terminal, log lines elsewhere."""
 
 import time
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,15 +10,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-_LINE_SECONDS = 10.0  # log lines are at least this far apart
-_SILENT_SECONDS = 15.0  # a node that reports nothing for so long is said to be silent
+_LINE_SECONDS = 10.0  # between log lines, at least
+_SILENT_SECONDS = 15.0  # without a report, after which a node is shown as silent
+_RATES = (
+    ("steps_per_second", "steps/s"),
+    ("updates_per_second", "updates/s"),
+    ("rows_per_second", "rows/s"),
+)
 
 
-class View:
+class LiveTable:
     """Shows statuses."""
 
     def __init__(self, *, plain: bool):
-        """Args: `plain`, never a table."""
+        """With `plain` there are log lines in a terminal, too."""
         console = Console(stderr=True)
         self._live: Live | None = None
         if console.is_terminal and not plain:
@@ -26,7 +31,7 @@ class View:
         self._last_line = time.monotonic()
         self._phase = ""
 
-    def __enter__(self) -> "View":
+    def __enter__(self) -> "LiveTable":
         if self._live:
             self._live.start()
         return self
@@ -41,11 +46,11 @@ class View:
             self._live.stop()
 
     def show(self, status: Mapping[str, Any], ended: Mapping[str, str]) -> str:
-        """Brings the table up to date, or gives a line for the log ("" if there was one just now).
+        """Updates the table, or returns a line for the log ("" if there was one just now).
 
         Args:
-          status: as `counting.read_status` gave it.
-          ended: how nodes ended, of those that did.
+          status: as `read_status` returns it.
+          ended: of the nodes that have ended, how they did.
         """
         if not status:
             return ""
@@ -60,12 +65,12 @@ class View:
 
 
 def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> Table:
-    """The live table: a row for each node, the run's state above."""
-    eta = _time(status["eta_seconds"])
+    """The live table: one row for each node, the state of the run in the title."""
     table = Table(
         title=(
             f"{status['phase']}: {status['steps']}/{status['last_step']} steps, "
-            f"{status['updates']} updates, {_time(status['seconds'])}, ETA {eta}"
+            f"{status['updates']} updates, {_time(status['seconds'])}, "
+            f"ETA {_time(status['eta_seconds'])}"
         ),
         title_justify="left",
     )
@@ -73,40 +78,39 @@ def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> 
         table.add_column(column, justify="right" if column in ("rate", "return") else "left")
     for name, values in {"replay/0": _replay(status), **status["nodes"]}.items():
         state = (ended or {}).get(name) or _state(values)
-        mean = _number(values.get("return"))
-        table.add_row(name, state, _rate(values), mean, _more(values))
+        rates = [f"{values[rate]:.1f} {unit}" for rate, unit in _RATES if rate in values]
+        table.add_row(name, state, "".join(rates[:1]), _number(values.get("return")), _more(values))
     return table
 
 
 def line(status: Mapping[str, Any]) -> str:
-    """The same in one line."""
-    learner, evaluator = _of(status, "learner/"), _of(status, "evaluator/")
+    """The state of the run in one line."""
+    learner, evaluator = _first(status, "learner/"), _first(status, "evaluator/")
     actors = [v for name, v in status["nodes"].items() if name.startswith("actor/")]
-    returns = [v["return"] for v in actors if "return" in v]
-    staleness = [v["staleness"] for v in actors if "staleness" in v]
+    staleness = _mean([v["staleness"] for v in actors if "staleness" in v])
+    mean_return = _mean([v["return"] for v in actors if "return" in v])
     return (
         f"{status['phase']} | {status['steps']}/{status['last_step']} steps | "
         f"{status['steps_per_second']:.0f} steps/s | "
         f"{status['updates']} updates, {status['updates_per_second']:.1f}/s, "
         f"idle {_share(learner.get('idle_share'))} | "
         f"replay {_replay(status)['replay_rows']} rows | "
-        f"staleness {_number(_mean(staleness))} | "
-        f"return {_number(_mean(returns))}, "
+        f"staleness {_number(staleness)} | "
+        f"return {_number(mean_return)}, "
         f"evaluator {_number(evaluator.get('return'))} | ETA {_time(status['eta_seconds'])}"
     )
 
 
-def _of(status: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+def _first(status: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
     return next((v for name, v in status["nodes"].items() if name.startswith(prefix)), {})
 
 
 def _replay(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The replay says nothing itself: the learner knows."""
-    learner = _of(status, "learner/")
-    rows = learner.get("replay_rows", 0)
+    """The row of the replay, from the learner's reports: the server makes none."""
+    learner = _first(status, "learner/")
     return {
         "state": "serving" if learner else "starting",
-        "replay_rows": rows,
+        "replay_rows": learner.get("replay_rows", 0),
         "replay_sequences": learner.get("replay_sequences", 0),
         "rows_per_second": status["steps_per_second"],
     }
@@ -116,17 +120,6 @@ def _state(values: Mapping[str, Any]) -> str:
     silent = values.get("silent_seconds", 0.0)
     state = str(values.get("state", "starting"))
     return f"{state} (silent for {silent:.0f} s)" if silent > _SILENT_SECONDS else state
-
-
-def _rate(values: Mapping[str, Any]) -> str:
-    for name, unit in (
-        ("steps_per_second", "steps/s"),
-        ("updates_per_second", "updates/s"),
-        ("rows_per_second", "rows/s"),
-    ):
-        if name in values:
-            return f"{values[name]:.1f} {unit}"
-    return ""
 
 
 def _more(values: Mapping[str, Any]) -> str:
@@ -142,7 +135,7 @@ def _more(values: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _mean(values: list[float]) -> float | None:
+def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from retrax.launchpad_programs import live
+from retrax.launchpad_programs import live_table
 
 pytestmark = pytest.mark.distributed
 
@@ -51,7 +51,7 @@ def text(table):
 
 
 def test_the_table_has_everything():
-    shown = text(live.table(STATUS))
+    shown = text(live_table.table(STATUS))
     for part in (
         "learning: 1200/60000 steps, 140 updates, 0:00:12, ETA 0:02:02",
         "240.0 steps/s",
@@ -68,11 +68,13 @@ def test_the_table_has_everything():
 
 
 def test_an_ended_node_is_shown_as_such():
-    assert "was killed by SIGKILL" in text(live.table(STATUS, {"actor/0": "was killed by SIGKILL"}))
+    assert "was killed by SIGKILL" in text(
+        live_table.table(STATUS, {"actor/0": "was killed by SIGKILL"})
+    )
 
 
 def test_the_line_by_hand():
-    assert live.line(STATUS) == (
+    assert live_table.line(STATUS) == (
         "learning | 1200/60000 steps | 480 steps/s | 140 updates, 96.0/s, idle 25% | "
         "replay 1190 rows | staleness 4 | return -0.5, evaluator 0.25 | ETA 0:02:02"
     )
@@ -80,13 +82,13 @@ def test_the_line_by_hand():
 
 def test_a_program_that_has_just_started_can_be_shown():
     status = {**STATUS, "phase": "starting", "eta_seconds": None, "nodes": {}}
-    assert "starting" in text(live.table(status))
-    assert "return -, evaluator - | ETA -" in live.line(status)
+    assert "starting" in text(live_table.table(status))
+    assert "return -, evaluator - | ETA -" in live_table.line(status)
 
 
 def test_plain_gives_a_line_at_each_change_of_phase():
-    with live.View(plain=True) as view:
+    with live_table.LiveTable(plain=True) as view:
         assert view.show({}, {}) == ""
-        assert view.show(STATUS, {}) == live.line(STATUS)
+        assert view.show(STATUS, {}) == live_table.line(STATUS)
         assert view.show(STATUS, {}) == ""
         assert view.show({**STATUS, "phase": "finished"}, {}).startswith("finished")

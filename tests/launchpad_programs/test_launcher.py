@@ -21,12 +21,12 @@ LABELS = ("counter", "learner", "actor")
 class Stub:
     """A running stub program, in a session of its own as in a terminal."""
 
-    def __init__(self, directory, launch, what):
+    def __init__(self, directory, mode, what):
         self.directory = directory
         self.temporary = directory / "temporary"
         self.temporary.mkdir()
         self.process = subprocess.Popen(
-            [sys.executable, STUB, directory, launch, what],
+            [sys.executable, STUB, directory, mode, what],
             env={**os.environ, "TMPDIR": str(self.temporary)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -65,8 +65,8 @@ def stub(tmp_path):
     """Starts stubs, and leaves none behind."""
     stubs = []
 
-    def start(launch, what):
-        stubs.append(Stub(tmp_path, launch, what))
+    def start(mode, what):
+        stubs.append(Stub(tmp_path, mode, what))
         return stubs[-1]
 
     yield start
@@ -86,17 +86,17 @@ def assert_no_orphans(nodes):
     assert not left
 
 
-@pytest.mark.parametrize("launch", ["local_mp", "local_mt"])
-def test_ends_by_itself(stub, launch):
-    program = stub(launch, "finish")
+@pytest.mark.parametrize("mode", ["local_mp", "local_mt"])
+def test_ends_by_itself(stub, mode):
+    program = stub(mode, "finish")
     status, ending, _, errors = program.end()
     assert (status, ending) == (0, {"failed": "", "traceback": "", "complete": True}), errors
     assert program.saved
 
 
-@pytest.mark.parametrize("launch", ["local_mp", "local_mt"])
-def test_a_node_that_raises_ends_the_program_with_its_traceback(stub, launch):
-    program = stub(launch, "raise")
+@pytest.mark.parametrize("mode", ["local_mp", "local_mt"])
+def test_a_node_that_raises_ends_the_program_with_its_traceback(stub, mode):
+    program = stub(mode, "raise")
     status, ending, _, _ = program.end()
     assert status == 1
     assert ending["failed"].startswith("actor/0 failed with")
@@ -129,7 +129,7 @@ def test_a_program_can_be_stopped_while_it_starts(stub, tmp_path):
     assert seconds < 10
 
 
-def test_a_deaf_node_is_killed(stub):
+def test_a_node_that_ignores_its_stop_event_is_killed(stub):
     program = stub("local_mp", "deaf")
     nodes = program.nodes()
     program.process.terminate()
@@ -158,7 +158,7 @@ def test_a_killed_launcher_leaves_no_orphans(stub):
     nodes = program.nodes()
     program.process.kill()
     assert_no_orphans(nodes)
-    assert program.saved  # the learner was told, too
+    assert program.saved
     assert not list(program.temporary.iterdir())
 
 

@@ -6,16 +6,17 @@ import subprocess
 import sys
 
 import pytest
+from listening import listening_ports
 
-from retrax.launchpad_programs import network
+from retrax.launchpad_programs import isolation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 
 ALONE = """
 import json, socket, sys
 sys.path.insert(0, sys.argv[1])
-import network
-refused = network.isolate()
+import isolation
+refused = isolation.isolate()
 server = socket.create_server(("", 0))
 port = server.getsockname()[1]
 socket.create_connection(("localhost", port), timeout=5).close()
@@ -31,10 +32,10 @@ input()
 
 @pytest.fixture
 def alone():
-    """A process that was asked to isolate itself, and the port on which it then listens."""
+    """A process that isolates itself, and the port on which it then listens."""
     import json
 
-    folder = pathlib.Path(network.__file__).parent
+    folder = pathlib.Path(isolation.__file__).parent
     with subprocess.Popen(
         [sys.executable, "-c", ALONE, folder],
         stdin=subprocess.PIPE,
@@ -52,8 +53,8 @@ def alone():
 def test_an_isolated_process_talks_to_itself_alone(alone):
     process, port, outside = alone
     assert outside == "Network is unreachable"
-    assert port in network.listening_ports(process.pid)
-    assert port not in network.listening_ports()
+    assert port in listening_ports(process.pid)
+    assert port not in listening_ports()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("localhost", port), timeout=5)
 
@@ -61,19 +62,31 @@ def test_an_isolated_process_talks_to_itself_alone(alone):
 def test_listening_ports_by_hand():
     with socket.create_server(("localhost", 0)) as server:
         port = server.getsockname()[1]
-        assert port in network.listening_ports()
-    assert port not in network.listening_ports()
+        assert port in listening_ports()
+    assert port not in listening_ports()
 
 
 def test_a_taken_port_is_refused():
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(ValueError, match=f"{port} is taken"):
-            network.check_ports(port, 1)
-    network.check_ports(port, 1)
+            isolation.check_ports(port, 1)
+    isolation.check_ports(port, 1)
 
 
 @pytest.mark.parametrize("port", [0, 80, 65535])
 def test_ports_that_do_not_exist_are_refused(port):
     with pytest.raises(ValueError, match="must be 1024 "):
-        network.check_ports(port, 3)
+        isolation.check_ports(port, 3)
+
+
+def test_nothing_heavy_is_imported_before_isolation():
+    """NumPy starts threads, and a process with threads cannot enter a user namespace."""
+    script = """
+import sys
+import retrax.launchpad_programs.isolation
+print(sorted({"numpy", "jax", "launchpad", "tensorflow"} & set(sys.modules)))
+"""
+    command = [sys.executable, "-c", script]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output == "[]\n"

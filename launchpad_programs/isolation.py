@@ -1,8 +1,8 @@
-"""Who can connect: Reverb and Courier listen on all interfaces and ask nobody for a password.
+"""Network isolation: Reverb and Courier listen on all interfaces, without a password.
 
-So a program runs in a network namespace of its own, where nothing exists but a loopback that only
-its own processes see. The kernel allows this to root, and on most systems to everybody inside of a
-user namespace. Entering cannot be undone, so only a process that exists for the program does it.
+So a program runs in a network namespace of its own, whose only interface is a loopback that only
+its own processes see. Linux allows this to root, and on most systems to everybody within a user
+namespace. It cannot be undone, so only a process that exists for the program does it.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ def isolate() -> str:
     Without root this must come before the process has a second thread: before NumPy is imported.
 
     Returns:
-      "" if nothing outside this machine, nor any other process on it, can connect from now on;
-      otherwise why not.
+      "" if from now on no other process, on this machine or elsewhere, can connect; otherwise the
+      reason.
     """
     user, group = os.getuid(), os.getgid()
     try:
@@ -39,18 +39,8 @@ def isolate() -> str:
     return ""
 
 
-def listening_ports(process: int | str = "self") -> set[int]:
-    """TCP ports on which somebody listens in the network namespace of a process."""
-    ports = set()
-    for table in ("tcp", "tcp6"):
-        with open(f"/proc/{process}/net/{table}", encoding="ascii") as lines:
-            fields = [line.split() for line in lines][1:]
-        ports |= {int(f[1].rpartition(":")[2], 16) for f in fields if f[3] == "0A"}  # LISTEN
-    return ports
-
-
 def check_ports(first: int, count: int) -> None:
-    """Refuses ports that are taken; Reverb would share one with a stranger without a word.
+    """Refuses ports that are taken; Reverb would share one with another process, silently.
 
     Raises:
       ValueError: names the port.
@@ -76,7 +66,7 @@ def _unshare(flags: int) -> None:
 
 
 def _keep_identity(user: int, group: int) -> None:
-    """Inside of a user namespace everybody is nobody until told who they are."""
+    """Keeps user and group, which a new user namespace does not know."""
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),

@@ -1,4 +1,4 @@
-"""Rows of a CSV file of scores, each checked, with the line that it is on."""
+"""Score records of a CSV file, checked, with their line numbers."""
 
 import csv
 import math
@@ -11,10 +11,16 @@ from .games import game_slug
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 
 
-class Row(NamedTuple):
-    """One score: the line it is on (from 1, the header's), and what the columns say.
+class ScoreRecord(NamedTuple):
+    """One score of a CSV file. The fields between `line` and `score` identify it.
 
-    Its fields after the line and before the score tell which score it is.
+    Attributes:
+      line: its line number; the header is line 1.
+      algorithm: name of the algorithm.
+      regime: how the episodes began.
+      game: the game's slug.
+      seed: the seed.
+      score: the score; finite.
     """
 
     line: int
@@ -25,16 +31,16 @@ class Row(NamedTuple):
     score: float
 
 
-def read_rows(path: Path, regimes: Sequence[str], regime: str = "") -> list[Row]:
+def read_score_records(path: Path, regimes: Sequence[str], regime: str = "") -> list[ScoreRecord]:
     """Reads a file.
 
     Args:
       path: the CSV file.
-      regimes: those that are known.
-      regime: that of a file without the column.
+      regimes: the valid regimes.
+      regime: the regime of a file without this column.
 
     Raises:
-      ValueError: names the line and the value that is wrong.
+      ValueError: names the line and the wrong value.
     """
     if not path.is_file():
         raise ValueError(f"{path} is not a file.")
@@ -43,13 +49,13 @@ def read_rows(path: Path, regimes: Sequence[str], regime: str = "") -> list[Row]
         header = [name.strip() for name in next(reader, [])]
         _check_header(path, header)
         defaults = {"algorithm": path.stem, "regime": regime, "seed": "0"}
-        rows = []
+        records = []
         for cells in reader:
             if cells:
                 where = f"{path} line {reader.line_num}"
-                rows.append(_row(where, reader.line_num, header, cells, defaults, regimes))
-    refuse_twice(path, rows)
-    return rows
+                records.append(_record(where, reader.line_num, header, cells, defaults, regimes))
+    check_unique(path, records)
+    return records
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -60,19 +66,19 @@ def _check_header(path: Path, header: list[str]) -> None:
         )
 
 
-def _row(
+def _record(
     where: str,
     line: int,
     header: list[str],
     cells: list[str],
     defaults: dict[str, str],
     regimes: Sequence[str],
-) -> Row:
+) -> ScoreRecord:
     if len(cells) != len(header):
         raise ValueError(f"{where} must have {len(header)} cells, got {','.join(cells)!r}.")
     cell = {**defaults, **dict(zip(header, map(str.strip, cells), strict=True))}
     if not cell["algorithm"]:
-        raise ValueError(f"{where} has no name of an algorithm.")
+        raise ValueError(f"{where} has no algorithm name.")
     if cell["regime"] not in regimes:
         allowed = ", ".join(regimes)
         raise ValueError(f"{where}: regime must be one of {allowed}, got {cell['regime']!r}.")
@@ -83,7 +89,7 @@ def _row(
     seed, score = _number(where, "seed", cell["seed"]), _number(where, "score", cell["score"])
     if seed != int(seed):
         raise ValueError(f"{where}: seed must be an integer, got {cell['seed']!r}.")
-    return Row(line, cell["algorithm"], cell["regime"], game, int(seed), score)
+    return ScoreRecord(line, cell["algorithm"], cell["regime"], game, int(seed), score)
 
 
 def _number(where: str, name: str, text: str) -> float:
@@ -96,17 +102,17 @@ def _number(where: str, name: str, text: str) -> float:
     return value
 
 
-def refuse_twice(path: Path, rows: Iterable[Row]) -> None:
-    """Refuses two scores of the same algorithm, regime, game and seed.
+def check_unique(path: Path, records: Iterable[ScoreRecord]) -> None:
+    """Checks that no two records have the same algorithm, regime, game and seed.
 
     Raises:
       ValueError: names both lines.
     """
     lines: dict[tuple[str, str, str, int], int] = {}
-    for row in rows:
-        first = lines.setdefault(row[1:5], row.line)
-        if first != row.line:
+    for record in records:
+        first = lines.setdefault(record[1:5], record.line)
+        if first != record.line:
             raise ValueError(
-                f"{path} line {row.line} has {row.game} of {row.algorithm!r} again, with the score "
-                f"{row.score:g}: it is on line {first} already."
+                f"{path} line {record.line} repeats {record.game} of {record.algorithm!r}, with "
+                f"score {record.score:g}: it is already on line {first}."
             )

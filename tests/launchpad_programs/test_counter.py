@@ -1,17 +1,19 @@
-"""The counter: steps granted, phases, and what is written down."""
+"""The counter: granted steps, phases, rows of metrics.csv, status.json."""
 
 import csv
 import json
 
-import jax
-import numpy as np
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from retrax.datatypes import SequenceSpec
-from retrax.launchpad_programs.counting import Counter
-from retrax.launchpad_programs.reports import Rate, program_metrics, read_status
+from program_configs import make_config
+
+from retrax.agents import reactor
+from retrax.agents.entry import AgentEntry
+from retrax.launchpad_programs.counter import Counter, program_columns
+from retrax.launchpad_programs.status import read_status
+from retrax.runtime.run_directory import RunConfig
 
 pytestmark = pytest.mark.distributed
 
@@ -29,15 +31,9 @@ def make_counter():
     """Makes counters, and closes their files."""
     counters = []
 
-    def make(directory, steps=1000, log_every=100, num_actors=2, seconds=60.0):
-        counter = Counter(
-            directory,
-            steps=steps,
-            log_every=log_every,
-            num_actors=num_actors,
-            final_evaluation_seconds=seconds,
-            stop=Never(),
-        )
+    def make(directory, steps=1000, seconds=60.0):
+        config = make_config(directory, steps=steps, final_evaluation_seconds=seconds)
+        counter = Counter(config, stop=Never())
         counters.append(counter)
         return counter
 
@@ -129,15 +125,21 @@ def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
     assert read_status(tmp_path)["phase"] == "finished"
 
 
-def test_rows_by_hand(make_counter, tmp_path):
+BANDIT = AgentEntry(
+    name="bandit",
+    make_agent=reactor.AGENT.make_agent,
+    Config=reactor.Config,
+    presets=reactor.AGENT.presets,
+    episode_metrics=("arm",),
+    evaluation_modes=("greedy_arm", "sampled_arm"),
+)
+
+
+def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     counter = make_counter(tmp_path)
-    sequence = SequenceSpec(
-        length=2,
-        extras={"arm": jax.ShapeDtypeStruct((), np.int32)},
-        episode_extras=("arm",),
-        evaluation_modes=("greedy_arm", "sampled_arm"),
-    )
-    counter.start({}, ["episode_arm", "loss", *program_metrics(sequence, 2)])
+    monkeypatch.setattr(RunConfig, "entry", BANDIT)
+    run = make_config(tmp_path).run
+    counter.start({}, ["episode_arm", "loss", *program_columns(run)])
     act(counter, "actor/0", 0, 0)
     ended = {"return": [1.0, -1.0], "length": [9, 9], "arm": [3.0]}
     act(counter, "actor/0", 1, 60, episodes=ended, staleness=2)
@@ -175,7 +177,23 @@ def test_rows_by_hand(make_counter, tmp_path):
     json.dumps(status, allow_nan=False)
 
 
-def test_a_resumed_run_goes_on_counting(make_counter, tmp_path):
+def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_path):
+    for taken in (150, 110):
+        counter = make_counter(tmp_path)
+        counter.start({}, ["loss"])
+        act(counter, "actor/0", 0, 0)
+        act(counter, "actor/0", 1, taken)
+        counter.step()
+        counter.close()
+    assert [row["steps"] for row in read_rows(tmp_path)] == ["110", "110"]
+
+
+def test_a_resumed_run_without_metrics_is_refused(make_counter, tmp_path):
+    with pytest.raises(ValueError, match="no metrics to continue"):
+        make_counter(tmp_path).start({"steps": 200, "seconds": 1.0}, ["loss"])
+
+
+def test_a_resumed_run_continues_counting(make_counter, tmp_path):
     counter = make_counter(tmp_path)
     counter.start({}, ["loss"])
     for number in range(40):
@@ -197,13 +215,3 @@ def test_a_resumed_run_goes_on_counting(make_counter, tmp_path):
     steps = [int(row["steps"]) for row in read_rows(tmp_path)]
     assert steps == sorted(steps)
     assert steps[-1] == 300
-
-
-def test_rate_by_hand():
-    rate = Rate()
-    assert rate.per_second() == 0.0
-    for now, count in ((0.0, 0), (1.0, 10), (2.0, 30)):
-        rate.add(now, count)
-    assert rate.per_second() == 15.0
-    rate.add(6.5, 30)  # the first two are forgotten
-    assert rate.per_second() == 0.0

@@ -1,0 +1,167 @@
+"""The actor's node: a `runtime.Actor` that takes the steps that the counter grants."""
+
+import functools
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..replay.reverb import ReverbWriter
+from ..replay.waiting import Stopped
+from ..runtime.actor import Actor
+from ..runtime.actor_states import ActorStates
+from ..runtime.parameters import ParameterClient
+from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.stop import StopEvent
+from .config import ProgramConfig
+from .counter import Counter, CounterClient
+
+_POLL_SECONDS = 0.1
+
+
+class ActorNode:
+    """An actor that is stepped as often as the counter grants."""
+
+    def __init__(
+        self,
+        config: ProgramConfig,
+        index: int,
+        actor: Actor,
+        parameters: ParameterClient,
+        counter: Counter | CounterClient,
+        *,
+        stop: StopEvent,
+    ):
+        """Takes its parts.
+
+        Args:
+          config: of the program.
+          index: 0 .. num_actors - 1.
+          actor: its state is restored if the run is resumed; the node closes it.
+          parameters: the actor's.
+          counter: grants steps.
+          stop: when to end.
+        """
+        self._name, self._actor, self._parameters = f"actor/{index}", actor, parameters
+        self._counter, self._stop = counter, stop
+        self._states = ActorStates(config.directory, index)
+        if config.resumed_at is not None:
+            actor.state = self._states.restore(actor.state)
+        self._save_every = max(1, config.schedule[2] // config.run.num_actors)
+        self._next_save = self._save_every
+        self._granted = self._taken = 0
+        self._calls = itertools.count()
+        self._total = 0  # steps taken since the node's start
+        self._claimed_at = time.monotonic()
+        self._loop: Callable[[], None] | None = None
+
+    def use_loop(self, loop: Callable[[], None]) -> None:
+        """Lets a loop step the actor, without end; it must call `take` before every step."""
+        self._loop = loop
+
+    def start(self) -> None:
+        """Compiles, and waits for the learner's first parameters."""
+        self._report("compiling")
+        self._actor.compile()
+        self._report("waiting for the learner")
+        self._actor.start()
+
+    def step(self) -> bool:
+        """One time step in each environment, if it is granted; whether it was."""
+        if not self._is_granted():
+            return False
+        self._count(self._actor.step())
+        return True
+
+    def take(self) -> None:
+        """Waits until a step is granted, and counts it; for loops that step the actor themselves.
+
+        Raises:
+          Stopped: the program ends.
+        """
+        while self._stop.is_set() or not self._is_granted():
+            if self._stop.wait(_POLL_SECONDS):
+                raise Stopped("Stopped while waiting for steps.")
+        self._count(1)
+
+    def run(self) -> None:
+        """Waits for the learner, then steps until the program ends."""
+        try:
+            self.start()
+            if self._loop is not None:
+                self._loop()
+            while not self._stop.is_set():
+                if not self.step():
+                    self._stop.wait(_POLL_SECONDS)
+        except Stopped:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Saves the actor's state; closes the actor and its parameters."""
+        self._save()
+        self._parameters.close()
+        self._actor.close()
+
+    def _is_granted(self) -> bool:
+        return self._taken < self._granted or self._claim()
+
+    def _claim(self) -> bool:
+        now = time.monotonic()
+        values = {
+            "state": "acting",
+            "staleness": self._parameters.staleness,
+            "failures": self._parameters.failures,
+            "steps_per_second": self._taken / max(now - self._claimed_at, 1e-6),
+            "episodes": self._actor.take_episodes(),
+        }
+        self._claimed_at = now
+        taken, self._taken = self._taken, 0
+        self._granted = self._counter.claim(self._name, next(self._calls), taken, values)
+        return self._granted > 0
+
+    def _count(self, taken: int) -> None:
+        self._taken += taken
+        self._total += taken
+        if self._total >= self._next_save:
+            self._save()
+
+    def _save(self) -> None:
+        self._next_save = self._total + self._save_every
+        self._states.save(self._actor.state)
+
+    def _report(self, state: str) -> None:
+        self._counter.report(self._name, {"state": state})
+
+
+def make_actor(
+    config: ProgramConfig, *, index: int, counter: Any, learner: Any, replay: Any, stop: StopEvent
+) -> ActorNode:
+    """Actor number `index`, which writes into Reverb; called in its node with clients."""
+    run, mine = config.run, config.run.environments_of(index)
+    seed = derive_seed(run.seed, Purpose.ACTOR, index, config.resumed_at or 0)
+    environment = run.make_environment(seed=seed, num_envs=len(mine))
+    agent = config.make_agent(environment.spec)
+    parameters = ParameterClient(
+        learner.get, update_period=config.run.actor_update_period or 1, stop=stop.is_set
+    )
+    spec, sequence = environment.spec, agent.sequence
+    writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)
+    actor = Actor(
+        agent,
+        environment,
+        writer,
+        parameters,
+        keys=config.keys()[1][mine.start : mine.stop],
+        first_id=mine.start,
+        num_actors=run.num_envs,
+        episode_metrics=run.entry.episode_metrics,
+    )
+    node = ActorNode(config, index, actor, parameters, CounterClient(counter, stop), stop=stop)
+    if (options := config.acme_options()) is not None:
+        from .acme_adapters import run_loop  # takes a second
+
+        loop = functools.partial(run_loop, options, environment, actor, index=index)
+        node.use_loop(functools.partial(loop, before_step=node.take))
+    return node

@@ -1,0 +1,255 @@
+"""The counter: grants steps to the actors, and gathers the reports of all nodes."""
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime.metrics import Counters, MetricsAccumulator, Rate
+from ..runtime.metrics_writer import MetricsTable
+from ..runtime.run_directory import RunConfig
+from ..runtime.stop import StopEvent
+from .config import ProgramConfig
+from .process import retry_until_stopped
+from .status import write_status
+
+_STEP_SECONDS = 0.2
+_STATUS_SECONDS = 0.5
+_PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
+_LARGEST_PORTION = 50
+_COLUMNS = {  # of metrics.csv: the node and the value of its newest report
+    "evaluator_return": ("evaluator/0", "return"),
+    "evaluator_length": ("evaluator/0", "length"),
+    "parameter_staleness": ("actor/", "staleness"),
+    "learner_idle_share": ("learner/0", "idle_share"),
+    "replay_rows": ("learner/0", "replay_rows"),
+    "replay_sequences": ("learner/0", "replay_sequences"),
+}
+
+
+def program_columns(run: RunConfig) -> list[str]:
+    """Columns of metrics.csv that only programs have."""
+    actors = [
+        f"actor_{index}_episode_{name}"
+        for index in range(run.num_actors)
+        for name in ("return", *run.entry.episode_metrics)
+    ]
+    modes = [f"evaluator_return_{name}" for name in run.entry.evaluation_modes]
+    return [*actors, *modes, *_COLUMNS]
+
+
+class Counter:
+    """Counts the steps of the run. Its public methods are called over Courier, by any thread.
+
+    A call without an answer is repeated, so each may come twice without harm. Steps are granted
+    before they are taken: all actors together take exactly the steps of the run, or a few more
+    where an actor steps several environments at once. Nothing is granted before the learner has
+    started.
+    """
+
+    def __init__(self, config: ProgramConfig, *, stop: StopEvent):
+        """Starts at zero."""
+        self._directory, self._stop = config.directory, stop
+        self._lock = threading.RLock()
+        self._answers: dict[str, tuple[int, int]] = {}  # to each actor's last claim
+        self._steps, self._log_every, _ = config.schedule
+        portion = self._steps // (_PORTIONS * config.run.num_actors)
+        self._portion = min(max(portion, 1), _LARGEST_PORTION)
+        self._final_seconds = config.final_evaluation_seconds
+        self._counters = Counters()
+        self._granted = 0
+        self._phase = "starting"
+        self._evaluating_since = math.inf
+        self._earlier_seconds, self._started = 0.0, time.monotonic()
+        self._nodes: dict[str, dict[str, Any]] = {}  # the newest reports
+        self._reported: dict[str, float] = {}
+        self._rates = {"steps": Rate(), "updates": Rate()}
+        self._metrics = MetricsAccumulator()
+        self._table: MetricsTable | None = None
+        self._next_row = 0
+        self._next_status = 0.0
+
+    def start(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Lets the actors begin; the learner calls it when it is ready.
+
+        Args:
+          counters: of the snapshot, `seconds` among them; empty for a new run.
+          names: of columns, as for `MetricsTable`.
+        """
+        with self._lock:
+            if self._phase != "starting":
+                return
+            kept = dict(counters)
+            self._earlier_seconds = kept.pop("seconds", 0.0)
+            self._counters = Counters(**kept)
+            self._granted = self._counters.steps
+            self._started = time.monotonic()
+            # A program that ended before its first snapshot begins anew, and left metrics.
+            resumed = kept or (self._directory / "metrics.csv").exists()
+            resumed_at = self._counters.steps if resumed else None
+            self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
+            self._next_row = self._counters.steps + self._log_every
+            self._phase = "collecting"
+
+    def claim(self, name: str, number: int, taken: int, values: Mapping[str, Any]) -> int:
+        """An actor reports the steps that it took, and asks for more.
+
+        Args:
+          name: of the actor: "actor/0".
+          number: of the call, different from that of the actor's last one.
+          taken: steps since its last call.
+          values: of the actor, for the status; `episodes` has those that ended since the last call,
+            as `Actor.take_episodes` returns them.
+
+        Returns:
+          Steps that it may take; 0 for none now.
+        """
+        with self._lock:
+            last, answer = self._answers.get(name, (-1, 0))
+            if number != last:
+                # An actor of several environments may have taken a few more than it was granted.
+                self._granted += max(0, taken - answer)
+                answer = self._grant(name, taken, dict(values))
+                self._answers[name] = (number, answer)
+            return answer
+
+    def _grant(self, name: str, taken: int, values: dict[str, Any]) -> int:
+        episodes = values.pop("episodes", {})
+        self._metrics.add_episodes(episodes)
+        self._metrics.add_episodes(episodes, prefix=f"{name.replace('/', '_')}_")
+        if returns := episodes.get("return"):
+            self._counters.episodes += len(returns)
+            values["return"] = float(np.mean(returns))
+        self._counters.steps += taken
+        self._keep(name, values)
+        if self._phase == "starting":
+            return 0
+        grant = max(0, min(self._portion, self._steps - self._granted))
+        self._granted += grant
+        return grant
+
+    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """A node reports its state.
+
+        Args:
+          name: of the node.
+          values: for the status; `metrics` for metrics.csv; the learner's `updates` and
+            `learning_since`; the evaluator's `return` and, after its last evaluation, `final`.
+
+        Returns:
+          `phase`, and `counters` with `seconds`.
+        """
+        with self._lock:
+            kept = dict(values)
+            self._metrics.add(kept.pop("metrics", {}))
+            if name.startswith("learner"):
+                self._note_learner(kept)
+            if kept.pop("final", False) and self._phase == "evaluating":
+                self._phase = "finished"
+            self._keep(name, kept)
+            return {"phase": self._phase, "counters": self._snapshot_counters()}
+
+    def _note_learner(self, values: Mapping[str, Any]) -> None:
+        self._counters.updates = values.get("updates", self._counters.updates)
+        since = values.get("learning_since", self._counters.learning_since)
+        if since < 0 < self._counters.updates:  # where the replay does not see every row
+            since = self._counters.steps
+        self._counters.learning_since = since
+        if self._phase == "collecting" and since >= 0:
+            self._phase = "learning"
+
+    def step(self) -> None:
+        """Updates the phase, status.json and metrics.csv."""
+        with self._lock:
+            now = time.monotonic()
+            self._rates["steps"].add(now, self._counters.steps)
+            self._rates["updates"].add(now, self._counters.updates)
+            done = self._counters.steps >= self._steps and self._phase != "starting"
+            if done and self._phase not in ("evaluating", "finished"):
+                self._phase, self._evaluating_since = "evaluating", now
+            if now - self._evaluating_since > self._final_seconds:
+                self._phase = "finished"
+            # The last row waits for the last evaluation: `close` writes it.
+            if self._next_row <= self._counters.steps < self._steps:
+                self._write_row()
+            if now >= self._next_status or self._phase == "finished":
+                write_status(self._directory, self.status())
+                self._next_status = now + _STATUS_SECONDS
+
+    def run(self) -> None:
+        """Steps until the program ends."""
+        while not self._stop.wait(_STEP_SECONDS):
+            self.step()
+        self.close()
+
+    def close(self) -> None:
+        """Writes the last row and the last status."""
+        with self._lock:
+            self._write_row()
+            if self._table is not None:
+                self._table.close()
+                self._table = None
+            write_status(self._directory, self.status())
+
+    def status(self) -> dict[str, Any]:
+        """The state of the program, as JSON values.
+
+        `phase` is `starting` until the learner has compiled, `collecting` until its first update,
+        `learning`, `evaluating` once all steps are taken, `finished` after the last evaluation.
+        """
+        now, rate = time.monotonic(), self._rates["steps"].per_second()
+        left = max(self._steps - self._counters.steps, 0)
+        return {
+            "phase": self._phase,
+            "last_step": self._steps,
+            **self._snapshot_counters(),
+            "steps_per_second": rate,
+            "updates_per_second": self._rates["updates"].per_second(),
+            "eta_seconds": left / rate if rate else None,
+            "nodes": {
+                name: {**values, "silent_seconds": now - self._reported[name]}
+                for name, values in sorted(self._nodes.items())
+            },
+        }
+
+    def _keep(self, name: str, values: Mapping[str, Any]) -> None:
+        self._nodes[name] = {**self._nodes.get(name, {}), **values}
+        self._reported[name] = time.monotonic()
+
+    def _snapshot_counters(self) -> dict[str, Any]:
+        running = time.monotonic() - self._started if self._phase != "starting" else 0.0
+        return {**dataclasses.asdict(self._counters), "seconds": self._earlier_seconds + running}
+
+    def _write_row(self) -> None:
+        if self._table is None:
+            return
+        status = self.status()
+        clock = {
+            "seconds": status["seconds"],
+            "acting_steps_per_second": status["steps_per_second"],
+            "learning_updates_per_second": status["updates_per_second"],
+            "steps_per_second": status["steps_per_second"],
+        }
+        newest = {column: self._newest(*source) for column, source in _COLUMNS.items()}
+        self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
+        self._next_row = (self._counters.steps // self._log_every + 1) * self._log_every
+
+    def _newest(self, prefix: str, value: str) -> float:
+        """The mean over nodes of a value of their newest reports."""
+        nodes = [values for name, values in self._nodes.items() if name.startswith(prefix)]
+        found = [values[value] for values in nodes if value in values]
+        return float(np.mean(found)) if found else float("nan")
+
+
+class CounterClient:
+    """A Courier client of the counter whose calls are repeated until they are answered."""
+
+    def __init__(self, client: Any, stop: StopEvent):
+        """Takes a client with a short call timeout."""
+        self.start = retry_until_stopped(client.start, "The counter", stop)
+        self.claim = retry_until_stopped(client.claim, "The counter", stop)
+        self.report = retry_until_stopped(client.report, "The counter", stop)

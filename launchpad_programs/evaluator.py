@@ -1,0 +1,152 @@
+"""The evaluator's node: greedy episodes with the newest parameters."""
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..agents.base import ActorState, Agent
+from ..datatypes import TimeStep, VectorEnvironment
+from ..evaluation.episodes import run_episodes
+from ..replay.waiting import Stopped
+from ..runtime.parameters import ParameterClient
+from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.stop import StopEvent
+from .config import ProgramConfig
+from .counter import Counter, CounterClient
+
+_NAME = "evaluator/0"
+_ENVIRONMENTS = 4  # stepped together
+_POLL_SECONDS = 0.1
+_REPORT_SECONDS = 0.5
+_SHARE = 0.2  # of the time, at most; the processor is needed elsewhere
+
+
+class EvaluatorNode:
+    """Evaluates when there are newer parameters, and once more at the end of the run."""
+
+    def __init__(
+        self,
+        config: ProgramConfig,
+        agent: Agent,
+        environment: VectorEnvironment,
+        parameters: ParameterClient,
+        counter: Counter | CounterClient,
+        *,
+        key: jax.Array,
+        stop: StopEvent,
+    ):
+        """Takes its parts.
+
+        Args:
+          config: of the program.
+          agent: whose `exploit` is used.
+          environment: its own; the node closes it.
+          parameters: not threaded.
+          counter: receives reports.
+          key: a PRNG key.
+          stop: when to end.
+        """
+        self._agent, self._parameters, self._counter = agent, parameters, counter
+        self._environment: Any = _Interruptible(environment, stop)
+        self._episodes, self._modes = config.evaluation_episodes, config.run.entry.evaluation_modes
+        self._key, self._stop = key, stop
+        self._version = -1
+        self._states: ActorState = None  # an agent may learn over evaluations
+
+    def start(self) -> None:
+        """Waits for the learner's first parameters."""
+        self._report(state="waiting for the learner")
+        self._parameters.wait()
+
+    def step(self) -> None:
+        """Evaluates if there are newer parameters or the run has taken its last step."""
+        phase = self._report(state="waiting")
+        self._parameters.step()
+        final = phase == "evaluating"
+        if phase == "finished" or (self._parameters.version == self._version and not final):
+            return
+        self._report(state="evaluating")
+        self._version = self._parameters.version
+        self._key, key = jax.random.split(self._key)
+        results = run_episodes(
+            self._agent,
+            self._parameters.params,
+            self._environment,
+            key=key,
+            num_episodes=self._episodes,
+            states=self._states,
+            modes=self._modes,
+        )
+        self._states = results.states
+        metrics = {
+            f"evaluator_return_{name}": float(returns.mean())
+            for name, returns in results.returns_by_mode().items()
+            if len(returns)
+        }
+        means = {"return": float(results.returns.mean()), "length": float(results.lengths.mean())}
+        self._report(state="waiting", version=self._version, final=final, metrics=metrics, **means)
+
+    def run(self) -> None:
+        """Waits for the learner, then evaluates until the program ends."""
+        try:
+            self.start()
+            while not self._stop.is_set():
+                started = time.monotonic()
+                self.step()
+                self._rest(time.monotonic() - started)
+        except Stopped:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Closes parameters and environment."""
+        self._parameters.close()
+        self._environment.close()
+
+    def _report(self, **values: Any) -> str:
+        """Reports; the phase of the run."""
+        phase: str = self._counter.report(_NAME, values)["phase"]
+        return phase
+
+    def _rest(self, worked: float) -> None:
+        """Waits in proportion to the work, unless the run has taken its last step."""
+        until = time.monotonic() + max(worked * (1 / _SHARE - 1), _POLL_SECONDS)
+        while time.monotonic() < until and not self._stop.wait(_REPORT_SECONDS):
+            if self._report() == "evaluating":
+                return
+
+
+class _Interruptible:
+    """An environment whose steps raise `Stopped` when the program ends."""
+
+    def __init__(self, environment: VectorEnvironment, stop: StopEvent):
+        self._environment, self._stop = environment, stop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        if self._stop.is_set():
+            raise Stopped("Stopped in the middle of an episode.")
+        return self._environment.step(actions)
+
+
+def make_evaluator(
+    config: ProgramConfig, *, counter: Any, learner: Any, stop: StopEvent
+) -> EvaluatorNode:
+    """The evaluator; called in its node with Courier clients of the others."""
+    seed = derive_seed(config.run.seed, Purpose.EVALUATOR, config.resumed_at or 0)
+    num_envs = min(config.evaluation_episodes, _ENVIRONMENTS)
+    environment = config.run.make_environment(seed=seed, num_envs=num_envs)
+    return EvaluatorNode(
+        config,
+        config.make_agent(environment.spec),
+        environment,
+        ParameterClient(learner.get, update_period=1, stop=stop.is_set, threaded=False),
+        CounterClient(counter, stop),
+        key=jax.random.key(seed),
+        stop=stop,
+    )

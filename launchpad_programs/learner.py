@@ -1,0 +1,212 @@
+"""The learner's node: a `runtime.Learner` that reports, and saves snapshots."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from ..replay.interface import Replay
+from ..replay.reverb import Checkpoints, make_replay
+from ..replay.waiting import Stopped
+from ..runtime.learner import Learner
+from ..runtime.metrics import metric_names
+from ..runtime.parameters import ParameterServer
+from ..runtime.snapshots import Snapshots
+from ..runtime.stop import StopEvent
+from .config import ProgramConfig
+from .counter import Counter, CounterClient, program_columns
+
+_WAIT_SECONDS = 1.0  # for an update to be due
+_REPORT_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+
+
+class LearnerNode:
+    """Updates, publishes, reports, and saves snapshots."""
+
+    def __init__(
+        self,
+        config: ProgramConfig,
+        learner: Learner,
+        replay: Replay,
+        parameters: ParameterServer,
+        counter: Counter | CounterClient,
+        *,
+        names: list[str],
+        logger: Any = None,
+        report_seconds: float = _REPORT_SECONDS,
+        stop: StopEvent,
+    ):
+        """Takes its parts.
+
+        Args:
+          config: of the program; a snapshot is restored if it is resumed.
+          learner: the node closes it.
+          replay: the learner's.
+          parameters: the learner's.
+          counter: receives reports.
+          names: of columns, as for `MetricsTable`.
+          logger: Acme's, which receives the metrics too.
+          report_seconds: between reports; 0 reports after every step.
+          stop: when to end.
+        """
+        self._learner, self._replay, self._parameters = learner, replay, parameters
+        self._counter, self._names, self._logger, self._stop = counter, names, logger, stop
+        self._every, self._report_seconds = config.schedule[2], report_seconds
+        self._snapshots = Snapshots(config.directory)
+        self._checkpoints = Checkpoints(config.directory) if config.keeps_sequences else None
+        self._counters: dict[str, Any] = {}
+        if config.resumed_at is not None:
+            snapshot = self._snapshots.restore(jax.eval_shape(lambda: learner.state))
+            learner.restore(snapshot)
+            self._counters = dict(snapshot.counters)
+        self._next_snapshot = self._after(self._counters.get("steps", 0))
+        self._next_report = 0.0
+        self._reported_at, self._reported = time.monotonic(), (learner.updates, 0.0)
+        self._is_started = False
+
+    def get(self, known_version: int) -> tuple[int, bytes | None]:
+        """`ParameterServer.get`, which the other nodes call."""
+        return self._parameters.get(known_version)
+
+    def start(self) -> None:
+        """Compiles, publishes the first parameters, and lets the actors begin."""
+        self._learner.compile()
+        self._learner.publish()
+        self._counter.start(self._counters, self._names)
+        self._reported_at = time.monotonic()
+        self._is_started = True
+
+    def step(self) -> None:
+        """An update if one is due; a report and a snapshot if they are."""
+        self._learner.step(_WAIT_SECONDS if self._report_seconds else 0.0)
+        if time.monotonic() >= self._next_report:
+            self._report()
+        if self._counters.get("steps", 0) >= self._next_snapshot:
+            self.save()
+
+    def run(self) -> None:
+        """Compiles, steps until the program ends, and saves a snapshot.
+
+        If the learner fails, there is no snapshot.
+        """
+        with contextlib.closing(self._snapshots):
+            with contextlib.suppress(Stopped):
+                self._counter.report("learner/0", {"state": "compiling"})
+                if _finished(self.start, self._stop):
+                    while not self._stop.is_set():
+                        self.step()
+            if self._is_started:
+                self.close()
+
+    def close(self) -> None:
+        """Reports and saves a last time; closes the learner and the logger."""
+        with contextlib.suppress(Stopped):  # the counter may have ended
+            self._report()
+            self._counter.report("learner/0", {"state": "saving a snapshot"})
+        self.save()
+        self._learner.close()
+        if self._logger is not None:
+            self._logger.close()
+
+    def save(self) -> None:
+        """Saves a snapshot, unless there is one of this step."""
+        steps = self._counters["steps"]
+        self._next_snapshot = self._after(steps)
+        if steps in self._snapshots.steps():
+            return
+        snapshot = self._learner.snapshot()
+        if self._checkpoints is not None:
+            self._checkpoints.keep(steps)
+        counters = {**self._counters, **snapshot.counters}
+        self._snapshots.save(steps, snapshot._replace(counters=counters))
+        if self._checkpoints is not None:
+            self._checkpoints.prune(self._snapshots.steps())
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        seconds, self._reported_at = max(now - self._reported_at, 1e-9), now
+        self._next_report = now + self._report_seconds
+        updates, idle_seconds = self._reported
+        self._reported = self._learner.updates, self._learner.idle_seconds
+        status, metrics = self._replay.status(), self._learner.metrics.flush()
+        values = {
+            "state": "learning" if self._learner.updates else "waiting for rows",
+            "metrics": metrics,
+            "updates": self._learner.updates,
+            "updates_per_second": (self._learner.updates - updates) / seconds,
+            "idle_share": min(1.0, (self._learner.idle_seconds - idle_seconds) / seconds),
+            "replay_rows": status.num_rows,
+            "replay_sequences": status.num_sequences,
+            "version": self._parameters.version,
+        }
+        if status.learning_since is not None:
+            values["learning_since"] = status.learning_since
+        self._counters = self._counter.report("learner/0", values)["counters"]
+        if self._logger is not None and metrics:
+            steps, updates = self._counters["steps"], self._learner.updates
+            self._logger.write({**metrics, "steps": steps, "updates": updates})
+
+    def _after(self, steps: int) -> int:
+        return (steps // self._every + 1) * self._every
+
+
+def make_learner(
+    config: ProgramConfig, *, counter: Any, replay: Any, stop: StopEvent
+) -> LearnerNode:
+    """The learner, restored if the run is resumed; called in its node with clients."""
+    run, agent = config.run, config.make_agent(config.spec)
+    learner_replay = make_replay(
+        replay.server_address,
+        config.spec,
+        agent.sequence,
+        run.replay,
+        num_environments=run.num_envs,
+        seed=run.seed,
+    )
+    parameters = ParameterServer()
+    learner = Learner(
+        agent,
+        learner_replay,
+        key=config.keys()[0],
+        updates_per_call=run.replay.updates_per_call,
+        parameters=parameters,
+    )
+    names = [
+        *metric_names(run.entry, agent, learner_replay.shapes[0]),
+        *program_columns(run),
+    ]
+    options = config.acme_options()
+    make_logger = options.logger_factory if options else None
+    return LearnerNode(
+        config,
+        learner,
+        learner_replay,
+        parameters,
+        CounterClient(counter, stop),
+        names=names,
+        logger=make_logger("learner", "updates", 0) if make_logger else None,
+        stop=stop,
+    )
+
+
+def _finished(work: Callable[[], None], stop: StopEvent) -> bool:
+    """Does the work in a thread of its own; False if the program ends before it is done."""
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    while thread.is_alive() and not stop.is_set():
+        thread.join(_POLL_SECONDS)
+    if errors:
+        raise errors[0]
+    return not thread.is_alive()

@@ -1,0 +1,225 @@
+"""Agents and environments of one's own: two files in a directory, and the same commands."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import retrax
+from retrax.runtime.run_directory import read_config
+
+AGENTS = '''
+"""An agent that counts its updates and plays at random, and one that fails the conformance test."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from retrax.agents.base import Agent, Decision, Update
+from retrax.agents.entry import AgentEntry
+from retrax.datatypes import ReplayConfig, SequenceSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    bonus: float = 0.0
+    """Added to the count."""
+
+    replay: ReplayConfig = ReplayConfig(capacity=500, min_rows=20, batch_size=2)
+    """The replay."""
+
+
+class Learner(NamedTuple):
+    params: dict
+    key: jax.Array
+
+
+def make_agent(spec, config, *, learning_rate=1.0, more=0):
+    num_actions = spec.actions.num_values
+
+    def act(params, state, timestep):
+        key, action_key = jax.random.split(state)
+        action = jax.random.randint(action_key, (), 0, num_actions, jnp.int32)
+        return Decision(action, {}, key)
+
+    def gradients(learner, sample):
+        priorities = jnp.ones(sample.weights.shape[0] + more)
+        return {"count": jnp.ones(())}, Update(priorities, {"count": learner.params["count"]})
+
+    def apply(learner, gradients):
+        count = learner.params["count"] + learning_rate * gradients["count"] + config.bonus
+        return learner._replace(params={"count": count})
+
+    return Agent(
+        init=lambda key: Learner({"count": jnp.zeros(())}, key),
+        acting_params=lambda learner: learner.params,
+        begin=lambda key, actor_id, num_actors: key,
+        explore=act,
+        exploit=act,
+        gradients=gradients,
+        apply=apply,
+        sequence=SequenceSpec(length=2),
+    )
+
+
+RANDOM = AgentEntry(
+    name="random",
+    make_agent=make_agent,
+    Config=Config,
+    presets={"only": Config},
+    default_steps=lambda environment, preset: 300,
+)
+FASTER = RANDOM.override("faster", learning_rate=2.0)
+TOO_MANY = RANDOM.override("too_many", more=1)
+NUMBER = 3
+'''
+
+ENVIRONMENTS = '''
+"""A corridor, as a Gymnasium environment, registered and as a class."""
+
+import gymnasium
+import numpy as np
+
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length=5):
+        self._length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._at = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self._at += int(action)
+        ended = self._at == self._length
+        return self._observe(), float(ended), ended, False, {}
+
+    def _observe(self):
+        return np.full(3, self._at / self._length, np.float32)
+
+
+gymnasium.register("MyEnv-v0", entry_point=Corridor, max_episode_steps=20)
+'''
+
+
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """A directory with both files, which is the current one and not on any path."""
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    (tmp_path / "my_envs.py").write_text(ENVIRONMENTS)
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    for name in ("my_agents", "my_envs", "broken"):
+        sys.modules.pop(name, None)
+
+
+def command(*arguments, cwd, **environment):
+    """The installed command in a process of its own, which finds no module by PYTHONPATH."""
+    scripts = sysconfig.get_path("scripts")
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # A checkout that is not the installed one is found through PYTHONPATH by its own tests.
+    if "PYTHONPATH" in os.environ:
+        kept["PYTHONPATH"] = str(Path(retrax.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, str(Path(scripts) / "retrax"), *map(str, arguments)],
+        cwd=cwd,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def succeeds(*arguments, cwd):
+    ended = command(*arguments, cwd=cwd)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_train_evaluate_resume_plot(scratch, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    run = scratch / "run"
+    start = ("train", "my_agents:RANDOM", "--environment", "my_envs:MyEnv-v0", "--num-envs", 2)
+    succeeds(*start, "--run-directory", "run", "--agent.bonus", 0.5, cwd=scratch)
+    config = json.loads((run / "config.json").read_text())
+    assert (config["agent"], config["environment"]) == ("my_agents:RANDOM", "my_envs:MyEnv-v0")
+    assert (config["steps"], config["agent_config"]["bonus"]) == (300, 0.5)
+    assert config["search_path"] == str(scratch)
+    # The run remembers where its modules are.
+    found = succeeds("evaluate", run, "--episodes", 3, "--json", cwd=elsewhere)
+    assert json.loads(found)["steps"] == 300
+    succeeds("train", "--resume", run, "--steps", 340, cwd=elsewhere)
+    succeeds("plot", run, "--output", "curves.png", cwd=elsewhere)
+    assert (elsewhere / "curves.png").read_bytes().startswith(b"\x89PNG")
+    shown = succeeds("train", "my_agents:FASTER", "--help", cwd=scratch)
+    assert "--agent.bonus" in shown
+
+
+@pytest.mark.distributed
+def test_launch_and_resume(scratch, tmp_path_factory):
+    pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    start = ("launch", "my_agents:RANDOM", "--environment", "my_envs:Corridor,length=4")
+    succeeds(*start, "--num-actors", 2, "--run-directory", "run", "--plain", cwd=scratch)
+    succeeds("launch", "--resume", scratch / "run", "--steps", 350, "--plain", cwd=elsewhere)
+    found = succeeds("evaluate", scratch / "run", "--episodes", 3, "--json", cwd=elsewhere)
+    assert json.loads(found)["steps"] >= 350
+
+
+@pytest.mark.parametrize(
+    ("agent", "sentence"),
+    [
+        ("my_agents:NOTHING", "module 'my_agents' has no attribute 'NOTHING'; its agents are"),
+        ("my_agents:NUMBER", "my_agents:NUMBER must be an AgentEntry; its type is int"),
+        ("my_agent:RANDOM", "module 'my_agent' cannot be imported"),
+        ("broken:RANDOM", "module 'broken' cannot be imported"),
+        ("my_agents:TOO_MANY", "Agent.gradients: priorities must"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["train", "launch"])
+def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
+    scratch, retrax, verb, agent, sentence
+):
+    (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
+    before = {path.name for path in scratch.iterdir()}
+    one_thread = ("--launch", "sync") if verb == "launch" else ()
+    status, out, err = retrax(verb, agent, "--environment", "catch", *one_thread)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("retrax: ")
+    assert err.count("\n") == 1
+    assert {path.name for path in scratch.iterdir()} - {"__pycache__"} == before
+
+
+def test_functions_do_what_the_commands_do(scratch):
+    config = retrax.RunConfig(
+        agent="my_agents:FASTER", environment="my_envs:Corridor", steps=120, num_envs=2
+    )
+    summary = retrax.train(config, scratch / "run", plain=True)
+    assert summary.steps == 120
+    assert read_config(summary.directory).entry.name == "faster"
+    trained = retrax.load_agent(summary.directory)
+    assert float(trained.params["count"]) == 2.0 * summary.updates > 0
+    assert trained.spec.observations.shape == (3,)
+    result = retrax.evaluate(summary.directory, episodes=2)
+    assert (result.episodes, result.steps) == (2, 120)
+    retrax.plot([summary.directory], scratch / "curves.png")
+    resumed = retrax.train(
+        retrax.RunConfig(**{**vars(read_config(summary.directory)), "steps": 160}),
+        summary.directory,
+        resume=True,
+        plain=True,
+    )
+    assert resumed.steps == 160

@@ -1,0 +1,176 @@
+"""The actor's node by hand: no Launchpad, no processes, stand-ins for the other nodes."""
+
+import threading
+
+import dm_env
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from node_fakes import Counter, Parameters
+from program_configs import make_config
+
+from retrax.agents.base import Agent, Decision
+from retrax.datatypes import EnvironmentSpec, SequenceSpec
+from retrax.launchpad_programs.actor import ActorNode
+from retrax.replay.waiting import Stopped
+from retrax.runtime.actor import Actor
+from retrax.runtime.actor_states import ActorStates
+
+pytestmark = pytest.mark.distributed
+
+
+class Environments:
+    """Two of them, whose episodes have two and three transitions, each with the reward 1."""
+
+    num_envs, lengths, closed = 2, np.array([2, 3]), False
+    spec = EnvironmentSpec(dm_env.specs.Array((), np.int64), dm_env.specs.DiscreteArray(2))
+
+    def reset(self):
+        self.times = np.zeros(2, np.int64)
+        return self.timesteps()
+
+    def step(self, actions):
+        self.times = np.where(self.times == self.lengths, 0, self.times + 1)
+        return self.timesteps()
+
+    def timesteps(self):
+        kind = np.where(self.times == 0, 0, np.where(self.times == self.lengths, 2, 1))
+        reward = np.where(kind == 0, 0.0, 1.0).astype(np.float32)
+        discount = (kind != 2).astype(np.float32)
+        return dm_env.TimeStep(kind.astype(np.int32), reward, discount, self.times)
+
+    def close(self):
+        self.closed = True
+
+
+class Writer:
+    def __init__(self):
+        self.rows, self.closed = [], False
+
+    def write(self, rows, new_priority):
+        self.rows.append(rows)
+
+    def close(self):
+        self.closed = True
+
+
+def act(params, state, timestep):
+    """The state counts the time steps; the arm is three."""
+    return Decision(np.int32(0), {"arm": np.float32(3)}, state + 1)
+
+
+AGENT = Agent(
+    init=lambda key: np.zeros(()),
+    acting_params=lambda learner: None,
+    begin=lambda key, actor_id, num_actors: np.int32(0),
+    explore=act,
+    exploit=act,
+    gradients=None,
+    apply=None,
+    sequence=SequenceSpec(length=2, extras={"arm": jax.ShapeDtypeStruct((), np.float32)}),
+)
+
+
+class Parts:
+    """A node and what it is made of."""
+
+    def __init__(self, directory, grants, **changes):
+        self.counter, self.writer, self.environments = Counter(grants), Writer(), Environments()
+        self.parameters, self.stop = Parameters(), threading.Event()
+        self.actor = Actor(
+            AGENT,
+            self.environments,
+            self.writer,
+            self.parameters,
+            keys=jax.random.split(jax.random.key(0), 2),
+            episode_metrics=("arm",),
+        )
+        self.directory = directory
+        self.node = ActorNode(
+            make_config(directory, **changes),
+            1,
+            self.actor,
+            self.parameters,
+            self.counter,
+            stop=self.stop,
+        )
+
+    def saved(self):
+        template = jax.tree.map(np.zeros_like, self.actor.state)
+        return ActorStates(self.directory, 1).restore(template).tolist()
+
+
+def test_it_takes_what_it_is_granted_in_all_its_environments(tmp_path):
+    parts = Parts(tmp_path, grants=[4, 5])
+    stepped = [parts.node.step() for _ in range(10)]
+    # Transitions: 2 + 2, and then 1, 1, 2, 1: an environment that restarts takes none.
+    assert [sum(stepped), len(parts.writer.rows)] == [6, 6]
+    claims = parts.counter.claims
+    assert [taken for _, taken, _ in claims[:3]] == [0, 4, 5]
+    returns = [episodes.get("return", []) for *_, episodes in claims[:3]]
+    assert returns == [[], [2.0], [3.0, 2.0]]
+    arms = [arm for *_, episodes in claims for arm in episodes.get("arm", [])]
+    assert arms == [3.0] * 3  # each when its last time step was acted on
+    numbers = [number for number, *_ in claims]
+    assert numbers == sorted(set(numbers))
+
+
+def test_it_saves_its_state_now_and_then_and_at_its_end(tmp_path):
+    parts = Parts(tmp_path, grants=[100], snapshot_every=8)  # 4 for each of two actors
+    path, saved = tmp_path / "actors" / "1.npz", []
+    for _ in range(5):
+        parts.node.step()
+        saved.append(parts.saved() if path.exists() else None)
+    assert saved == [None, [2, 2], [2, 2], [2, 2], [5, 5]]
+    parts.node.step()
+    parts.node.close()
+    assert parts.saved() == [6, 6]
+    assert parts.environments.closed
+    assert parts.writer.closed
+    assert parts.parameters.closed
+
+
+def test_a_resumed_actor_restores_its_state(tmp_path):
+    first = Parts(tmp_path, grants=[100])
+    first.node.step()
+    first.node.close()
+    assert Parts(tmp_path, grants=[]).actor.state.tolist() == [0, 0]
+    assert Parts(tmp_path, grants=[], resumed_at=500).actor.state.tolist() == [1, 1]
+
+
+def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):
+    parts = Parts(tmp_path, grants=[100])
+
+    def write(rows, new_priority):
+        raise Stopped("while waiting for the queue")
+
+    parts.writer.write = write
+    parts.node.run()
+    assert [values["state"] for _, values in parts.counter.reports] == [
+        "compiling",
+        "waiting for the learner",
+    ]
+    assert parts.environments.closed
+    assert parts.saved() == [1, 1]
+
+
+def test_a_loop_may_step_the_actor_with_steps_that_are_granted(tmp_path):
+    parts = Parts(tmp_path, grants=[2, 0, 1])
+
+    taken = []
+
+    def loop():
+        while True:
+            parts.node.take()
+            taken.append(1)
+            if len(taken) == 3:
+                parts.stop.set()
+
+    parts.node.use_loop(loop)
+    parts.node.run()
+    assert len(taken) == 3
+    assert [taken for _, taken, _ in parts.counter.claims] == [0, 2, 0]
+    assert parts.environments.closed

@@ -1,0 +1,101 @@
+"""The configuration of a program, and how nodes and resumed programs get it."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from program_configs import make_config, make_run
+
+from retrax.launchpad_programs.config import AcmeOptions, ProgramConfig, read_options, write_options
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture
+def acme_module(tmp_path, monkeypatch):
+    """A module in a directory that is not on the Python path."""
+    directory = tmp_path / "elsewhere"
+    directory.mkdir()
+    (directory / "my_options.py").write_text(
+        "from retrax.launchpad_programs.config import AcmeOptions\n"
+        "OPTIONS = AcmeOptions(observers=(1,))\nNONE = 3\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield directory
+    sys.modules.pop("my_options", None)
+
+
+def test_options_are_written_and_read(tmp_path, acme_module):
+    run = make_run(search_path=str(acme_module))
+    config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", evaluation_episodes=3)
+    write_options(config)
+    resumed = read_options(tmp_path, run, port=2000)
+    assert resumed == ProgramConfig(
+        run=run, directory=tmp_path, acme="my_options:OPTIONS", evaluation_episodes=3, port=2000
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"evaluation_episodes": 0}, "ProgramConfig.evaluation_episodes must be an integer >= 1"),
+        ({"final_evaluation_seconds": -1.0}, "final_evaluation_seconds must be a number >= 0.0"),
+        ({"acme": "my_options:NONE"}, "must name AcmeOptions as package.module:NAME, got my_opt"),
+        ({"acme": "my_options"}, "must name AcmeOptions as package.module:NAME, got my_options"),
+        ({"acme": "no_such:OPTIONS"}, "no_such.*cannot be imported"),
+    ],
+)
+def test_wrong_options(tmp_path, acme_module, changes, expected):
+    with pytest.raises(ValueError, match=expected):
+        make_config(tmp_path, run=make_run(search_path=str(acme_module)), **changes)
+
+
+def test_acmes_loop_steps_one_environment(tmp_path, acme_module):
+    run = make_run(search_path=str(acme_module), num_envs=4)
+    with pytest.raises(ValueError, match=r"num_envs must be num_actors with acme.*got 4"):
+        make_config(tmp_path, run=run, acme="my_options:OPTIONS")
+
+
+def test_a_run_must_be_resolved(tmp_path):
+    with pytest.raises(ValueError, match="not resolved"):
+        _ = make_config(tmp_path, log_every=None).schedule
+
+
+def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path):
+    """Its module is imported from there, in a process that knows nothing of it."""
+    module = tmp_path / "somebodys_agent.py"
+    module.write_text("import dataclasses\n@dataclasses.dataclass\nclass Config:\n    a: int = 3\n")
+    write = f"""
+    import pathlib, pickle, sys
+    sys.path.insert(0, {str(tmp_path)!r})
+    import somebodys_agent
+    from retrax.launchpad_programs.config import ProgramConfig
+    from retrax.runtime.run_directory import RunConfig
+    run = RunConfig(
+        agent="a", environment="catch", search_path={str(tmp_path)!r},
+        agent_config=somebodys_agent.Config(a=5),
+    )
+    config = ProgramConfig(run=run, directory=pathlib.Path("."))
+    pathlib.Path({str(tmp_path / "config.pickle")!r}).write_bytes(pickle.dumps(config))
+    """
+    read = f"""
+    import pathlib, pickle
+    config = pickle.loads(pathlib.Path({str(tmp_path / "config.pickle")!r}).read_bytes())
+    print(config.run.agent_config)
+    """
+    for script, printed in ((write, ""), (read, "Config(a=5)\n")):
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert output == printed
+
+
+def test_acme_options_need_no_acme():
+    script = "import sys; import retrax.launchpad_programs.config; print('acme' in sys.modules)"
+    command = [sys.executable, "-c", script]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output == "False\n"
+    assert AcmeOptions().observers == ()

@@ -1,0 +1,94 @@
+"""The evaluator's node by hand."""
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from node_fakes import Counter, Parameters
+from program_configs import make_config
+
+from retrax.agents.base import Agent, Decision
+from retrax.agents.entry import AgentEntry
+from retrax.datatypes import SequenceSpec
+from retrax.environments import make
+from retrax.launchpad_programs.evaluator import EvaluatorNode
+from retrax.replay.waiting import Stopped
+from retrax.runtime.run_directory import RunConfig
+
+pytestmark = pytest.mark.distributed
+
+
+def exploit(params, state, timestep):
+    return Decision(np.int32(1), {"greedy": np.bool_(True), "other": np.bool_(False)}, state)
+
+
+AGENT = Agent(
+    init=lambda key: np.zeros(()),
+    acting_params=lambda learner: None,
+    begin=lambda key, actor_id, num_actors: np.int32(0),
+    explore=None,
+    exploit=exploit,
+    gradients=None,
+    apply=None,
+    sequence=SequenceSpec(length=2),
+)
+
+
+@pytest.fixture
+def make_node(tmp_path, monkeypatch):
+    def make_node(counter, stop=None, modes=()):
+        entry = AgentEntry(
+            name="a", make_agent=None, Config=int, presets={"a": int}, evaluation_modes=modes
+        )
+        monkeypatch.setattr(RunConfig, "entry", entry)
+        environment, parameters = make("catch", seed=1, num_envs=2), Parameters()
+        return EvaluatorNode(
+            make_config(tmp_path, evaluation_episodes=4),
+            AGENT,
+            environment,
+            parameters,
+            counter,
+            key=jax.random.key(0),
+            stop=stop or threading.Event(),
+        )
+
+    return make_node
+
+
+def evaluations(counter):
+    return [values for _, values in counter.reports if "return" in values]
+
+
+def test_each_version_is_evaluated_once_and_the_last_one_again_at_the_end(make_node):
+    counter = Counter()
+    node = make_node(counter)
+    node.step()
+    node.step()
+    assert [(e["version"], e["length"], e["final"]) for e in evaluations(counter)] == [
+        (7, 9.0, False)
+    ]
+    counter.phase = "evaluating"
+    node.step()
+    assert [e["final"] for e in evaluations(counter)] == [False, True]
+    counter.phase = "finished"
+    node.step()
+    assert len(evaluations(counter)) == 2
+
+
+def test_modes_that_occurred_are_reported_separately(make_node):
+    counter = Counter()
+    node = make_node(counter, modes=("greedy", "other"))
+    node.step()
+    (values,) = evaluations(counter)
+    assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
+
+
+def test_it_is_stopped_in_the_middle_of_an_episode(make_node):
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Stopped, match="in the middle of an episode"):
+        make_node(Counter(), stop).step()

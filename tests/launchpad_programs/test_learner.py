@@ -1,0 +1,204 @@
+"""The learner's node by hand: no Launchpad, no processes, stand-ins for the other nodes."""
+
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from node_fakes import Counter
+from program_configs import make_config
+
+from retrax.launchpad_programs.learner import LearnerNode
+from retrax.replay.interface import ReplayStatus
+from retrax.runtime.metrics import MetricsAccumulator
+from retrax.runtime.snapshots import Snapshot, Snapshots
+
+pytestmark = pytest.mark.distributed
+
+WEIGHTS = {"w": np.zeros(2, np.float32)}
+
+
+class Learner:
+    """Updates in every step, unless it is idle."""
+
+    def __init__(self):
+        self.updates, self.saves, self.published = 0, 0, []
+        self.idle_seconds, self.idle, self.closed = 0.0, False, False
+        self.metrics, self.state, self.restored = MetricsAccumulator(), WEIGHTS, None
+
+    def compile(self):
+        pass
+
+    def publish(self):
+        self.published.append(self.updates)
+
+    def step(self, timeout):
+        if not self.idle:
+            self.updates += 1
+            self.metrics.add({"loss": float(self.updates)})
+        return not self.idle
+
+    def snapshot(self):
+        self.saves += 1
+        return Snapshot(WEIGHTS, {"rows": WEIGHTS["w"]}, {"updates": self.updates})
+
+    def restore(self, snapshot):
+        self.restored = snapshot.counters
+
+    def close(self):
+        self.closed = True
+
+
+class Replay:
+    def status(self):
+        return ReplayStatus(10, 9, None, 3, 1.0)
+
+
+class Parameters:
+    version, wanted = 0, False
+
+
+class Logger:
+    def __init__(self):
+        self.data, self.closed = [], False
+
+    def write(self, data):
+        self.data.append(data)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def stop():
+    return threading.Event()
+
+
+@pytest.fixture
+def make_node(tmp_path, stop):
+    def make(counter, *, logger=None, **changes):
+        learner = Learner()
+        config = make_config(tmp_path, **{"snapshot_every": 100, **changes})
+        node = LearnerNode(
+            config,
+            learner,
+            Replay(),
+            Parameters(),
+            counter,
+            names=["loss"],
+            logger=logger,
+            report_seconds=0.0,
+            stop=stop,
+        )
+        return learner, node
+
+    return make
+
+
+def snapshots_of(directory):
+    snapshots = Snapshots(directory, writable=False)
+    steps = snapshots.steps()
+    snapshots.close()
+    return steps
+
+
+def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
+    counter = Counter()
+    learner, node = make_node(counter)
+    node.start()
+    assert counter.started == ({}, ["loss"])
+    assert learner.published == [0]
+    for counter.steps in (50, 99, 100, 150, 230):
+        node.step()
+    node.close()
+    assert snapshots_of(tmp_path) == [100, 230]
+    assert learner.saves == 2  # not once more at the end: there is one of this step
+    assert learner.closed
+    reports = [values for _, values in counter.reports if "updates" in values]
+    assert reports[1]["updates"] == 2
+    assert reports[1]["metrics"] == {"loss": 2.0}
+    assert (reports[1]["replay_rows"], reports[1]["learning_since"]) == (10, 3)
+
+
+def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node):
+    counter = Counter()
+    _, node = make_node(counter)
+    node.start()
+    counter.steps = 120
+    node.step()
+    node.close()
+    learner, node = make_node(counter, resumed_at=120)
+    assert (learner.restored["steps"], learner.restored["updates"]) == (120, 1)
+    node.start()
+    assert counter.started[0]["steps"] == 120
+    for counter.steps in (130, 199):
+        node.step()
+    assert learner.saves == 0
+    counter.steps = 200
+    node.step()
+    assert learner.saves == 1
+
+
+def test_idle_it_publishes_what_is_wanted_and_not_yet_published(make_node):
+    learner, node = make_node(Counter())
+    node.start()
+    node.step()
+    learner.idle = True
+    node.step()
+    assert learner.published == [0]  # nobody asked
+    node._parameters.wanted = True
+    node.step()
+    assert learner.published == [0, 1]
+    node._parameters.version = 1
+    node.step()
+    assert learner.published == [0, 1]
+
+
+def test_a_users_logger_receives_the_metrics(make_node):
+    logger = Logger()
+    counter = Counter()
+    _, node = make_node(counter, logger=logger)
+    node.start()
+    counter.steps = 7
+    node.step()
+    node.close()
+    assert logger.data == [{"loss": 1.0, "steps": 7, "updates": 1}]
+    assert logger.closed
+
+
+def test_it_stops_while_it_compiles_and_saves_nothing(make_node, stop):
+    learner, node = make_node(Counter())
+    compiling = threading.Event()
+    learner.compile = compiling.wait
+    threading.Timer(0.2, stop.set).start()
+    node.run()
+    compiling.set()
+    assert learner.saves == 0
+
+
+def test_what_fails_while_compiling_is_raised(make_node):
+    learner, node = make_node(Counter())
+
+    def fail():
+        raise ValueError("cannot compile")
+
+    learner.compile = fail
+    with pytest.raises(ValueError, match="cannot compile"):
+        node.run()
+
+
+def test_a_learner_that_fails_saves_nothing(make_node, tmp_path):
+    counter = Counter()
+    learner, node = make_node(counter)
+    counter.steps = 50
+
+    def diverge(timeout):
+        raise FloatingPointError("the learner diverged")
+
+    learner.step = diverge
+    with pytest.raises(FloatingPointError, match="diverged"):
+        node.run()
+    assert learner.saves == 0
+    assert snapshots_of(tmp_path) == []

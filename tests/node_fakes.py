@@ -1,0 +1,35 @@
+"""Stand-ins for what the nodes of a program call."""
+
+
+class Counter:
+    """Grants what it is given, and keeps what it receives."""
+
+    def __init__(self, grants=()):
+        self.grants, self.claims, self.reports = list(grants), [], []
+        self.phase, self.started, self.steps = "learning", None, 0
+
+    def start(self, counters, names):
+        self.started = (dict(counters), names)
+
+    def claim(self, name, number, taken, values):
+        self.claims.append((number, taken, values["episodes"]))
+        return self.grants.pop(0) if self.grants else 0
+
+    def report(self, name, values):
+        self.reports.append((name, dict(values)))
+        return {"phase": self.phase, "counters": {"steps": self.steps, "episodes": 0}}
+
+
+class Parameters:
+    """A parameter client whose parameters never change."""
+
+    staleness, failures, version, params, new_priority, closed = 2, 0, 7, None, 1.0, False
+
+    def wait(self):
+        self.version = 1
+
+    def step(self):
+        pass
+
+    def close(self):
+        self.closed = True

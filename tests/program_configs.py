@@ -1,0 +1,34 @@
+"""Configs of small programs."""
+
+from retrax.agents.reactor import AGENT
+from retrax.launchpad_programs.config import ProgramConfig
+from retrax.runtime.run_directory import RunConfig
+
+
+def make_run(**changes):
+    """Reactor on catch, resolved."""
+    fields = {
+        "agent": "retrax.agents.reactor:AGENT",
+        "environment": "catch",
+        "preset": "small",
+        "steps": 1000,
+        "num_envs": 2,
+        "num_actors": 2,
+        "actor_update_period": 50,
+        "snapshot_every": 500,
+        "log_every": 100,
+        "agent_config": AGENT.presets["small"](),
+    }
+    return RunConfig(**{**fields, **changes})
+
+
+def make_config(directory, *, resumed_at=None, acme=None, run=None, **changes):
+    """A program of it; `changes` are fields of the run, or `final_evaluation_seconds`."""
+    own = {
+        name: changes.pop(name)
+        for name in ("final_evaluation_seconds", "evaluation_episodes", "port")
+        if name in changes
+    }
+    return ProgramConfig(
+        run=run or make_run(**changes), directory=directory, resumed_at=resumed_at, acme=acme, **own
+    )
