@@ -85,7 +85,7 @@ def train(
             if not resume:
                 check_new_directory(directory, config)
             agent = config.entry.make_agent(spec, config.agent_config)
-            check_agent_shapes(agent, spec)
+            check_agent_shapes(agent, spec, entry=config.entry)
             loop = make_loop(config, agent, environments)
             on_error.pop_all()
         stack.callback(loop.close)

@@ -194,7 +194,8 @@ def _spec(config: RunConfig) -> EnvironmentSpec:
     finally:
         environment.close()
     if config.agent_config is not None:
-        check_agent_shapes(config.entry.make_agent(spec, config.agent_config), spec)
+        agent = config.entry.make_agent(spec, config.agent_config)
+        check_agent_shapes(agent, spec, entry=config.entry)
     return spec
 
 
