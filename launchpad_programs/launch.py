@@ -1,5 +1,6 @@
 """Launching a run as a program of many processes: arguments, run directory, and `retrax.launch`."""
 
+import contextlib
 import dataclasses
 import json
 import subprocess
@@ -82,9 +83,11 @@ def launch(
     Raises:
       ValueError: the environment, the agent, its config or the directory is refused.
     """
-    with_spec = config.resolve(_spec(config))
+    spec = _spec(config)
+    run = config.resolve(spec)
+    _check_agent(run, spec)
     program = ProgramConfig(
-        run=_with_period(with_spec),
+        run=_with_period(run),
         directory=directory or new_directory(config),
         evaluation_episodes=evaluation_episodes,
         port=port,
@@ -99,8 +102,8 @@ def launch(
     ]
     module = "retrax.launchpad_programs"
     resume = ["--resume", str(program.directory), "--launch", mode]
-    ended = subprocess.run([sys.executable, "-m", module, *resume, *flags], check=False)
-    return _summary(program, failed=ended.returncode != 0)
+    process = subprocess.Popen([sys.executable, "-m", module, *resume, *flags])
+    return _summary(program, failed=_wait(process) != 0)
 
 
 def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
@@ -110,9 +113,16 @@ def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int
         given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
         program = _resumed(given)
     else:
-        given, run = parse_launch(arguments, _spec)
+        specs: list[EnvironmentSpec] = []
+
+        def make_spec(config: RunConfig) -> EnvironmentSpec:
+            specs.append(_spec(config))
+            return specs[-1]
+
+        given, run = parse_launch(arguments, make_spec)
         if given.launch == "sync":
             return _train(run, given)
+        _check_agent(run, specs[-1])
         program = _new(given, run)
         _check(program, given.launch)
     if given.port is not None:
@@ -187,16 +197,23 @@ def _check(program: ProgramConfig, mode: str) -> None:
 
 
 def _spec(config: RunConfig) -> EnvironmentSpec:
-    """The environment's spec, for which the agent is checked too, once its config is known."""
-    environment = config.make_environment(seed=config.seed, num_envs=1)
-    try:
-        spec = environment.spec
-    finally:
-        environment.close()
-    if config.agent_config is not None:
-        agent = config.entry.make_agent(spec, config.agent_config)
-        check_agent_shapes(agent, spec, entry=config.entry)
-    return spec
+    """The spec of the run's environment."""
+    with contextlib.closing(config.make_environment(seed=config.seed, num_envs=1)) as environment:
+        return environment.spec
+
+
+def _check_agent(config: RunConfig, spec: EnvironmentSpec) -> None:
+    agent = config.entry.make_agent(spec, config.agent_config)
+    check_agent_shapes(agent, spec, entry=config.entry)
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int:
+    """The exit status. Ctrl-C goes to all processes of a terminal, and this one saves a snapshot."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def _prepare(program: ProgramConfig) -> None:
