@@ -208,7 +208,7 @@ def _check_agent(config: RunConfig, spec: EnvironmentSpec) -> None:
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """The exit status. Ctrl-C goes to all processes of a terminal, and this one saves a snapshot."""
+    """The exit status. Ctrl-C reaches the process too, which then saves a snapshot."""
     while True:
         try:
             return process.wait()

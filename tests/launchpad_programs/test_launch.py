@@ -5,8 +5,9 @@ import socket
 import pytest
 from program_configs import make_run
 
+import retrax
 from retrax.experiments.commands.main import main
-from retrax.launchpad_programs import launch_command
+from retrax.launchpad_programs import launch, launch_command
 from retrax.runtime.run_directory import write_config
 
 needs_launchpad = pytest.mark.skipif(
@@ -151,3 +152,28 @@ def test_help_lists_the_agents_fields(capsys):
     shown = capsys.readouterr().out
     assert "--num-actors" in shown
     assert "--agent.replay.selector" in shown
+
+
+@pytest.mark.distributed
+@needs_launchpad
+def test_a_program_from_python(tmp_path):
+    config = make_run(steps=300, num_envs=2, num_actors=2, actor_update_period=None)
+    summary = retrax.launch(config, tmp_path / "run")
+    assert (summary.finished, summary.failed) == (True, False)
+    assert summary.steps >= 300
+    assert summary.updates > 0
+    assert retrax.evaluate(summary.directory, episodes=3).steps == summary.steps
+    with pytest.raises(ValueError, match=f"{tmp_path / 'run'} holds this run already"):
+        retrax.launch(config, tmp_path / "run")
+
+
+def test_an_agent_that_fails_the_conformance_test_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    def check_agent_shapes(agent, spec, entry):
+        raise ValueError("Agent.explore is wrong.")
+
+    monkeypatch.setattr(launch, "check_agent_shapes", check_agent_shapes)
+    with pytest.raises(ValueError, match=r"Agent\.explore is wrong\."):
+        retrax.launch(make_run(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
