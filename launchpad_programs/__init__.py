@@ -4,27 +4,31 @@
 agent. Nothing heavy is imported here: see `isolation`.
 """
 
+import collections.abc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import pathlib
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_file_location
-from pathlib import Path
-from types import ModuleType
-
-from .._imports import registered_names
+import types
 
 
-class _AgentModules(MetaPathFinder):
+class _AgentModules(importlib.abc.MetaPathFinder):
     """Finds `__main__.py` under the name of every registered agent."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+        self,
+        fullname: str,
+        path: "collections.abc.Sequence[str] | None",
+        target: "types.ModuleType | None" = None,
+    ) -> "importlib.machinery.ModuleSpec | None":
+        from .._imports import registered_names
+
         package, _, name = fullname.rpartition(".")
         if package != __name__ or name not in registered_names("retrax.agents"):
             return None
-        return spec_from_file_location(fullname, Path(__file__).with_name("__main__.py"))
+        main = pathlib.Path(__file__).with_name("__main__.py")
+        return importlib.util.spec_from_file_location(fullname, main)
 
 
 sys.meta_path.append(_AgentModules())

@@ -141,21 +141,6 @@ def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node
     assert learner.saves == 1
 
 
-def test_idle_it_publishes_what_is_wanted_and_not_yet_published(make_node):
-    learner, node = make_node(Counter())
-    node.start()
-    node.step()
-    learner.idle = True
-    node.step()
-    assert learner.published == [0]  # nobody asked
-    node._parameters.wanted = True
-    node.step()
-    assert learner.published == [0, 1]
-    node._parameters.version = 1
-    node.step()
-    assert learner.published == [0, 1]
-
-
 def test_a_users_logger_receives_the_metrics(make_node):
     logger = Logger()
     counter = Counter()

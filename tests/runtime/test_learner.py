@@ -93,6 +93,22 @@ def test_it_publishes_when_it_is_asked(make_learner):
     assert server.version == learner.updates == 4
 
 
+def test_idle_it_publishes_what_is_wanted_and_not_yet_published(make_learner):
+    """Or the last evaluation of a run would be of older parameters."""
+    server = ParameterServer(max_wait=0.0)
+    learner = make_learner(Replay(due=2), parameters=server)
+    learner.publish()
+    for _ in range(3):
+        learner.step()
+    assert (server.version, learner.updates) == (0, 2)  # nobody asked
+    server.get(0)
+    assert not learner.step()
+    assert server.version == 2
+    learner.publish = None  # not once more: there is nothing newer
+    server.get(2)
+    assert not learner.step()
+
+
 def test_compiling_changes_nothing_and_happens_once(make_learner):
     learner = make_learner(Replay(due=10))
     before = jax.device_get(learner.state)
