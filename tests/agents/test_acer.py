@@ -607,7 +607,7 @@ def test_paper_presets_have_the_papers_values():
 
 
 def test_ablations_differ_from_the_paper_in_one_field():
-    from retrax.experiments.config import differences
+    from retrax.runtime.run_directory import differences
 
     names = ("no_trust_region", "no_retrace", "no_stochastic_dueling", "no_truncation")
     for name in names:

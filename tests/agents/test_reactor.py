@@ -500,7 +500,7 @@ def test_paper_preset_has_the_papers_values():
 
 
 def test_ablations_differ_from_the_paper_in_one_field():
-    from retrax.experiments.config import differences
+    from retrax.runtime.run_directory import differences
 
     for name in ("non_distributional", "tislr", "uniform_replay", "proportional_replay"):
         assert len(differences(Config.paper(), reactor.PRESETS[name]())) == 1, name

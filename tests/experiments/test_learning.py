@@ -41,6 +41,21 @@ QUICK_D4PG = {
     "agent.return-unit": "1",
 }
 
+# Continuous ACER on the same task.
+QUICK_ACER = {
+    "steps": "4000",
+    "num-envs": "8",
+    "agent.replay.capacity": "4000",
+    "agent.replay.min-rows": "100",
+    "agent.vector-sizes": "32",
+    "agent.hidden-size": "32",
+    "agent.advantage-size": "32",
+    "agent.learning-rate": "3e-3",
+    "agent.sequence-length": "6",
+    "agent.discount": "0.5",
+    "agent.reward-scale": "1",
+}
+
 
 @pytest.fixture
 def learn(retrax, tmp_path):
@@ -99,6 +114,10 @@ def test_d4pg_follows_quickly(learn, critic):
     options = {**QUICK_D4PG, "agent.critic": critic, "agent.mixture-min-scale": "0.1"}
     # The best constant action has -3.33.
     assert learn("continuous_tasks:Follow-v0", options, agent="d4pg", episodes=50) >= -0.5
+
+
+def test_continuous_acer_follows_quickly(learn):
+    assert learn("continuous_tasks:Follow-v0", QUICK_ACER, agent="acer", episodes=50) >= -0.5
 
 
 @pytest.mark.slow

@@ -199,6 +199,38 @@ def test_several_updates_in_one_call_do_what_each_does_alone():
     chex.assert_trees_all_close(outputs.metrics, means, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("updates_per_call", [1, 2])
+def test_each_priority_goes_to_its_own_sequence(updates_per_call):
+    """The agent's priority of a sequence is the number of its first row, unlike all others."""
+
+    def act(params, state, timestep):
+        return Decision(jnp.int32(0), {"number": state}, state + 1.0)
+
+    def gradients(learner, sample):
+        return jnp.ones(()), Update(sample.rows.extras["number"][:, 0], {})
+
+    agent = constant_agent()._replace(
+        begin=lambda key, actor_id, num_actors: 1000.0 * actor_id + 1.0,
+        explore=act,
+        gradients=gradients,
+        sequence=SequenceSpec(length=4, extras={"number": jax.ShapeDtypeStruct((), jnp.float32)}),
+    )
+    loop, store = make_loop(agent, make_replay(batch_size=4, updates_per_call=updates_per_call))
+    given, replace = [], store.set_priorities
+
+    def set_priorities(slots, priorities):
+        rows, _ = store.read(slots)
+        given.append((priorities, rows.extras["number"][:, 0]))
+        replace(slots, priorities)
+
+    store.set_priorities = set_priorities
+    for _ in range(40):
+        loop.advance()
+    priorities, numbers = map(np.concatenate, zip(*given, strict=True))
+    np.testing.assert_array_equal(priorities, numbers)
+    assert len(set(priorities)) > 30
+
+
 def test_the_update_that_diverged_is_named_within_a_call():
     priorities = np.ones(6, np.float32)
     check_finite(Update(priorities, {}), 12, 3)

@@ -68,6 +68,30 @@ def test_layers_are_linear_with_relu():
     np.testing.assert_allclose(output.policy, policy, rtol=1e-5)
 
 
+def test_a_gaussians_mean_has_a_tanh_and_its_features_are_the_values():
+    """With separate streams; weights ten times as large, so that the tanh bends."""
+    network = make_acer_network(VECTOR, CONTINUOUS, shared=False, **TINY)
+    params = jax.tree.map(lambda x: 10.0 * x, jax.jit(network.init)(jax.random.key(0)))
+    observations, is_first = vectors(1, 3), jnp.zeros(3, bool)
+    output, _ = jax.jit(network.unroll)(params, observations, is_first, network.initial_state())
+
+    def features(stream):
+        layers = {n.split("/")[-1]: w for n, w in params.items() if f"/{stream}_stream/" in n}
+        x = observations
+        for name in ("linear", "hidden"):
+            x = np.maximum(x @ layers[name]["w"] + layers[name]["b"], 0.0)
+        return x
+
+    heads = {name.split("/~_heads/")[-1]: w for name, w in params.items()}
+    of_policy, of_value = features("policy"), features("value")
+    linear = of_policy @ heads["policy"]["w"] + heads["policy"]["b"]
+    assert np.abs(linear).max() > 1.0
+    np.testing.assert_allclose(output.policy, np.tanh(linear), rtol=1e-4, atol=1e-5)
+    value = of_value @ heads["value"]["w"] + heads["value"]["b"]
+    np.testing.assert_allclose(output.value, value[:, 0], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(output.features, of_value, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_streams_are_shared_or_not(shared):
     network = make_acer_network(VECTOR, DISCRETE, shared=shared, **TINY)
