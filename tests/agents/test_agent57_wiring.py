@@ -75,20 +75,26 @@ def acting(**changes):
         jax.jit(jax.vmap(functools.partial(act, params), in_axes=(0, None)))
         for act in (agent.explore, agent.exploit)
     )
-    return agent.begin, explore, exploit
+    return jax.jit(agent.begin, static_argnums=2), explore, exploit
+
+
+def after(empty, pulls):
+    """The state of a bandit after some pulls, not more than its window."""
+    arms, returns = (np.array(leaf) for leaf in (empty.arms, empty.returns))
+    for slot, pull in enumerate(pulls):
+        arms[slot], returns[slot] = pull
+    return bandit.BanditState(arms, returns, np.int32(len(pulls)))
 
 
 def states(begin, *, actor=(), evaluator=(), count=1500):
     """States before an episode that differ in their keys, after these pulls of each bandit."""
     state = begin(jax.random.key(0), 0, 1)
-    for arm, paid in actor:
-        pulls = bandit.update(state.bandit, np.int32(arm), np.float32(paid))
-        state = state._replace(bandit=pulls)
-    for arm, paid in evaluator:
-        pulls = bandit.update(state.evaluator_bandit, np.int32(arm), np.float32(paid))
-        state = state._replace(evaluator_bandit=pulls)
+    state = state._replace(
+        bandit=after(state.bandit, actor),
+        evaluator_bandit=after(state.evaluator_bandit, evaluator),
+    )
     keys = jax.random.split(jax.random.key(1), count)
-    same = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), state._replace(key=()))
+    same = jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), state._replace(key=()))
     return same._replace(key=keys)
 
 
@@ -140,7 +146,7 @@ def test_evaluation_with_one_arm(evaluation, arm):
     begin, _, exploit = acting(evaluation=evaluation)
     before = states(begin, evaluator=best_by_bonus(1), count=20)
     for number in (0, 1):
-        numbers = jnp.full_like(before.evaluator_episodes, number)
+        numbers = np.full_like(before.evaluator_episodes, number)
         extras = exploit(before._replace(evaluator_episodes=numbers), FIRST_STEP).extras
         assert (extras["arm"] == arm).all()
         assert extras["greedy_arm"].all()
