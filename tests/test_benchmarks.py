@@ -1,5 +1,6 @@
 """Every benchmark runs, at a size that takes seconds, and prints its figures."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -55,3 +56,66 @@ def test_every_benchmark_is_run_by_a_test():
     tests = "".join(path.read_text() for path in pathlib.Path(__file__).parent.rglob("test_*.py"))
     for path in BENCHMARKS.glob("*.py"):
         assert path.name in tests, path.name
+
+
+def run_mutations(*arguments):
+    command = [sys.executable, str(BENCHMARKS / "mutations.py"), *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_a_mutation_is_killed():
+    status, output = run_mutations("schedule_counts_steps_before_learning")
+    assert status == 0, output
+    assert output.splitlines()[-1] == "1 of 1 killed"
+
+
+def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
+    entry = {
+        "name": "counts_steps_before_learning",
+        "file": "replay/schedule.py",
+        "old": "acted = self._steps - self.learning_since",
+        "new": "acted = self._steps",
+        "tests": ["tests/replay/test_schedule.py::test_ratio_zero_never_replays"],
+    }
+    gone = {**entry, "name": "gone", "old": "a line that is not there"}
+    (tmp_path / "some.json").write_text(json.dumps([entry, gone]))
+    status, output = run_mutations("--lists", tmp_path, "--jobs", 2)
+    assert status == 1, output
+    words = [line.split() for line in output.splitlines()]
+    assert words == [
+        ["survived", "some:", "counts_steps_before_learning"],
+        ["does", "not", "apply", "some:", "gone"],
+        ["0", "of", "2", "killed"],
+    ]
+
+
+def test_mutations_are_refused_whose_tests_fail_without_them(tmp_path):
+    entry = {
+        "name": "one",
+        "file": "replay/schedule.py",
+        "old": "acted = self._steps - self.learning_since",
+        "new": "acted = self._steps",
+        "tests": ["tests/replay/test_schedule.py::test_that_does_not_exist"],
+    }
+    (tmp_path / "some.json").write_text(json.dumps([entry]))
+    status, output = run_mutations("--lists", tmp_path)
+    assert status == 1
+    assert "Tests fail without a mutation" in output
+    status, output = run_mutations("--lists", tmp_path, "two")
+    assert status == 1
+    assert "No mutation or group named two." in output
+
+
+def test_every_mutation_applies_and_its_tests_exist():
+    package, names = BENCHMARKS.parent, []
+    for path in (BENCHMARKS / "mutations").glob("*.json"):
+        for mutation in json.loads(path.read_text()):
+            names.append(mutation["name"])
+            assert (package / mutation["file"]).read_text().count(mutation["old"]) == 1, mutation
+            assert mutation["new"] != mutation["old"], mutation
+            assert mutation["tests"], mutation
+            for test in mutation["tests"]:
+                file, function = test.split("::")
+                assert f"def {function.split('[')[0]}(" in (package / file).read_text(), test
+    assert len(names) == len(set(names))

@@ -16,8 +16,8 @@ from dm_env import StepType, specs
 from retrax.agents import agent57, base
 from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, policies
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
-from retrax.experiments.config import differences
 from retrax.networks import R2D2Inputs, RecurrentNetwork, make_agent57_networks
+from retrax.runtime.run_directory import differences
 
 D, A, N, T = 4, 3, 5, 6
 SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))

@@ -15,9 +15,9 @@ from retrax._libraries import distrax
 from retrax.agents import base, d4pg
 from retrax.agents.d4pg import Config, make_agent
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
-from retrax.experiments.config import differences
-from retrax.experiments.snapshots import Snapshot, Snapshots
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
+from retrax.runtime.run_directory import differences
+from retrax.runtime.snapshots import Snapshot, Snapshots
 
 D, A = 4, 2
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32)
