@@ -14,6 +14,7 @@ from .arrival import arrival, checked_actions, integer_seeds
 FRAME_SKIP = 4
 SIDE = 84
 _RENDER_FACTOR = 4
+_DO_NOTHING = 0
 # These cartridges are for two players; they have no mode for one.
 _TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
@@ -28,7 +29,8 @@ class Atari:
     """E emulators of one game, on a few threads.
 
     Preprocessing is that of DQN (Mnih et al. 2015, Methods): each action is repeated for 4 frames,
-    the observation is the maximum of the last two, gray, 84 x 84. An episode is a game, not a life.
+    the observation is the maximum of the last two, gray, 84 x 84. An episode is a game, or a
+    life if `episodic_life`.
     A game that is over ends with discount 0, one that was cut off by `max_frames` with discount 1.
     The observation of a last step can mix older frames in, because a game may end before the
     fourth frame. When there are several frames in an observation, the newest is the last channel
@@ -48,6 +50,7 @@ class Atari:
     | max_frames | 108,000 | 18,000 in evaluation | not said | 108,000 |
     | repeat_action_probability | 0 | 0 | 0 | 0 |
     | clip_rewards | False | True | as DQN, done in our update | False |
+    | episodic_life | False | True in training | not said | False (R2D2) |
 
     Args:
       game: ale-py's name of the game, in snake case: "pong", "ms_pacman".
@@ -60,6 +63,10 @@ class Atari:
       repeat_action_probability: in [0, 1]. Chance, each frame, that the previous action is
         repeated ("sticky actions"; 0.25 in Machado et al. 2018).
       clip_rewards: clip rewards to [-1, 1] here. Returns are then no longer the game's score.
+      episodic_life: a lost life ends the episode, with discount 0. The next episode continues the
+        game, after one action of doing nothing. A new game begins only when the game is over.
+        Returns are then those of lives, not the game's score, and `max_frames` still counts the
+        frames of a game. Meant for training: evaluate without it.
       num_threads: >= 1; the smaller of E and the number of processors when None.
 
     Raises:
@@ -78,6 +85,7 @@ class Atari:
         max_frames: int = 108_000,
         repeat_action_probability: float = 0.0,
         clip_rewards: bool = False,
+        episodic_life: bool = False,
         num_threads: int | None = None,
     ) -> None:
         self._seeds = integer_seeds(seed, num_envs)
@@ -104,10 +112,14 @@ class Atari:
             img_height=SIDE,
             img_width=SIDE,
             use_fire_reset=False,
-            episodic_life=False,
+            episodic_life=False,  # ale-py's would begin a new game after each life
         )
         self._spec = atari_spec(int(self._emulators.single_action_space.n), frame_stack)
+        self._episodic_life = episodic_life
+        self._lives = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
+        # Games that ended in the first step of an episode, by termination and by truncation.
+        self._over = np.zeros((2, num_envs), bool)
         self._picture: np.ndarray | None = None  # the newest frame of the first environment
 
     @property
@@ -122,7 +134,9 @@ class Atari:
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, 84, 84, frame_stack]`."""
-        frames, _ = self._emulators.reset(seed=self._seeds)
+        frames, info = self._emulators.reset(seed=self._seeds)
+        self._lives = info["lives"].copy()
+        self._over[:] = False
         self._seeds = np.full_like(self._seeds, -1)  # ale-py: go on with the generators you have
         nothing = np.zeros(self.num_envs, bool)
         return self._arrived(frames, np.zeros(self.num_envs), nothing, nothing, ~nothing)
@@ -138,8 +152,13 @@ class Atari:
         actions = checked_actions(actions, self._spec.actions, self.num_envs)
         if self._picture is None:
             return self.reset()
-        frames, reward, terminated, truncated, _ = self._emulators.step(actions)
-        return self._arrived(frames, reward, terminated, truncated, self._last)
+        first = self._last
+        if self._episodic_life:
+            actions = np.where(first, _DO_NOTHING, actions)
+        frames, reward, terminated, truncated, info = self._emulators.step(actions)
+        if self._episodic_life:
+            terminated, truncated = self._ends(info["lives"], terminated, truncated, first)
+        return self._arrived(frames, reward, terminated, truncated, first)
 
     def render(self) -> np.ndarray:
         """What the agent sees in the first environment: uint8 `[336, 336, 3]`, gray.
@@ -156,6 +175,18 @@ class Atari:
         """Stops the emulators. Calling it twice does no harm."""
         self._emulators = None  # ale-py ends its threads when nobody holds them
 
+    def _ends(
+        self, lives: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, first: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which episodes end in this step, `[E]` each, if an episode is a life.
+
+        A first step cannot be a last one. A game that ends there ends the step after it, in which
+        ale-py begins a new game.
+        """
+        over, self._over = self._over, np.stack([terminated, truncated]) & first
+        lost, self._lives = lives < self._lives, lives.copy()
+        return terminated | lost | over[0], truncated | over[1]
+
     def _arrived(
         self,
         frames: np.ndarray,
@@ -165,7 +196,7 @@ class Atari:
         first: np.ndarray,
     ) -> TimeStep:
         """Books who begins next, and moves ale-py's axis of stacked frames to the end."""
-        self._last = terminated | truncated
+        self._last = (terminated | truncated) & ~first
         self._picture = frames[0, -1]
         observation = np.ascontiguousarray(np.moveaxis(frames, 1, -1))
         return arrival(observation, reward, terminated, truncated, first)

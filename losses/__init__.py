@@ -11,6 +11,7 @@ from .acer_policy import (
 )
 from .acer_returns import (
     importance_sampled_return,
+    importance_weighted_value_loss,
     q_opc,
     q_retrace,
     stochastic_dueling,
@@ -70,6 +71,7 @@ __all__ = [
     "expected_off_policy_return",
     "importance_coefficients",
     "importance_sampled_return",
+    "importance_weighted_value_loss",
     "islr_loss",
     "mixture_of_gaussians_td_loss",
     "n_step_return",

@@ -19,6 +19,9 @@ from .off_policy import retrace_coefficients
 
 _stop = jax.lax.stop_gradient
 
+_LARGEST_RETURN = 2.0**63  # the square of twice this overflows float32
+_LARGEST_WEIGHTED_ERROR = 2.0**100  # leaves room for sums over a batch and for back-propagation
+
 
 def q_retrace(
     q_t: jax.Array,
@@ -86,7 +89,9 @@ def importance_sampled_return(
     """Returns by importance sampling, without truncation: the ablation of Retrace (ACER, E.4).
 
     R_t = r_{t+1} + discount_{t+1} rho_{t+1} R_{t+1}, and r_{t+1} + discount_{t+1} v_{t+1} where the
-    episode ends. The paper's equation lacks the discount. The returns are unbounded.
+    episode ends. The paper's equation lacks the discount. The returns are unbounded in theory. Here
+    they are clipped to +- 2^63 at every step, since the squared error of larger ones overflows
+    float32; ratios may be infinite.
 
     Args:
       v_t: `[T]`, state values at the destination steps.
@@ -98,11 +103,48 @@ def importance_sampled_return(
     Returns:
       Returns of the source steps, `[T]`.
     """
+    rho_t = jnp.asarray(rho_t)
+    chex.assert_rank([v_t, r_t, discount_t, rho_t, continues_t], 1)
+    chex.assert_equal_shape([v_t, r_t, discount_t, rho_t, continues_t])
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     v_t = (1.0 - continues_t) * v_t
-    return _returns(
-        jnp.zeros_like(v_t), v_t, r_t, discount_t, jnp.where(continues_t > 0, rho_t, 0.0)
-    )
+    # Finite and 0 where it has no effect: neither 0 * inf nor inf - inf can occur.
+    matters = (continues_t > 0) & (discount_t > 0)
+    rho_t = jnp.where(matters, jnp.minimum(rho_t, jnp.finfo(rho_t.dtype).max), 0.0)
+
+    def add(
+        later: jax.Array, step: tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        reward, discount, rho, v = step
+        sampled = reward + discount * (v + rho * later)
+        return_ = jnp.clip(sampled, -_LARGEST_RETURN, _LARGEST_RETURN)
+        return return_, return_
+
+    start = jnp.zeros((), rho_t.dtype)
+    _, returns = jax.lax.scan(add, start, (r_t, discount_t, rho_t, v_t), reverse=True)
+    return _stop(returns)
+
+
+def importance_weighted_value_loss(return_: jax.Array, v: jax.Array, rho: jax.Array) -> jax.Array:
+    """The state value's loss of the ablation of stochastic dueling (ACER, E.4).
+
+    rho (R - V)^2 / 2. The ratio is not truncated by the paper. Here it is limited to
+    2^100 / max(1, |R - V|)^2, so that loss and gradient stay finite. The norm of a gradient near
+    that limit overflows float32. The ratio may be infinite.
+
+    Args:
+      return_: any shape, the Retrace return of the action taken.
+      v: of the same shape, the state's estimated value. Takes the gradient.
+      rho: of the same shape, the importance ratio of that action, >= 0.
+
+    Returns:
+      Losses, of the same shape.
+    """
+    chex.assert_equal_shape([return_, v, rho])
+    error = _stop(return_) - v
+    size = jnp.maximum(1.0, jnp.abs(error))
+    rho = _stop(jnp.minimum(rho, _LARGEST_WEIGHTED_ERROR / size / size))
+    return 0.5 * rho * jnp.square(error)
 
 
 def _returns(

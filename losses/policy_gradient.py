@@ -8,6 +8,8 @@ outside 0 .. A-1 are silently clamped.
 
 Since grad pi(a) = pi(a) grad log pi(a), estimators that the papers print with grad log pi are
 written with grad pi. They contain no logarithm, so they stay finite where a probability underflows.
+Where mu(a) is 0, as on padding, importance weights are 0, so that a mask can remove these steps: a
+gradient that is not finite would stay NaN behind a mask.
 """
 
 import chex
@@ -23,13 +25,13 @@ def truncated_beta(mu_a: jax.Array, c: float) -> jax.Array:
     With c = 1 it is identically 1, which is leave-one-out.
 
     Args:
-      mu_a: any shape, behaviour probability of the action, must be in (0, 1]; not checked.
+      mu_a: any shape, behaviour probability of the action, in (0, 1], or 0 on padding.
       c: >= 1.
 
     Returns:
-      beta, of the shape of `mu_a`, in [1, c].
+      beta, of the shape of `mu_a`, in [1, c]; 1 where `mu_a` is 0.
     """
-    return jnp.minimum(c, 1.0 / mu_a)
+    return jnp.minimum(c, 1.0 / jnp.where(mu_a > 0, mu_a, 1.0))
 
 
 def beta_loo_loss(
@@ -68,7 +70,7 @@ def islr_loss(
 
     Args:
       pi: `[A]`, the policy's probabilities.
-      mu_a: `[]`, behaviour probability of the action taken, must be in (0, 1]; not checked.
+      mu_a: `[]`, behaviour probability of the action taken, in (0, 1], or 0 on padding.
       v: `[]`, a baseline that does not depend on the action.
       a: `[]`, the action taken.
       return_: `[]`, the return estimate R(A).
@@ -77,7 +79,8 @@ def islr_loss(
       A scalar loss `[]`.
     """
     chex.assert_rank([pi, mu_a, v, a, return_], [1, 0, 0, 0, 0])
-    return -_stop((return_ - v) / mu_a) * jnp.asarray(pi)[a]
+    weighted = (return_ - v) / jnp.where(mu_a > 0, mu_a, 1.0)
+    return -_stop(jnp.where(mu_a > 0, weighted, 0.0)) * jnp.asarray(pi)[a]
 
 
 def tislr_loss(
@@ -97,7 +100,7 @@ def tislr_loss(
 
     Args:
       pi: `[A]`, the policy's probabilities.
-      mu: `[A]`, the behaviour policy's probabilities; mu(A) > 0.
+      mu: `[A]`, the behaviour policy's probabilities; mu(A) > 0, or 0 on padding.
       q: `[A]`, estimated action values.
       v: `[]`, a baseline that does not depend on the action.
       a: `[]`, the action taken.
@@ -112,7 +115,9 @@ def tislr_loss(
     pi, mu = jnp.asarray(pi), jnp.asarray(mu)
     # Divided by pi(a), since grad log pi = grad pi / pi; correct in the limit where pi underflows.
     safe_pi = jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)
-    truncated = jnp.minimum(c / safe_pi[a], 1.0 / mu[a]) * (return_ - v)
+    safe_mu_a = jnp.where(mu[a] > 0, mu[a], 1.0)
+    weighted = jnp.minimum(c / safe_pi[a], 1.0 / safe_mu_a) * (return_ - v)
+    truncated = jnp.where(mu[a] > 0, weighted, 0.0)
     correction = jnp.maximum(1.0 - c * mu / safe_pi, 0.0) * (q - v)
     return -(_stop(truncated) * pi[a] + jnp.sum(_stop(correction) * pi))
 

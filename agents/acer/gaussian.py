@@ -157,4 +157,4 @@ def _value_loss(
 ) -> jax.Array:
     if dueling:
         return 0.5 * jnp.square(losses.v_target(return_, q, v, rho) - v)
-    return 0.5 * rho * jnp.square(return_ - v)  # E.4
+    return losses.importance_weighted_value_loss(return_, v, rho)

@@ -22,7 +22,8 @@ class Config:
     """Policy-gradient estimator (3.1): beta-leave-one-out, ACER's truncated one, or plain ISLR."""
 
     policy_gradient_cap: Annotated[float, Range(1.0)] = 1.0
-    """c of beta = min(c, 1/mu) and of TISLR (3.1). Paper: beta = 1, which is c = 1."""
+    """c of beta = min(c, 1/mu) and of TISLR (3.1). Paper: beta = 1, which is c = 1. TISLR's c is
+    unspecified in the paper; 1 is our choice, ACER's is 10."""
 
     retrace_lambda: Annotated[float, Range(0.0, 1.0)] = 1.0
     """lambda of Retrace. Paper: 1.0."""

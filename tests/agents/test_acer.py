@@ -395,6 +395,28 @@ def test_tis_on_policy_is_a3c():
     np.testing.assert_allclose(actual["value"], weights["value"] + value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("log_ratio", [200.0, -200.0])
+@pytest.mark.parametrize("preset", ["no_retrace", "no_stochastic_dueling"])
+def test_ratios_beyond_single_precision_leave_everything_finite(preset, log_ratio):
+    config = dataclasses.replace(
+        acer.PRESETS[preset](), vector_sizes=(4,), hidden_size=4, advantage_size=4
+    )
+    agent = make_agent(CONTINUOUS, config)
+    learner = initial(agent, 0)
+    rows = random_rows("continuous", 0, 3, 6)
+    # The new policy's mean is near 0, so the ratio of x is exp((|x - mu|^2 - |x|^2) / (2 std^2)).
+    distance = np.sqrt(2 * 0.3**2 * abs(log_ratio) / SIZE)
+    near, far = np.zeros_like(rows["mu"]), np.full_like(rows["mu"], 2 * distance)
+    rows["mu"], rows["drawn"] = (far, near) if log_ratio > 0 else (far, far)
+    sample = as_sample(rows)
+    for _ in range(2):
+        learner, update = jax.jit(agents.update(agent))(learner, sample)
+        assert np.isfinite(update.priorities).all()
+        assert not any(np.isnan(value).any() for value in update.metrics.values())
+        for leaf in jax.tree.leaves(learner._replace(key=())):
+            assert np.isfinite(leaf).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "preset", "memory_size"),
     [

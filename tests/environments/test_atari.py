@@ -87,6 +87,48 @@ def test_the_return_of_a_game_is_its_score(game):
     ours.close()
 
 
+@pytest.mark.parametrize("game", ["breakout", "space_invaders"])
+def test_with_episodic_life_a_lost_life_ends_an_episode_and_the_game_continues(game):
+    ours, hand = Atari(game, max_noops=0, episodic_life=True), ByHand(game)
+    lives = all_lives = hand.ale.lives()
+    assert all_lives > 1
+    timestep, episodes = ours.reset(), 0
+    for action in random_actions(ours, 6000)[:, 0]:
+        first = timestep.step_type[0] == LAST
+        timestep = ours.step(np.array([action]))
+        reward, picture = hand.step(0 if first else int(action))
+        assert timestep.reward[0] == (0 if first else reward)
+        over = hand.ale.game_over()
+        lost = hand.ale.lives() < lives
+        lives = hand.ale.lives()
+        assert timestep.step_type[0] == (FIRST if first else LAST if lost or over else MID)
+        assert timestep.discount[0] == (timestep.step_type[0] != LAST)
+        episodes += timestep.step_type[0] == LAST
+        if over:
+            break
+        assert_same_picture(timestep.observation[0, :, :, 0], picture)
+    assert episodes == all_lives
+    hand.ale.reset_game()  # the next episode begins a new game, without the no-op
+    timestep = ours.step(np.array([action]))
+    assert timestep.step_type[0] == FIRST
+    assert_same_picture(timestep.observation[0, :, :, 0], hand.look())
+    ours.close()
+
+
+def test_a_game_that_ends_in_the_first_step_after_a_lost_life_ends_the_next_step():
+    whole = Atari("breakout", max_noops=0, episodic_life=True)
+    actions = random_actions(whole, 400)
+    kinds = history(whole, actions)["step_type"][:, 0]
+    lost = int(np.argmax(kinds == LAST))
+    cut = Atari("breakout", max_noops=0, episodic_life=True, max_frames=4 * (lost + 1))
+    steps = history(cut, actions)
+    np.testing.assert_array_equal(
+        steps["step_type"][lost : lost + 5, 0], [LAST, FIRST, LAST, FIRST, MID]
+    )
+    np.testing.assert_array_equal(steps["discount"][lost : lost + 4, 0], [0, 1, 1, 1])
+    np.testing.assert_array_equal(steps["reward"][lost + 1 : lost + 4, 0], 0)
+
+
 def test_clipping_rewards():
     raw, clipped = Atari("space_invaders"), Atari("space_invaders", clip_rewards=True)
     actions = random_actions(raw, 400)
@@ -185,6 +227,7 @@ def test_specs():
 def test_it_keeps_the_promises_of_the_interface():
     check_environment(Atari("pong", num_envs=3, max_frames=60, seed=5), steps=60)
     check_environment(Atari("breakout", frame_stack=2, seed=5), steps=300)
+    check_environment(Atari("breakout", num_envs=3, episodic_life=True, seed=5), steps=300)
 
 
 def test_step_without_reset_is_a_reset():

@@ -266,3 +266,38 @@ def test_wrong_arrays_are_refused(wrong):
         losses.q_retrace(right, wrong, right, right, right)
     with pytest.raises(AssertionError, match="assert_"):
         losses.truncated_importance_trajectory(right, right, right, right, wrong, right)
+
+
+@pytest.mark.parametrize("log_rho", [200.0, -200.0])
+def test_importance_sampled_returns_of_extreme_ratios_are_clipped(log_rho):
+    rho = jnp.exp(jnp.full(4, log_rho))
+    v, r = np.float32([5, 6, 7, 8]), np.float32([0, 0, 0, 2])
+    discount, go = np.float32([1, 1, 0, 0.5]), np.float32([1, 1, 1, 1])
+    returns = losses.importance_sampled_return(v, r, discount, rho, go)
+    # The last: 2 + 0.5 * 8. Before it a termination without a reward: 0, whatever the ratio.
+    np.testing.assert_array_equal(returns, [0, 0, 0, 6])
+    returns = losses.importance_sampled_return(v, r, np.full(4, 0.5, np.float32), rho, go)
+    before = 2.0**63 if log_rho > 0 else 0.0
+    np.testing.assert_array_equal(returns, [before, before, before, 6])
+    negative = losses.importance_sampled_return(-v, -r, np.full(4, 0.5, np.float32), rho, go)
+    np.testing.assert_array_equal(negative, -returns)
+
+
+def test_the_importance_weighted_loss_of_the_value():
+    # 3 / 2 * (5 - 1)^2 = 24; its gradient is -3 * 4.
+    value, gradient = jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1)(
+        jnp.float32(5.0), jnp.float32(1.0), jnp.float32(3.0)
+    )
+    np.testing.assert_array_equal([value, gradient], [24.0, -12.0])
+
+
+@pytest.mark.parametrize("error", [0.0, 0.5, 3.0, 2.0**63])
+@pytest.mark.parametrize("log_rho", [200.0, -200.0])
+def test_the_importance_weighted_loss_is_finite_for_extreme_ratios(error, log_rho):
+    arrays = (jnp.float32(error), jnp.float32(0.0), jnp.exp(jnp.float32(log_rho)))
+    value, gradient = jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1)(*arrays)
+    assert np.isfinite([value, gradient]).all()
+    if log_rho < 0 or not error:
+        np.testing.assert_array_equal([value, gradient], 0.0)
+    else:
+        assert gradient < -(2.0**30)

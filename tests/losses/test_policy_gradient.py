@@ -175,6 +175,45 @@ def test_tislr_stays_finite_when_probabilities_underflow():
     assert np.isfinite(grads).all()
 
 
+def test_beta_is_one_where_the_behaviour_probability_is_zero():
+    np.testing.assert_array_equal(losses.truncated_beta(jnp.zeros(2), np.inf), [1.0, 1.0])
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS, size=st.sampled_from([1, 3]), c=st.floats(1, 20), underflow=st.booleans())
+def test_masked_steps_with_a_behaviour_probability_of_zero_take_no_part(seed, size, c, underflow):
+    rng = np.random.default_rng(seed)
+    valid = jnp.asarray(rng.random(4) < 0.5)
+    pi = rng.dirichlet(np.ones(size), 4)
+    if underflow:
+        pi[:, 0] = np.where(valid, pi[:, 0], 0.0)
+    mu = np.where(valid[:, None], 0.8 * rng.dirichlet(np.ones(size), 4) + 0.2 / size, 0.0)
+    q, (v, return_) = rng.normal(size=(4, size)), rng.normal(size=(2, 4))
+    a = jnp.asarray(np.where(valid, rng.integers(size, size=4), 0))
+
+    def beta_loo(pi, mu, q, v, a, return_):
+        return losses.beta_loo_loss(pi, q, a, return_, losses.truncated_beta(mu[a], c))
+
+    def islr(pi, mu, q, v, a, return_):
+        return losses.islr_loss(pi, mu[a], v, a, return_)
+
+    def tislr(pi, mu, q, v, a, return_):
+        return losses.tislr_loss(pi, mu, q, v, a, return_, c)
+
+    for loss in (beta_loo, islr, tislr):
+
+        def masked(pi, mu, q, v, return_, loss=loss):
+            return jnp.sum(jnp.where(valid, jax.vmap(loss)(pi, mu, q, v, a, return_), 0.0))
+
+        rest = [jnp.asarray(x, jnp.float32) for x in (q, v, return_)]
+        gradients = [
+            np.asarray(jax.grad(masked)(*(jnp.asarray(x, jnp.float32) for x in (pi, m)), *rest))
+            for m in (mu, np.where(valid[:, None], mu, 1.0))
+        ]
+        assert np.isfinite(gradients[0]).all()
+        np.testing.assert_array_equal(*gradients)
+
+
 def test_entropy():
     np.testing.assert_allclose(losses.policy_entropy(jnp.full(4, 0.25)), np.log(4), rtol=1e-6)
     np.testing.assert_allclose(losses.policy_entropy(jnp.array([1.0, 0.0])), 0.0)

@@ -1,0 +1,72 @@
+"""Tables of presets in the agents' READMEs are those that the configs give."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+from retrax.agents.entry import agent_names, find_agent
+from retrax.agents.reactor import Config
+
+SCRIPT = pathlib.Path(__file__).parents[1] / "docs" / "preset_tables.py"
+_spec = importlib.util.spec_from_file_location("preset_tables", SCRIPT)
+preset_tables = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(preset_tables)
+
+
+def test_all_agents_of_the_package_have_a_table():
+    folders = {path.parent.name for path in (SCRIPT.parents[1] / "agents").glob("*/config.py")}
+    assert set(preset_tables.AGENTS) == folders
+    assert folders <= set(agent_names())
+
+
+@pytest.mark.parametrize("name", preset_tables.AGENTS)
+def test_the_readme_has_the_generated_table(name):
+    text = preset_tables.readme_of(name).read_text(encoding="utf-8")
+    assert text == preset_tables.with_table(text, find_agent(name)), (
+        "run python docs/preset_tables.py"
+    )
+
+
+def test_rows_by_hand():
+    lines = preset_tables.table(find_agent("reactor")).splitlines()
+    assert lines[0] == "| field | `paper` | `small` | meaning, and the paper's value |"
+    assert "| `discount` | 0.99 | 0.97 | Discount factor gamma. Unspecified in" in "\n".join(lines)
+    assert "| `learning_rate` | 5e-5 | 0.001 | Adam's learning rate. Paper: 5e-5 (3.5). |" in lines
+    assert any(line.startswith("| `replay.batch_size` | 4 | 16 |") for line in lines)
+
+
+def test_every_field_has_a_docstring_in_order():
+    docstrings = preset_tables.field_docstrings(Config)
+    assert list(docstrings) == list(Config.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "presets"),
+    [
+        ("acer", ["paper_atari", "paper_mujoco", "small", "small_continuous"]),
+        ("agent57", ["paper", "small"]),
+        ("d4pg", ["paper", "small"]),
+    ],
+)
+def test_main_presets(name, presets):
+    assert preset_tables.main_presets(find_agent(name)) == presets
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(1e9, "1e9"), (1 / 32, "0.03125"), (2.2e-4, "0.00022"), (50_000, "50,000")],
+        *[((300, 200), "300, 200"), (((32, 8, 4), (64, 4, 2)), "(32, 8, 4), (64, 4, 2)")],
+        *[(None, "None"), (True, "True"), ((), "none"), (1 / 3, repr(1 / 3))],
+    ],
+)
+def test_cells(value, text):
+    assert preset_tables.cell(value) == text
+
+
+@pytest.mark.parametrize("marks", [[], ["BEGIN"], ["END", "BEGIN"], ["BEGIN", "END", "END"]])
+def test_a_readme_without_its_markers_is_refused(marks):
+    readme = "\n".join(getattr(preset_tables, mark) for mark in marks)
+    with pytest.raises(ValueError, match="reactor's README must have"):
+        preset_tables.with_table(readme, find_agent("reactor"))
