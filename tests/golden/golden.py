@@ -105,9 +105,7 @@ def differences(old: dict, new: dict) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=("record", "compare"))
-    parser.add_argument(
-        "tasks", nargs="*", help="beginnings of names: reactor, d4pg-sync"
-    )
+    parser.add_argument("tasks", nargs="*", help="beginnings of names: reactor, d4pg-sync")
     given = parser.parse_args()
     status = 0
     for name in NAMES:
