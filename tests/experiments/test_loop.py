@@ -60,9 +60,15 @@ class Tape:
         self._wrapped, self._names, self._events = wrapped, names, events
 
     def __getattr__(self, name):
-        if name in self._names:
+        method = getattr(self._wrapped, name)
+        if name not in self._names:
+            return method
+
+        def call(*arguments):
             self._events.append(name)
-        return getattr(self._wrapped, name)
+            return method(*arguments)
+
+        return call
 
 
 def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=None, **options):
