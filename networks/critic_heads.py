@@ -75,7 +75,7 @@ class Categorical(NamedTuple):
         return 0.0
 
     def mean(self, outputs: jax.Array) -> jax.Array:
-        """See `CriticHead`."""
+        """The mean over the atoms."""
         return jnp.sum(jax.nn.softmax(outputs) * self._atoms())
 
     def loss(
@@ -86,7 +86,7 @@ class Categorical(NamedTuple):
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> jax.Array:
-        """See `CriticHead`, `losses.categorical_td_loss`."""
+        """The cross-entropy of the projected target: `losses.categorical_td_loss`."""
         del key
         probs_t = jax.nn.softmax(outputs_t)
         return categorical_td_loss(self._atoms(), outputs_tm1, return_, discount, probs_t)
@@ -126,7 +126,7 @@ class MixtureOfGaussians(NamedTuple):
         return math.log(self.min_scale) + 0.5 * math.log(2.0 * math.pi)
 
     def mean(self, outputs: jax.Array) -> jax.Array:
-        """See `CriticHead`."""
+        """The components' mean, weighted."""
         logits, means, _ = self._parts(outputs)
         return jnp.sum(jax.nn.softmax(logits) * means)
 
@@ -138,7 +138,7 @@ class MixtureOfGaussians(NamedTuple):
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> jax.Array:
-        """See `CriticHead`, `losses.mixture_of_gaussians_td_loss`."""
+        """The sampled cross-entropy: `losses.mixture_of_gaussians_td_loss`."""
         return mixture_of_gaussians_td_loss(
             *self._parts(outputs_tm1),
             return_,
@@ -181,7 +181,7 @@ class Scalar(NamedTuple):
         return 0.0
 
     def mean(self, outputs: jax.Array) -> jax.Array:
-        """See `CriticHead`."""
+        """The output, in units of the return."""
         return self.unit * outputs[0]
 
     def loss(
@@ -192,7 +192,7 @@ class Scalar(NamedTuple):
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> jax.Array:
-        """See `CriticHead`, `losses.scalar_td_loss`."""
+        """The squared error: `losses.scalar_td_loss`."""
         del key
         return scalar_td_loss(self.mean(outputs_tm1), return_, discount, self.mean(outputs_t))
 

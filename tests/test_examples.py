@@ -59,6 +59,18 @@ def test_the_command_trains_and_evaluates_it_from_its_directory(tmp_path):
     assert json.loads((run / "config.json").read_text())["agent"] == "rainbow:AGENT"
 
 
+@pytest.mark.distributed
+def test_it_trains_as_a_program_of_two_actors(tmp_path):
+    pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+    run = tmp_path / "run"
+    options = ["--steps", 400, "--agent.replay.min-rows", 100, "--agent.hidden-size", 8]
+    start = ["launch", "rainbow:AGENT", "--environment", "catch", "--num-actors", 2, "--plain"]
+    command(*start, "--run-directory", run, *options)
+    assert json.loads(command("evaluate", run, "--episodes", 8, "--json"))["steps"] >= 400
+    command("plot", run, "--output", tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rainbow_solves_cart_pole_with_its_defaults(seed, tmp_path):

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -103,6 +104,22 @@ def test_the_wheel_says_its_version_and_its_command(wheel):
     commands = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
     assert "retrax = retrax.experiments.commands.main:main" in commands
     assert "reactor = retrax.agents.reactor:AGENT" in commands
+
+
+def test_the_source_distribution_has_the_licence(tmp_path):
+    for path in source_files():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", "dist", "."]
+    built = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    [path] = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        licence = archive.extractfile(f"retrax-{retrax.__version__}/LICENSE")
+        assert licence is not None
+        assert licence.read() == (ROOT / "LICENSE").read_bytes()
 
 
 def test_every_folder_with_modules_is_a_listed_package():

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from dm_env import StepType
@@ -231,6 +232,7 @@ def _act(
     drawn = jax.random.randint(keys[0], (), 0, num_actions, jnp.int32)
     state = _receive(params, state, timestep, arm, drawn, config=config, networks=networks)
     values, memory = _read(params, state, timestep, config=config, networks=networks)
+    chex.assert_shape(values, (num_actions,))  # of one's own networks
     action, mu = epsilon_greedy(keys[1], values, epsilon)
     extras = {
         "arm": state.arm,

@@ -16,6 +16,7 @@ from retrax.agents.agent57.agent import Gradients
 from retrax.agents.agent57.auxiliary import auxiliary_loss
 from retrax.datatypes import EnvironmentSpec, Row, Sample, TimeStep
 from retrax.networks import RecurrentNetwork, make_agent57_networks
+from retrax.testing import check_agent_shapes
 
 D, A, N = 4, 3, 5
 SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
@@ -396,3 +397,22 @@ def test_paper_has_these_values():
     replay = values.pop("replay")
     assert values == PAPER
     assert {name: replay[name] for name in REPLAY} == REPLAY
+
+
+def test_networks_for_another_number_of_actions_are_refused_before_training():
+    networks = make_agent57_networks(
+        SPEC.observations,
+        num_actions=A + 1,
+        num_arms=N,
+        vector_sizes=(4,),
+        torso_size=4,
+        lstm_size=3,
+        head_size=4,
+        embedding_size=2,
+        classifier_size=4,
+        novelty_size=3,
+    )
+    agent = make_agent(SPEC, tiny(), networks=networks)
+    with pytest.raises(ValueError, match=r"Agent\.explore cannot be traced .*shape") as error:
+        check_agent_shapes(agent, SPEC)
+    assert "\n" not in str(error.value)
