@@ -87,7 +87,8 @@ def make_agent(exploit, begin=None):
         begin=begin or (lambda key, actor_id, num_actors: {"key": key, "count": jnp.int32(0)}),
         explore=fail,
         exploit=exploit,
-        update=fail,
+        gradients=fail,
+        apply=fail,
         sequence=SequenceSpec(length=2),
     )
 
@@ -139,18 +140,23 @@ def test_modes_are_those_of_the_last_rows():
         return decision._replace(extras={"even": state["count"] % 2 == 0})
 
     agent = make_agent(exploit)
-    agent = agent._replace(sequence=SequenceSpec(length=2, evaluation_modes=("even",)))
     results = run_episodes(
         agent,
         jnp.int32(0),
         ScriptedEnvironment([[2, 1, 3]]),
         key=jax.random.PRNGKey(0),
         num_episodes=3,
+        modes=("even",),
     )
     np.testing.assert_array_equal(results.modes["even"], [True, True, True])
     environment = ScriptedEnvironment([[2, 2, 1]])
     results = run_episodes(
-        agent, jnp.int32(0), environment, key=jax.random.PRNGKey(0), num_episodes=3
+        agent,
+        jnp.int32(0),
+        environment,
+        key=jax.random.PRNGKey(0),
+        num_episodes=3,
+        modes=("even",),
     )
     np.testing.assert_array_equal(results.modes["even"], [True, False, False])
     np.testing.assert_array_equal(results.returns_by_mode()["even"], results.returns[:1])
