@@ -421,7 +421,7 @@ def test_doctor_and_the_console_script():
         timeout=300,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "What works here" in answer.stdout
+    assert "Checks" in answer.stdout
     assert answer.stderr == ""
 
 

@@ -157,10 +157,10 @@ def test_help_lists_the_agents_fields(capsys):
 @pytest.mark.distributed
 @needs_launchpad
 def test_a_program_from_python(tmp_path):
-    config = make_run(steps=300, num_envs=2, num_actors=2, actor_update_period=None)
+    config = make_run(actor_update_period=None)
     summary = retrax.launch(config, tmp_path / "run")
     assert (summary.finished, summary.failed) == (True, False)
-    assert summary.steps >= 300
+    assert summary.steps >= 1000
     assert summary.updates > 0
     assert retrax.evaluate(summary.directory, episodes=3).steps == summary.steps
     with pytest.raises(ValueError, match=f"{tmp_path / 'run'} holds this run already"):
