@@ -179,7 +179,7 @@ def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
         ("random_coin", "max_steps, side"),
         (
             "ALE/Pong-v5",
-            "clip_rewards, episodic_life, frame_stack, full_action_set, max_frames, max_noops, num_",
+            "clip_rewards, episodic_life, frame_stack, full_action_set, max_frames, max_noops",
         ),
         ("CartPole-v1", "max_episode_steps, sutton_barto_reward"),
     ],
