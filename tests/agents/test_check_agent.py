@@ -144,7 +144,7 @@ WRONG_SHAPES = {
     "no agent": (lambda _: "reactor", "make_agent must return an Agent; its type is str"),
     "init": (
         lambda a: a._replace(init=lambda key: init(key) if key.sum() > 0 else None),
-        "Agent.init cannot be traced .*: ValueError",
+        "Agent.init cannot be traced .*: (Value|Type)Error",
     ),
     "not jittable": (
         lambda a: a._replace(exploit=lambda p, s, t: exploit(p, s, t) if t.reward > 0 else None),
