@@ -125,10 +125,10 @@ class Snapshots:
         """One sentence for any error raised while the newest snapshot was restored."""
         *others, newest = self.steps()
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        mend = f"remove it to resume from {others[-1]} steps" if others else "there is no other one"
+        advice = f"remove it to resume from {others[-1]} steps" if others else "there is no other"
         return ValueError(
-            f"The snapshot {self.directory / str(newest)} is damaged or of another config: {mend} "
-            f"({reason[:_MAX_REASON].rstrip('.')})."
+            f"The snapshot {self.directory / str(newest)} is damaged or of another config: "
+            f"{advice} ({reason[:_MAX_REASON].rstrip('.')})."
         )
 
     def _none(self) -> ValueError:
