@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..agents.testing import check_agent_shapes
+from ..agents.shapes import check_agent_shapes
 from ..datatypes import VectorEnvironment
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
@@ -138,7 +138,7 @@ class _Run:
     ) -> Summary:
         """Runs to the last step, or until a stop is requested; leaves a snapshot either way."""
         config, loop = self._config, self._loop
-        steps, log_every, snapshot_every = _schedule(config)
+        steps, log_every, snapshot_every = config.schedule
         self._started = time.perf_counter() - self._seconds
         self._describe(log)
         next_log = _next_multiple(loop.counters.steps, log_every)
@@ -216,13 +216,6 @@ def _snapshots(directory: Path, config: RunConfig) -> Snapshots:
             f"got {config.steps}."
         )
     return snapshots
-
-
-def _schedule(config: RunConfig) -> tuple[int, int, int]:
-    """Steps, and steps between log rows and between snapshots, of a resolved run."""
-    if config.steps is None or config.log_every is None or config.snapshot_every is None:
-        raise ValueError("The run is not resolved.")
-    return config.steps, config.log_every, config.snapshot_every
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

@@ -74,11 +74,8 @@ class ProgramConfig:
 
     @property
     def schedule(self) -> tuple[int, int, int]:
-        """The last step, and the steps between rows of metrics.csv and between snapshots."""
-        run = self.run
-        if run.steps is None or run.log_every is None or run.snapshot_every is None:
-            raise ValueError("The run is not resolved: see RunConfig.resolve.")
-        return run.steps, run.log_every, run.snapshot_every
+        """`RunConfig.schedule` of the run."""
+        return self.run.schedule
 
     @property
     def keeps_sequences(self) -> bool:

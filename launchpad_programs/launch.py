@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from ..agents.testing import check_agent_shapes
+from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec
 from ..experiments.commands.launch import (
     PROG,

@@ -90,6 +90,17 @@ class RunConfig:
         return range(actor * each, (actor + 1) * each)
 
     @property
+    def schedule(self) -> tuple[int, int, int]:
+        """The last step, and the steps between rows of metrics.csv and between snapshots.
+
+        Raises:
+          ValueError: the run is not resolved.
+        """
+        if self.steps is None or self.log_every is None or self.snapshot_every is None:
+            raise ValueError("The run is not resolved: see RunConfig.resolve.")
+        return self.steps, self.log_every, self.snapshot_every
+
+    @property
     def replay(self) -> ReplayConfig:
         """The replay's part of `agent_config`, of a resolved run."""
         return self.entry.replay(self.agent_config)
