@@ -114,6 +114,19 @@ class Sample(NamedTuple):
     mask: Array
 
 
+def stacked_shape(shape: tuple[int, ...], frame_stack: int) -> tuple[int, ...]:
+    """The shape of `frame_stack` observations of a shape, put together along the last axis.
+
+    Raises:
+      ValueError: several observations without an axis.
+    """
+    if frame_stack == 1:
+        return shape
+    if not shape:
+        raise ValueError(f"frame_stack must be 1 for observations without axes, got {frame_stack}.")
+    return (*shape[:-1], shape[-1] * frame_stack)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceSpec:
     """How a replay cuts the stream of rows into sequences. Static.
@@ -126,11 +139,15 @@ class SequenceSpec:
       extras: a dictionary of `jax.ShapeDtypeStruct`, what `Decision.extras` looks like.
       first_row_extras: names of extras that matter only at a sequence's first row (a recurrent
         state); replays keep them only where a sequence can start.
+      frame_stack: observations k that are seen at once. Rows hold one of them; replays put them
+        together, so a `Sample` has the newest k of the episode along the last axis, oldest first,
+        and zeros for those before the episode's first.
     """
 
     length: Annotated[int, Range(2)]
     period: Annotated[int, Range(1)] = 1
     crosses_episodes: bool = True
+    frame_stack: Annotated[int, Range(1)] = 1
     extras: Any = dataclasses.field(default_factory=dict)
     first_row_extras: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._imports import reason
-from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
+from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, stacked_shape
 from .base import Agent, Decision, Update
 from .entry import AgentEntry
 
@@ -98,7 +98,7 @@ def sample_shape(environment_spec: EnvironmentSpec, sequence: SequenceSpec, batc
     }
     return Sample(
         Row(
-            observation=array(seen.shape, seen.dtype),
+            observation=array(stacked_shape(seen.shape, sequence.frame_stack), seen.dtype),
             reward=array((), np.float32),
             discount=array((), np.float32),
             is_first=array((), np.bool_),

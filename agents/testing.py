@@ -210,18 +210,22 @@ def _rows(timestep: TimeStep, decision: Decision) -> Row:
 
 def _sample(rows: list[Row], sequence: SequenceSpec, generator: np.random.Generator) -> Sample:
     """One sequence `[T + 1, ...]` of each environment, as a replay serves it."""
-    stacked: Row = jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
-    mask = np.ones(stacked.is_last.shape, bool)
+    together: Row = jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
+    # The same frame as often as one is seen at once: the values do not matter.
+    frames = [together.observation] * sequence.frame_stack
+    if len(frames) > 1:
+        together = together._replace(observation=np.concatenate(frames, axis=-1))
+    mask = np.ones(together.is_last.shape, bool)
     if not sequence.crosses_episodes:
-        mask = np.cumsum(stacked.is_last, axis=1) - stacked.is_last == 0
-        for values in jax.tree.leaves(stacked):
+        mask = np.cumsum(together.is_last, axis=1) - together.is_last == 0
+        for values in jax.tree.leaves(together):
             values[~mask] = 0
     first = {
-        name: jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
+        name: jax.tree.map(lambda x: x[:, 0], together.extras[name])
         for name in sequence.first_row_extras
     }
     weights = generator.uniform(0.1, 1.0, len(mask)).astype(np.float32)
-    return Sample(stacked._replace(extras={**stacked.extras, **first}), weights, mask)
+    return Sample(together._replace(extras={**together.extras, **first}), weights, mask)
 
 
 def _learn(agent: Agent, learner: Any, samples: list[Sample]) -> None:

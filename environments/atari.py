@@ -57,6 +57,7 @@ class Atari:
       num_envs: E >= 1.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone, not on E or threads.
       frame_stack: >= 1, observations (each of 4 frames) that are seen at once: the channels.
+        Agents with a `frame_stack` of their own (ACER's is 4) put single ones together.
       full_action_set: offer all 18 actions instead of those that the game uses.
       max_noops: >= 0. An episode begins after 0 to `max_noops` frames of doing nothing.
       max_frames: >= 4. Episodes are cut off after so many frames (30 minutes), no-ops not counted.

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from ..datatypes import Row, SequenceSpec
-from .rows import join_extras, split_extras
+from .rows import join_extras, split_extras, stack_frames
 
 
 class RowRings:
@@ -74,9 +74,10 @@ class RowRings:
           where sequences must not cross episodes, False after the last row of the episode, and
           the rows are zeros there.
         """
-        steps = np.arange(self._sequence.length)
-        index = (starts[:, None] + steps) % self._num_rows + environments[:, None] * self._num_rows
+        index = self._index(environments, starts, 0)
         rows: Row = jax.tree.map(lambda ring: _flat(ring).take(index, axis=0), self._rows)
+        if self._sequence.frame_stack > 1:
+            rows = rows._replace(observation=self._stacks(environments, starts))
         mask = np.ones(rows.is_last.shape, bool)
         if not self._sequence.crosses_episodes:
             mask = np.cumsum(rows.is_last, axis=1) - rows.is_last == 0
@@ -85,6 +86,19 @@ class RowRings:
         index = (environments * self._num_rows + starts) // self._sequence.period
         first = jax.tree.map(lambda ring: _flat(ring).take(index, axis=0), self._first)
         return join_extras(rows, first), mask
+
+    def _index(self, environments: np.ndarray, starts: np.ndarray, before: int) -> np.ndarray:
+        """Of the rows of sequences, and of some rows before them, in flat rings."""
+        steps = np.arange(-before, self._sequence.length)
+        return (starts[:, None] + steps) % self._num_rows + environments[:, None] * self._num_rows
+
+    def _stacks(self, environments: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        frame_stack = self._sequence.frame_stack
+        index = self._index(environments, starts, frame_stack - 1)
+        is_first = _flat(self._rows.is_first).take(index)
+        return stack_frames(
+            _flat(self._rows.observation).take(index, axis=0), is_first, frame_stack
+        )
 
     def state(self, filled: int) -> dict[str, dict[str, np.ndarray]]:
         """Views of the first `filled` rows of all rings, by the paths of the leaves."""

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec, stacked_shape
 
 
 def row_spec(environment_spec: EnvironmentSpec, sequence: SequenceSpec) -> Row:
@@ -50,6 +50,8 @@ def sample_shapes(
     First that of a replayed batch; with on-policy updates, then that of the newest sequences.
     """
     row, first = split_extras(row_spec(environment_spec, sequence), sequence.first_row_extras)
+    seen = stacked_shape(row.observation.shape, sequence.frame_stack)
+    row = row._replace(observation=jax.ShapeDtypeStruct(seen, row.observation.dtype))
 
     def shapes(batch: int) -> Sample:
         def batched(specs: Any, *axes: int) -> Any:
@@ -65,3 +67,26 @@ def sample_shapes(
 
     sizes = [config.draw_size] + [num_environments] * config.on_policy
     return [shapes(size) for size in sizes]
+
+
+def stack_frames(frames: np.ndarray, is_first: np.ndarray, frame_stack: int) -> np.ndarray:
+    """Puts the newest observations of each row together, as `SequenceSpec.frame_stack` says.
+
+    Args:
+      frames: `[B, k - 1 + n, ...]`, the observations of n rows, and of the k - 1 rows before them.
+      is_first: bool `[B, k - 1 + n]`. What stands before an episode's first row is not read.
+      frame_stack: k >= 1.
+
+    Returns:
+      `[B, n, ...]`, the last axis k times as long.
+    """
+    before = frame_stack - 1
+    num_rows = frames.shape[1] - before
+    layers = [frames[:, before:]]
+    visible = np.ones((len(frames), num_rows), bool)  # `back` rows back is the same episode
+    for back in range(1, frame_stack):
+        visible &= ~is_first[:, frame_stack - back :][:, :num_rows]
+        layer = frames[:, before - back :][:, :num_rows].copy()
+        layer[~visible] = 0
+        layers.append(layer)
+    return np.concatenate(layers[::-1], axis=-1) if before else layers[0]

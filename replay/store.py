@@ -264,7 +264,14 @@ class SequenceStore:
             self._num_sequences += slots.size
 
     def _remove(self, environments: np.ndarray, index: np.ndarray) -> None:
-        """Removes sequences that begin at `index` `[n]`, where rows are about to be overwritten."""
+        """Removes the sequences that need the rows at `index` `[n]`, about to be overwritten.
+
+        They begin there; or up to k - 1 rows later, if their first row shows a stack of k frames.
+        Those that began earlier are removed already.
+        """
+        frame_stack = self._sequence.frame_stack
+        index = (index[:, None] + np.arange(frame_stack)).ravel() % self._num_rows
+        environments = np.repeat(environments, frame_stack)
         starts = index % self._sequence.period == 0
         slots = self._slots(environments[starts], index[starts])
         # A start without a sequence (the end of an episode) has no slot.
@@ -276,12 +283,12 @@ class SequenceStore:
 
 
 def _rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> int:
-    period, length = sequence.period, sequence.length
+    period, length = sequence.period, sequence.length + sequence.frame_stack - 1
     rows = config.capacity // num_envs // period * period
     if rows < length:
         raise ValueError(
             f"A replay capacity of {config.capacity} rows over {num_envs} environments keeps "
-            f"{rows} rows each, but a sequence has {length}: at least "
+            f"{rows} rows each, but a sequence needs {length}: at least "
             f"{num_envs * -(-length // period) * period} rows are needed."
         )
     return rows

@@ -19,6 +19,7 @@ from ...networks import (
 )
 from .. import recurrent
 from ..base import Agent, Update, check_network_or_torso
+from ..frame_stack import sees_frame_stacks
 from ..optimization import descend
 from . import acting
 from .categorical import categorical
@@ -46,6 +47,7 @@ class LearnerState(NamedTuple):
     key: jax.Array
 
 
+@sees_frame_stacks
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

@@ -108,6 +108,9 @@ class Config:
     of one segment per environment replaces the asynchronous threads. The start of learning is
     unspecified in the paper; our choice."""
 
+    frame_stack: Annotated[int, Range(1)] = 4
+    """Observations that the network sees at once. Paper: 4 frames (4); continuous actions: 1."""
+
     convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = DQN_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images. Paper: section 4."""
 
@@ -154,6 +157,7 @@ class Config:
                 sequence_length=51,
                 replay=_MUJOCO_REPLAY,
                 hidden_size=64,
+                frame_stack=1,
             ),
             **changes,
         )
@@ -169,6 +173,7 @@ class Config:
                 rmsprop_epsilon=1e-6,
                 sequence_length=11,
                 hidden_size=64,
+                frame_stack=1,
                 replay=ReplayConfig(
                     pace="rounds",
                     on_policy=True,

@@ -10,6 +10,7 @@ import optax
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import CriticHead, D4PGNetworks
 from ..base import Agent, Update
+from ..frame_stack import sees_frame_stacks
 from ..n_step import n_step_transitions
 from ..optimization import descend
 from . import acting
@@ -50,6 +51,7 @@ class Optimizers(NamedTuple):
     policy: optax.GradientTransformation
 
 
+@sees_frame_stacks
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

@@ -99,6 +99,9 @@ class Config:
     """Where the critic takes the action: added in its second layer (control suite), or concatenated
     to the features in its first layer."""
 
+    frame_stack: Annotated[int, Range(1)] = 1
+    """Observations that the networks see at once. Control suite: 1; 3 if they are images."""
+
     convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = D4PG_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images. Control suite: two of 32, 3x3."""
 

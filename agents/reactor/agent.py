@@ -11,6 +11,7 @@ from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import MakeTorso, RecurrentNetwork, make_reactor_network
 from .. import recurrent
 from ..base import Agent, Update, check_network_or_torso, count_actions
+from ..frame_stack import sees_frame_stacks
 from ..optimization import descend
 from . import acting
 from .config import Config
@@ -33,6 +34,7 @@ class LearnerState(NamedTuple):
     num_updates: jax.Array
 
 
+@sees_frame_stacks
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

@@ -82,6 +82,9 @@ class Config:
     (3.3). Capacity, start of learning and uniform fraction are unspecified in the paper; our
     choice."""
 
+    frame_stack: Annotated[int, Range(1)] = 1
+    """Observations that the network sees at once. Paper: 1, an LSTM instead (appendix)."""
+
     convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = REACTOR_CONVOLUTIONS
     """(channels, kernel, stride) of each convolution, for images. Paper: appendix."""
 

@@ -194,7 +194,7 @@ def test_switches_and_nested_fields(parsed):
             (*CATCH, "--agent.replay.capacity", "10000000000"),
             "A replay of 10000000000 rows needs",
         ),
-        ((*CATCH, "--agent.replay.capacity", "600", "--num-envs", "60"), "but a sequence has 17"),
+        ((*CATCH, "--agent.replay.capacity", "600", "--num-envs", "60"), "but a sequence needs 17"),
         (
             (
                 "train",

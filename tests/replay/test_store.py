@@ -18,7 +18,7 @@ SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
 State = collections.namedtuple("State", ["hidden", "cell"])
 
 
-def sequence_spec(length, period, crosses, stored=False):
+def sequence_spec(length, period, crosses, stored=False, frame_stack=1):
     extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
     if stored:
         hidden = jax.ShapeDtypeStruct((4,), np.float32)
@@ -27,6 +27,7 @@ def sequence_spec(length, period, crosses, stored=False):
         length=length,
         period=period,
         crosses_episodes=crosses,
+        frame_stack=frame_stack,
         extras=extras,
         first_row_extras=("memory",) if stored else (),
     )
@@ -89,7 +90,8 @@ class NaiveStore:
         found = set()
         for e, rows in enumerate(self.rows):
             for start in rows:
-                kept = self.head[e] <= start + self.kept
+                needed = range(start - self.spec.frame_stack + 1, start + 1)
+                kept = not any(position + self.kept in rows for position in needed)
                 if start % self.spec.period == 0 and kept and self.complete(e, start):
                     found.add((e, start))
         return found
@@ -115,8 +117,19 @@ class NaiveStore:
         for p in range(start, start + self.spec.length):
             there = p in self.rows[e] and self.belongs(e, start, p)
             mask.append(there)
-            rows.append(self.rows[e][p] if there else jax.tree.map(np.zeros_like, template))
+            row = self.rows[e][p] if there else jax.tree.map(np.zeros_like, template)
+            rows.append(row._replace(observation=self.stack(e, p, there)))
         return jax.tree.map(lambda *x: np.stack(x), *rows), np.array(mask)
+
+    def stack(self, e, position, there):
+        """The newest observations of the episode, oldest first; zeros before its first row."""
+        seen = np.zeros((self.spec.frame_stack, 2), np.float32)
+        for back in range(self.spec.frame_stack):
+            before = position - back
+            same = self.episode[e].get(before) == self.episode[e].get(position)
+            if there and same and before in self.rows[e]:
+                seen[-1 - back] = self.rows[e][before].observation
+        return seen.reshape(-1)
 
 
 def present(store):
@@ -133,12 +146,13 @@ def present(store):
     ends=st.sampled_from([0.0, 0.05, 0.2, 0.6]),
     slack=st.integers(0, 12),
     steps=st.integers(1, 60),
+    frame_stack=st.integers(1, 4),
 )
 def test_sequences_are_the_rows_that_were_added(
-    seed, num_envs, length, period, crosses, ends, slack, steps
+    seed, num_envs, length, period, crosses, ends, slack, steps, frame_stack
 ):
-    spec = sequence_spec(length, period, crosses, stored=True)
-    capacity = num_envs * (length + period + slack)
+    spec = sequence_spec(length, period, crosses, stored=True, frame_stack=frame_stack)
+    capacity = num_envs * (length + period + frame_stack + slack)
     config = ReplayConfig(capacity=capacity, min_rows=1, batch_size=2)
     store = SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0)
     naive = NaiveStore(num_envs, capacity, spec)
@@ -267,10 +281,12 @@ def test_cut_ends_running_episodes_as_a_time_limit_would(crosses):
     length=st.integers(2, 6),
     period=st.integers(1, 5),
     steps=st.integers(1, 40),
+    frame_stack=st.integers(1, 3),
 )
-def test_newest_are_the_last_complete_sequences(seed, num_envs, length, period, steps):
-    spec = sequence_spec(length, period, True)
-    config = ReplayConfig(capacity=num_envs * (length + 2 * period), min_rows=1)
+def test_newest_are_the_last_complete_sequences(seed, num_envs, length, period, steps, frame_stack):
+    spec = sequence_spec(length, period, True, frame_stack=frame_stack)
+    capacity = num_envs * (length + 2 * period + frame_stack)
+    config = ReplayConfig(capacity=capacity, min_rows=1)
     store, naive = (
         SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0),
         NaiveStore(num_envs, config.capacity, spec),
@@ -322,12 +338,15 @@ def test_memory_does_not_grow_once_the_rings_are_made():
     assert rings == [id(ring) for ring in jax.tree.leaves(store._rings._rows)]
 
 
-def test_a_million_atari_rows_stay_below_8_gb():
+@pytest.mark.parametrize("frame_stack", [1, 4])
+def test_a_million_atari_rows_stay_below_8_gb(frame_stack):
     atari = EnvironmentSpec(specs.Array((84, 84, 1), np.uint8), specs.DiscreteArray(18))
-    spec = SequenceSpec(length=33, extras={"mu": jax.ShapeDtypeStruct((18,), np.float32)})
+    extras = {"mu": jax.ShapeDtypeStruct((18,), np.float32)}
+    spec = SequenceSpec(length=33, extras=extras, frame_stack=frame_stack)
     store = SequenceStore(atari, spec, ReplayConfig(), num_envs=4, seed=0)  # not touched: not used
     assert store.capacity == 1_000_000
     assert store.nbytes < 8e9
+    assert store.sample_shapes()[0].rows.observation.shape == (4, 33, 84, 84, frame_stack)
 
 
 def test_first_row_extras_are_kept_only_where_a_sequence_can_start():
@@ -341,7 +360,7 @@ def test_capacities_that_do_not_fit_are_refused_with_the_numbers():
     spec = sequence_spec(33, 1, True)
     with pytest.raises(
         ValueError,
-        match=r"capacity of 100 rows over 4 environments keeps 25 rows each, but a sequence has "
+        match=r"capacity of 100 rows over 4 environments keeps 25 rows each, but a sequence needs "
         r"33: at least 132 rows are needed\.",
     ):
         SequenceStore(SPEC, spec, ReplayConfig(capacity=100, min_rows=1), num_envs=4, seed=0)

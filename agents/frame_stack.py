@@ -1,0 +1,94 @@
+"""Several observations seen at once: an agent for stacks of frames, made to take single ones.
+
+DQN (Mnih et al. 2015, Methods) sees four frames. Actors keep the frames of the running episode, the
+replay stores each frame once (`SequenceSpec.frame_stack`), so both show the network the same stack.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType, specs
+
+from ..datatypes import EnvironmentSpec, TimeStep, stacked_shape
+from .base import ActorState, Agent, Decision, Params
+
+_MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
+
+
+class FrameStackState(NamedTuple):
+    """State of an actor that sees k frames.
+
+    Attributes:
+      frames: `[k - 1, ...]`, the observations before the next one, oldest first.
+      actor: the state of the agent for stacks.
+    """
+
+    frames: jax.Array
+    actor: ActorState
+
+
+def stacked_spec(environment_spec: EnvironmentSpec, frame_stack: int) -> EnvironmentSpec:
+    """The spec of stacks of `frame_stack` observations, for which the networks are made."""
+    seen = environment_spec.observations
+    if frame_stack == 1:
+        return environment_spec
+    shape = stacked_shape(seen.shape, frame_stack)
+    if isinstance(seen, specs.BoundedArray):
+        low, high = (
+            np.concatenate([np.broadcast_to(bound, seen.shape)] * frame_stack, axis=-1)
+            for bound in (seen.minimum, seen.maximum)
+        )
+        seen = specs.BoundedArray(shape, seen.dtype, low, high, seen.name)
+    else:
+        seen = specs.Array(shape, seen.dtype, seen.name)
+    return environment_spec._replace(observations=seen)
+
+
+def sees_frame_stacks(make_agent: _MakeAgent) -> _MakeAgent:
+    """Decorates `make_agent(environment_spec, config, ...)`, whose config has a `frame_stack`.
+
+    The decorated function makes the agent for `stacked_spec`, and lets it take single observations.
+    """
+
+    @functools.wraps(make_agent)
+    def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
+        stacked = stacked_spec(environment_spec, config.frame_stack)
+        agent = make_agent(stacked, config, **parts)
+        if config.frame_stack == 1:
+            return agent
+        return _take_single(agent, environment_spec.observations, config.frame_stack)
+
+    return cast(_MakeAgent, make)
+
+
+def _take_single(agent: Agent, seen: specs.Array, frame_stack: int) -> Agent:
+    def begin(key: jax.Array, actor_id: Any, num_actors: int) -> FrameStackState:
+        frames = jnp.zeros((frame_stack - 1, *seen.shape), seen.dtype)
+        return FrameStackState(frames, agent.begin(key, actor_id, num_actors))
+
+    return agent._replace(
+        begin=begin,
+        explore=_stacking(agent.explore),
+        exploit=_stacking(agent.exploit),
+        sequence=dataclasses.replace(agent.sequence, frame_stack=frame_stack),
+    )
+
+
+def _stacking(
+    act: Callable[[Params, ActorState, TimeStep], Decision],
+) -> Callable[[Params, FrameStackState, TimeStep], Decision]:
+    def stacking(params: Params, state: FrameStackState, timestep: TimeStep) -> Decision:
+        is_first = timestep.step_type == StepType.FIRST
+        before = jnp.where(is_first, jnp.zeros_like(state.frames), state.frames)
+        newest = jnp.asarray(timestep.observation)
+        stack = jnp.concatenate([*before, newest], axis=-1)
+        decision = act(params, state.actor, timestep._replace(observation=stack))
+        frames = jnp.concatenate([before[1:], newest[None]])
+        return decision._replace(state=FrameStackState(frames, decision.state))
+
+    return stacking
