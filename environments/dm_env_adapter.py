@@ -30,7 +30,7 @@ class DmEnvVector(SequentialVector):
 
     | observation spec | observation |
     |---|---|
-    | uint8, `[H, W, C]` or `[H, W]` | the image: uint8 `[H, W, C]` or `[H, W, 1]` |
+    | uint8 or bool, `[H, W, C]` or `[H, W]` | the image: uint8 `[H, W, C]` or `[H, W, 1]` |
     | floats | float32, the same shape |
     | dictionary of floats | float32 `[sum of sizes]`: flattened, in the order of the spec |
 
@@ -97,12 +97,12 @@ def _observations(spec: Any) -> tuple[specs.Array, Convert]:
     if _is_float(spec):
         return float_array(spec.shape), lambda value: np.asarray(value, np.float32)
     if isinstance(spec, specs.Array) and is_image(spec):
-        return image_observations(spec.shape)
+        return image_observations(spec)
     if isinstance(spec, Mapping) and all(map(_is_float, spec.values())):
         return _flattened(spec)
     raise ValueError(
-        f"the observation spec {spec} is not supported: it must be floats, uint8 with 2 or 3 axes, "
-        "or a dictionary of floats."
+        f"the observation spec {spec} is not supported: it must be floats, uint8 or bool with 2 "
+        "or 3 axes, or a dictionary of floats."
     )
 
 

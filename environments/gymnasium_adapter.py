@@ -5,22 +5,12 @@ from collections.abc import Callable, Iterator
 
 import gymnasium
 import numpy as np
-from dm_env import specs
-from gymnasium import spaces
 
-from ..datatypes import ActionSpec, EnvironmentSpec
+from ..datatypes import EnvironmentSpec
 from .arrival import integer_seeds
+from .gymnasium_spaces import convert_actions, convert_observations
 from .opengl import choose_backend, drawing
-from .sequential import (
-    Convert,
-    SequentialVector,
-    bounded_actions,
-    check_alike,
-    fits,
-    float_array,
-    image_observations,
-    is_image,
-)
+from .sequential import SequentialVector, check_alike
 
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
@@ -31,19 +21,7 @@ class GymnasiumVector(SequentialVector):
     An episode that is terminated ends with discount 0; one that is truncated (and not terminated)
     ends with discount 1. Gymnasium's `info` is dropped.
 
-    The specs follow from the spaces:
-
-    | observation space | observation |
-    |---|---|
-    | Box of uint8, `[H, W, C]` or `[H, W]` | the image: uint8 `[H, W, C]` or `[H, W, 1]` |
-    | Box of floats | float32, the same shape |
-    | Discrete of n values | float32 `[n]`, one-hot |
-    | Dict of Boxes of floats | float32 `[sum of sizes]`: flattened, in sorted order of their keys |
-
-    | action space | action |
-    |---|---|
-    | Discrete of n values | int32, 0 to n - 1 (the space's `start` is added here) |
-    | Box of floats, bounded | float32, the same shape; clipped to the bounds here and only here |
+    The specs follow from the spaces: see `gymnasium_spaces`.
 
     Args:
       make_one: makes one environment; called E times. It chooses the render mode.
@@ -52,7 +30,7 @@ class GymnasiumVector(SequentialVector):
         randomness comes from Gymnasium's `np_random`.
 
     Raises:
-      ValueError: an argument is out of its range, a space is none of the above, or the E
+      ValueError: an argument is out of its range, a space is not supported, or the E
         environments have different spaces or are one and the same object.
     """
 
@@ -72,8 +50,8 @@ class GymnasiumVector(SequentialVector):
                 "action_space": one.action_space,
             },
         )
-        observations, self._see = _observations(self._environments[0].observation_space)
-        actions, act = _actions(self._environments[0].action_space)
+        observations, self._see = convert_observations(self._environments[0].observation_space)
+        actions, act = convert_actions(self._environments[0].action_space)
         super().__init__(EnvironmentSpec(observations, actions), act, num_envs)
         self._closed = False
 
@@ -132,48 +110,3 @@ def missing_extras() -> Iterator[None]:
             f"this environment needs {lacks[0]}, which is missing: "
             f'pip install "retrax[{_EXTRAS[lacks[0]]}]"'
         ) from error
-
-
-def _observations(space: spaces.Space) -> tuple[specs.Array, Convert]:
-    """The spec of one observation, and the function that converts one to it."""
-    if isinstance(space, spaces.Discrete):
-        rows, start = np.eye(int(space.n), dtype=np.float32), int(space.start)
-        return float_array(rows.shape[1:]), lambda index: rows[int(index) - start]
-    if _is_float_box(space):
-        return float_array(space.shape), lambda value: np.asarray(value, np.float32)
-    if isinstance(space, spaces.Box) and is_image(space):
-        return image_observations(space.shape)
-    if isinstance(space, spaces.Dict) and all(map(_is_float_box, space.values())):
-        return _flattened(space)
-    raise ValueError(
-        f"the observation space {space} is not supported: it must be Discrete, a Box of floats, "
-        "a Box of uint8 with 2 or 3 axes, or a Dict of Boxes of floats."
-    )
-
-
-def _flattened(space: spaces.Dict) -> tuple[specs.Array, Convert]:
-    keys = sorted(space.keys())
-    size = sum(int(np.prod(space[key].shape)) for key in keys)
-
-    def flatten(values: dict[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate([np.asarray(values[key], np.float32).ravel() for key in keys])
-
-    return float_array((size,)), flatten
-
-
-def _actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
-    """The spec of one action, and the function that converts actions `[E, ...]` to the space."""
-    if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        spec = specs.DiscreteArray(int(space.n), np.int32, "action")
-        return spec, lambda actions: actions.astype(np.int64) + start
-    if _is_float_box(space) and fits([space.low, space.high]):
-        return bounded_actions(space.low, space.high, space.dtype)
-    raise ValueError(
-        f"the action space {space} is not supported: it must be Discrete, or a Box of floats with "
-        "finite bounds."
-    )
-
-
-def _is_float_box(space: spaces.Space) -> bool:
-    return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)

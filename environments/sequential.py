@@ -127,19 +127,21 @@ def float_array(shape: tuple[int, ...]) -> specs.Array:
 
 
 def is_image(space: Any) -> bool:
-    """Whether a space or a spec has uint8 values and 2 or 3 axes."""
-    return space.dtype == np.uint8 and len(space.shape) in (2, 3)
+    """Whether a space or a spec has uint8 or bool values and 2 or 3 axes."""
+    return space.dtype in (np.uint8, np.bool_) and len(space.shape) in (2, 3)
 
 
-def image_observations(shape: tuple[int, ...]) -> tuple[specs.Array, Convert]:
+def image_observations(space: Any) -> tuple[specs.Array, Convert]:
     """The spec of images, and the function that converts one to it.
 
     Args:
-      shape: `[H, W, C]`, or `[H, W]`, which becomes `[H, W, 1]`.
+      space: a space or a spec, `[H, W, C]`, or `[H, W]`, which becomes `[H, W, 1]`; uint8, or bool,
+        whose values become 0 and 255.
     """
-    shape = shape if len(shape) == 3 else (*shape, 1)
+    shape = space.shape if len(space.shape) == 3 else (*space.shape, 1)
     spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
-    return spec, lambda image: np.asarray(image, np.uint8).reshape(shape)
+    largest = np.uint8(255 if space.dtype == np.bool_ else 1)
+    return spec, lambda image: np.asarray(image, np.uint8).reshape(shape) * largest
 
 
 def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, Any]]) -> None:

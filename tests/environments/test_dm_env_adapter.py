@@ -72,6 +72,7 @@ def test_episodes_restart_and_end_by_termination_or_truncation(discount):
         (specs.BoundedArray((2, 3), np.float32, 0, 9), (2, 3), np.float32),
         (specs.Array((4, 5), np.uint8), (4, 5, 1), np.uint8),
         (specs.Array((4, 5, 3), np.uint8), (4, 5, 3), np.uint8),
+        (specs.Array((4, 5, 3), bool), (4, 5, 3), np.uint8),
     ],
 )
 def test_arrays(seen, shape, dtype):
@@ -83,7 +84,8 @@ def test_arrays(seen, shape, dtype):
     )
     environment.reset()
     observation = environment.step(np.zeros((2, 2))).observation
-    np.testing.assert_array_equal(observation, np.ones((2, *shape)))
+    largest = 255 if seen.dtype == bool else 1
+    np.testing.assert_array_equal(observation, np.full((2, *shape), largest))
     assert observation.dtype == dtype
 
 

@@ -158,6 +158,8 @@ def test_types_are_those_of_the_contract():
 BOX = spaces.Box(0, 255, (4, 5, 3), np.uint8)
 GRAY = spaces.Box(0, 255, (4, 5), np.uint8)
 # An OrderedDict keeps its own order in Gymnasium; a plain dict would be sorted there already.
+NINE = np.float32(9) / np.float32(255)
+BITS = spaces.Box(0, 1, (4, 4), bool)
 DICT = spaces.Dict(
     OrderedDict(
         {
@@ -178,8 +180,20 @@ DICT = spaces.Dict(
         (spaces.Discrete(3, start=-1), -1, [1, 0, 0]),
         (spaces.Box(-1, 1, (2, 2), np.float64), np.eye(2), np.eye(2)),
         (spaces.Box(-1, 1, (), np.float32), 0.5, 0.5),
-        # In sorted order of the keys: arm, goal, time.
-        (DICT, {"goal": [5, 6], "time": 7, "arm": [[1, 2], [3, 4]]}, [1, 2, 3, 4, 5, 6, 7]),
+        (BITS, np.eye(4, dtype=bool), np.eye(4)[..., None] * 255),
+        (spaces.Box(0, 1, (2, 2, 3), bool), np.ones((2, 2, 3), bool), np.full((2, 2, 3), 255)),
+        (spaces.Box(0, 255, (3,), np.uint8), np.array([0, 255, 9], np.uint8), [0, 1, NINE]),
+        (spaces.Box(-2, 6, (2,), np.int64), np.array([-2, 4]), [0, 0.75]),
+        (spaces.MultiBinary(3), np.array([1, 0, 1], np.int8), [1, 0, 1]),
+        (spaces.MultiDiscrete([2, 3]), np.array([1, 2]), [0, 1, 0, 0, 1]),
+        (spaces.Tuple((TWO, spaces.Box(-9, 9, (1,)))), (1, [7.0]), [0, 1, 7]),
+        (
+            spaces.Dict({"camera": BITS, "speed": spaces.Box(-9, 9, (2,), np.float64)}),
+            {"camera": np.eye(4, dtype=bool), "speed": [3.0, 4.0]},
+            [*np.eye(4).ravel(), 3, 4],
+        ),
+        # In the order of the space: goal, arm, time.
+        (DICT, {"goal": [5, 6], "time": 7, "arm": [[1, 2], [3, 4]]}, [5, 6, 1, 2, 3, 4, 7]),
     ],
 )
 def test_observations_take_the_promised_form(space, raw, seen):
@@ -187,21 +201,27 @@ def test_observations_take_the_promised_form(space, raw, seen):
     spec, observation = environment.spec.observations, environment.reset().observation
     np.testing.assert_array_equal(observation, [seen, seen])
     assert spec.shape == np.shape(seen)
-    assert observation.dtype == spec.dtype == (np.uint8 if space in (BOX, GRAY) else np.float32)
+    image = isinstance(space, spaces.Box) and np.ndim(seen) == 3
+    assert observation.dtype == spec.dtype == (np.uint8 if image else np.float32)
 
 
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.Box(0, 9, (3,), np.int64),
-        spaces.Box(0, 255, (128,), np.uint8),
-        spaces.MultiBinary(3),
-        spaces.Tuple((TWO, TWO)),
-        spaces.Dict({"image": BOX}),
+        spaces.Box(0, np.iinfo(np.int64).max, (3,), np.int64),
+        spaces.Box(np.iinfo(np.int32).min, 0, (3,), np.int32),
+        spaces.Text(3),
+        spaces.Tuple((TWO, spaces.Sequence(TWO))),
     ],
 )
 def test_other_observation_spaces_are_refused(space):
-    with pytest.raises(ValueError, match=r"observation space .* is not supported: it must be Disc"):
+    with pytest.raises(ValueError, match=r"observation space .* is not supported: it must be a B"):
+        scripted(space=space)
+
+
+def test_a_large_image_in_a_dictionary_is_refused_with_its_size():
+    space = spaces.Dict({"camera": spaces.Box(0, 255, (84, 84, 3), np.uint8), "n": TWO})
+    with pytest.raises(ValueError, match="has 21170 numbers, at most 4096 can be flattened"):
         scripted(space=space)
 
 
@@ -213,6 +233,34 @@ def test_discrete_actions_start_where_the_space_starts():
     assert environment._environments[0].asked == [5, 6, 7]
     assert environment.spec.actions.num_values == 3
     assert environment.spec.actions.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("space", "asked"),
+    [
+        (
+            spaces.MultiDiscrete([2, 3], start=[1, 0]),
+            [[1, 0], [1, 1], [1, 2], [2, 0], [2, 1], [2, 2]],
+        ),
+        (spaces.MultiBinary(2), [[0, 0], [0, 1], [1, 0], [1, 1]]),
+        (spaces.MultiDiscrete([[2], [2]]), [[[0], [0]], [[0], [1]], [[1], [0]], [[1], [1]]]),
+    ],
+)
+def test_each_combination_of_actions_has_a_number(space, asked):
+    environment = scripted(*[(0.0, False, False)] * len(asked), actions=space)
+    environment.reset()
+    assert environment.spec.actions.num_values == len(asked)
+    for action in range(len(asked)):
+        environment.step(np.array([action]))
+    found = environment._environments[0].asked
+    np.testing.assert_array_equal(found, asked)
+    assert all(space.contains(each) for each in found)
+
+
+@pytest.mark.parametrize("space", [spaces.MultiBinary(13), spaces.MultiDiscrete([99, 99])])
+def test_too_many_combinations_are_refused_with_their_number(space):
+    with pytest.raises(ValueError, match=r"has (8192|9801) combinations; at most 4096"):
+        scripted(actions=space)
 
 
 def test_continuous_actions_are_clipped_to_their_bounds():
@@ -239,8 +287,7 @@ def test_continuous_actions_are_clipped_to_their_bounds():
         spaces.Box(0, np.inf, (2,), np.float32),
         spaces.Box(-1e300, 1e300, (2,), np.float64),  # infinite as float32
         spaces.Box(0, 3, (2,), np.int32),
-        spaces.MultiDiscrete([2, 3]),
-        spaces.MultiBinary(2),
+        spaces.Tuple((TWO, TWO)),
     ],
 )
 def test_other_action_spaces_are_refused(space):
