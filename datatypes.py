@@ -30,12 +30,14 @@ class EnvironmentSpec(NamedTuple):
       actions: `DiscreteArray` (int32 scalars 0 .. num_values - 1) or a float32 `BoundedArray`.
       rewards: a float32 scalar.
       discounts: a float32 scalar in [0, 1].
+      max_episode_steps: transitions after which an episode is cut off; None where it is not known.
     """
 
     observations: specs.Array
     actions: ActionSpec
     rewards: specs.Array = specs.Array((), np.float32, "reward")
     discounts: specs.BoundedArray = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
+    max_episode_steps: int | None = None
 
 
 class VectorEnvironment(Protocol):

@@ -115,7 +115,8 @@ class Atari:
             use_fire_reset=False,
             episodic_life=False,  # ale-py's would begin a new game after each life
         )
-        self._spec = atari_spec(int(self._emulators.single_action_space.n), frame_stack)
+        num_actions = int(self._emulators.single_action_space.n)
+        self._spec = atari_spec(num_actions, frame_stack, max_frames)
         self._episodic_life = episodic_life
         self._lives = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
@@ -203,10 +204,11 @@ class Atari:
         return arrival(observation, reward, terminated, truncated, first)
 
 
-def atari_spec(num_actions: int, frame_stack: int) -> EnvironmentSpec:
-    """Pictures `[84, 84, frame_stack]`, and `num_actions` actions."""
+def atari_spec(num_actions: int, frame_stack: int, max_frames: int) -> EnvironmentSpec:
+    """Pictures `[84, 84, frame_stack]`, `num_actions` actions, episodes of `max_frames`."""
     image = specs.BoundedArray((SIDE, SIDE, frame_stack), np.uint8, 0, 255, "observation")
-    return EnvironmentSpec(image, specs.DiscreteArray(num_actions, np.int32, "action"))
+    actions = specs.DiscreteArray(num_actions, np.int32, "action")
+    return EnvironmentSpec(image, actions, max_episode_steps=-(-max_frames // FRAME_SKIP))
 
 
 def enlarged(picture: np.ndarray | None) -> np.ndarray:

@@ -3,6 +3,7 @@
 dm_control is imported when the first task is made or listed: that takes about a second.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .opengl import choose_backend, drawing
+from .sequential import DEFAULT_LIMIT
 
 PREFIX = "dm_control:"
 _SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws
@@ -54,9 +56,11 @@ class ControlSuite(DmEnvVector):
             raise ValueError(f"time_limit must be positive, got {time_limit}.")
         limits = {} if time_limit is None else {"time_limit": time_limit}
         seeds, suite = integer_seeds(seed, num_envs), _suite()
-        super().__init__(
-            [suite.load(domain, task, task_kwargs={"random": int(s), **limits}) for s in seeds]
-        )
+        environments = [
+            suite.load(domain, task, task_kwargs={"random": int(s), **limits}) for s in seeds
+        ]
+        steps = math.ceil((time_limit or 0.0) / environments[0].control_timestep())
+        super().__init__(environments, max_episode_steps=max(steps, DEFAULT_LIMIT))
         self._drawn = (domain, task) == _DRAWN
 
     def render(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from .dm_env_adapter import DmEnvVector
 from .switches import COMMON, parameters, refuse_unknown, takes_any
 
 GROUP = "retrax.environments"  # of entry points
+_LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
 _INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
 
 
@@ -30,7 +31,7 @@ def make_custom(
     `maker` is called once for each environment and returns a `gymnasium.Env` or a
     `dm_env.Environment`. If it has a parameter `seed`, it gets a different one each time; if it has
     a parameter `render_mode` and `render` is true, it gets "rgb_array". Its other parameters are
-    switches.
+    switches, and so is `max_episode_steps`, after which episodes are cut off.
 
     Args:
       maker: a function or a class.
@@ -51,6 +52,10 @@ def make_custom(
             f"{type(maker).__name__}."
         )
     names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
+    limit = {}
+    if not names >= COMMON and _LIMIT in switches and _LIMIT not in names:
+        switches = dict(switches)
+        limit = {_LIMIT: switches.pop(_LIMIT)}
     refuse_unknown(switches, None if takes_any(maker) else _switches(maker), name)
     if names >= COMMON:
         made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
@@ -58,7 +63,7 @@ def make_custom(
     if render and "render_mode" in names:
         switches = {"render_mode": "rgb_array", **switches}
     each = [{**switches, "seed": s} if "seed" in names else switches for s in seeds]
-    return _vector([_call(maker, name, arguments) for arguments in each], name, seed)
+    return _vector([_call(maker, name, arguments) for arguments in each], name, seed, limit)
 
 
 def _switches(maker: Callable[..., Any]) -> set[str]:
@@ -87,9 +92,11 @@ def _checked_vector(made: Any, name: str, num_envs: int) -> VectorEnvironment:
     return made
 
 
-def _vector(environments: list[Any], name: str, seed: int) -> VectorEnvironment:
+def _vector(
+    environments: list[Any], name: str, seed: int, limit: dict[str, int]
+) -> VectorEnvironment:
     if all(isinstance(one, dm_env.Environment) for one in environments):
-        return DmEnvVector(environments)
+        return DmEnvVector(environments, **limit)
     import gymnasium  # takes longer than the rest
 
     if not all(isinstance(one, gymnasium.Env) for one in environments):
@@ -99,4 +106,5 @@ def _vector(environments: list[Any], name: str, seed: int) -> VectorEnvironment:
         )
     from .gymnasium_adapter import GymnasiumVector
 
-    return GymnasiumVector(iter(environments).__next__, num_envs=len(environments), seed=seed)
+    make_one = iter(environments).__next__
+    return GymnasiumVector(make_one, num_envs=len(environments), seed=seed, **limit)

@@ -9,6 +9,7 @@ from dm_env import specs
 
 from ..datatypes import ActionSpec, EnvironmentSpec
 from .sequential import (
+    DEFAULT_LIMIT,
     Convert,
     SequentialVector,
     bounded_actions,
@@ -41,13 +42,19 @@ class DmEnvVector(SequentialVector):
 
     Args:
       environments: E >= 1 of them. They draw their own random numbers: `dm_env` has no seeds.
+      max_episode_steps: transitions after which episodes are cut off that have not ended before.
 
     Raises:
       ValueError: a spec is none of the above, or the environments have different specs or are one
         and the same object.
     """
 
-    def __init__(self, environments: Sequence[dm_env.Environment]) -> None:
+    def __init__(
+        self,
+        environments: Sequence[dm_env.Environment],
+        *,
+        max_episode_steps: int = DEFAULT_LIMIT,
+    ) -> None:
         check_alike(
             environments,
             lambda one: {
@@ -58,7 +65,8 @@ class DmEnvVector(SequentialVector):
         self._environments = list(environments)
         observations, self._see = _observations(environments[0].observation_spec())
         actions, act = _actions(environments[0].action_spec())
-        super().__init__(EnvironmentSpec(observations, actions), act, len(environments))
+        spec = EnvironmentSpec(observations, actions, max_episode_steps=max_episode_steps)
+        super().__init__(spec, act, len(environments), limit=max_episode_steps)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.

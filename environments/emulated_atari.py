@@ -65,7 +65,7 @@ class EmulatedAtari:
         self._max_noops, self._max_frames = max_noops, max_frames
         if states is not None:
             _check_states(self._emulators[0], states, game)
-        self._spec = atari_spec(len(self._emulators[0].actions), frame_stack)
+        self._spec = atari_spec(len(self._emulators[0].actions), frame_stack, max_frames)
         self._observation = np.zeros((num_envs, *self._spec.observations.shape), np.uint8)
         self._frames = np.zeros(num_envs, np.int64)
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far

@@ -10,7 +10,7 @@ from ..datatypes import EnvironmentSpec
 from .arrival import integer_seeds
 from .gymnasium_spaces import convert_actions, convert_observations
 from .opengl import choose_backend, drawing
-from .sequential import SequentialVector, check_alike
+from .sequential import DEFAULT_LIMIT, SequentialVector, check_alike
 
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
@@ -28,6 +28,8 @@ class GymnasiumVector(SequentialVector):
       num_envs: E >= 1.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone, as long as its own
         randomness comes from Gymnasium's `np_random`.
+      max_episode_steps: transitions after which episodes are cut off. None leaves that to the
+        environments; those without a limit get `sequential.DEFAULT_LIMIT`.
 
     Raises:
       ValueError: an argument is out of its range, a space is not supported, or the E
@@ -39,7 +41,12 @@ class GymnasiumVector(SequentialVector):
     # report which environment returned a wrong reward or an observation of a wrong shape.
 
     def __init__(
-        self, make_one: Callable[[], gymnasium.Env], *, num_envs: int = 1, seed: int = 0
+        self,
+        make_one: Callable[[], gymnasium.Env],
+        *,
+        num_envs: int = 1,
+        seed: int = 0,
+        max_episode_steps: int | None = None,
     ) -> None:
         self._seeds: list[int | None] = [int(s) for s in integer_seeds(seed, num_envs)]
         self._environments = [make_one() for _ in range(num_envs)]
@@ -52,7 +59,11 @@ class GymnasiumVector(SequentialVector):
         )
         observations, self._see = convert_observations(self._environments[0].observation_space)
         actions, act = convert_actions(self._environments[0].action_space)
-        super().__init__(EnvironmentSpec(observations, actions), act, num_envs)
+        registered = self._environments[0].spec
+        own = registered.max_episode_steps if registered else None
+        limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
+        spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own)
+        super().__init__(spec, act, num_envs, limit=limit)
         self._closed = False
 
     def render(self) -> np.ndarray:

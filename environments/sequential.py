@@ -13,6 +13,7 @@ from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions
 
 Convert = Callable[[Any], np.ndarray]
+DEFAULT_LIMIT = 10_000  # transitions of an episode, where an environment has no limit of its own
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -26,10 +27,19 @@ class SequentialVector:
       act: converts checked actions `[E, ...]` to the form and the bounds of the environments.
         Actions are clipped here only.
       num_envs: E.
+      limit: transitions after which an episode is cut off; None leaves that to the environments.
+
+    Raises:
+      ValueError: a limit below 1.
     """
 
-    def __init__(self, spec: EnvironmentSpec, act: Convert, num_envs: int) -> None:
-        self._spec, self._act = spec, act
+    def __init__(
+        self, spec: EnvironmentSpec, act: Convert, num_envs: int, *, limit: int | None
+    ) -> None:
+        if limit is not None and limit < 1:
+            raise ValueError(f"max_episode_steps must be at least 1, got {limit}.")
+        self._spec, self._act, self._limit = spec, act, limit
+        self._lengths = np.zeros(num_envs, np.int64)  # transitions of the running episodes
         self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
         self._num_steps = -1  # since the last reset(), which is step 0
 
@@ -69,6 +79,9 @@ class SequentialVector:
                 found, reward[e], terminated[e], truncated[e] = self._advance(e, given[e])
             observation[e] = self._checked(found, e)
         self._check_rewards(reward)
+        self._lengths = np.where(first, 0, self._lengths + 1)
+        if self._limit is not None:
+            truncated |= self._lengths >= self._limit
         self._starts = terminated | truncated
         return arrival(observation, reward, terminated, truncated, first)
 

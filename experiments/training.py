@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..agents.shapes import check_agent_shapes
-from ..datatypes import VectorEnvironment
+from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
@@ -90,7 +91,7 @@ def train(
             on_error.pop_all()
         stack.callback(loop.close)
         names = metric_names(config.entry, agent, loop.replay.shapes[0])
-        run = _Run(config, directory, loop)
+        run = _Run(config, directory, loop, spec)
         if snapshots:
             run.restore(snapshots)
         table = MetricsTable(directory, names, resumed_at=resumed_at)
@@ -113,8 +114,9 @@ def train(
 class _Run:
     """The loop with its outputs."""
 
-    def __init__(self, config: RunConfig, directory: Path, loop: Loop):
+    def __init__(self, config: RunConfig, directory: Path, loop: Loop, spec: EnvironmentSpec):
         self._config, self._directory, self._loop = config, directory, loop
+        self._limit = spec.max_episode_steps
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
 
@@ -172,6 +174,8 @@ class _Run:
             f"Replay: {store.capacity} rows take {store.nbytes / 1e9:.2f} GB when it is full; "
             f"learning starts at {config.replay.min_rows} rows."
         )
+        if self._limit is not None:
+            log.info(f"Episodes end after {self._limit} steps at the latest.")
         if self._loop.counters.steps:
             log.info(f"Resumed at {self._loop.counters.steps} steps.")
 
@@ -198,7 +202,12 @@ class _Run:
         interrupted = stop.is_set() and counters.steps < (self._config.steps or 0)
         log.info(
             f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
-            f"{counters.updates} updates; last training return {self._last_return:.3g}."
+            f"{counters.updates} updates; "
+            + (
+                "no episode ended."
+                if math.isnan(self._last_return)
+                else f"last training return {self._last_return:.3g}."
+            )
         )
         return Summary(
             self._directory, counters.steps, counters.updates, self._last_return, interrupted

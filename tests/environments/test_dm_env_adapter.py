@@ -65,6 +65,13 @@ def test_episodes_restart_and_end_by_termination_or_truncation(discount):
     assert discounts == [[1, 1], [1, discount], [1, 1], [discount, discount], [1, 1]]
 
 
+def test_episodes_without_an_end_are_cut_off():
+    environment = DmEnvVector([Counting(99)], max_episode_steps=2)
+    kinds, _, discounts = play(environment, 4)
+    assert kinds == [[FIRST], [MID], [LAST], [FIRST], [MID]]
+    assert discounts == [[1]] * 5
+
+
 @pytest.mark.parametrize(
     ("seen", "shape", "dtype"),
     [

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.environments import check_environment, make, opengl
+from retrax.environments import check_environment, gymnasium_adapter, make, opengl, sequential
 from retrax.environments.arrival import integer_seeds
 from retrax.environments.gymnasium_adapter import GymnasiumVector
 
@@ -98,6 +98,25 @@ def test_cartpole_is_terminated_when_the_pole_falls():
         timestep = environment.step(np.array([0]))
     assert timestep.discount[0] == 0
     assert abs(timestep.observation[0, 2]) > 0.2  # it has fallen, and that is what we see
+
+
+def test_an_episode_without_an_end_is_cut_off(monkeypatch):
+    endless = [(1.0, False, False)] * 9
+    limited = GymnasiumVector(lambda: Scripted(endless), num_envs=2, max_episode_steps=3)
+    assert limited.spec.max_episode_steps == 3
+    steps = play(limited, 8)
+    assert [int(s.step_type[1]) for s in steps] == [FIRST, MID, MID, LAST] * 2 + [FIRST]
+    assert all(s.discount.min() == 1 for s in steps)
+    monkeypatch.setattr(gymnasium_adapter, "DEFAULT_LIMIT", 2)
+    assert [int(s.step_type[0]) for s in play(scripted(*endless), 5)] == [FIRST, MID, LAST] * 2
+    with pytest.raises(ValueError, match="max_episode_steps must be at least 1, got 0"):
+        GymnasiumVector(lambda: Scripted(endless), max_episode_steps=0)
+
+
+def test_a_registered_limit_stays():
+    assert make("CartPole-v1").spec.max_episode_steps == 500
+    assert make("CartPole-v1,max_episode_steps=20").spec.max_episode_steps == 20
+    assert make("CliffWalking-v1").spec.max_episode_steps == sequential.DEFAULT_LIMIT
 
 
 def test_it_equals_gymnasium_stepped_by_hand():
