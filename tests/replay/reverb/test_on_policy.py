@@ -32,7 +32,7 @@ pytestmark = pytest.mark.distributed
 def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones():
     sequence = sequence_spec(length=4, period=3)
     config = dataclasses.replace(BIG, min_rows=18, pace="rounds", replay_ratio=2.0, on_policy=True)
-    num_rounds, expected = 15, UpdateSchedule(config, seed=0)
+    num_rounds, expected = 15, UpdateSchedule(config, num_environments=2, seed=0)
     newest, replayed = collections.defaultdict(list), []
     with server(sequence, config, 2) as address, contextlib.ExitStack() as stack:
         for environment in range(2):  # more rows than will be taken: the queue blocks them
@@ -72,7 +72,7 @@ def test_a_restored_replay_continues_the_round():
             with writing(address, sequence, config, stream(0, 4)):
                 draw(replay)
             state = replay.state()
-        left = UpdateSchedule(config, seed=0)
+        left = UpdateSchedule(config, num_environments=1, seed=0)
         counters = {"steps": 3, "updates": 1, "learning_since": 3}
         left.restore(state["schedule"], counters)
         with open_replay(address, sequence, config) as again:
