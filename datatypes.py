@@ -174,8 +174,11 @@ class ReplayConfig:
     capacity: Annotated[int, Range(1)] = 1_000_000
     """Rows (time steps) stored, over all environments."""
 
+    capacity_per_environment: bool = False
+    """Whether the capacity is the number of rows of each environment instead."""
+
     min_rows: Annotated[int, Range(1)] = 1_000
-    """Rows stored before learning starts; at most the capacity."""
+    """Rows stored before learning starts, over all environments; at most the capacity."""
 
     batch_size: Annotated[int, Range(1)] = 4
     """Sequences in one update."""
@@ -192,8 +195,9 @@ class ReplayConfig:
     updates whenever every environment has one more complete sequence."""
 
     replay_ratio: Annotated[float, Range(0.0)] = 4.0
-    """Mean number of updates from the replay in a round; their number has a Poisson distribution.
-    If a batch has one sequence for each environment, every time step is replayed this often."""
+    """Mean number of times that a transition is replayed, if pace is "rounds". The number of
+    updates from the replay in a round has a Poisson distribution with mean replay_ratio *
+    environments / batch_size."""
 
     on_policy: bool = False
     """Whether a round begins with one update on the newest sequence of every environment. The
@@ -210,13 +214,28 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_field(self, "min_rows", Range(1, self.capacity))
+        if not self.capacity_per_environment:
+            check_field(self, "min_rows", Range(1, self.capacity))
         self._check_pace()
 
     @property
     def draw_size(self) -> int:
         """Sequences in one draw: the batches of all updates in a call."""
         return self.batch_size * self.updates_per_call
+
+    def for_environments(self, num_environments: int) -> "ReplayConfig":
+        """The same config with its capacity counted over all environments.
+
+        Args:
+          num_environments: environments of all actors together, at least 1.
+
+        Raises:
+          ValueError: `min_rows` is larger than that capacity.
+        """
+        if not self.capacity_per_environment:
+            return self
+        total = self.capacity * num_environments
+        return dataclasses.replace(self, capacity=total, capacity_per_environment=False)
 
     def _check_pace(self) -> None:
         if self.on_policy and self.pace != "rounds":

@@ -39,7 +39,8 @@ class GaussianOutput(NamedTuple):
     Attributes:
       policy: `[T, d]`, the mean, in [-1, 1].
       value: `[T]`, state values.
-      features: `[T, F]`, inputs of the advantage network.
+      features: `[T, F]`, inputs of the advantage network, or of Q's last layers where Q has a
+        network of its own.
     """
 
     policy: jax.Array
@@ -87,7 +88,8 @@ class AcerModule(hk.Module):
     """Features with two heads: the policy, and values of actions or of the state.
 
     For discrete actions the heads are a softmax policy and Q (`CategoricalOutput`). For continuous
-    actions they are the mean of a Gaussian, with a tanh, and V (`GaussianOutput`).
+    actions they are the mean of a Gaussian, with a tanh, and V (`GaussianOutput`); the layers that
+    read the action are `AdvantageModule`.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class AcerModule(hk.Module):
         hidden_size: int = 512,
         memory_size: int = 0,
         shared: bool = True,
+        separate_q: bool = False,
         torso: MakeTorso | None = None,
         name: str | None = None,
     ):
@@ -113,6 +116,8 @@ class AcerModule(hk.Module):
           hidden_size: units of the layer that follows the torso.
           memory_size: units of an LSTM after that layer; 0 for none.
           shared: whether both heads share one stream of layers; otherwise each has its own.
+          separate_q: continuous actions only: whether `features` come from one more stream, which
+            neither the policy nor V uses; otherwise they are the inputs of V's head.
           torso: makes a torso in place of the default one, once for each stream: observations
             `[T, ...]` -> float features `[T, D]`.
           name: Haiku's name of the module.
@@ -120,7 +125,10 @@ class AcerModule(hk.Module):
         super().__init__(name=name)
         self._actions = actions
         sizes = (convolutions, vector_sizes, hidden_size, memory_size, torso)
-        names = ("shared",) if shared else ("policy", "value")
+        names = ["shared"] if shared else ["policy", "value"]
+        self._value_stream = len(names) - 1
+        if separate_q and not isinstance(actions, specs.DiscreteArray):
+            names.append("q")
         self._streams = [_Stream(observation, *sizes, name=f"{name}_stream") for name in names]
 
     def initial_state(self) -> Any:
@@ -136,10 +144,11 @@ class AcerModule(hk.Module):
             for stream, initial in zip(self._streams, state, strict=True)
         ]
         features = [features for features, _ in read]
-        return self._heads(features[0], features[-1]), tuple(final for _, final in read)
+        heads = self._heads(features[0], features[self._value_stream], features[-1])
+        return heads, tuple(final for _, final in read)
 
     def _heads(
-        self, of_policy: jax.Array, of_value: jax.Array
+        self, of_policy: jax.Array, of_value: jax.Array, of_q: jax.Array
     ) -> CategoricalOutput | GaussianOutput:
         small = hk.initializers.VarianceScaling(_POLICY_SCALE)
         if isinstance(self._actions, specs.DiscreteArray):
@@ -150,13 +159,13 @@ class AcerModule(hk.Module):
         (size,) = self._actions.shape
         mean = jnp.tanh(hk.Linear(size, w_init=small, name="policy")(of_policy))
         value = hk.Linear(1, name="value")(of_value)
-        return GaussianOutput(mean, value[..., 0], of_value)
+        return GaussianOutput(mean, value[..., 0], of_q)
 
 
 class AdvantageModule(hk.Module):
     """The advantage network of stochastic dueling: features `[F]`, action `[d]` -> A(x, a) `[]`.
 
-    Leading axes are batch axes.
+    Without stochastic dueling these are the last layers of Q. Leading axes are batch axes.
     """
 
     def __init__(self, size: int, name: str | None = None):

@@ -37,7 +37,7 @@ class LocalReplay:
             environment_spec, sequence, config, num_envs=num_environments, seed=seed
         )
         self.shapes = self.store.sample_shapes()
-        self._schedule = UpdateSchedule(config, seed=seed)
+        self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
         self._steps = 0
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:

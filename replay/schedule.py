@@ -3,8 +3,9 @@
 Steady pace: from `min_rows` rows on, one update on replayed sequences for every
 `acting_steps_per_update` time steps, in calls of `updates_per_call`. In rounds, as in ACER (Wang et
 al. 2017, Algorithm 1): whenever every environment has completed one more sequence, one update on
-the newest ones (if `on_policy`), then n ~ Poisson(`replay_ratio`) updates on replayed ones, these
-from `min_rows` rows on.
+the newest ones (if `on_policy`), then n updates on replayed ones, these from `min_rows` rows on. A
+round of E environments adds E sequences and a batch has `batch_size`, so n ~ Poisson(`replay_ratio`
+* E / `batch_size`) replays each of them `replay_ratio` times on average.
 """
 
 import json
@@ -28,12 +29,19 @@ class UpdateSchedule:
       learning_since: time steps at which the first update became possible, -1 before.
     """
 
-    def __init__(self, config: ReplayConfig, *, seed: int):
-        """Starts at 0 time steps; the seed is that of the Poisson draws."""
+    def __init__(self, config: ReplayConfig, *, num_environments: int, seed: int):
+        """Starts at 0 time steps.
+
+        Args:
+          config: pace, ratios, batch size and the least number of rows.
+          num_environments: environments of all actors together.
+          seed: of the Poisson draws.
+        """
         self.updates = 0
         self.learning_since = -1
         self._config = config
         self._in_rounds = config.pace == "rounds"
+        self._mean_replays = config.replay_ratio * num_environments / config.batch_size
         self._rng = np.random.default_rng([seed, _POISSON_STREAM])
         self._steps = self.rounds = 0
         self._newest, self._replayed = False, 0  # calls that are due in this round
@@ -53,7 +61,7 @@ class UpdateSchedule:
             self.rounds = rounds
             self._newest = self._config.on_policy
             if enough:
-                self._replayed += int(self._rng.poisson(self._config.replay_ratio))
+                self._replayed += int(self._rng.poisson(self._mean_replays))
         begins = self.due is not None if self._in_rounds else enough
         if self.learning_since < 0 and begins:
             self.learning_since = steps
@@ -96,14 +104,13 @@ class UpdateSchedule:
         self.learning_since = counters["learning_since"]
 
 
-def mean_acting_steps_per_update(config: ReplayConfig, *, period: int, num_envs: int) -> float:
-    """Mean number of time steps per update on replayed sequences.
+def mean_acting_steps_per_update(config: ReplayConfig, *, period: int) -> float:
+    """Mean number of time steps, over all environments, per update on replayed sequences.
 
     Args:
-      config: pace and ratios.
+      config: pace, ratios and batch size.
       period: rows between the starts of adjacent sequences.
-      num_envs: number of environments.
     """
     if config.pace == "steady":
         return config.acting_steps_per_update
-    return period * num_envs / config.replay_ratio
+    return period * config.batch_size / config.replay_ratio

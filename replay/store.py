@@ -48,9 +48,10 @@ class SequenceStore:
           seed: of the draws.
 
         Raises:
-          ValueError: the capacity is too small for one sequence per environment, or larger than
-            the memory that is available.
+          ValueError: the capacity is too small for one sequence per environment or for `min_rows`,
+            or larger than the memory that is available.
         """
+        config = config.for_environments(num_envs)
         self._sequence, self._config = sequence, config
         self._num_rows = _rows_per_environment(sequence, config, num_envs)
         self._num_starts = self._num_rows // sequence.period
@@ -285,10 +286,11 @@ class SequenceStore:
 def _rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> int:
     period, length = sequence.period, sequence.length + sequence.frame_stack - 1
     rows = config.capacity // num_envs // period * period
+    least = -(-length // period) * period
     if rows < length:
         raise ValueError(
             f"A replay capacity of {config.capacity} rows over {num_envs} environments keeps "
-            f"{rows} rows each, but a sequence needs {length}: at least "
-            f"{num_envs * -(-length // period) * period} rows are needed."
+            f"{rows} rows each, but a sequence needs {length}: at least {least} rows each, "
+            f"{num_envs * least} in all, are needed."
         )
     return rows

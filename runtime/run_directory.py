@@ -120,12 +120,14 @@ class RunConfig:
         """The same run with every None replaced by its default for the environment.
 
         Raises:
-          ValueError: the entry has no such preset.
+          ValueError: the entry has no such preset, or the replay's `min_rows` is larger than its
+            capacity.
         """
         entry = self.entry
         preset = self.preset or default_preset(entry, self.environment, spec)
         steps = self.steps or _default_steps(entry, self.environment, preset)
         config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
+        entry.replay(config).for_environments(self.num_envs)  # refuses too large a min_rows
         return dataclasses.replace(
             self,
             preset=preset,

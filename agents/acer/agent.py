@@ -33,7 +33,8 @@ class LearnerState(NamedTuple):
     """State of the learner.
 
     Attributes:
-      params: `{"network": ..., "advantage": ...}`, the second for continuous actions only.
+      params: `{"network": ..., "advantage": ...}`, the second for continuous actions only: the
+        advantage network, or Q's last layers without stochastic dueling.
       average_params: the network's, exponentially averaged over updates.
       optimizer_state: optax's.
       num_updates: int32 `[]`.
@@ -64,10 +65,13 @@ def make_agent(
         the network takes.
       config: hyper-parameters.
       network: in place of the paper's; its outputs are `CategoricalOutput`s or `GaussianOutput`s.
-      torso: in place of the default network's torso, or of both if policy and values share none: a
-        function without arguments that makes a Haiku module (or a function) from observations
-        `[T, ...]` to float features `[T, D]`. It is called inside of Haiku's transform.
-      advantage: in place of the small one: `(params, features [F], action [d]) -> []`.
+        Without stochastic dueling `features` must be of layers that only Q uses.
+      torso: in place of the default network's torso, or of each of them if policy, V and Q do not
+        share one: a function without arguments that makes a Haiku module (or a function) from
+        observations `[T, ...]` to float features `[T, D]`. It is called inside of Haiku's
+        transform.
+      advantage: in place of the small one: `(params, features [F], action [d]) -> []`. Without
+        stochastic dueling its output is Q.
       optimizer: in place of RMSProp with clipped gradients.
 
     Raises:
@@ -178,6 +182,7 @@ def _make_network(
         hidden_size=config.hidden_size,
         memory_size=config.memory_size,
         shared=config.shared_network,
+        separate_q=not config.stochastic_dueling,
         torso=torso,
     )
 

@@ -11,21 +11,23 @@ from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
 
 UNLIMITED = 1e9  # JSON has no infinity
-_THREADS = 16  # of the paper: environments that are stepped together, and segments in a batch
+_BATCH = 16  # the paper's number of threads
 _ATARI_REPLAY = ReplayConfig(
     pace="rounds",
     on_policy=True,
     replay_ratio=4.0,
-    capacity=50_000 * _THREADS,
+    capacity=50_000,
+    capacity_per_environment=True,
     min_rows=10_000,
-    batch_size=_THREADS,
+    batch_size=_BATCH,
 )
 _MUJOCO_REPLAY = ReplayConfig(
     pace="rounds",
     replay_ratio=4.0,
-    capacity=5_000 * _THREADS,
+    capacity=5_000,
+    capacity_per_environment=True,
     min_rows=1_000,
-    batch_size=_THREADS,
+    batch_size=_BATCH,
 )
 
 
@@ -56,8 +58,9 @@ class Config:
     of TIS too (6)."""
 
     stochastic_dueling: bool = True
-    """Continuous actions only: one dueling network for Q and V (5.1). False: one network each, an
-    ablation (E.4)."""
+    """Continuous actions only: Q is V plus the advantage of a stochastic dueling network (5.1).
+    False: Q has a network of its own, which shares no layer with the policy or V, an ablation
+    (E.4)."""
 
     num_dueling_samples: Annotated[int, Range(1)] = 5
     """Continuous actions only: n, the actions sampled for the mean of a dueling network. Paper: 5
@@ -91,12 +94,13 @@ class Config:
     rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = 0.99
     """Decay rate of RMSProp's mean square. Paper: 0.99, as in A3C."""
 
-    rmsprop_epsilon: Annotated[float, Range(0.0, above=True)] = 1e-3
-    """Added to RMSProp's mean square. Unspecified in the paper; our choice: A3C has 0.1 for sums of
-    gradients, these are means."""
+    rmsprop_epsilon: Annotated[float, Range(0.0, above=True)] = 2.5e-4
+    """Added to RMSProp's mean square, inside the square root. Unspecified in the paper; our choice:
+    0.1 / k^2. A3C's 0.1 is for sums of gradients over the k steps of a segment; these are means."""
 
-    max_gradient_norm: Annotated[float, Range(0.0, above=True)] = 40.0
-    """Gradients with a larger norm are scaled down to it. Unspecified in the paper; our choice."""
+    max_gradient_norm: Annotated[float, Range(0.0, above=True)] = 2.0
+    """Gradients with a larger norm are scaled down to it. Unspecified in the paper; our choice:
+    40 / k. Implementations of A3C have 40 for sums over k steps; these are means."""
 
     sequence_length: Annotated[int, Range(2)] = 21
     """Rows of a segment, one more than its transitions k. Paper: k = 20 (4); continuous actions:
@@ -104,9 +108,9 @@ class Config:
 
     replay: ReplayConfig = _ATARI_REPLAY
     """Replay. Paper: 50,000 frames for each of 16 threads, ratio 4 out of 0, 1, 4, 8 (4);
-    continuous actions: 5,000 frames, off-policy only, each step replayed about 4 times (6). A batch
-    of one segment per environment replaces the asynchronous threads. The start of learning is
-    unspecified in the paper; our choice."""
+    continuous actions: 5,000 frames, off-policy only, each step replayed about 4 times (6). The
+    environments replace the threads; a batch of 16 segments replaces one update by each thread. The
+    start of learning is unspecified in the paper; our choice."""
 
     frame_stack: Annotated[int, Range(1)] = 4
     """Observations that the network sees at once. Paper: 4 frames (4); continuous actions: 1."""
@@ -125,11 +129,12 @@ class Config:
     """Units of an LSTM after that layer; 0 for none. Paper: none."""
 
     shared_network: bool = True
-    """Whether policy and values share all layers but the last. Paper: yes (2)."""
+    """Whether policy and values share all layers but the last; Q without stochastic dueling shares
+    none. Paper: yes (2)."""
 
     advantage_size: Annotated[int, Range(1)] = 64
-    """Continuous actions only: hidden units of the advantage network. Paper: "small" (6); our
-    choice."""
+    """Continuous actions only: hidden units of the advantage network, or of Q's layer that takes
+    the action. Paper: "small" (6); our choice."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -154,6 +159,8 @@ class Config:
                 entropy_cost=0.0,
                 max_abs_reward=UNLIMITED,
                 learning_rate=2.2e-4,
+                rmsprop_epsilon=4e-5,
+                max_gradient_norm=0.8,
                 sequence_length=51,
                 replay=_MUJOCO_REPLAY,
                 hidden_size=64,
@@ -171,6 +178,7 @@ class Config:
                 reward_scale=0.3,
                 learning_rate=1e-3,
                 rmsprop_epsilon=1e-6,
+                max_gradient_norm=40.0,
                 sequence_length=11,
                 hidden_size=64,
                 frame_stack=1,
@@ -178,9 +186,10 @@ class Config:
                     pace="rounds",
                     on_policy=True,
                     replay_ratio=4.0,
-                    capacity=50_000,
+                    capacity=6_250,
+                    capacity_per_environment=True,
                     min_rows=500,
-                    batch_size=16,
+                    batch_size=_BATCH,
                 ),
             ),
             **changes,
@@ -192,6 +201,7 @@ class Config:
         ours = {
             "reward_scale": 0.1,
             "rmsprop_epsilon": 1e-6,
+            "max_gradient_norm": 40.0,
             "sequence_length": 11,
             "learning_rate": 5e-4,
             "shared_network": False,
@@ -210,7 +220,7 @@ class Config:
 
     @classmethod
     def no_stochastic_dueling(cls) -> "Config":
-        """Ablation (6.1): separate networks for Q and V."""
+        """Ablation (6.1, E.4): a network of its own for Q."""
         return cls.paper_mujoco(stochastic_dueling=False)
 
     @classmethod

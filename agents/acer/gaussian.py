@@ -34,11 +34,11 @@ def gaussian(
 
     Args:
       actions: `[d]`, with bounds.
-      advantage: the advantage network.
+      advantage: the advantage network, or Q's last layers.
       truncation: c of the importance weights.
       std: the standard deviation, in units of half the range of the actions.
       num_samples: n, the number of actions drawn for the mean advantage of stochastic dueling.
-      dueling: whether Q is V plus the advantage minus its mean; otherwise the network's output.
+      dueling: whether Q is V plus `advantage` minus its mean; otherwise it is `advantage`.
     """
     low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
     (size,) = actions.shape

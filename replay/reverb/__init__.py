@@ -56,6 +56,7 @@ def make_replay(
     Raises:
       ValueError: the capacity is too small for one sequence per environment, or too large.
     """
+    config = config.for_environments(num_environments)
     columns = Columns(environment_spec, sequence, config)
     if config.selector == "contextual":
         local = LocalReplay(
@@ -71,7 +72,7 @@ def make_replay(
         address,
         columns,
         replayed,
-        UpdateSchedule(config, seed=seed),
+        UpdateSchedule(config, num_environments=num_environments, seed=seed),
         num_environments=num_environments,
         max_wait=max_wait,
     )

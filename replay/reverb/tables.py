@@ -34,6 +34,7 @@ def make_tables(
     Raises:
       ValueError: the capacity is too small for one sequence per environment.
     """
+    config = config.for_environments(num_environments)
     signature = Columns(environment_spec, sequence, config).signature()
     if table_names(config) == (QUEUE,):
         return [reverb.Table.queue(QUEUE, num_environments, signature=signature)]
@@ -66,7 +67,7 @@ def _rate_limiter(sequence: SequenceSpec, config: ReplayConfig, num_environments
     """Limits samples per insert to what corresponds to the acting steps per update."""
     if config.on_policy:
         return reverb.rate_limiters.MinSize(1)
-    steps = mean_acting_steps_per_update(config, period=sequence.period, num_envs=num_environments)
+    steps = mean_acting_steps_per_update(config, period=sequence.period)
     per_insert = config.batch_size * sequence.period / steps
     # The number of sequences in the table once the environments have made `min_rows` rows.
     rows = max(0, config.min_rows // num_environments - sequence.length)

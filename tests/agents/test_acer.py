@@ -395,6 +395,34 @@ def test_tis_on_policy_is_a3c():
     np.testing.assert_allclose(actual["value"], weights["value"] + value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_e_4_q_has_a_network_of_its_own(shared):
+    """No parameter of Q moves the policy or V, and none of theirs moves Q."""
+    sizes = {"vector_sizes": (32,), "hidden_size": 32, "advantage_size": 32}
+    config = small("continuous", stochastic_dueling=False, shared_network=shared, **sizes)
+    network = acer.agent._make_network(CONTINUOUS, config)
+    advantage = acer.agent._choose_advantage(CONTINUOUS, config, network, None)
+    policy = acer.agent._make_policy(BOUNDS, advantage, config)
+    params = initial(make_agent(CONTINUOUS, config), 0).params
+    rows = as_sample(random_rows("continuous", 0, 1, 1, ends=0.0)).rows
+    row, true = jax.tree.map(lambda x: x[0, 0], rows), jnp.array(True)
+
+    def outputs(params):
+        output, _ = network.step(params["network"], row.observation, true, network.initial_state())
+        found = policy.estimates(params["advantage"], jax.random.key(0), output, row, true)
+        return {"policy": output.policy, "v": found.v, "q": found.q, "sampled q": found.others[2]}
+
+    leaves = {}
+    for name, jacobians in jax.jit(jax.jacrev(outputs))(params).items():
+        flat = jax.tree_util.tree_leaves_with_path(jacobians)
+        leaves[name] = {jax.tree_util.keystr(path) for path, x in flat if np.abs(x).max() > 0}
+    every = {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
+    assert leaves["q"] == leaves["sampled q"]
+    assert leaves["q"] == {name for name in every if "q_stream" in name or "advantage" in name}
+    assert leaves["policy"] | leaves["v"] == every - leaves["q"]
+    assert leaves["policy"] != leaves["v"]
+
+
 @pytest.mark.parametrize("log_ratio", [200.0, -200.0])
 @pytest.mark.parametrize("preset", ["no_retrace", "no_stochastic_dueling"])
 def test_ratios_beyond_single_precision_leave_everything_finite(preset, log_ratio):
@@ -422,6 +450,7 @@ def test_ratios_beyond_single_precision_leave_everything_finite(preset, log_rati
     [
         ("continuous", "no_retrace", 0),
         ("continuous", "no_stochastic_dueling", 0),
+        ("continuous", "no_stochastic_dueling", 4),
         ("continuous", "trust_a3c", 0),
         ("continuous", "small_continuous", 4),
         ("discrete", "tis", 0),
@@ -615,7 +644,7 @@ def test_paper_presets_have_the_papers_values():
     assert (config.truncation, config.delta, config.average_decay) == (10.0, 1.0, 0.99)
     assert (config.sequence_length - 1, config.discount, config.entropy_cost) == (20, 0.99, 0.001)
     assert (config.replay.on_policy, config.replay.replay_ratio) == (True, 4.0)
-    assert config.replay.capacity == 16 * 50_000
+    assert (config.replay.capacity, config.replay.capacity_per_environment) == (50_000, True)
     assert config.convolutions == ((32, 8, 4), (64, 4, 2), (64, 3, 1))
     assert (config.hidden_size, config.shared_network, config.memory_size) == (512, True, 0)
     config = Config.paper_mujoco()
@@ -625,7 +654,7 @@ def test_paper_presets_have_the_papers_values():
     assert (config.sequence_length - 1, config.policy_std) == (50, 0.3)
     assert (config.num_dueling_samples, config.stochastic_dueling) == (5, True)
     assert (config.replay.on_policy, config.replay.replay_ratio) == (False, 4.0)
-    assert config.replay.capacity == 16 * 5_000
+    assert (config.replay.capacity, config.replay.capacity_per_environment) == (5_000, True)
 
 
 def test_ablations_differ_from_the_paper_in_one_field():

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from dm_env import StepType, specs
+from jax.flatten_util import ravel_pytree
 
 from retrax.agents import acer
 from retrax.agents.acer import Config, make_agent
@@ -45,8 +46,8 @@ PAPER_ATARI = {
     "reward_scale": 1.0,
     "learning_rate": 7e-4,
     "rmsprop_decay": 0.99,
-    "rmsprop_epsilon": 1e-3,
-    "max_gradient_norm": 40.0,
+    "rmsprop_epsilon": 2.5e-4,
+    "max_gradient_norm": 2.0,
     "sequence_length": 21,
     "convolutions": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
     "vector_sizes": (64,),
@@ -61,6 +62,8 @@ PAPER_MUJOCO = PAPER_ATARI | {
     "entropy_cost": 0.0,
     "max_abs_reward": 1e9,
     "learning_rate": 2.2e-4,
+    "rmsprop_epsilon": 4e-5,
+    "max_gradient_norm": 0.8,
     "sequence_length": 51,
     "hidden_size": 64,
 }
@@ -293,6 +296,30 @@ def test_the_default_optimizer_is_rmsprop_of_clipped_gradients():
     np.testing.assert_allclose(state.params["network"]["policy"], expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "preset"), [("discrete", "paper_atari"), ("continuous", "paper_mujoco")]
+)
+def test_means_over_a_segment_step_as_a3cs_sums_do(kind, preset):
+    """A3C: gradients summed over k steps, norms up to 40, and 0.1 inside RMSProp's square root."""
+    config = acer.PRESETS[preset]()
+    k = config.sequence_length - 1
+    agent = make_agent(SPECS[kind], config, network=network_of(kind, keep=0.0), advantage=ADVANTAGE)
+    state = agent.init(jax.random.key(0))
+    flat, unravel = ravel_pytree(state.params)
+    expected, nu, norms = np.array(flat, np.float64), 0.0, []
+    for scale in (0.01, 3.0, 0.1):
+        mean = scale * np.random.default_rng(0).normal(size=flat.shape)
+        total = k * mean
+        norms.append(np.linalg.norm(total))
+        total *= min(1.0, 40.0 / norms[-1])
+        nu = 0.99 * nu + 0.01 * total**2
+        expected -= config.learning_rate * total / np.sqrt(nu + 0.1)
+        state = agent.apply(state, unravel(jnp.asarray(mean, jnp.float32)))
+    assert norms[0] < 20
+    assert norms[1] > 80
+    np.testing.assert_allclose(ravel_pytree(state.params)[0], expected, atol=1e-6)
+
+
 def test_the_average_policy_follows_by_the_configs_decay():
     agent = make("continuous", average_decay=0.75, optimizer=optax.sgd(1.0))
     state = agent.init(jax.random.key(0))
@@ -320,20 +347,21 @@ def test_each_transition_is_in_one_segment():
         (
             Config.paper_atari,
             PAPER_ATARI,
-            {"capacity": 800_000, "min_rows": 10_000, "on_policy": True},
+            {"capacity": 50_000, "min_rows": 10_000, "on_policy": True},
         ),
         (
             Config.paper_mujoco,
             PAPER_MUJOCO,
-            {"capacity": 80_000, "min_rows": 1_000, "on_policy": False},
+            {"capacity": 5_000, "min_rows": 1_000, "on_policy": False},
         ),
     ],
     ids=["atari", "mujoco"],
 )
 def test_every_value_of_the_paper_presets(preset, expected, replay):
     values = dataclasses.asdict(preset())
-    rounds = ReplayConfig(pace="rounds", replay_ratio=4.0, batch_size=16, **replay)
-    assert values.pop("replay") == dataclasses.asdict(rounds)
+    rounds = {"pace": "rounds", "replay_ratio": 4.0, "batch_size": 16, **replay}
+    config = ReplayConfig(**rounds, capacity_per_environment=True)
+    assert values.pop("replay") == dataclasses.asdict(config)
     assert values == expected
 
 

@@ -108,6 +108,26 @@ def test_streams_are_shared_or_not(shared):
     assert not any("value_stream" in name for name in moved)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_stream_for_q_alone(shared):
+    network = make_acer_network(VECTOR, CONTINUOUS, shared=shared, separate_q=True, **TINY)
+    params = jax.jit(network.init)(jax.random.key(0))
+
+    def outputs(params):
+        args = (vectors(0, 2), jnp.zeros(2, bool), network.initial_state())
+        return network.unroll(params, *args)[0]
+
+    moves = jax.jit(jax.jacrev(outputs))(params)
+    for name, jacobians in moves._asdict().items():
+        moved = {module for module, g in jacobians.items() if np.abs(g["w"]).max() > 0}
+        assert {("/q_stream/" in module) for module in moved} == {name == "features"}
+    assert {module for module in params if "/q_stream/" in module} == {
+        module for module, g in moves.features.items() if np.abs(g["w"]).max() > 0
+    }
+    discrete = make_acer_network(VECTOR, DISCRETE, separate_q=True, **TINY)
+    assert not any("q_stream" in module for module in discrete.init(jax.random.key(0)))
+
+
 def test_memory_is_carried_and_reset():
     network = make_acer_network(VECTOR, DISCRETE, memory_size=4, **TINY)
     params = network.init(jax.random.key(0))
@@ -121,6 +141,18 @@ def test_memory_is_carried_and_reset():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), last, other)
     fresh, _ = unroll(params, x[2:], first[2:], network.initial_state())
     np.testing.assert_allclose(fresh.q, whole.q[2:], rtol=1e-5, atol=1e-6)
+
+
+def test_the_stream_of_q_has_a_memory_of_its_own():
+    network = make_acer_network(VECTOR, CONTINUOUS, memory_size=4, separate_q=True, **TINY)
+    params, whole = unrolled(network, x := vectors(0, 3))
+    first = jnp.zeros(3, bool)
+    _, (shared, q) = network.unroll(params, x[:2], first[:2], network.initial_state())
+    rest, _ = network.unroll(params, x[2:], first[2:], (shared, q))
+    np.testing.assert_allclose(rest.features, whole.features[2:], rtol=1e-5, atol=1e-6)
+    swapped, _ = network.unroll(params, x[2:], first[2:], (q, q))
+    np.testing.assert_array_equal(swapped.features, rest.features)
+    assert jnp.abs(swapped.value - rest.value).max() > 1e-4
 
 
 def test_advantage_network_depends_on_both_inputs():

@@ -42,6 +42,43 @@ def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequence
     assert sample.weights.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("num_environments", [1, 2, 8, 16])
+@pytest.mark.parametrize("on_policy", [True, False])
+def test_transitions_are_replayed_as_often_as_the_ratio_says(num_environments, on_policy):
+    replay = make_replay(
+        num_environments=num_environments,
+        batch_size=16,
+        pace="rounds",
+        replay_ratio=4.0,
+        on_policy=on_policy,
+        capacity_per_environment=True,
+    )
+    rows = zero_rows(replay, num_environments)
+    replayed, newest, rounds = 0, 0, 4000 // num_environments
+    for _ in range(3 * rounds + 1):  # segments of three transitions share a row
+        replay.add(rows)
+        drawn = []
+        while (batch := replay.sample()) is not None:
+            drawn.append(len(batch[1].weights))
+        newest += sum(drawn[:on_policy])
+        replayed += sum(drawn[on_policy:])
+    segments = rounds * num_environments
+    assert newest == (segments if on_policy else 0)
+    deviation = 16 * np.sqrt(4 * segments / 16) / segments  # of a Poisson number of batches
+    assert abs(replayed / segments - 4) < 4 * deviation
+
+
+@pytest.mark.parametrize("num_environments", [1, 2, 8, 16])
+def test_a_capacity_for_each_environment(num_environments):
+    replay = make_replay(
+        num_environments=num_environments, capacity=60, capacity_per_environment=True
+    )
+    assert replay.store.capacity == 60 * num_environments
+    for _ in range(100):
+        replay.add(zero_rows(replay, num_environments))
+    assert replay.status().num_rows == 60 * num_environments
+
+
 def test_a_restored_replay_continues_identically_in_the_middle_of_a_round():
     replay, updates = make_replay(**ROUNDS), 0
     for _ in range(38):

@@ -8,8 +8,8 @@ from retrax.replay.schedule import UpdateSchedule, mean_acting_steps_per_update
 
 
 def make_schedule(seed=0, **changes):
-    fields = {"min_rows": 10, "capacity": 1000, **changes}
-    return UpdateSchedule(ReplayConfig(**fields), seed=seed)
+    fields = {"min_rows": 10, "capacity": 1000, "batch_size": 4, **changes}
+    return UpdateSchedule(ReplayConfig(**fields), num_environments=4, seed=seed)
 
 
 def observe(schedule, steps, rounds=0):
@@ -78,6 +78,19 @@ def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
     assert min(counts) == 0
 
 
+@pytest.mark.parametrize("num_environments", [1, 2, 8, 16])
+def test_a_transition_is_replayed_as_often_whatever_the_number_of_environments(num_environments):
+    config = ReplayConfig(pace="rounds", replay_ratio=4.0, batch_size=16, min_rows=1)
+    schedule = UpdateSchedule(config, num_environments=num_environments, seed=0)
+    segments = 32_000
+    for rounds in range(1, segments // num_environments + 1):
+        observe(schedule, rounds, rounds=rounds)
+        take(schedule)
+    # The number of updates has a Poisson distribution of mean and variance 4 * segments / 16.
+    deviation = 16 * np.sqrt(4 * segments / 16) / segments
+    assert abs(16 * schedule.updates / segments - 4) < 4 * deviation
+
+
 def test_ratio_zero_never_replays():
     schedule = make_schedule(pace="rounds", replay_ratio=0.0, on_policy=True)
     for rounds in range(1, 50):
@@ -120,6 +133,7 @@ def test_a_restored_schedule_continues_identically(left):
 
 def test_mean_acting_steps_per_update_by_hand():
     steady = ReplayConfig(acting_steps_per_update=3.0)
-    assert mean_acting_steps_per_update(steady, period=20, num_envs=16) == 3.0
-    rounds = ReplayConfig(pace="rounds", replay_ratio=4.0)
-    assert mean_acting_steps_per_update(rounds, period=20, num_envs=16) == 80.0
+    assert mean_acting_steps_per_update(steady, period=20) == 3.0
+    rounds = ReplayConfig(pace="rounds", replay_ratio=4.0, batch_size=16)
+    # An update learns from 16 * 20 transitions, each of which is replayed 4 times.
+    assert mean_acting_steps_per_update(rounds, period=20) == 80.0

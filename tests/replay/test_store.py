@@ -361,7 +361,7 @@ def test_capacities_that_do_not_fit_are_refused_with_the_numbers():
     with pytest.raises(
         ValueError,
         match=r"capacity of 100 rows over 4 environments keeps 25 rows each, but a sequence needs "
-        r"33: at least 132 rows are needed\.",
+        r"33: at least 33 rows each, 132 in all, are needed\.",
     ):
         SequenceStore(SPEC, spec, ReplayConfig(capacity=100, min_rows=1), num_envs=4, seed=0)
 

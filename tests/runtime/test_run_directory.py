@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from retrax.agents import reactor
+from retrax.agents import acer, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
@@ -175,6 +175,18 @@ def test_defaults_of_an_environment(agent, environment, spec, preset, steps):
     assert run.log_every == min(steps // 100, 10_000)
     assert run.replay == run.agent_config.replay
     assert run.resolve(spec) == run
+
+
+def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
+    small = acer.Config.small()
+    replay = dataclasses.replace(small.replay, capacity=100, min_rows=250)
+    config = dataclasses.replace(small, replay=replay)
+    spec = EnvironmentSpec(SMALL, DISCRETE)
+    run = make_run(agent="acer", agent_config=config, num_envs=3)
+    assert run.resolve(spec).replay.capacity == 100
+    sentence = r"ReplayConfig\.min_rows must be an integer >= 1 and <= 200, got 250\."
+    with pytest.raises(ValueError, match=sentence):
+        dataclasses.replace(run, num_envs=2).resolve(spec)
 
 
 def test_what_is_given_is_kept():

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.distributed
 def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones():
     sequence = sequence_spec(length=4, period=3)
     config = dataclasses.replace(BIG, min_rows=18, pace="rounds", replay_ratio=2.0, on_policy=True)
-    num_rounds, expected = 15, UpdateSchedule(config, seed=0)
+    num_rounds, expected = 15, UpdateSchedule(config, num_environments=2, seed=0)
     newest, replayed = collections.defaultdict(list), []
     with server(sequence, config, 2) as address, contextlib.ExitStack() as stack:
         for environment in range(2):  # more rows than will be taken: the queue blocks them
@@ -64,6 +64,21 @@ def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones(
         assert (numbers[:, 0] % 3 == 0).all()
 
 
+def test_replays_begin_at_the_least_rows_of_all_environments():
+    sequence = sequence_spec(length=4, period=3)
+    fields = {"capacity": 12, "capacity_per_environment": True, "min_rows": 18}
+    config = dataclasses.replace(
+        BIG, pace="rounds", replay_ratio=50.0, on_policy=True, batch_size=3, **fields
+    )
+    with server(sequence, config, 2) as address, contextlib.ExitStack() as stack:
+        for environment in range(2):
+            rows = stream(environment, 10)
+            stack.enter_context(writing(address, sequence, config, rows, (environment,)))
+        replay = stack.enter_context(open_replay(address, sequence, config, 2))
+        sizes = [len(draw(replay)[1].weights) for _ in range(5)]
+    assert sizes == [2, 2, 2, 3, 3], "three rounds of 6 rows, then replays"
+
+
 def test_a_restored_replay_continues_the_round():
     sequence = sequence_spec(length=4, period=3)
     config = dataclasses.replace(BIG, min_rows=1, pace="rounds", replay_ratio=6.0, on_policy=True)
@@ -72,7 +87,7 @@ def test_a_restored_replay_continues_the_round():
             with writing(address, sequence, config, stream(0, 4)):
                 draw(replay)
             state = replay.state()
-        left = UpdateSchedule(config, seed=0)
+        left = UpdateSchedule(config, num_environments=1, seed=0)
         counters = {"steps": 3, "updates": 1, "learning_since": 3}
         left.restore(state["schedule"], counters)
         with open_replay(address, sequence, config) as again:
