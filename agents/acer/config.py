@@ -185,7 +185,7 @@ class Config:
                 replay=ReplayConfig(
                     pace="rounds",
                     on_policy=True,
-                    replay_ratio=4.0,
+                    replay_ratio=8.0,
                     capacity=6_250,
                     capacity_per_environment=True,
                     min_rows=500,
@@ -205,6 +205,7 @@ class Config:
             "sequence_length": 11,
             "learning_rate": 5e-4,
             "shared_network": False,
+            "replay": dataclasses.replace(_MUJOCO_REPLAY, replay_ratio=8.0),
         }
         return cls.paper_mujoco(**{**ours, **changes})
 
