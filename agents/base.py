@@ -15,6 +15,7 @@ ActorState = Any  # a NamedTuple of arrays, the PRNG key included
 Gradients = Any  # a pytree of float arrays
 
 PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
+_LARGE_IMAGE = 64
 OTHER_STEPS = 200_000  # of small presets, in environments for which nothing was measured
 
 
@@ -133,9 +134,15 @@ def count_actions(agent: str, spec: EnvironmentSpec) -> int:
 
 
 def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:
-    """The default preset of most agents: `paper` for images, `small` for vectors."""
+    """The default preset of most agents: `paper` for large images, else `small`."""
     del environment
-    return "paper" if len(spec.observations.shape) == 3 else "small"
+    return "paper" if is_large_image(spec) else "small"
+
+
+def is_large_image(spec: EnvironmentSpec) -> bool:
+    """Whether observations are images with at least 64 pixels a side, as those of Atari games."""
+    shape = spec.observations.shape
+    return len(shape) == 3 and min(shape[:2]) >= _LARGE_IMAGE
 
 
 def steps_by_preset(

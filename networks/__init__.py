@@ -31,7 +31,7 @@ from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
 from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
 from .memory import MemoryCore
 from .reactor import ReactorModule, ReactorOutput, make_reactor_network
-from .torsos import ImageTorso, MakeTorso, VectorTorso, crelu, make_torso
+from .torsos import ImageTorso, MakeTorso, VectorTorso, choose_convolutions, crelu, make_torso
 
 __all__ = [
     "AcerModule",
@@ -61,6 +61,7 @@ __all__ = [
     "RecurrentNetwork",
     "Scalar",
     "VectorTorso",
+    "choose_convolutions",
     "crelu",
     "make_acer_network",
     "make_advantage_network",

@@ -15,7 +15,7 @@ from .base import (
     make_recurrent_network,
 )
 from .memory import MemoryCore
-from .torsos import DQN_CONVOLUTIONS, MakeTorso, check_torso, make_torso
+from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, check_torso, make_torso
 
 # Scale of the policy head's initial weights: initial policies are nearly uniform, means near 0.
 _POLICY_SCALE = 0.01
@@ -54,7 +54,7 @@ class _Stream(hk.Module):
     def __init__(
         self,
         observation: specs.Array,
-        convolutions: Sequence[tuple[int, int, int]],
+        convolutions: Convolutions | None,
         vector_sizes: Sequence[int],
         hidden_size: int,
         memory_size: int,
@@ -97,7 +97,7 @@ class AcerModule(hk.Module):
         observation: specs.Array,
         actions: specs.Array,
         *,
-        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
         vector_sizes: Sequence[int] = (),
         hidden_size: int = 512,
         memory_size: int = 0,
@@ -111,7 +111,7 @@ class AcerModule(hk.Module):
         Args:
           observation: spec of one observation.
           actions: a `DiscreteArray`, or an array `[d]`.
-          convolutions: (channels, kernel, stride) of each, for images.
+          convolutions: (channels, kernel, stride) of each, for images; None: by size.
           vector_sizes: hidden layers of the torso, for float observations.
           hidden_size: units of the layer that follows the torso.
           memory_size: units of an LSTM after that layer; 0 for none.

@@ -20,10 +20,7 @@ from .base import (
     make_recurrent_network,
 )
 from .memory import MemoryCore
-from .torsos import check_observation, make_torso
-
-# DQN's (Mnih et al. 2015), also used by R2D2 and NGU: (channels, kernel, stride).
-DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+from .torsos import DQN_CONVOLUTIONS, Convolutions, check_observation, make_torso
 
 
 class R2D2Inputs(NamedTuple):
@@ -56,7 +53,7 @@ class R2D2Module(hk.Module):
         *,
         num_actions: int,
         num_arms: int,
-        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
         vector_sizes: Sequence[int] = (),
         torso_size: int = 512,
         lstm_size: int = 512,
@@ -113,7 +110,7 @@ class EmbeddingModule(hk.Module):
         observation: specs.Array,
         size: int,
         *,
-        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
         vector_sizes: Sequence[int] = (),
         name: str | None = None,
     ):
@@ -166,7 +163,7 @@ def make_agent57_networks(
     *,
     num_actions: int,
     num_arms: int,
-    convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+    convolutions: Convolutions | None = DQN_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     embedding_size: int = 32,
     classifier_size: int = 128,
@@ -179,7 +176,7 @@ def make_agent57_networks(
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
       num_actions: A.
       num_arms: N.
-      convolutions: (channels, kernel, stride) of every torso, for images.
+      convolutions: (channels, kernel, stride) of every torso, for images; None: by size.
       vector_sizes: hidden layers of every torso, for float arrays.
       embedding_size: D, of the controllable state.
       classifier_size: hidden units of the action classifier.

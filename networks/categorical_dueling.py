@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
-from .torsos import DQN_CONVOLUTIONS, check_observation, make_torso
+from .torsos import DQN_CONVOLUTIONS, Convolutions, check_observation, make_torso
 
 
 class CategoricalDuelingHead(hk.Module):
@@ -52,7 +52,7 @@ class CategoricalDuelingModule(hk.Module):
         *,
         num_actions: int,
         num_atoms: int,
-        convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
         vector_sizes: Sequence[int] = (),
         hidden_size: int = 512,
         name: str | None = None,
@@ -76,7 +76,7 @@ def make_categorical_dueling_network(
     *,
     num_actions: int,
     num_atoms: int = 51,
-    convolutions: Sequence[tuple[int, int, int]] = DQN_CONVOLUTIONS,
+    convolutions: Convolutions | None = DQN_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     hidden_size: int = 512,
 ) -> FeedForwardNetwork:
@@ -86,7 +86,7 @@ def make_categorical_dueling_network(
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
       num_actions: A >= 1.
       num_atoms: N >= 1; 51 in C51, 1 for plain action values.
-      convolutions: (channels, kernel, stride) of each, for images.
+      convolutions: (channels, kernel, stride) of each, for images; None: by size.
       vector_sizes: hidden layers of the torso, for float arrays.
       hidden_size: units of the hidden layer of each stream.
 

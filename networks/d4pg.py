@@ -15,7 +15,7 @@ import numpy as np
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
-from .torsos import check_observation, is_image
+from .torsos import Convolutions, check_observation, choose_convolutions, is_image
 
 # Control Suite paper: (channels, kernel, stride) of each convolution, for images.
 D4PG_CONVOLUTIONS = ((32, 3, 2), (32, 3, 1))
@@ -48,7 +48,7 @@ class PixelTorso(hk.Module):
 
     def __init__(
         self,
-        convolutions: Sequence[tuple[int, int, int]] = D4PG_CONVOLUTIONS,
+        convolutions: Convolutions = D4PG_CONVOLUTIONS,
         num_features: int = 50,
         name: str | None = None,
     ):
@@ -147,7 +147,7 @@ def make_d4pg_networks(
     critic_sizes: Sequence[int] = (400, 300),
     layer_norm: bool = False,
     action_input: ActionInput = "second_layer",
-    convolutions: Sequence[tuple[int, int, int]] = D4PG_CONVOLUTIONS,
+    convolutions: Convolutions | None = D4PG_CONVOLUTIONS,
     pixel_features: int = 50,
 ) -> D4PGNetworks:
     """D4PG's networks for one kind of observation; the torso of vectors only flattens them.
@@ -160,7 +160,7 @@ def make_d4pg_networks(
       critic_sizes: units of the critic's, at least two layers for "second_layer".
       layer_norm: whether the first layers have LayerNorm and tanh in place of ReLU.
       action_input: where the critic takes the action, see `CriticModule`.
-      convolutions: (channels, kernel, stride) of each, for images.
+      convolutions: (channels, kernel, stride) of each, for images; None: by size.
       pixel_features: units of the layer after the convolutions.
 
     Raises:
@@ -168,6 +168,8 @@ def make_d4pg_networks(
     """
     check_observation(observation, convolutions)
     if is_image(observation):
+        if convolutions is None:
+            convolutions = choose_convolutions(observation.shape)
         torso = make_feed_forward_network(
             lambda: PixelTorso(convolutions, pixel_features), observation
         )

@@ -10,7 +10,14 @@ from dm_env import specs
 
 from .base import RecurrentNetwork, make_recurrent_network
 from .memory import MemoryCore
-from .torsos import REACTOR_CONVOLUTIONS, MakeTorso, check_torso, crelu, make_torso
+from .torsos import (
+    REACTOR_CONVOLUTIONS,
+    Convolutions,
+    MakeTorso,
+    check_torso,
+    crelu,
+    make_torso,
+)
 
 
 class ReactorOutput(NamedTuple):
@@ -39,7 +46,7 @@ class ReactorModule(hk.Module):
         num_actions: int,
         num_atoms: int,
         policy_epsilon: float,
-        convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+        convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
         vector_sizes: Sequence[int] = (),
         shared_size: int = 128,
         memory_size: int = 128,
@@ -55,7 +62,7 @@ class ReactorModule(hk.Module):
           num_actions: A.
           num_atoms: N.
           policy_epsilon: share of the uniform distribution in the policy.
-          convolutions: (channels, kernel, stride) of each, for images.
+          convolutions: (channels, kernel, stride) of each, for images; None: by size.
           vector_sizes: hidden layers before the shared one, for float observations.
           shared_size: units of the layer that follows the torso.
           memory_size: units of each LSTM.

@@ -17,7 +17,17 @@ REACTOR_CONVOLUTIONS = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
 # Mnih et al. 2015, "Model architecture"; ACER, section 4.
 DQN_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
+# Ours, for other sizes: by the shorter side from which on they are used.
+_CONVOLUTIONS_BY_SIDE = {
+    0: (),
+    3: ((16, 3, 1),),  # MinAtar (Young and Tian 2019), 10 x 10
+    20: ((16, 4, 2), (32, 3, 1)),
+    48: DQN_CONVOLUTIONS,
+    128: ((32, 8, 4), (64, 4, 2), (64, 4, 2), (64, 3, 1)),  # 210 x 160: 3,456 features
+}
+
 Activation: TypeAlias = Callable[[jax.Array], jax.Array]
+Convolutions: TypeAlias = Sequence[tuple[int, int, int]]  # channels, kernel and stride of each
 
 
 class MakeTorso(Protocol):
@@ -36,6 +46,16 @@ def crelu(x: jax.Array) -> jax.Array:
     return jax.nn.relu(jnp.concatenate([x, -x], axis=-1))
 
 
+def choose_convolutions(shape: tuple[int, ...]) -> Convolutions:
+    """Convolutions for images of any size, by their shorter side (ours).
+
+    Args:
+      shape: `[height, width, channels]`.
+    """
+    side = min(shape[:2])
+    return _CONVOLUTIONS_BY_SIDE[max(least for least in _CONVOLUTIONS_BY_SIDE if least <= side)]
+
+
 class ImageTorso(hk.Module):
     """uint8 images `[T, height, width, channels]` -> features `[T, D]`.
 
@@ -44,7 +64,7 @@ class ImageTorso(hk.Module):
 
     def __init__(
         self,
-        convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+        convolutions: Convolutions = REACTOR_CONVOLUTIONS,
         activation: Activation = crelu,
         name: str | None = None,
     ):
@@ -85,7 +105,7 @@ class VectorTorso(hk.Module):
 def make_torso(
     observation: specs.Array,
     *,
-    convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+    convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     activation: Activation = crelu,
     own: MakeTorso | None = None,
@@ -96,7 +116,7 @@ def make_torso(
 
     Args:
       observation: spec of one observation.
-      convolutions: (channels, kernel, stride) of each, for images.
+      convolutions: (channels, kernel, stride) of each, for images; None: `choose_convolutions`.
       vector_sizes: units of the layers, for float observations.
       activation: of each layer.
       own: makes a user's torso in place of the default ones.
@@ -104,13 +124,15 @@ def make_torso(
     if own is not None:
         return own()
     if is_image(observation):
+        if convolutions is None:
+            convolutions = choose_convolutions(observation.shape)
         return ImageTorso(convolutions, activation, name="torso")
     return VectorTorso(vector_sizes, activation, name="torso")
 
 
 def check_torso(
     observation: specs.Array,
-    convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS,
+    convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
     own: MakeTorso | None = None,
 ) -> None:
     """Checks that the default torso supports an observation, or the outputs of a user's torso.
@@ -138,7 +160,7 @@ def check_torso(
 
 
 def check_observation(
-    observation: specs.Array, convolutions: Sequence[tuple[int, int, int]] = REACTOR_CONVOLUTIONS
+    observation: specs.Array, convolutions: Convolutions | None = REACTOR_CONVOLUTIONS
 ) -> None:
     """Checks that a default torso supports an observation.
 
@@ -157,12 +179,13 @@ def check_observation(
         return
     for side in observation.shape[:2]:
         size = side
-        for _, kernel, stride in convolutions:
+        for _, kernel, stride in convolutions or ():
             size = (size - kernel) // stride + 1
         if size < 1:
             raise ValueError(
                 f"No network for {given}: a side of {side} pixels is too small for convolutions of "
-                f"(channels, kernel, stride) {tuple(convolutions)}."
+                f"(channels, kernel, stride) {tuple(convolutions or ())}: give others as "
+                "convolutions, or None for a choice by the size."
             )
 
 

@@ -9,6 +9,7 @@ from dm_env import specs
 from ..._validation import Range, Sizes, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
+from ..base import is_large_image
 
 UNLIMITED = 1e9  # JSON has no infinity
 _BATCH = 16  # the paper's number of threads
@@ -115,8 +116,9 @@ class Config:
     frame_stack: Annotated[int, Range(1)] = 4
     """Observations that the network sees at once. Paper: 4 frames (4); continuous actions: 1."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = DQN_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images. Paper: section 4."""
+    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = DQN_CONVOLUTIONS
+    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
+    Paper: section 4."""
 
     vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
     """Hidden layers before the common one, for float vectors. Unspecified in the paper; our
@@ -180,6 +182,7 @@ class Config:
                 rmsprop_epsilon=1e-6,
                 max_gradient_norm=40.0,
                 sequence_length=11,
+                convolutions=None,
                 hidden_size=64,
                 frame_stack=1,
                 replay=ReplayConfig(
@@ -202,6 +205,7 @@ class Config:
             "reward_scale": 0.1,
             "rmsprop_epsilon": 1e-6,
             "max_gradient_norm": 40.0,
+            "convolutions": None,
             "sequence_length": 11,
             "learning_rate": 5e-4,
             "shared_network": False,
@@ -268,9 +272,9 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`paper_atari` for images; else `small`, or `small_continuous` for continuous actions."""
+    """`paper_atari` for large images; else `small`, or `small_continuous` (continuous actions)."""
     del environment
-    if len(spec.observations.shape) == 3:
+    if is_large_image(spec):
         return "paper_atari"
     discrete = isinstance(spec.actions, specs.DiscreteArray)
     return "small" if discrete else "small_continuous"

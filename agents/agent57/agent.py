@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
-from ...networks import Agent57Networks, make_agent57_networks
+from ...networks import Agent57Networks, choose_convolutions, make_agent57_networks
 from ..base import Agent, Update, count_actions
 from ..optimization import descend
 from . import acting
@@ -221,12 +221,15 @@ def _make_networks(
     def scaled(size: int) -> int:
         return max(1, round(config.network_scale * size))
 
+    observation, convolutions = environment_spec.observations, config.convolutions
+    if convolutions is None and len(observation.shape) == 3:
+        convolutions = tuple(choose_convolutions(observation.shape))
     return make_agent57_networks(
-        environment_spec.observations,
+        observation,
         num_actions=num_actions,
         num_arms=config.num_arms,
         convolutions=[
-            (scaled(size), kernel, stride) for size, kernel, stride in config.convolutions
+            (scaled(size), kernel, stride) for size, kernel, stride in convolutions or ()
         ],
         vector_sizes=tuple(map(scaled, config.vector_sizes)),
         torso_size=scaled(config.torso_size),

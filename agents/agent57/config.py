@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from ..._validation import Range, Sizes, check_field, check_fields
 from ...datatypes import ReplayConfig
-from ...networks.agent57 import DQN_CONVOLUTIONS
+from ...networks.torsos import DQN_CONVOLUTIONS
 
 _REPLAY = ReplayConfig(
     selector="proportional",
@@ -174,8 +174,9 @@ class Config:
     network_scale: Annotated[float, Range(0.0, above=True)] = 1.0
     """Factor on channels and units of all networks, for smaller machines. Our addition."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = DQN_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images. NGU, R2D2: DQN's."""
+    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = DQN_CONVOLUTIONS
+    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
+    NGU, R2D2: DQN's."""
 
     vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
     """Hidden layers of each torso, for float vectors. The papers have images only; our choice."""
@@ -233,6 +234,7 @@ class Config:
         """For tiny tasks and vector observations: minutes on two cores. All values are ours."""
         return dataclasses.replace(
             cls(
+                convolutions=None,
                 num_arms=8,
                 discount_high=0.97,
                 discount_middle=0.95,

@@ -102,8 +102,9 @@ class Config:
     frame_stack: Annotated[int, Range(1)] = 1
     """Observations that the networks see at once. Control suite: 1; 3 if they are images."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = D4PG_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images. Control suite: two of 32, 3x3."""
+    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = D4PG_CONVOLUTIONS
+    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
+    Control suite: two of 32, 3x3."""
 
     pixel_features: Annotated[int, Range(1)] = 50
     """Units after the convolutions, with LayerNorm and tanh. Control suite: 50."""
@@ -143,6 +144,7 @@ class Config:
                 critic_learning_rate=1e-3,
                 mixture_min_scale=1.0,
                 return_unit=100.0,
+                convolutions=None,
                 policy_sizes=(64, 64),
                 critic_sizes=(128, 128),
                 replay=ReplayConfig(
@@ -196,7 +198,7 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`control_suite` for its tasks; else `paper` for images, and `small` for vectors."""
+    """`control_suite` for its tasks; else `paper` for large images, else `small`."""
     if environment.startswith("dm_control:"):
         return "control_suite"
     return paper_or_small(environment, spec)

@@ -85,8 +85,9 @@ class Config:
     frame_stack: Annotated[int, Range(1)] = 1
     """Observations that the network sees at once. Paper: 1, an LSTM instead (appendix)."""
 
-    convolutions: Annotated[tuple[tuple[int, int, int], ...], Sizes()] = REACTOR_CONVOLUTIONS
-    """(channels, kernel, stride) of each convolution, for images. Paper: appendix."""
+    convolutions: Annotated[tuple[tuple[int, int, int], ...] | None, Sizes()] = REACTOR_CONVOLUTIONS
+    """(channels, kernel, stride) of each convolution, for images; None: by their size (ours).
+    Paper: appendix."""
 
     vector_sizes: Annotated[tuple[int, ...], Sizes()] = (64,)
     """Hidden layers before the shared one, for float vectors. The paper has images only; our
@@ -136,6 +137,7 @@ class Config:
                 replay=ReplayConfig(
                     selector="contextual", capacity=100_000, batch_size=16, min_rows=500
                 ),
+                convolutions=None,
                 shared_size=32,
                 memory_size=32,
             ),

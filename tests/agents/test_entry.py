@@ -4,10 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from dm_env import specs
 
 import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
+from retrax.agents.shapes import check_agent_shapes
+from retrax.datatypes import EnvironmentSpec
+from retrax.runtime.run_directory import default_preset, preset_config
 
 ENTRY = """
 from retrax.agents import AgentEntry
@@ -194,3 +199,18 @@ def test_our_agents_are_registered_as_others_are(name, tmp_path):
         f"['acer', 'agent57', 'd4pg', 'reactor'] {name}",
         f"['{name}']",
     ]
+
+
+@pytest.mark.parametrize("name", ["acer", "agent57", "d4pg", "reactor"])
+@pytest.mark.parametrize(("side", "small"), [(10, True), (40, True), (84, False)])
+def test_the_default_preset_takes_images_of_any_size(name, side, small):
+    entry = find_agent(name)
+    torques = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
+    actions = torques if name == "d4pg" else specs.DiscreteArray(3)
+    image = specs.BoundedArray((side, side, 4), np.uint8, 0, 255)
+    spec = EnvironmentSpec(image, actions)
+    preset = default_preset(entry, "module:NAME", spec)
+    assert preset.startswith("small") == small
+    if small:
+        agent = entry.make_agent(spec, preset_config(entry, preset))
+        check_agent_shapes(agent, spec, entry=entry)

@@ -9,7 +9,7 @@ import pytest
 from dm_env import specs
 
 from retrax.networks import ImageTorso, VectorTorso, crelu, make_torso
-from retrax.networks.torsos import check_observation, check_torso
+from retrax.networks.torsos import check_observation, check_torso, choose_convolutions
 
 CONVOLUTIONS = ((2, 3, 2), (3, 2, 1))
 
@@ -124,6 +124,28 @@ def test_refuses_images_that_the_convolutions_use_up(shape):
     message = r"a side of 35 pixels is too small for convolutions of .* \(\(16, 8, 4\), .*\)"
     with pytest.raises(ValueError, match=message):
         check_observation(specs.Array(shape, np.uint8))
+
+
+@pytest.mark.parametrize("long", [1, 3, 20, 40, 500])
+def test_convolutions_for_every_size_leave_features(long):
+    for short in range(1, 260):
+        for shape in ((short, max(short, long), 4), (max(short, long), short, 1)):
+            image = specs.Array(shape, np.uint8)
+            check_observation(image, choose_convolutions(shape))
+            check_observation(image, None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "num_features"),
+    [((10, 10, 4), 8 * 8 * 16), ((84, 84, 1), 7 * 7 * 64), ((210, 160, 3), 9 * 6 * 64)],
+)
+def test_a_torso_without_convolutions_of_its_own_chooses_them(shape, num_features):
+    image = specs.Array(shape, np.uint8)
+    images = random_images(0, (2, *shape))
+    apply, params = transformed(
+        lambda: make_torso(image, convolutions=None, activation=jax.nn.relu), images
+    )
+    assert apply(params, images).shape == (2, num_features)
 
 
 def test_takes_the_smallest_image_that_leaves_one_feature():
