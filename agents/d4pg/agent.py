@@ -151,13 +151,11 @@ def gradients(
     (policy_value, q), policy_grads = jax.value_and_grad(loss, has_aux=True)(
         params.policy, params.critic, results.features
     )
-    # A mixture's loss can be negative, a priority cannot; rounding may fall below the least loss.
-    priorities = jnp.maximum(results.losses - head.least_loss, 0.0)
     metrics = {
         "critic_loss": jnp.mean(results.losses),
         "policy_loss": policy_value,
         "value": jnp.mean(q),
-        "priority": jnp.mean(priorities),
+        "priority": jnp.mean(results.priorities),
         "smallest_weight": jnp.min(sample.weights),
         "largest_weight": jnp.max(sample.weights),
         "critic_gradient_norm": optax.tree.norm(critic_grads),
@@ -165,7 +163,7 @@ def gradients(
         **jax.tree.map(jnp.mean, jax.vmap(head.metrics)(results.outputs)),
     }
     torso_grads, critic_grads = critic_grads
-    return Params(torso_grads, policy_grads, critic_grads), Update(priorities, metrics)
+    return Params(torso_grads, policy_grads, critic_grads), Update(results.priorities, metrics)
 
 
 def apply(

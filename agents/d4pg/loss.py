@@ -19,11 +19,13 @@ class CriticResults(NamedTuple):
 
     Attributes:
       losses: `[B]`, unweighted.
+      priorities: `[B]`, >= 0, of the head.
       outputs: `[B, P]`, of the online critic, for the actions taken.
       features: `[B, F]`, of the online torso.
     """
 
     losses: jax.Array
+    priorities: jax.Array
     outputs: jax.Array
     features: jax.Array
 
@@ -72,7 +74,8 @@ def critic_loss(
     outputs = networks.critic.apply(critic, features, transitions.action_tm1)
     keys = jax.random.split(key, weights.shape[0])
     each = jax.vmap(head.loss)(outputs, transitions.return_, transitions.discount, outputs_t, keys)
-    return jnp.mean(weights * each), CriticResults(each, outputs, features)
+    results = CriticResults(each.loss, each.priority, outputs, features)
+    return jnp.mean(weights * each.loss), results
 
 
 def policy_loss(

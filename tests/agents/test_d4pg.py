@@ -14,6 +14,7 @@ from dm_env import specs
 from retrax._libraries import distrax
 from retrax.agents import base, d4pg
 from retrax.agents.d4pg import Config, make_agent
+from retrax.agents.d4pg.networks import make_head
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
 from retrax.runtime.run_directory import differences
@@ -149,7 +150,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
     samples = np.zeros((5, 1))
     if critic == "mixture_of_gaussians":
         samples = mixture_samples(learner, double(other), rows, mask, config)
-    params, losses, values = oracles.d4pg_linear_update(
+    params, losses, priorities, values = oracles.d4pg_linear_update(
         double(learner.params),
         double(other),
         rows,
@@ -160,12 +161,29 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
         (0.3, 0.1),
     )
     chex.assert_trees_all_close(double(new.params), params, rtol=1e-4, atol=2e-5)
-    least = np.log(0.5 * np.sqrt(2 * np.pi)) if critic == "mixture_of_gaussians" else 0.0
-    np.testing.assert_allclose(update.priorities, losses - least, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(update.priorities, priorities, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(update.metrics["critic_loss"], losses.mean(), rtol=1e-4)
     np.testing.assert_allclose(update.metrics["value"], values.mean(), rtol=1e-4)
     chex.assert_trees_all_equal(new.target_params, other)
     assert new.num_updates == 1
+
+
+@pytest.mark.parametrize("critic", CRITICS)
+def test_a_prediction_that_equals_its_target_has_priority_0(critic):
+    """The entropy of the target is no reason to repeat a window."""
+    config = small(critic=critic, discount=1.0, n_step=1, mixture_components=2)
+    agent = make_agent(SPEC, config, networks=linear_networks(make_head(config).num_outputs))
+    learner = initial(agent, 0)
+    rows, _ = random_rows(0, 8, 2)
+    rows["observation"][:, 1] = x = rows["observation"][:, 0]
+    rows["action"][:, 0] = x @ learner.params.policy
+    rows["reward"][:] = 0
+    gradients = jax.jit(agent.gradients)
+    _, update = gradients(learner, as_sample(rows))
+    np.testing.assert_allclose(update.priorities, 0, atol=1e-4)
+    rows["reward"][:, 1] = 50.0
+    _, update = gradients(learner, as_sample(rows))
+    assert (update.priorities > 1e-2).all()
 
 
 @pytest.mark.parametrize("critic", ["categorical", "scalar"])
