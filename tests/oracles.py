@@ -745,13 +745,13 @@ def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
     return (loss, priority), gradient, mean, by_outputs
 
 
-def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rates):
+def d4pg_linear_update(params, target, rows, mask, weights, half, config, samples, rates):
     """One SGD step of D4PG (Algorithm 1) on linear networks, one window at a time.
 
     params: `policy` [D, A], `critic_x` [D, P], `critic_a` [A, P]: pi(x) = x policy, outputs =
-    x critic_x + a critic_a. rows: arrays [B, N + 1, ...]; mask [B, N + 1]; samples [B, S];
-    rates: (policy's, critic's). Returns new params, losses [B], priorities [B] and values of the
-    policy [B].
+    x critic_x + a critic_a. rows: arrays [B, N + 1, ...]; mask [B, N + 1]; half [A], of the
+    actions' range; samples [B, S]; rates: (policy's, critic's). Returns new params, losses [B],
+    priorities [B] and values of the policy [B].
     """
     grads = {name: np.zeros_like(value) for name, value in params.items()}
     batch = len(mask)
@@ -776,7 +776,7 @@ def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rat
         dq_da = params["critic_a"] @ by_outputs
         longest = config["max_action_gradient_norm"]
         if longest is not None:
-            dq_da = dq_da * min(1.0, longest / np.linalg.norm(dq_da))
+            dq_da = dq_da * min(1.0, longest / np.linalg.norm(half * dq_da))  # dQ/d(a / half)
         grads["policy"] -= np.outer(x, dq_da) / batch
     rate = {"policy": rates[0], "critic_x": rates[1], "critic_a": rates[1]}
     new = {name: params[name] - rate[name] * grads[name] for name in params}

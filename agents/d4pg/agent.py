@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from dm_env import specs
 
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import CriticHead, D4PGNetworks
@@ -86,7 +87,9 @@ def make_agent(
         begin=functools.partial(acting.begin, config=config),
         explore=functools.partial(acting.explore, networks=networks, actions=actions),
         exploit=functools.partial(acting.exploit, networks=networks, actions=actions),
-        gradients=functools.partial(gradients, config=config, networks=networks, head=head),
+        gradients=functools.partial(
+            gradients, config=config, networks=networks, head=head, actions=actions
+        ),
         apply=functools.partial(apply, config=config, optimizers=optimizers),
         sequence=SequenceSpec(length=config.n_step + 1, period=1, crosses_episodes=False),
     )
@@ -122,6 +125,7 @@ def gradients(
     config: Config,
     networks: D4PGNetworks,
     head: CriticHead,
+    actions: specs.BoundedArray,
 ) -> tuple[Params, Update]:
     """Gradients of both losses, at the parameters before the update (Algorithm 1).
 
@@ -131,6 +135,7 @@ def gradients(
       config: hyper-parameters.
       networks: the agent's.
       head: interprets the critic's outputs.
+      actions: spec of one action, finitely bounded.
 
     Returns:
       Gradients of the critic's loss for torso and critic, and of the policy's loss for the policy;
@@ -146,6 +151,7 @@ def gradients(
         policy_loss,
         networks=networks,
         head=head,
+        actions=actions,
         max_action_gradient_norm=config.max_action_gradient_norm,
     )
     (policy_value, q), policy_grads = jax.value_and_grad(loss, has_aux=True)(

@@ -17,6 +17,7 @@ from retrax.agents.d4pg import Config, make_agent
 from retrax.agents.d4pg.networks import make_head
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
+from retrax.networks.d4pg import middle_and_half
 from retrax.runtime.run_directory import differences
 from retrax.runtime.snapshots import Snapshot, Snapshots
 
@@ -156,6 +157,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
         rows,
         mask,
         weights,
+        (HIGH - LOW) / 2,
         dataclasses.asdict(config),
         samples,
         (0.3, 0.1),
@@ -184,6 +186,25 @@ def test_a_prediction_that_equals_its_target_has_priority_0(critic):
     rows["reward"][:, 1] = 50.0
     _, update = gradients(learner, as_sample(rows))
     assert (update.priorities > 1e-2).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(-2.0, 2.0), ([-1.0, 0.0], [7.0, 0.5])])
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_updates_do_not_depend_on_the_units_of_actions(low, high, max_norm):
+    """A task whose actions are those of another, shifted and scaled, is learned alike."""
+    rows, mask = random_rows(0, 4, 4)
+    unit = np.random.default_rng(1).uniform(-1, 1, (4, 4, A)).astype(np.float32)
+    found = []
+    for bounds in ((-1.0, 1.0), (low, high)):
+        actions = specs.BoundedArray((A,), np.float32, *bounds)
+        middle, half = middle_and_half(actions)
+        rows["action"] = middle + half * unit
+        config = small(vmin=-3.0, vmax=3.0, max_action_gradient_norm=max_norm)
+        agent = make_agent(SPEC._replace(actions=actions), config, policy_optimizer=optax.sgd(1.0))
+        learner = initial(agent, 0)
+        learner, update = jax.jit(base.update(agent))(learner, as_sample(rows, mask))
+        found.append((learner.params, update))
+    chex.assert_trees_all_close(*found, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("critic", ["categorical", "scalar"])
