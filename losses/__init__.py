@@ -19,6 +19,7 @@ from .acer_returns import (
     v_target,
 )
 from .continuous import (
+    CriticLoss,
     categorical_td_loss,
     deterministic_policy_gradient_loss,
     mixture_of_gaussians_td_loss,
@@ -28,6 +29,7 @@ from .continuous import (
 from .distributional import (
     categorical_bellman_target,
     categorical_cross_entropy,
+    categorical_kl_divergence,
     categorical_projection,
     total_variation,
 )
@@ -58,12 +60,14 @@ from .transformed import (
 
 __all__ = [
     "IDENTITY",
+    "CriticLoss",
     "ValueTransform",
     "acer_policy_gradient",
     "acer_sampled_policy_gradient",
     "beta_loo_loss",
     "categorical_bellman_target",
     "categorical_cross_entropy",
+    "categorical_kl_divergence",
     "categorical_projection",
     "categorical_td_loss",
     "deterministic_policy_gradient_loss",

@@ -8,14 +8,35 @@ gradient. The suffix `_t` marks outputs of the target critic at the bootstrap st
 `return_ + discount * Z_t`.
 """
 
+from typing import NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
 
 from .._libraries import distrax, rlax
-from .distributional import categorical_bellman_target, categorical_cross_entropy
+from .distributional import (
+    categorical_bellman_target,
+    categorical_cross_entropy,
+    categorical_kl_divergence,
+)
 
 _stop = jax.lax.stop_gradient
+
+
+class CriticLoss(NamedTuple):
+    """A critic's loss for one window, and the window's priority in a prioritised replay.
+
+    A cross-entropy is at least the entropy of its target, which no training reduces. The priority
+    is 0 where the prediction equals the target, whatever the target's entropy.
+
+    Attributes:
+      loss: `[]`, takes the gradient.
+      priority: `[]`, >= 0, takes none.
+    """
+
+    loss: jax.Array
+    priority: jax.Array
 
 
 def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -48,11 +69,12 @@ def categorical_td_loss(
     return_: jax.Array,
     discount: jax.Array,
     probs_t: jax.Array,
-) -> jax.Array:
+) -> CriticLoss:
     """Cross-entropy -sum_i p'_i log softmax(logits)_i with the projected target p'.
 
     D4PG, appendix A ("Categorical") and B: p'_i = sum_j h_i(return + discount z_j) p_j, where h_i
     is the linear interpolation kernel of atom i. Mass outside the support moves to its end atoms.
+    The priority is the Kullback-Leibler divergence KL(p', softmax(logits)).
 
     Args:
       atoms: `[L]`, the support z, increasing, L >= 2.
@@ -62,12 +84,13 @@ def categorical_td_loss(
       probs_t: `[L]`, probabilities of the target critic's atoms; they sum to 1.
 
     Returns:
-      A scalar loss `[]`, >= 0.
+      The loss, >= 0, and the priority.
     """
     chex.assert_rank([atoms, logits_tm1, return_, discount, probs_t], [1, 1, 0, 0, 1])
     chex.assert_equal_shape([atoms, logits_tm1, probs_t])
     target = categorical_bellman_target(atoms, return_, discount, probs_t)
-    return categorical_cross_entropy(target, logits_tm1)
+    priority = categorical_kl_divergence(target, _stop(logits_tm1))
+    return CriticLoss(categorical_cross_entropy(target, logits_tm1), priority)
 
 
 def mixture_of_gaussians_td_loss(
@@ -82,12 +105,20 @@ def mixture_of_gaussians_td_loss(
     key: jax.Array,
     *,
     num_samples: int,
-) -> jax.Array:
-    """Sample-based cross-entropy -mean_j log p(return + discount z_j), z_j ~ p_target.
+    min_scale: float,
+) -> CriticLoss:
+    """Sample-based cross-entropy -mean_j log p(y_j), y_j = return + discount z_j, z_j ~ p_target.
 
     D4PG, appendix A ("Mixture of Gaussians"). p(z) = sum_k softmax(logits)_k N(z; mean_k, scale_k).
     The log density is computed by log-sum-exp, so small scales do not underflow. A density can
     exceed 1, so the loss can be negative; it is at least log(min_k scale_k) + log(2 pi) / 2.
+
+    The priority estimates KL(q, p) from the same samples, where q is the density of the y_j, as
+    mean_j(r_j - 1 - log r_j) with r_j = p(y_j) / q(y_j) (Schulman 2020, "Approximating KL
+    divergence"). No term is negative, and r has the mean 1 under q, so the estimate is unbiased;
+    the loss plus mean_j log q(y_j) would often be negative. Scales of q below `min_scale` are
+    raised to it, since no prediction has them: after a termination q has the largest density at
+    the return that a prediction can have.
 
     Args:
       logits_tm1: `[K]`, the predicted components' logits.
@@ -100,9 +131,10 @@ def mixture_of_gaussians_td_loss(
       scales_t: `[K']`, their standard deviations, must be > 0; not checked.
       key: PRNG key of the samples.
       num_samples: >= 1.
+      min_scale: > 0, the smallest standard deviation that the critic can predict.
 
     Returns:
-      A scalar loss `[]`.
+      The loss and the priority.
     """
     chex.assert_rank([logits_tm1, means_tm1, scales_tm1, logits_t, means_t, scales_t], 1)
     chex.assert_rank([return_, discount], 0)
@@ -110,14 +142,22 @@ def mixture_of_gaussians_td_loss(
     chex.assert_equal_shape([logits_t, means_t, scales_t])
     bootstrap = _mixture(logits_t, means_t, scales_t)
     samples = bootstrap.sample(seed=key, sample_shape=(num_samples,))
-    target = _stop(return_ + discount * samples)
-    return -jnp.mean(_mixture(logits_tm1, means_tm1, scales_tm1).log_prob(target))
+    values = _stop(return_ + discount * samples)
+    log_probs = _mixture(logits_tm1, means_tm1, scales_tm1).log_prob(values)
+    scales = jnp.maximum(discount * scales_t, min_scale)
+    target = _mixture(logits_t, return_ + discount * means_t, scales)
+    log_ratios = _stop(log_probs - target.log_prob(values))
+    priority = jnp.mean(jnp.expm1(log_ratios) - log_ratios)
+    return CriticLoss(-jnp.mean(log_probs), jnp.maximum(priority, 0.0))  # against rounding
 
 
 def scalar_td_loss(
     q_tm1: jax.Array, return_: jax.Array, discount: jax.Array, q_t: jax.Array
-) -> jax.Array:
+) -> CriticLoss:
     """Half the squared TD error, 1/2 (return + discount q_t - q_tm1)^2 (D4PG, section 2, DDPG's).
+
+    The priority is |return + discount q_t - q_tm1| (Schaul et al. 2016, section 3.3), for which
+    the priority exponents of the literature are meant.
 
     Args:
       q_tm1: `[]`, the prediction.
@@ -126,10 +166,11 @@ def scalar_td_loss(
       q_t: `[]`, the bootstrap value.
 
     Returns:
-      A scalar loss `[]`, >= 0.
+      The loss, >= 0, and the priority.
     """
     chex.assert_rank([q_tm1, return_, discount, q_t], 0)
-    return rlax.l2_loss(q_tm1, _stop(return_ + discount * q_t))
+    target = _stop(return_ + discount * q_t)
+    return CriticLoss(rlax.l2_loss(q_tm1, target), jnp.abs(target - _stop(q_tm1)))
 
 
 def deterministic_policy_gradient_loss(

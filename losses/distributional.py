@@ -29,6 +29,27 @@ def categorical_cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array
     return optax.losses.softmax_cross_entropy(logits, jax.lax.stop_gradient(target))
 
 
+def categorical_kl_divergence(target: jax.Array, logits: jax.Array) -> jax.Array:
+    """Kullback-Leibler divergence KL(target, softmax(logits)): cross-entropy less target's entropy.
+
+    0 where the prediction equals the target. The cross-entropy has the same gradient, but equals
+    the target's entropy there. As a priority (Rainbow, Hessel et al. 2018, "The Integrated Agent")
+    it does not prefer transitions whose return is random.
+
+    Args:
+      target: `[N]`, probabilities; must be >= 0 and sum to 1, not checked.
+      logits: `[N]`, any real numbers.
+
+    Returns:
+      A scalar `[]`, >= 0.
+    """
+    chex.assert_rank([target, logits], 1)
+    chex.assert_equal_shape([target, logits])
+    target = jax.lax.stop_gradient(target)
+    divergence = optax.losses.kl_divergence(jax.nn.log_softmax(logits), target)
+    return jnp.maximum(divergence, 0.0)  # rounding may fall below 0
+
+
 def total_variation(target: jax.Array, probs: jax.Array) -> jax.Array:
     """Total variation 1/2 * sum_i |target_i - probs_i|: Reactor's priority (section 3.3).
 

@@ -5,13 +5,17 @@ linear layer. Agents use heads through `CriticHead` only. Everything is unbatche
 `num_outputs`.
 """
 
-import math
 from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from ..losses import categorical_td_loss, mixture_of_gaussians_td_loss, scalar_td_loss
+from ..losses import (
+    CriticLoss,
+    categorical_td_loss,
+    mixture_of_gaussians_td_loss,
+    scalar_td_loss,
+)
 
 
 class CriticHead(Protocol):
@@ -20,11 +24,6 @@ class CriticHead(Protocol):
     @property
     def num_outputs(self) -> int:
         """P, the number of outputs of the critic's last layer."""
-        ...
-
-    @property
-    def least_loss(self) -> float:
-        """Lower bound of the loss; `loss - least_loss`, >= 0, serves as a priority."""
         ...
 
     def mean(self, outputs: jax.Array) -> jax.Array:
@@ -38,11 +37,11 @@ class CriticHead(Protocol):
         discount: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
-    ) -> jax.Array:
-        """Loss `[]` of a prediction `[P]` against `return_ + discount * Z` of outputs `[P]`.
+    ) -> CriticLoss:
+        """Loss and priority of a prediction `[P]` with the target `return_ + discount * Z`.
 
-        The key is for heads that draw samples; others ignore it. Only `outputs_tm1` takes a
-        gradient.
+        Z is the distribution of `outputs_t` `[P]`. The key is for heads that draw samples; others
+        ignore it. Only `outputs_tm1` takes a gradient, that of the loss.
         """
         ...
 
@@ -69,11 +68,6 @@ class Categorical(NamedTuple):
         """One logit for each atom."""
         return self.num_atoms
 
-    @property
-    def least_loss(self) -> float:
-        """0: a cross-entropy of probabilities is not negative."""
-        return 0.0
-
     def mean(self, outputs: jax.Array) -> jax.Array:
         """The mean over the atoms."""
         return jnp.sum(jax.nn.softmax(outputs) * self._atoms())
@@ -85,8 +79,8 @@ class Categorical(NamedTuple):
         discount: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
-    ) -> jax.Array:
-        """The cross-entropy of the projected target: `losses.categorical_td_loss`."""
+    ) -> CriticLoss:
+        """Cross-entropy and KL divergence of the projected target: `losses.categorical_td_loss`."""
         del key
         probs_t = jax.nn.softmax(outputs_t)
         return categorical_td_loss(self._atoms(), outputs_tm1, return_, discount, probs_t)
@@ -120,11 +114,6 @@ class MixtureOfGaussians(NamedTuple):
         """K logits, K means, and K inputs of the softplus for the standard deviations."""
         return 3 * self.num_components
 
-    @property
-    def least_loss(self) -> float:
-        """Minus the logarithm of the largest possible density."""
-        return math.log(self.min_scale) + 0.5 * math.log(2.0 * math.pi)
-
     def mean(self, outputs: jax.Array) -> jax.Array:
         """The components' mean, weighted."""
         logits, means, _ = self._parts(outputs)
@@ -137,8 +126,8 @@ class MixtureOfGaussians(NamedTuple):
         discount: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
-    ) -> jax.Array:
-        """The sampled cross-entropy: `losses.mixture_of_gaussians_td_loss`."""
+    ) -> CriticLoss:
+        """Both from samples: `losses.mixture_of_gaussians_td_loss`."""
         return mixture_of_gaussians_td_loss(
             *self._parts(outputs_tm1),
             return_,
@@ -146,6 +135,7 @@ class MixtureOfGaussians(NamedTuple):
             *self._parts(outputs_t),
             key,
             num_samples=self.num_samples,
+            min_scale=self.min_scale,
         )
 
     def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
@@ -175,11 +165,6 @@ class Scalar(NamedTuple):
         """One."""
         return 1
 
-    @property
-    def least_loss(self) -> float:
-        """0: a squared error is not negative."""
-        return 0.0
-
     def mean(self, outputs: jax.Array) -> jax.Array:
         """The output, in units of the return."""
         return self.unit * outputs[0]
@@ -191,8 +176,8 @@ class Scalar(NamedTuple):
         discount: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
-    ) -> jax.Array:
-        """The squared error: `losses.scalar_td_loss`."""
+    ) -> CriticLoss:
+        """The squared and the absolute error: `losses.scalar_td_loss`."""
         del key
         return scalar_td_loss(self.mean(outputs_tm1), return_, discount, self.mean(outputs_t))
 

@@ -639,10 +639,16 @@ def projected(atoms, return_, discount, probs):
     )
 
 
+def kl_divergence(target, probs):
+    """sum_i target_i log(target_i / probs_i), where 0 log 0 is 0."""
+    return sum(t * np.log(t / p) for t, p in zip(target, probs, strict=True) if t > 0)
+
+
 def categorical_td_loss(atoms, logits, return_, discount, probs):
-    """Cross-entropy of the softmax with the projected target."""
+    """Cross-entropy of the softmax with the projected target, and their KL divergence."""
     predicted = _softmax(np.asarray(logits, np.float64))
-    return -float(projected(atoms, return_, discount, probs) @ np.log(predicted))
+    target = projected(atoms, return_, discount, probs)
+    return -float(target @ np.log(predicted)), kl_divergence(target, predicted)
 
 
 def mixture_log_density(x, logits, means, scales):
@@ -654,6 +660,21 @@ def mixture_log_density(x, logits, means, scales):
     ]
     largest = max(terms)
     return largest + np.log(sum(np.exp(term - largest) for term in terms))
+
+
+def mixture_priority(values, predicted, return_, discount, bootstrap, min_scale):
+    """Mean of r - 1 - log r over values of the target, r = predicted density / target's density.
+
+    predicted and bootstrap: (logits, means, scales).
+    """
+    logits, means, scales = bootstrap
+    means = [return_ + discount * float(mean) for mean in means]
+    scales = [max(discount * float(scale), min_scale) for scale in scales]
+    terms = []
+    for y in values:
+        log_r = mixture_log_density(y, *predicted) - mixture_log_density(y, logits, means, scales)
+        terms.append(np.exp(log_r) - 1 - log_r)
+    return np.mean(terms)
 
 
 # agents/n_step.py
@@ -681,21 +702,24 @@ def mixture_parts(outputs, min_scale, unit):
 
 
 def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
-    """Loss, its gradient `[P]`, mean and the mean's gradient `[P]` of one critic's outputs.
+    """(Loss, priority), the loss's gradient, mean and its gradient `[P]` of one critic's outputs.
 
     `samples` are the mixture's, of the bootstrap before it is shifted; others do not need them.
     """
     outputs, unit = np.asarray(outputs, np.float64), config["return_unit"]
     if config["critic"] == "scalar":
         error = unit * outputs[0] - (return_ + discount * unit * outputs_t[0])
-        return 0.5 * error**2, np.array([unit * error]), unit * outputs[0], np.full(1, unit)
+        pair = 0.5 * error**2, abs(error)
+        return pair, np.array([unit * error]), unit * outputs[0], np.full(1, unit)
     if config["critic"] == "categorical":
         atoms = np.linspace(config["vmin"], config["vmax"], config["num_atoms"])
         target = projected(atoms, return_, discount, _softmax(np.asarray(outputs_t, np.float64)))
         probs = _softmax(outputs)
         mean = probs @ atoms
-        return -target @ np.log(probs), probs - target, mean, probs * (atoms - mean)
-    weights, means, scales, slopes = mixture_parts(outputs, config["mixture_min_scale"], unit)
+        pair = -target @ np.log(probs), kl_divergence(target, probs)
+        return pair, probs - target, mean, probs * (atoms - mean)
+    min_scale = config["mixture_min_scale"]
+    weights, means, scales, slopes = mixture_parts(outputs, min_scale, unit)
     loss, gradient = 0.0, np.zeros_like(outputs)
     for sample in samples:
         y = return_ + discount * float(sample)
@@ -709,19 +733,29 @@ def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
         )
     mean = weights @ means
     by_outputs = np.concatenate([weights * (means - mean), unit * weights, np.zeros_like(means)])
-    return loss, gradient, mean, by_outputs
+    weights_t, *others_t, _ = mixture_parts(outputs_t, min_scale, unit)
+    priority = mixture_priority(
+        [return_ + discount * float(sample) for sample in samples],
+        (np.log(weights), means, scales),
+        return_,
+        discount,
+        (np.log(weights_t), *others_t),
+        min_scale,
+    )
+    return (loss, priority), gradient, mean, by_outputs
 
 
-def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rates):
+def d4pg_linear_update(params, target, rows, mask, weights, half, config, samples, rates):
     """One SGD step of D4PG (Algorithm 1) on linear networks, one window at a time.
 
     params: `policy` [D, A], `critic_x` [D, P], `critic_a` [A, P]: pi(x) = x policy, outputs =
-    x critic_x + a critic_a. rows: arrays [B, N + 1, ...]; mask [B, N + 1]; samples [B, S];
-    rates: (policy's, critic's). Returns new params, losses [B] and values of the policy [B].
+    x critic_x + a critic_a. rows: arrays [B, N + 1, ...]; mask [B, N + 1]; half [A], of the
+    actions' range; samples [B, S]; rates: (policy's, critic's). Returns new params, losses [B],
+    priorities [B] and values of the policy [B].
     """
     grads = {name: np.zeros_like(value) for name, value in params.items()}
     batch = len(mask)
-    losses, values = [], []
+    pairs, values = [], []
     for b in range(batch):
         return_, discount, last = n_step_transition(
             rows["reward"][b], rows["discount"][b], mask[b], config["discount"]
@@ -730,10 +764,10 @@ def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rat
         outputs_t = x_t @ target["critic_x"] + (x_t @ target["policy"]) @ target["critic_a"]
         x, a = (rows[name][b, 0].astype(np.float64) for name in ("observation", "action"))
         outputs = x @ params["critic_x"] + a @ params["critic_a"]
-        loss, gradient, _, _ = d4pg_critic(
+        pair, gradient, _, _ = d4pg_critic(
             outputs, return_, discount, outputs_t, config, samples[b]
         )
-        losses.append(loss)
+        pairs.append(pair)
         grads["critic_x"] += weights[b] / batch * np.outer(x, gradient)
         grads["critic_a"] += weights[b] / batch * np.outer(a, gradient)
         outputs = x @ params["critic_x"] + (x @ params["policy"]) @ params["critic_a"]
@@ -742,11 +776,11 @@ def d4pg_linear_update(params, target, rows, mask, weights, config, samples, rat
         dq_da = params["critic_a"] @ by_outputs
         longest = config["max_action_gradient_norm"]
         if longest is not None:
-            dq_da = dq_da * min(1.0, longest / np.linalg.norm(dq_da))
+            dq_da = dq_da * min(1.0, longest / np.linalg.norm(half * dq_da))  # dQ/d(a / half)
         grads["policy"] -= np.outer(x, dq_da) / batch
     rate = {"policy": rates[0], "critic_x": rates[1], "critic_a": rates[1]}
     new = {name: params[name] - rate[name] * grads[name] for name in params}
-    return new, np.array(losses), np.array(values)
+    return new, *np.array(pairs).T, np.array(values)
 
 
 # agents/acer

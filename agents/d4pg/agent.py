@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from dm_env import specs
 
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import CriticHead, D4PGNetworks
@@ -88,7 +89,9 @@ def make_agent(
         begin=functools.partial(acting.begin, config=config),
         explore=functools.partial(acting.explore, networks=networks, actions=actions),
         exploit=functools.partial(acting.exploit, networks=networks, actions=actions),
-        gradients=functools.partial(gradients, config=config, networks=networks, head=head),
+        gradients=functools.partial(
+            gradients, config=config, networks=networks, head=head, actions=actions
+        ),
         apply=functools.partial(apply, config=config, optimizers=optimizers),
         sequence=SequenceSpec(length=config.n_step + 1, period=1, crosses_episodes=False),
     )
@@ -124,6 +127,7 @@ def gradients(
     config: Config,
     networks: D4PGNetworks,
     head: CriticHead,
+    actions: specs.BoundedArray,
 ) -> tuple[Params, Update]:
     """Gradients of both losses, at the parameters before the update (Algorithm 1).
 
@@ -133,6 +137,7 @@ def gradients(
       config: hyper-parameters.
       networks: the agent's.
       head: interprets the critic's outputs.
+      actions: spec of one action, finitely bounded.
 
     Returns:
       Gradients of the critic's loss for torso and critic, and of the policy's loss for the policy;
@@ -148,18 +153,17 @@ def gradients(
         policy_loss,
         networks=networks,
         head=head,
+        actions=actions,
         max_action_gradient_norm=config.max_action_gradient_norm,
     )
     (policy_value, q), policy_grads = jax.value_and_grad(loss, has_aux=True)(
         params.policy, params.critic, results.features
     )
-    # A mixture's loss can be negative, a priority cannot; rounding may fall below the least loss.
-    priorities = jnp.maximum(results.losses - head.least_loss, 0.0)
     metrics = {
         "critic_loss": jnp.mean(results.losses),
         "policy_loss": policy_value,
         "value": jnp.mean(q),
-        "priority": jnp.mean(priorities),
+        "priority": jnp.mean(results.priorities),
         "smallest_weight": jnp.min(sample.weights),
         "largest_weight": jnp.max(sample.weights),
         "critic_gradient_norm": optax.tree.norm(critic_grads),
@@ -167,7 +171,7 @@ def gradients(
         **jax.tree.map(jnp.mean, jax.vmap(head.metrics)(results.outputs)),
     }
     torso_grads, critic_grads = critic_grads
-    return Params(torso_grads, policy_grads, critic_grads), Update(priorities, metrics)
+    return Params(torso_grads, policy_grads, critic_grads), Update(results.priorities, metrics)
 
 
 def apply(

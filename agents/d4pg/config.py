@@ -76,7 +76,8 @@ class Config:
     """Adam's learning rate for the critic, beta of Algorithm 1. Control suite: 1e-4."""
 
     max_action_gradient_norm: Annotated[float | None, Range(0.0, above=True)] = None
-    """A longer gradient dQ/da is scaled down to this norm. None: never, as in Algorithm 1."""
+    """A longer gradient dQ/da, with actions scaled to [-1, 1], is scaled down to this norm. None:
+    never, as in Algorithm 1."""
 
     target_update_period: Annotated[int, Range(1)] = 100
     """Updates between copies into the target networks. Control suite: 100, hard copies."""

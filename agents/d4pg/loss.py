@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from dm_env import specs
 
 from ... import losses
 from ...networks import CriticHead, D4PGNetworks
+from ...networks.d4pg import middle_and_half
 from ..n_step import NStepTransitions
 from .networks import Params
 
@@ -19,11 +21,13 @@ class CriticResults(NamedTuple):
 
     Attributes:
       losses: `[B]`, unweighted.
+      priorities: `[B]`, >= 0, of the head.
       outputs: `[B, P]`, of the online critic, for the actions taken.
       features: `[B, F]`, of the online torso.
     """
 
     losses: jax.Array
+    priorities: jax.Array
     outputs: jax.Array
     features: jax.Array
 
@@ -72,7 +76,8 @@ def critic_loss(
     outputs = networks.critic.apply(critic, features, transitions.action_tm1)
     keys = jax.random.split(key, weights.shape[0])
     each = jax.vmap(head.loss)(outputs, transitions.return_, transitions.discount, outputs_t, keys)
-    return jnp.mean(weights * each), CriticResults(each, outputs, features)
+    results = CriticResults(each.loss, each.priority, outputs, features)
+    return jnp.mean(weights * each.loss), results
 
 
 def policy_loss(
@@ -82,9 +87,13 @@ def policy_loss(
     *,
     networks: D4PGNetworks,
     head: CriticHead,
+    actions: specs.BoundedArray,
     max_action_gradient_norm: float | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Mean loss of the policy, whose gradient ascends the critic's mean; not weighted.
+
+    dQ/da is computed for actions scaled to [-1, 1], as the critic's inputs are, so that the limit
+    of its norm does not depend on the units of the actions. Without a limit the scale cancels out.
 
     Args:
       policy: its parameters, which take the gradient.
@@ -92,15 +101,19 @@ def policy_loss(
       features: `[B, F]`.
       networks: the agent's.
       head: interprets the critic's outputs.
-      max_action_gradient_norm: see `losses.deterministic_policy_gradient_loss`.
+      actions: spec of one action, finitely bounded.
+      max_action_gradient_norm: largest norm of dQ/da, see
+        `losses.deterministic_policy_gradient_loss`.
 
     Returns:
       The loss `[]`, and the values `[B]` of the policy's actions.
     """
-    action = networks.policy.apply(policy, features)
+    middle, half = middle_and_half(actions)
+    action = (networks.policy.apply(policy, features) - middle) / half
 
     def value(action: jax.Array) -> tuple[jax.Array, jax.Array]:
-        q = jax.vmap(head.mean)(networks.critic.apply(critic, features, action))
+        outputs = networks.critic.apply(critic, features, middle + half * action)
+        q = jax.vmap(head.mean)(outputs)
         return jnp.sum(q), q  # each action affects its own value only
 
     dq_da, q = jax.grad(value, has_aux=True)(jax.lax.stop_gradient(action))

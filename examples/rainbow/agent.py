@@ -133,7 +133,7 @@ def exploit(
 def gradients(
     state: LearnerState, sample: Sample, *, config: Config, network: Network
 ) -> tuple[Any, Update]:
-    """Gradients of the weighted mean of cross-entropies, which are the priorities."""
+    """Gradients of the weighted mean of cross-entropies; priorities are the KL divergences."""
     reward = jnp.clip(sample.rows.reward, -config.max_abs_reward, config.max_abs_reward)
     sample = sample._replace(rows=sample.rows._replace(reward=reward))
     batch = n_step_transitions(sample, config.discount)
@@ -147,12 +147,13 @@ def gradients(
         return jnp.mean(weights * each), (each, logits)
 
     grads, (each, logits) = jax.grad(loss, has_aux=True)(state.params)
+    priorities = jax.vmap(losses.categorical_kl_divergence)(targets, logits)
     metrics = {
         "loss": jnp.mean(each),
         "value": jnp.mean(_values(logits, config)),
         "gradient_norm": optax.tree.norm(grads),
     }
-    return grads, Update(each, metrics)
+    return grads, Update(priorities, metrics)
 
 
 def apply(

@@ -68,6 +68,17 @@ def test_targets_are_those_of_double_q_learning(discount, target):
     np.testing.assert_allclose(update.priorities, [np.log(5)], rtol=1e-6)
 
 
+def test_a_prediction_that_equals_its_target_has_priority_0():
+    """Whatever its entropy: priorities are KL divergences (Hessel et al. 2018)."""
+    config = dataclasses.replace(TINY, discount=1.0)
+    agent = rainbow.make_agent(SPEC, config, network=TABLE)
+    best = jnp.zeros((3, 5)).at[1].set(jnp.array([0.0, 0.0, 1.0, 0.0, 2.0]))
+    state = agent.init(jax.random.key(0))._replace(params=best, target_params=best)
+    _, update = agent.gradients(state, sample(reward=np.zeros((1, 3), np.float32)))
+    np.testing.assert_allclose(update.priorities, [0.0], atol=1e-6)
+    assert update.metrics["loss"] > 1
+
+
 def test_rewards_are_clipped():
     agent = rainbow.make_agent(SPEC, TINY, network=TABLE)
     state = agent.init(jax.random.key(0))

@@ -14,8 +14,10 @@ from dm_env import specs
 from retrax._libraries import distrax
 from retrax.agents import base, d4pg
 from retrax.agents.d4pg import Config, make_agent
+from retrax.agents.d4pg.networks import make_head
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
+from retrax.networks.d4pg import middle_and_half
 from retrax.runtime.run_directory import differences
 from retrax.runtime.snapshots import Snapshot, Snapshots
 
@@ -149,23 +151,60 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
     samples = np.zeros((5, 1))
     if critic == "mixture_of_gaussians":
         samples = mixture_samples(learner, double(other), rows, mask, config)
-    params, losses, values = oracles.d4pg_linear_update(
+    params, losses, priorities, values = oracles.d4pg_linear_update(
         double(learner.params),
         double(other),
         rows,
         mask,
         weights,
+        (HIGH - LOW) / 2,
         dataclasses.asdict(config),
         samples,
         (0.3, 0.1),
     )
     chex.assert_trees_all_close(double(new.params), params, rtol=1e-4, atol=2e-5)
-    least = np.log(0.5 * np.sqrt(2 * np.pi)) if critic == "mixture_of_gaussians" else 0.0
-    np.testing.assert_allclose(update.priorities, losses - least, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(update.priorities, priorities, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(update.metrics["critic_loss"], losses.mean(), rtol=1e-4)
     np.testing.assert_allclose(update.metrics["value"], values.mean(), rtol=1e-4)
     chex.assert_trees_all_equal(new.target_params, other)
     assert new.num_updates == 1
+
+
+@pytest.mark.parametrize("critic", CRITICS)
+def test_a_prediction_that_equals_its_target_has_priority_0(critic):
+    """The entropy of the target is no reason to repeat a window."""
+    config = small(critic=critic, discount=1.0, n_step=1, mixture_components=2)
+    agent = make_agent(SPEC, config, networks=linear_networks(make_head(config).num_outputs))
+    learner = initial(agent, 0)
+    rows, _ = random_rows(0, 8, 2)
+    rows["observation"][:, 1] = x = rows["observation"][:, 0]
+    rows["action"][:, 0] = x @ learner.params.policy
+    rows["reward"][:] = 0
+    gradients = jax.jit(agent.gradients)
+    _, update = gradients(learner, as_sample(rows))
+    np.testing.assert_allclose(update.priorities, 0, atol=1e-4)
+    rows["reward"][:, 1] = 50.0
+    _, update = gradients(learner, as_sample(rows))
+    assert (update.priorities > 1e-2).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(-2.0, 2.0), ([-1.0, 0.0], [7.0, 0.5])])
+@pytest.mark.parametrize("max_norm", [None, 0.1])
+def test_updates_do_not_depend_on_the_units_of_actions(low, high, max_norm):
+    """A task whose actions are those of another, shifted and scaled, is learned alike."""
+    rows, mask = random_rows(0, 4, 4)
+    unit = np.random.default_rng(1).uniform(-1, 1, (4, 4, A)).astype(np.float32)
+    found = []
+    for bounds in ((-1.0, 1.0), (low, high)):
+        actions = specs.BoundedArray((A,), np.float32, *bounds)
+        middle, half = middle_and_half(actions)
+        rows["action"] = middle + half * unit
+        config = small(vmin=-3.0, vmax=3.0, max_action_gradient_norm=max_norm)
+        agent = make_agent(SPEC._replace(actions=actions), config, policy_optimizer=optax.sgd(1.0))
+        learner = initial(agent, 0)
+        learner, update = jax.jit(base.update(agent))(learner, as_sample(rows, mask))
+        found.append((learner.params, update))
+    chex.assert_trees_all_close(*found, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("critic", ["categorical", "scalar"])

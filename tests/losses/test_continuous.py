@@ -1,5 +1,7 @@
 """N-step returns, three critics' losses and the policy's, against NumPy, by hand, in limits."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -73,7 +75,7 @@ def test_n_step_return_and_bootstrap_are_rlaxs():
 
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, discount=st.sampled_from([0.0, 0.5, 1.0]), atoms=st.sampled_from([2, 3, 11]))
-def test_categorical_loss_is_the_definition(seed, discount, atoms):
+def test_categorical_loss_and_priority_are_the_definition(seed, discount, atoms):
     rng = np.random.default_rng(seed)
     support = np.sort(rng.normal(size=atoms)).cumsum() + np.arange(atoms)
     support = np.sort(support)
@@ -89,7 +91,7 @@ def test_categorical_loss_by_hand_for_three_atoms():
     probs = jnp.array([0.5, 0.25, 0.25])
     target = np.array([0.0, 0.5, 0.5])
     predicted = np.array([0.2, 0.5, 0.3])
-    loss = losses.categorical_td_loss(
+    loss, priority = losses.categorical_td_loss(
         atoms=ATOMS,
         logits_tm1=jnp.log(predicted) + 3.0,
         return_=jnp.array(1.0),
@@ -97,8 +99,9 @@ def test_categorical_loss_by_hand_for_three_atoms():
         probs_t=probs,
     )
     np.testing.assert_allclose(loss, -target @ np.log(predicted), rtol=1e-5)
+    np.testing.assert_allclose(priority, 0.5 * np.log(0.5 / 0.3), rtol=1e-5)
     # Its gradient is prediction minus target, so the target's mean is 1 + 1/2 * 0 = 1.
-    gradient = jax.grad(losses.categorical_td_loss, argnums=1)(
+    gradient, _ = jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True)(
         ATOMS, jnp.log(predicted), jnp.array(1.0), jnp.array(0.5), probs
     )
     np.testing.assert_allclose(gradient, predicted - target, atol=1e-6)
@@ -106,8 +109,9 @@ def test_categorical_loss_by_hand_for_three_atoms():
 
 def test_mass_beyond_the_support_goes_to_its_ends():
     arguments = f32(ATOMS, np.zeros(3)), f32(1.0, np.array([0.2, 0.3, 0.5]))
+    gradient = jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True)
     gradients = [
-        jax.grad(losses.categorical_td_loss, argnums=1)(*arguments[0], return_, *arguments[1])
+        gradient(*arguments[0], return_, *arguments[1])[0]
         for return_ in (jnp.array(-50.0), jnp.array(50.0))
     ]
     np.testing.assert_allclose(
@@ -117,11 +121,12 @@ def test_mass_beyond_the_support_goes_to_its_ends():
 
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, sizes=st.sampled_from([(1, 1), (3, 2), (2, 5)]), discount=st.floats(0, 1))
-def test_mixture_loss_is_the_definition(seed, sizes, discount):
+def test_mixture_loss_and_priority_are_the_definition(seed, sizes, discount):
+    """Some scales of the target are below the smallest one, and so all of them if it is certain."""
     predicted, bootstrap = mixture(seed, sizes[0]), mixture(seed + 1, sizes[1])
     key, return_ = jax.random.key(seed), 0.7
     found = losses.mixture_of_gaussians_td_loss(
-        *f32(*predicted, return_, discount, *bootstrap), key, num_samples=4
+        *f32(*predicted, return_, discount, *bootstrap), key, num_samples=4, min_scale=0.3
     )
     logits, means, scales = f32(*bootstrap)
     samples = distrax.MixtureSameFamily(
@@ -129,20 +134,51 @@ def test_mixture_loss_is_the_definition(seed, sizes, discount):
     ).sample(seed=key, sample_shape=(4,))
     values = [return_ + discount * float(sample) for sample in samples]
     expected = -np.mean([oracles.mixture_log_density(x, *predicted) for x in values])
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.loss, expected, rtol=1e-4, atol=1e-4)
+    expected = oracles.mixture_priority(values, predicted, return_, discount, bootstrap, 0.3)
+    np.testing.assert_allclose(found.priority, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_mixture_priority_is_an_estimate_of_the_kl_divergence():
+    """Of Gaussians N(1 + 1/2 * 2, (1/2 * 3)^2) and N(1, 2^2), in closed form; not below 0."""
+    predicted, bootstrap = f32([0.0], [1.0], [2.0]), f32([0.0], [2.0], [3.0])
+
+    def priority(key, num_samples):
+        return losses.mixture_of_gaussians_td_loss(
+            *predicted, *f32(1.0, 0.5), *bootstrap, key, num_samples=num_samples, min_scale=0.1
+        ).priority
+
+    expected = np.log(2 / 1.5) + (1.5**2 + 1) / (2 * 2**2) - 0.5
+    np.testing.assert_allclose(priority(jax.random.key(0), 100_000), expected, rtol=0.02)
+    each = jax.vmap(lambda key: priority(key, 2))(jax.random.split(jax.random.key(1), 50_000))
+    np.testing.assert_allclose(each.mean(), expected, rtol=0.02)
+    assert (each >= 0).all()
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 300.0])
+def test_a_mixture_that_equals_its_target_has_priority_0(scale):
+    """Shifted and scaled as the target is; 0.05 after scaling is less than the smallest scale."""
+    logits, means = f32([0.0, 1.0], [-0.3, 0.6])
+    predicted = logits, 1.0 + 0.5 * means, jnp.full(2, max(0.5 * scale, 0.1))
+    bootstrap = logits, means, jnp.full(2, scale)
+    found = losses.mixture_of_gaussians_td_loss(
+        *predicted, *f32(1.0, 0.5), *bootstrap, jax.random.key(0), num_samples=8, min_scale=0.1
+    )
+    np.testing.assert_allclose(found.priority, 0.0, atol=1e-6)
 
 
 def test_samples_of_the_mixture_are_of_the_target():
     """Mean and variance of many, by the law of total variance, seen through one Gaussian."""
     logits, means, scales = jnp.log(jnp.array([0.3, 0.7])), jnp.array([-1.0, 2.0]), jnp.ones(2)
     # A predicted N(0, 1) has -log p(x) = x^2 / 2 + log(2 pi) / 2, so the loss tells E[x^2].
-    loss = losses.mixture_of_gaussians_td_loss(
+    loss, _ = losses.mixture_of_gaussians_td_loss(
         *f32(np.zeros(1), np.zeros(1), np.ones(1), 0.5, 0.5),
         logits,
         means,
         scales,
         jax.random.key(0),
         num_samples=200_000,
+        min_scale=0.1,
     )
     mean = 0.5 + 0.5 * 1.1
     variance = 0.25 * (1.0 + 0.3 * 2.1**2 + 0.7 * 0.9**2)
@@ -155,24 +191,27 @@ def test_mixture_loss_is_finite_and_bounded_below_for_any_scale(scale):
     def loss(means, scales):
         return losses.mixture_of_gaussians_td_loss(
             jnp.zeros(2), means, scales, *f32(3.0, 0.0), *f32(*mixture(0, 2)), jax.random.key(1),
-            num_samples=3,
+            num_samples=3, min_scale=scale,
         )  # fmt: skip
 
     scales = jnp.full(2, scale)
     for means in (jnp.full(2, 3.0), jnp.array([-200.0, 500.0])):
-        value, gradients = jax.value_and_grad(loss, (0, 1))(means, scales)
-        assert all(np.isfinite(leaf).all() for leaf in (value, *gradients))
+        (value, priority), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(means, scales)
+        assert all(np.isfinite(leaf).all() for leaf in (value, priority, *gradients))
     # At the target itself the density is the largest there is.
+    value, priority = loss(jnp.full(2, 3.0), scales)
     least = np.log(scale) + 0.5 * np.log(2 * np.pi)
-    np.testing.assert_allclose(loss(jnp.full(2, 3.0), scales), least, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(value, least, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(priority, 0.0, atol=1e-4)
 
 
-def test_scalar_loss_by_hand():
-    # 1/2 (1 + 0.5 * 4 - 2)^2 = 1/2.
-    loss = losses.scalar_td_loss(
-        q_tm1=jnp.array(2.0), return_=jnp.array(1.0), discount=jnp.array(0.5), q_t=jnp.array(4.0)
+@pytest.mark.parametrize("q_tm1", [-1.0, 7.0])
+def test_scalar_loss_by_hand(q_tm1):
+    # The error is 1 + 0.5 * 4 - q_tm1, 4 and -4: half its square is 8.
+    found = losses.scalar_td_loss(
+        q_tm1=jnp.array(q_tm1), return_=jnp.array(1.0), discount=jnp.array(0.5), q_t=jnp.array(4.0)
     )
-    np.testing.assert_allclose(loss, 0.5)
+    np.testing.assert_allclose(found, (8.0, 4.0))
 
 
 @settings(max_examples=10, deadline=None)
@@ -184,44 +223,51 @@ def test_three_critics_agree_on_the_mean(seed, discount):
     mean = return_ + discount * bootstrap_mean
 
     def slope_of_scalar(q):
-        return jax.grad(losses.scalar_td_loss)(*f32(q, return_, discount, bootstrap_mean))
+        arguments = f32(q, return_, discount, bootstrap_mean)
+        return jax.grad(losses.scalar_td_loss, has_aux=True)(*arguments)[0]
 
     np.testing.assert_allclose(slope_of_scalar(mean), 0.0, atol=1e-5)
 
     atoms = np.linspace(-12.0, 12.0, 241)
     density = np.exp(-0.5 * ((atoms - bootstrap_mean) / scale) ** 2)
     probs = density / density.sum()
-    gradient = jax.grad(losses.categorical_td_loss, argnums=1)(
+    gradient, _ = jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True)(
         *f32(atoms, np.zeros(241), return_, discount, probs)
     )
     fitted = 1 / 241 - np.asarray(gradient, np.float64)  # gradient = prediction - target
     np.testing.assert_allclose(fitted @ atoms, mean, atol=2e-3)
 
     samples = 20_000
-    gradient = jax.grad(losses.mixture_of_gaussians_td_loss, argnums=1)(
+    gradient, _ = jax.grad(losses.mixture_of_gaussians_td_loss, argnums=1, has_aux=True)(
         *f32(np.zeros(1), [mean], [discount * scale], return_, discount),
         *f32(np.zeros(1), [bootstrap_mean], [scale]),
         jax.random.key(seed),
         num_samples=samples,
+        min_scale=0.01,
     )
     # The slope is the mean of samples (mean - x) / scale^2, whose deviation is known.
     assert abs(gradient[0]) * discount * scale < 5 / np.sqrt(samples)
 
 
-def test_targets_take_no_gradient():
-    one, key = jnp.array(0.3), jax.random.key(0)
+def test_targets_and_priorities_take_no_gradient():
+    one, other, key = jnp.array(0.3), jnp.array(0.4), jax.random.key(0)
     three = jnp.array([0.2, 0.5, 0.3])
-    cases = [
-        jax.grad(lambda x: losses.categorical_td_loss(ATOMS, three, *x))((one, one, three)),
-        jax.grad(lambda x: losses.scalar_td_loss(one, *x))((one, one, one)),
-        jax.grad(
-            lambda x: losses.mixture_of_gaussians_td_loss(
-                three, three, three, *x, key, num_samples=2
-            )
-        )((one, one, three, three, three)),
-        jax.grad(lambda x: losses.deterministic_policy_gradient_loss(three, x))(three),
+    mixture_loss = functools.partial(
+        losses.mixture_of_gaussians_td_loss, key=key, num_samples=2, min_scale=0.1
+    )
+    critics = [
+        (functools.partial(losses.categorical_td_loss, ATOMS), (three,), (one, one, three)),
+        (losses.scalar_td_loss, (one,), (one, one, other)),
+        (mixture_loss, (three, three, three), (one, one, three, 2 * three, three)),
     ]
-    for grads in cases:
+
+    def of_critic(loss, predicted, target):
+        yield jax.grad(lambda x: loss(*predicted, *x).loss)(target)
+        yield jax.grad(lambda x: loss(*x).priority)((*predicted, *target))
+
+    cases = [grads for critic in critics for grads in of_critic(*critic)]
+    policy_loss = losses.deterministic_policy_gradient_loss
+    for grads in (*cases, jax.grad(policy_loss, argnums=1)(three, three)):
         chex.assert_trees_all_equal(grads, jax.tree.map(jnp.zeros_like, grads))
 
 
@@ -277,7 +323,7 @@ def test_batches_and_wrong_shapes_are_refused():
     with pytest.raises(AssertionError, match="shape"):
         losses.mixture_of_gaussians_td_loss(
             *[jnp.ones(2)] * 2, jnp.ones(3), one, one, *[jnp.ones(2)] * 3, jax.random.key(0),
-            num_samples=1,
+            num_samples=1, min_scale=0.1,
         )  # fmt: skip
     with pytest.raises(AssertionError, match="shape"):
         losses.deterministic_policy_gradient_loss(jnp.ones(2), jnp.ones(3))
@@ -291,8 +337,9 @@ class Variants(chex.TestCase):
         def each(logits, probs, key):
             categorical = losses.categorical_td_loss(ATOMS, logits, probs[0], probs[1], probs)
             mixture = losses.mixture_of_gaussians_td_loss(
-                logits, logits, probs, probs[0], probs[1], probs, logits, probs, key, num_samples=2
-            )
+                logits, logits, probs, probs[0], probs[1], probs, logits, probs, key,
+                num_samples=2, min_scale=0.1,
+            )  # fmt: skip
             return categorical, mixture, losses.n_step_return(logits, probs)
 
         keys = jax.random.split(jax.random.key(0), 2)

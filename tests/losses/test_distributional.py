@@ -1,4 +1,4 @@
-"""Cross-entropy and total variation, with signed targets."""
+"""Cross-entropy and total variation, with signed targets; divergence; projection."""
 
 import chex
 import jax
@@ -12,6 +12,11 @@ from hypothesis import strategies as st
 from retrax import losses
 
 SIGNED = np.array([-0.5, 1.2, 0.3], np.float32)
+LOSSES = [
+    losses.categorical_cross_entropy,
+    losses.categorical_kl_divergence,
+    losses.total_variation,
+]
 
 
 def test_cross_entropy_by_hand_with_a_signed_target():
@@ -39,8 +44,52 @@ def test_gradients_of_signed_targets_average_to_that_of_their_mean():
 
 def test_targets_take_no_gradient():
     logits = jnp.array([0.1, -2.0, 3.0])
-    for loss in (losses.categorical_cross_entropy, losses.total_variation):
-        chex.assert_trees_all_equal(jax.grad(loss)(SIGNED, logits), np.zeros(3, np.float32))
+    for loss, target in (
+        (losses.categorical_cross_entropy, SIGNED),
+        (losses.total_variation, SIGNED),
+        (losses.categorical_kl_divergence, jnp.array([0.2, 0.5, 0.3])),
+    ):
+        chex.assert_trees_all_equal(jax.grad(loss)(target, logits), np.zeros(3, np.float32))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    atoms=st.sampled_from([1, 2, 7]),
+    concentration=st.sampled_from([0.01, 1.0, 100.0]),
+    size=st.sampled_from([0.1, 3.0, 100.0]),
+)
+def test_kl_divergence_is_the_definition(seed, atoms, concentration, size):
+    """Some targets have zeros, some predictions are nearly certain."""
+    rng = np.random.default_rng(seed)
+    target = rng.dirichlet(np.full(atoms, concentration)).astype(np.float32)
+    logits = np.clip(size * rng.normal(size=atoms), -300, 300).astype(np.float32)
+    found = losses.categorical_kl_divergence(jnp.asarray(target), jnp.asarray(logits))
+    probs = np.exp(np.float64(logits) - logits.max())
+    expected = oracles.kl_divergence(np.float64(target), probs / probs.sum())
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert found >= 0
+
+
+def test_kl_divergence_is_the_cross_entropy_without_the_targets_entropy():
+    target, logits = jnp.array([0.5, 0.5, 0.0]), jnp.log(jnp.array([0.2, 0.5, 0.3]))
+    found = losses.categorical_kl_divergence(target, logits)
+    np.testing.assert_allclose(found, 0.5 * np.log(0.5 / 0.2), rtol=1e-6)
+    cross_entropy = losses.categorical_cross_entropy(target, logits)
+    np.testing.assert_allclose(found, cross_entropy - np.log(2), rtol=1e-5)
+    gradients = [
+        jax.grad(loss, argnums=1)(target, logits)
+        for loss in (losses.categorical_kl_divergence, losses.categorical_cross_entropy)
+    ]
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**31), size=st.sampled_from([0.1, 3.0, 30.0]))
+def test_no_kl_divergence_of_equals_is_below_0(seed, size):
+    logits = jnp.asarray(size * np.random.default_rng(seed).normal(size=101), jnp.float32)
+    found = losses.categorical_kl_divergence(jax.nn.softmax(logits), logits)
+    assert 0 <= found <= 1e-6
 
 
 def test_total_variation_by_hand():
@@ -50,7 +99,7 @@ def test_total_variation_by_hand():
     np.testing.assert_allclose(losses.total_variation(jnp.eye(3)[0], jnp.eye(3)[1]), 1.0)
 
 
-@pytest.mark.parametrize("loss", [losses.categorical_cross_entropy, losses.total_variation])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_wrong_shapes_are_refused(loss):
     with pytest.raises(AssertionError, match="shape"):
         loss(jnp.ones(3), jnp.ones(4))
@@ -111,7 +160,7 @@ class Variants(chex.TestCase):
     @chex.all_variants(with_pmap=False)
     def test_variants(self):
         targets, logits = jnp.eye(3), jnp.arange(9.0).reshape(3, 3)
-        for loss in (losses.categorical_cross_entropy, losses.total_variation):
+        for loss in LOSSES:
             batched = self.variant(jax.vmap(loss))(targets, logits)
             single = [loss(t, logit) for t, logit in zip(targets, logits, strict=True)]
             np.testing.assert_allclose(batched, single, rtol=1e-6)

@@ -53,7 +53,8 @@ def test_units_change_the_outputs_alone():
     one, ten = jnp.array([0.4]), jnp.array([0.04])
     np.testing.assert_allclose(Scalar(10.0).mean(ten), Scalar().mean(one), rtol=1e-6)
     found = Scalar(10.0).loss(ten, return_, discount, -ten, key)
-    np.testing.assert_allclose(found, Scalar().loss(one, return_, discount, -one, key), rtol=1e-5)
+    expected = Scalar().loss(one, return_, discount, -one, key)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     plain, scaled = MixtureOfGaussians(2), MixtureOfGaussians(2, unit=10.0)
     x = outputs(plain, 0)
     np.testing.assert_allclose(scaled.mean(x), 10 * plain.mean(x), rtol=1e-5)
@@ -73,33 +74,54 @@ def test_losses_are_those_of_the_losses_package():
     x, x_t = outputs(head, 1), outputs(head, 2)
     scales, scales_t = (jax.nn.softplus(y[4:]) + 0.5 for y in (x, x_t))
     expected = losses.mixture_of_gaussians_td_loss(
-        x[:2], x[2:4], scales, return_, discount, x_t[:2], x_t[2:4], scales_t, key, num_samples=4
-    )
+        x[:2], x[2:4], scales, return_, discount, x_t[:2], x_t[2:4], scales_t, key, num_samples=4,
+        min_scale=0.5,
+    )  # fmt: skip
     np.testing.assert_allclose(head.loss(x, return_, discount, x_t, key), expected, rtol=1e-6)
     found = Scalar().loss(*f32([1.0], 0.3, 0.9, [2.0]), key)
-    np.testing.assert_allclose(found, 0.5 * (0.3 + 0.9 * 2.0 - 1.0) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(found, (0.5 * 1.1**2, 1.1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", HEADS)
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 2**31), size=st.sampled_from([1e-3, 1.0, 30.0]))
-def test_no_loss_is_below_the_least(name, seed, size):
-    """So that `loss - least_loss` is a priority; a termination makes the target one point."""
+@given(
+    seed=st.integers(0, 2**31),
+    size=st.sampled_from([1e-3, 1.0, 30.0, 1e3]),
+    size_t=st.sampled_from([1e-3, 1.0, 30.0, 1e3]),
+)
+def test_priorities_are_finite_and_not_negative(name, seed, size, size_t):
+    """A replay refuses others; a termination makes the target one point."""
     head = HEADS[name]
-    x, x_t = size * outputs(head, seed), outputs(head, seed + 1)
+    x, x_t = size * outputs(head, seed), size_t * outputs(head, seed + 1)
     for discount in (0.0, 0.9):
-        loss = head.loss(x, *f32(0.1, discount), x_t, jax.random.key(seed))
+        loss, priority = head.loss(x, *f32(0.1, discount), x_t, jax.random.key(seed))
         assert np.isfinite(loss)
-        assert loss >= head.least_loss - 1e-5
+        assert np.isfinite(priority)
+        assert priority >= 0
 
 
-def test_the_mixtures_least_loss_is_attained():
-    """One component as narrow as can be, exactly at a certain target."""
+@pytest.mark.parametrize("name", HEADS)
+def test_a_prediction_that_equals_its_target_has_priority_0_whatever_its_entropy(name):
+    head = HEADS[name]
+    found = []
+    for size in (1e-3, 1.0, 30.0):
+        x = size * outputs(head, 4)
+        found.append(head.loss(x, *f32(0.0, 1.0), x, jax.random.key(0)))
+        np.testing.assert_allclose(found[-1].priority, 0.0, atol=1e-6)
+    if name != "scalar":
+        assert len({float(loss) for loss, _ in found}) == 3
+
+
+def test_the_mixtures_best_prediction_of_a_certain_target_has_priority_0():
+    """One component as narrow as can be, exactly at the return of a termination."""
     head = MixtureOfGaussians(1, num_samples=2, min_scale=0.2)
-    x = jnp.array([0.0, 1.5, -60.0])
-    loss = head.loss(x, jnp.array(1.5), jnp.array(0.0), x, jax.random.key(0))
-    np.testing.assert_allclose(loss, head.least_loss, rtol=1e-5)
-    assert head.least_loss < 0
+    certain, wide = jnp.array([0.0, 1.5, -60.0]), jnp.array([0.0, 7.0, 3.0])
+    found = head.loss(certain, *f32(1.5, 0.0), wide, jax.random.key(0))
+    np.testing.assert_allclose(found.priority, 0.0, atol=1e-6)
+    # A density of 1 / (0.2 sqrt(2 pi)); log r is -1/2 (0.4 / 0.2)^2 at another return.
+    np.testing.assert_allclose(found.loss, np.log(0.2 * np.sqrt(2 * np.pi)), rtol=1e-5)
+    other = head.loss(certain, *f32(1.9, 0.0), wide, jax.random.key(0))
+    np.testing.assert_allclose(other.priority, np.exp(-2) - 1 + 2, rtol=1e-4)
 
 
 def test_metrics_by_hand():
