@@ -38,11 +38,11 @@ class ContextualPriorityTree:
     a leaf when its priority is set; here every key is always a leaf.
 
     Neighbours in the tree are neighbours in time if a ring's length L is a power of two, the ring
-    begins at a multiple of L, and at most its newest L / 2 slots are present. For then at least
-    L / 2 absent slots separate the oldest slot from the newest, so no subtree of up to L / 2 slots
-    holds both ends: it holds a contiguous run. Hence the estimate of a new slot is a mean over the
-    newest slots of its ring: over all of them only while none is known since the last multiple of
-    L / 2, otherwise over fewer. `selectors.slots_per_environment` chooses L.
+    begins at a multiple of L, and only its newest L / 2 slots can be present. Then at least L / 2
+    absent slots separate the newest slot from the oldest one, and no subtree of up to L / 2 slots
+    reaches across them: what it holds is a contiguous run of time. Hence the estimate of a new slot
+    is a mean over the newest slots of its ring: over all of them only while none is known since the
+    last multiple of L / 2, otherwise over fewer. `selectors.slots_per_environment` chooses L.
 
     Counts are integers and masses are recomputed from children, so rounding errors do not
     accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
