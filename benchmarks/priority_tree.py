@@ -1,7 +1,7 @@
 """Operations per second of the contextual priority tree, compared with plain NumPy.
 
-The baseline draws in proportion to an array of priorities with `cumsum` and `searchsorted`, which
-read every priority for each batch.
+The tree has as many slots as a store gives to these keys. The baseline draws in proportion to an
+array of priorities with `cumsum` and `searchsorted`, which read every priority for each batch.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from retrax.replay.priority_tree import ContextualPriorityTree
+from retrax.replay.selectors import slots_per_environment
 
 BATCHES = (1, 4, 64, 4096)
 
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     rng = np.random.default_rng(0)
     priorities = rng.random(options.keys)
-    tree = ContextualPriorityTree(options.keys)
+    tree = ContextualPriorityTree(slots_per_environment("contextual", options.keys))
     tree.insert(np.arange(options.keys))
     tree.set_priorities(np.arange(options.keys), priorities)
 

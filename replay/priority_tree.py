@@ -19,8 +19,8 @@ LARGE_BATCH = 256
 class ContextualPriorityTree:
     """Draws slots in proportion to their priorities, estimated from neighbours where unknown.
 
-    Slots `0 .. capacity - 1` are in time order (a ring: the store overwrites the oldest). A slot is
-    absent, present with an unknown priority, or present with a known one.
+    Slots `0 .. capacity - 1` are in time order. A slot is absent, present with an unknown priority,
+    or present with a known one.
 
     Let c be the number of present slots below a node and m their mean priority. A node's m is the
     mean of its children's m over those children with a known m, weighted by their c (which counts
@@ -32,12 +32,17 @@ class ContextualPriorityTree:
       * everything known: proportional prioritisation;
       * otherwise an unknown slot has the mean of the smallest subtree around it with a known one.
 
-    The paper keeps keys in the nodes of an AVL tree, because keys come and go. Here they are a ring
-    of fixed length, so an implicit balanced binary tree with the keys at its leaves suffices: no
-    rotations, and a batch is one NumPy pass over the levels. The paper deletes and reinserts a key
-    to make it a leaf when its priority is set; here every key is always a leaf. Where the ring is
-    closed (slot 0 after the last) and where it is being overwritten, neighbours in the tree may be
-    far apart in time, and estimates are less accurate.
+    The paper keeps keys in the nodes of an AVL tree, because keys come and go. Here the leaves of
+    an implicit complete binary tree are the slots of a ring that new keys overwrite: no rotations,
+    and a batch is one NumPy pass over the levels. The paper deletes and reinserts a key to make it
+    a leaf when its priority is set; here every key is always a leaf.
+
+    Neighbours in the tree are neighbours in time if a ring's length L is a power of two, the ring
+    begins at a multiple of L, and only its newest L / 2 slots can be present. Then at least L / 2
+    absent slots separate the newest slot from the oldest one, and no subtree of up to L / 2 slots
+    reaches across them: what it holds is a contiguous run of time. Hence the estimate of a new slot
+    is a mean over the newest slots of its ring: over all of them only while none is known since the
+    last multiple of L / 2, otherwise over fewer. `selectors.slots_per_environment` chooses L.
 
     Counts are integers and masses are recomputed from children, so rounding errors do not
     accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.

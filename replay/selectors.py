@@ -1,7 +1,7 @@
 """Selection of stored sequences: uniform, proportional to priorities, or contextual.
 
-A store numbers its sequences by slots `0 .. capacity - 1` in time order. `n` denotes the length of
-a batch of slots.
+A store numbers its sequences by slots `0 .. capacity - 1`: a ring of `slots_per_environment` slots
+for each environment, in time order. `n` denotes the length of a batch of slots.
 """
 
 from collections.abc import Mapping
@@ -157,6 +157,24 @@ class UniformSelector:
 
 
 _KINDS = ("contextual", "proportional", "uniform")
+
+
+def slots_per_environment(kind: str, num_starts: int) -> int:
+    """The length of the ring of slots that an environment's sequences take in turn.
+
+    Uniform and proportional selection do not depend on the order of the slots. Contextual selection
+    needs a power of two, so that every environment has a subtree of its own, and twice the slots,
+    so that the newest sequences and the oldest are not neighbours: see `ContextualPriorityTree`.
+    This costs 2 to 4 slots per sequence.
+
+    Args:
+      kind: "uniform", "proportional" or "contextual".
+      num_starts: the number of sequences that an environment can have at a time, at least 1.
+
+    Returns:
+      `num_starts`; for "contextual" the least power of two that is at least `2 * num_starts`.
+    """
+    return 1 << (2 * num_starts - 1).bit_length() if kind == "contextual" else num_starts
 
 
 def make_selector(

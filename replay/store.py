@@ -14,17 +14,18 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .priorities import importance_weights
 from .rings import RowRings
 from .rows import row_spec, sample_shapes
-from .selectors import make_selector
+from .selectors import make_selector, slots_per_environment
 
 
 class SequenceStore:
     """Rows in one ring per environment, preallocated; overlapping sequences as windows.
 
-    A sequence can start at every P-th row. The start at ring position k P of environment e is the
-    selector's slot e (C / P) + k, so slots of one environment are in time order. A slot is present
-    while its sequence is complete and none of its rows has been overwritten. Where sequences must
-    not cross episodes, an episode begins at a multiple of P, and its end completes the sequences
-    that reach it; they are padded with zeros and masked.
+    A sequence can start at every P-th row. The start at row k P of environment e, counted from its
+    very first row, is the selector's slot e L + k mod L, so slots of one environment are in time
+    order. L is C / P, or more where the selector needs it (`slots_per_environment`). A slot is
+    present while its sequence is complete and none of its rows has been overwritten. Where
+    sequences must not cross episodes, an episode begins at a multiple of P, and its end completes
+    the sequences that reach it; they are padded with zeros and masked.
 
     Rows must be added in the time order of each environment.
     """
@@ -54,7 +55,8 @@ class SequenceStore:
         config = config.for_environments(num_envs)
         self._sequence, self._config = sequence, config
         self._num_rows = _rows_per_environment(sequence, config, num_envs)
-        self._num_starts = self._num_rows // sequence.period
+        # L in the class's docstring.
+        self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
         self._rings = RowRings(
             row_spec(environment_spec, sequence),
             sequence,
@@ -63,7 +65,7 @@ class SequenceStore:
         )
         self._selector = make_selector(
             config.selector,
-            num_envs * self._num_starts,
+            num_envs * self._num_slots,
             priority_exponent=config.priority_exponent,
             uniform_fraction=config.uniform_fraction,
         )
@@ -71,7 +73,7 @@ class SequenceStore:
         self._rng = np.random.default_rng(seed)
         self._heads = np.zeros(num_envs, np.int64)  # rows ever written, skipped ones included
         self._episodes = np.zeros(num_envs, np.int64)  # the head at which the episode began
-        self._present = np.zeros(num_envs * self._num_starts, bool)  # by slot
+        self._present = np.zeros(num_envs * self._num_slots, bool)  # by slot
         self._num_sequences = 0
 
     @property
@@ -117,7 +119,7 @@ class SequenceStore:
                 f"{environments.tolist()}."
             )
         index = self._heads[environments] % self._num_rows
-        self._remove(environments, index)
+        self._remove(environments)
         self._rings.write(environments, index, rows)
         self._heads[environments] += 1
         self._insert(self._complete(environments, np.asarray(rows.is_last)))
@@ -185,12 +187,12 @@ class SequenceStore:
         return self._shapes
 
     def read(self, slots: np.ndarray) -> tuple[Row, np.ndarray]:
-        """The sequences of some slots: a `Row` of arrays `[B, T+1, ...]`, and the mask `[B, T+1]`.
+        """The sequences of present slots `[B]`: a `Row` of arrays, and the mask `[B, T+1]`.
 
-        Extras of the first row alone are `[B, ...]`.
+        Arrays of the `Row` are `[B, T+1, ...]`; extras of the first row alone are `[B, ...]`.
         """
-        environments, position = np.divmod(np.asarray(slots), self._num_starts)
-        return self._rings.read(environments, position * self._sequence.period)
+        environments, starts = self._locate(slots)
+        return self._rings.read(environments, starts % self._num_rows)
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
         """The row at which each slot's sequence begins, counted from its environment's very first.
@@ -198,10 +200,7 @@ class SequenceStore:
         The start of a slot changes when the slot is overwritten. int64 `[B]`, -1 where there is no
         sequence.
         """
-        environments, position = np.divmod(np.asarray(slots), self._num_starts)
-        newest = self._heads[environments] - 1
-        back = (newest - position * self._sequence.period) % self._num_rows
-        return np.where(self._present[slots], newest - back, -1)
+        return np.where(self._present[slots], self._locate(slots)[1], -1)
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Sets priorities `[B]` of present slots `[B]`.
@@ -255,8 +254,14 @@ class SequenceStore:
         return np.concatenate(slots) if slots else np.empty(0, np.int64)
 
     def _slots(self, environments: Any, starts: np.ndarray) -> np.ndarray:
-        position = starts % self._num_rows // self._sequence.period
-        return environments * self._num_starts + position
+        return environments * self._num_slots + starts // self._sequence.period % self._num_slots
+
+    def _locate(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `_slots` for present slots: environments and starts."""
+        environments, position = np.divmod(np.asarray(slots), self._num_slots)
+        newest = self._heads[environments] - 1
+        period = self._sequence.period
+        return environments, newest - (newest - position * period) % (self._num_slots * period)
 
     def _insert(self, slots: np.ndarray) -> None:
         if slots.size:
@@ -264,17 +269,16 @@ class SequenceStore:
             self._present[slots] = True
             self._num_sequences += slots.size
 
-    def _remove(self, environments: np.ndarray, index: np.ndarray) -> None:
-        """Removes the sequences that need the rows at `index` `[n]`, about to be overwritten.
+    def _remove(self, environments: np.ndarray) -> None:
+        """Removes the sequences that need the rows which the next ones overwrite.
 
         They begin there; or up to k - 1 rows later, if their first row shows a stack of k frames.
-        Those that began earlier are removed already.
         """
         frame_stack = self._sequence.frame_stack
-        index = (index[:, None] + np.arange(frame_stack)).ravel() % self._num_rows
+        rows = (self._heads[environments, None] - self._num_rows + np.arange(frame_stack)).ravel()
         environments = np.repeat(environments, frame_stack)
-        starts = index % self._sequence.period == 0
-        slots = self._slots(environments[starts], index[starts])
+        starts = rows % self._sequence.period == 0
+        slots = self._slots(environments[starts], rows[starts])
         # A start without a sequence (the end of an episode) has no slot.
         slots = slots[self._present[slots]]
         if slots.size:

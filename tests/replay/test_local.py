@@ -151,9 +151,12 @@ def test_a_writer_adds_the_rows_of_its_environments():
     assert rows.reward.tolist() == [[0.5] * 4, [2.0] * 4]
 
 
-def test_priorities_of_overwritten_sequences_are_ignored():
+@pytest.mark.parametrize(
+    ("selector", "starts"), [("proportional", [12, -1, 6]), ("contextual", [-1, -1, 6])]
+)
+def test_priorities_of_overwritten_sequences_are_ignored(selector, starts):
     replay = make_replay(
-        capacity=12, num_environments=1, selector="proportional", acting_steps_per_update=1e-3
+        capacity=12, num_environments=1, selector=selector, acting_steps_per_update=1e-3
     )
     for _ in range(12):
         replay.add(zero_rows(replay, 1))
@@ -162,7 +165,7 @@ def test_priorities_of_overwritten_sequences_are_ignored():
     assert keys[1].tolist() == [0, 3, 6]
     for _ in range(4):  # overwrites the sequences of slots 0 and 1
         replay.add(zero_rows(replay, 1))
-    assert replay.store.starts(slots).tolist() == [12, -1, 6]
+    assert replay.store.starts(slots).tolist() == starts
     replay.set_priorities(keys, np.array([9.0, 8.0, 5.0]))
     selector = replay.state()["selector"]
     assert 5.0 in selector["priorities"]

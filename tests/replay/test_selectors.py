@@ -1,9 +1,12 @@
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import oracles
 import pytest
 import scipy.stats
 
 from retrax.replay import make_selector
+from retrax.replay.selectors import slots_per_environment
 
 KINDS = ("uniform", "proportional", "contextual")
 
@@ -73,6 +76,29 @@ def test_contextual_equals_proportional_once_everything_is_known():
     expected = 0.1 / 8 + 0.9 * powers / powers.sum()
     for selector in selectors:
         np.testing.assert_allclose(probabilities_of(selector, np.arange(8)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("num_starts", "contextual"), [(1, 2), (2, 4), (3, 8), (4, 8), (5, 16), (8, 16), (9, 32)]
+)
+def test_only_contextual_selection_takes_more_slots_than_sequences(num_starts, contextual):
+    found = [slots_per_environment(kind, num_starts) for kind in KINDS]
+    assert found == [num_starts, num_starts, contextual]
+
+
+@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.given(num_starts=st.integers(1, 40), newest=st.integers(0, 500))
+def test_subtrees_below_that_of_a_ring_hold_contiguous_runs_of_time(num_starts, newest):
+    length = slots_per_environment("contextual", num_starts)
+    ages = np.arange(num_starts)
+    slots = (newest - ages) % length
+    size = 1
+    while size < length:
+        for subtree in np.unique(slots // size):
+            run = ages[slots // size == subtree]
+            np.testing.assert_array_equal(run, np.arange(run[0], run[-1] + 1))
+        size *= 2
+    assert size == length, "the ring is a subtree"
 
 
 @pytest.mark.parametrize("kind", ["proportional", "contextual"])

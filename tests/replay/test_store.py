@@ -136,6 +136,14 @@ def present(store):
     return np.flatnonzero(store.state()["selector"]["present"])
 
 
+def slots_per_environment(store):
+    return len(store.state()["selector"]["present"]) // store.num_envs
+
+
+# Contextual selection numbers slots differently from the others.
+SELECTORS = st.sampled_from(["uniform", "contextual"])
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
@@ -147,13 +155,14 @@ def present(store):
     slack=st.integers(0, 12),
     steps=st.integers(1, 60),
     frame_stack=st.integers(1, 4),
+    selector=SELECTORS,
 )
 def test_sequences_are_the_rows_that_were_added(
-    seed, num_envs, length, period, crosses, ends, slack, steps, frame_stack
+    seed, num_envs, length, period, crosses, ends, slack, steps, frame_stack, selector
 ):
     spec = sequence_spec(length, period, crosses, stored=True, frame_stack=frame_stack)
     capacity = num_envs * (length + period + frame_stack + slack)
-    config = ReplayConfig(capacity=capacity, min_rows=1, batch_size=2)
+    config = ReplayConfig(capacity=capacity, min_rows=1, batch_size=2, selector=selector)
     store = SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0)
     naive = NaiveStore(num_envs, capacity, spec)
     stream = Stream(num_envs, seed, ends, stored=True)
@@ -166,18 +175,16 @@ def test_sequences_are_the_rows_that_were_added(
     if not slots.size:
         return
     rows, mask = store.read(slots)
-    expected = {}
-    for e, start in naive.sequences():
-        slot = e * (naive.kept // period) + start % naive.kept // period
-        expected[slot] = naive.read(e, start)
-    assert sorted(expected) == slots.tolist()
-    for index, slot in enumerate(slots):
-        wanted, wanted_mask = expected[slot]
-        found = jax.tree.map(lambda x, index=index: x[index], rows)
+    environments = slots // slots_per_environment(store)
+    found = list(zip(environments.tolist(), store.starts(slots).tolist(), strict=True))
+    assert set(found) == naive.sequences()
+    for index, (e, start) in enumerate(found):
+        wanted, wanted_mask = naive.read(e, start)
+        read = jax.tree.map(lambda x, index=index: x[index], rows)
         np.testing.assert_array_equal(mask[index], wanted_mask)
         memory = jax.tree.map(lambda x: x[0], wanted.extras["memory"])  # the first row's alone
         wanted = wanted._replace(extras={"mu": wanted.extras["mu"], "memory": memory})
-        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+        jax.tree.map(np.testing.assert_array_equal, read, wanted)
 
 
 def filled(config, spec, steps=40, num_envs=2, ends=0.1, seed=0):
@@ -231,11 +238,13 @@ def test_the_same_seed_draws_the_same():
     assert (draws[0] != draws[2]).any()
 
 
+@pytest.mark.parametrize("selector", ["proportional", "contextual"])
 @pytest.mark.parametrize("crosses", [True, False])
-def test_a_restored_store_continues_identically(crosses):
-    config = ReplayConfig(capacity=60, min_rows=1, batch_size=6, selector="proportional")
+@pytest.mark.parametrize("steps", [20, 100])
+def test_a_restored_store_continues_identically(selector, crosses, steps):
+    config = ReplayConfig(capacity=60, min_rows=1, batch_size=6, selector=selector)
     spec = sequence_spec(5, 2, crosses, stored=True)
-    store, stream = filled(config, spec)
+    store, stream = filled(config, spec, steps=steps)
     slots, _ = store.sample()
     store.set_priorities(slots, np.arange(1.0, 7.0))
     other = SequenceStore(SPEC, spec, config, num_envs=2, seed=99)
@@ -246,6 +255,23 @@ def test_a_restored_store_continues_identically(crosses):
         other.add(rows)
         results = [s.sample() for s in (store, other)]
         jax.tree.map(np.testing.assert_array_equal, *results)
+        slots, _ = results[0]
+        np.testing.assert_array_equal(store.starts(slots), other.starts(slots))
+        for each in (store, other):
+            each.set_priorities(slots, slots + 1.0)
+
+
+def test_a_state_with_other_slots_is_refused_and_changes_nothing():
+    spec = sequence_spec(3, 1, True)
+    stores = [
+        filled(ReplayConfig(capacity=20, min_rows=1, selector=selector), spec, steps=steps)[0]
+        for selector, steps in (("contextual", 30), ("uniform", 20))
+    ]
+    before = jax.tree.map(np.copy, stores[0].state())
+    message = r"state\['present'\] must be bool of shape \(64,\), got bool of shape \(20,\)\."
+    with pytest.raises(ValueError, match=message):
+        stores[0].restore(stores[1].state())
+    jax.tree.map(np.testing.assert_array_equal, stores[0].state(), before)
 
 
 def test_state_is_small_while_the_store_is_nearly_empty():
@@ -282,11 +308,14 @@ def test_cut_ends_running_episodes_as_a_time_limit_would(crosses):
     period=st.integers(1, 5),
     steps=st.integers(1, 40),
     frame_stack=st.integers(1, 3),
+    selector=SELECTORS,
 )
-def test_newest_are_the_last_complete_sequences(seed, num_envs, length, period, steps, frame_stack):
+def test_newest_are_the_last_complete_sequences(
+    seed, num_envs, length, period, steps, frame_stack, selector
+):
     spec = sequence_spec(length, period, True, frame_stack=frame_stack)
     capacity = num_envs * (length + 2 * period + frame_stack)
-    config = ReplayConfig(capacity=capacity, min_rows=1)
+    config = ReplayConfig(capacity=capacity, min_rows=1, selector=selector)
     store, naive = (
         SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0),
         NaiveStore(num_envs, config.capacity, spec),
@@ -420,13 +449,16 @@ def pick(rows, environments):
     crosses=st.booleans(),
     ends=st.sampled_from([0.0, 0.1, 0.5]),
     steps=st.integers(1, 60),
+    selector=SELECTORS,
 )
-def test_environments_need_not_be_in_lockstep(seed, num_envs, length, period, crosses, ends, steps):
+def test_environments_need_not_be_in_lockstep(
+    seed, num_envs, length, period, crosses, ends, steps, selector
+):
     """A store of several environments holds what stores of one environment each would hold."""
     spec = sequence_spec(length, period, crosses, stored=True)
     rows_each = length + period + 3
-    config = ReplayConfig(capacity=num_envs * rows_each, min_rows=1)
-    alone = ReplayConfig(capacity=rows_each, min_rows=1)
+    config = ReplayConfig(capacity=num_envs * rows_each, min_rows=1, selector=selector)
+    alone = ReplayConfig(capacity=rows_each, min_rows=1, selector=selector)
     store = SequenceStore(SPEC, spec, config, num_envs=num_envs, seed=0)
     each = [SequenceStore(SPEC, spec, alone, num_envs=1, seed=0) for _ in range(num_envs)]
     streams = [Stream(1, seed + e, ends, stored=True) for e in range(num_envs)]
@@ -444,7 +476,7 @@ def test_environments_need_not_be_in_lockstep(seed, num_envs, length, period, cr
             store.cut(e)
             each[e].cut()
             streams[e].was_last[:] = True
-    slots, num_slots = present(store), rows_each // period
+    slots, num_slots = present(store), slots_per_environment(store)
     for e in range(num_envs):
         own = present(each[e])
         mine = slots[slots // num_slots == e]
@@ -464,6 +496,15 @@ def test_a_slot_that_was_overwritten_has_another_start():
     store.add(stream.next())
     store.add(stream.next())
     assert store.starts(np.arange(4)).tolist() == [8, -1, 4, 6]
+
+
+def test_contextual_selection_takes_a_slot_again_only_in_the_second_lap():
+    config = ReplayConfig(capacity=6, min_rows=1, selector="contextual")
+    store, stream = filled(config, sequence_spec(3, 2, True), steps=11, num_envs=1)
+    assert store.starts(np.arange(8)).tolist() == [-1, -1, -1, 6, 8, -1, -1, -1]
+    for _ in range(8):
+        store.add(stream.next())
+    assert store.starts(np.arange(8)).tolist() == [16, -1, -1, -1, -1, -1, -1, 14]
 
 
 def test_unknown_environments_are_refused():
