@@ -209,7 +209,7 @@ class Config:
             "sequence_length": 11,
             "learning_rate": 5e-4,
             "shared_network": False,
-            "replay": dataclasses.replace(_MUJOCO_REPLAY, replay_ratio=8.0),
+            "replay": dataclasses.replace(_MUJOCO_REPLAY, replay_ratio=8.0, capacity=10_000),
         }
         return cls.paper_mujoco(**{**ours, **changes})
 
