@@ -94,16 +94,3 @@ class UpdateSchedule:
         self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
         self._steps, self.updates = counters["steps"], counters["updates"]
         self.learning_since = counters["learning_since"]
-
-
-def mean_acting_steps_per_update(config: ReplayConfig, *, period: int, num_envs: int) -> float:
-    """Mean number of time steps per update on replayed sequences.
-
-    Args:
-      config: pace and ratios.
-      period: rows between the starts of adjacent sequences.
-      num_envs: number of environments.
-    """
-    if config.pace == "steady":
-        return config.acting_steps_per_update
-    return period * num_envs / config.replay_ratio

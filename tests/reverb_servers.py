@@ -12,7 +12,7 @@ from dm_env import specs
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from retrax.replay import SequenceStore
-from retrax.replay.reverb import ReverbWriter, make_replay, make_tables
+from retrax.replay.reverb import SEQUENCES, Layout, ReverbWriter, make_replay, make_tables
 from retrax.replay.reverb.library import reverb
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
@@ -75,6 +75,19 @@ def serve(tables):
 
 def server(sequence, config, num_environments=1):
     return serve(make_tables(SPEC, sequence, config, num_environments=num_environments))
+
+
+def each_once(sequence, config):
+    """The table of sequences, but each one is drawn once, in order."""
+    return reverb.Table(
+        name=SEQUENCES,
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=1000,
+        max_times_sampled=1,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=Layout(SPEC, sequence, config).signature(),
+    )
 
 
 def free_address():

@@ -10,9 +10,9 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from reverb_servers import (
     BIG,
-    SPEC,
     assert_same,
     draw,
+    each_once,
     expected_sequences,
     open_replay,
     sequence_spec,
@@ -26,25 +26,12 @@ from reverb_servers import (
     writing,
 )
 
-from retrax.replay.reverb import SEQUENCES, Columns
+from retrax.replay.reverb import SEQUENCES
 from retrax.replay.reverb.library import reverb
 
 pytestmark = pytest.mark.distributed
 
 LAYOUTS = [(4, 1, True, False), (5, 3, True, True), (4, 1, False, True), (6, 4, False, True)]
-
-
-def each_once(sequence, config):
-    """The table of sequences, but each one is drawn once, in order."""
-    return reverb.Table(
-        name=SEQUENCES,
-        sampler=reverb.selectors.Fifo(),
-        remover=reverb.selectors.Fifo(),
-        max_size=1000,
-        max_times_sampled=1,
-        rate_limiter=reverb.rate_limiters.MinSize(1),
-        signature=Columns(SPEC, sequence, config).signature(),
-    )
 
 
 @pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)

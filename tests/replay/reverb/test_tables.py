@@ -24,10 +24,11 @@ def test_a_table_too_small_for_its_environments_is_refused():
     [
         ({"selector": "contextual"}, ["rows"]),
         ({"selector": "proportional"}, ["sequences"]),
-        ({"selector": "uniform", "pace": "rounds", "on_policy": True}, ["sequences", "newest"]),
+        ({"selector": "uniform", "pace": "rounds"}, ["sequences", "newest"]),
+        ({"selector": "contextual", "pace": "rounds"}, ["rows"]),
     ],
 )
-def test_tables_follow_selector_and_on_policy(fields, names):
+def test_tables_follow_selector_and_pace(fields, names):
     config = ReplayConfig(capacity=100, min_rows=1, **fields)
     tables = make_tables(SPEC, sequence_spec(), config, num_environments=2)
     assert [table.info.name for table in tables] == names
