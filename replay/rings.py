@@ -4,19 +4,21 @@
 `B` the number of sequences and `T + 1` their length. `index` denotes positions in a ring.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 import psutil
 
 from ..datatypes import Row, SequenceSpec
-from .rows import join_extras, split_extras, stack_frames
+from .packing import SequencePacking
 
 
 class RowRings:
-    """Rows `[E, C]`, and the extras of sequences' first rows at every P-th position, `[E, C / P]`.
+    """Packed rows, one ring `[C, bytes]` for each environment.
+
+    Extras of sequences' first rows are kept at every P-th position, `[C / P, bytes]`.
 
     Args:
       row: one row, as `jax.ShapeDtypeStruct`s.
@@ -29,37 +31,40 @@ class RowRings:
     """
 
     def __init__(self, row: Row, sequence: SequenceSpec, *, num_envs: int, num_rows: int):
-        self._sequence, self._num_rows = sequence, num_rows
-        row, first = split_extras(row, sequence.first_row_extras)
-        num_starts = num_rows // sequence.period
-        _check_memory(_size(row) * num_rows + _size(first) * num_starts, num_rows, num_envs)
-
-        def zeros(length: int, specs: Any) -> Any:
-            return jax.tree.map(lambda s: np.zeros((num_envs, length, *s.shape), s.dtype), specs)
-
-        self._rows: Row = zeros(num_rows, row)
-        self._first: dict[str, Any] = zeros(num_starts, first)
+        self._sequence, self._num_envs, self._num_rows = sequence, num_envs, num_rows
+        self._packing = SequencePacking(row, sequence)
+        # Rows between the positions of each part; the rings of a part are one array.
+        self._periods = (1, sequence.period)[: len(self._packing.parts)]
+        shapes = [
+            (num_envs * num_rows // period, packing.dtype.itemsize)
+            for packing, period in zip(self._packing.parts, self._periods, strict=True)
+        ]
+        _check_memory(sum(map(math.prod, shapes)), num_rows * num_envs)
+        self._rings = [np.zeros(shape, np.uint8) for shape in shapes]
+        self._is_last = self._packing.parts[0].fields(self._rings[0])["is_last"]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all rings."""
-        return sum(leaf.nbytes for leaf in jax.tree.leaves((self._rows, self._first)))
+        return sum(ring.nbytes for ring in self._rings)
 
     def write(self, environments: np.ndarray, index: np.ndarray, rows: Row) -> None:
-        """Writes rows `[n, ...]`, all extras included, at `index` `[n]` of environments `[n]`."""
-        rest, first = split_extras(rows, self._sequence.first_row_extras)
-        starts = index % self._sequence.period == 0
-        if first and starts.any():
-            first = jax.tree.map(lambda values: np.asarray(values)[starts], first)
-            _assign(
-                self._first, environments[starts], index[starts] // self._sequence.period, first
-            )
-        _assign(self._rows, environments, index, rest)
+        """Writes rows `[n, ...]`, all extras included, at `index` `[n]` of environments `[n]`.
+
+        Raises:
+          ValueError: rows are not as specified.
+        """
+        position = environments * self._num_rows + index
+        packed = self._packing.pack(rows)
+        for ring, period, part in zip(self._rings, self._periods, packed, strict=True):
+            kept = position % period == 0
+            ring[position[kept] // period] = part[kept]
 
     def end_episodes(self, environments: np.ndarray, index: np.ndarray) -> np.ndarray:
         """Makes rows the last of their episodes; returns which of them were not, bool `[n]`."""
-        running: np.ndarray = ~self._rows.is_last[environments, index]
-        self._rows.is_last[environments, index] = True
+        position = environments * self._num_rows + index
+        running: np.ndarray = ~self._is_last[position]
+        self._is_last[position] = True
         return running
 
     def read(self, environments: np.ndarray, starts: np.ndarray) -> tuple[Row, np.ndarray]:
@@ -70,54 +75,37 @@ class RowRings:
           starts: positions `[B]`, multiples of P.
 
         Returns:
-          Rows `[B, T+1, ...]`, with extras of the first row `[B, ...]`, and the mask `[B, T+1]`:
-          where sequences must not cross episodes, False after the last row of the episode, and
-          the rows are zeros there.
+          Rows and mask as of `SequencePacking.unpack`; rows are zeros where the mask is False.
         """
-        index = self._index(environments, starts, 0)
-        rows: Row = jax.tree.map(lambda ring: _flat(ring).take(index, axis=0), self._rows)
-        if self._sequence.frame_stack > 1:
-            rows = rows._replace(observation=self._stacks(environments, starts))
-        mask = np.ones(rows.is_last.shape, bool)
-        if not self._sequence.crosses_episodes:
-            mask = np.cumsum(rows.is_last, axis=1) - rows.is_last == 0
-            for values in jax.tree.leaves(rows):
-                values[~mask] = 0
-        index = (environments * self._num_rows + starts) // self._sequence.period
-        first = jax.tree.map(lambda ring: _flat(ring).take(index, axis=0), self._first)
-        return join_extras(rows, first), mask
-
-    def _index(self, environments: np.ndarray, starts: np.ndarray, before: int) -> np.ndarray:
-        """Of the rows of sequences, and of some rows before them, in flat rings."""
+        begin, before = environments * self._num_rows, self._packing.before
         steps = np.arange(-before, self._sequence.length)
-        return (starts[:, None] + steps) % self._num_rows + environments[:, None] * self._num_rows
-
-    def _stacks(self, environments: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        frame_stack = self._sequence.frame_stack
-        index = self._index(environments, starts, frame_stack - 1)
-        is_first = _flat(self._rows.is_first).take(index)
-        return stack_frames(
-            _flat(self._rows.observation).take(index, axis=0), is_first, frame_stack
-        )
+        steps = (starts[:, None] + steps) % self._num_rows
+        index = (begin[:, None] + steps, (begin + starts) // self._sequence.period)
+        packed = [ring.take(i, axis=0) for ring, i in zip(self._rings, index, strict=False)]
+        rows, mask = self._packing.unpack(packed)
+        if not self._sequence.crosses_episodes:
+            packed[0][:, before:][~mask] = 0  # `rows` are views of it
+        return rows, mask
 
     def state(self, filled: int) -> dict[str, dict[str, np.ndarray]]:
-        """Views of the first `filled` rows of all rings, by the paths of the leaves."""
-        starts = -(-filled // self._sequence.period)
-        return {
-            "rows": {name: ring[:, :filled] for name, ring in _named(self._rows)},
-            "first": {name: ring[:, :starts] for name, ring in _named(self._first)},
-        }
+        """Views of the first `filled` rows of all rings, by the names of the leaves."""
+        parts: list[dict[str, np.ndarray]] = [{}, {}]
+        for number, (packing, period) in enumerate(
+            zip(self._packing.parts, self._periods, strict=True)
+        ):
+            for name, leaf in packing.fields(self._rings[number]).items():
+                rings = leaf.reshape(self._num_envs, -1, *leaf.shape[1:])
+                parts[number][name] = rings[:, : -(-filled // period)]
+        return dict(zip(("rows", "first"), parts, strict=True))
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Copies the rows of a `state` into the rings."""
-        for rings, values in ((self._rows, state["rows"]), (self._first, state.get("first") or {})):
-            for name, ring in _named(rings):
-                ring[:, : values[name].shape[1]] = values[name]
+        for part, leaves in self.state(self._num_rows).items():
+            for name, rings in leaves.items():
+                rings[:, : state[part][name].shape[1]] = state[part][name]
 
 
-def _check_memory(needed: int, num_rows: int, num_envs: int) -> None:
-    """Checks the memory for `needed` bytes for each environment."""
-    needed, rows = needed * num_envs, num_rows * num_envs
+def _check_memory(needed: int, rows: int) -> None:
     available = psutil.virtual_memory().available
     if needed > available:
         raise ValueError(
@@ -125,25 +113,3 @@ def _check_memory(needed: int, num_rows: int, num_envs: int) -> None:
             f"{available / 1e9:.1f} GB of memory are available: at most "
             f"{int(rows * available / needed)} rows fit."
         )
-
-
-def _assign(rings: Any, environments: np.ndarray, index: np.ndarray, values: Any) -> None:
-    def assign(ring: np.ndarray, new: np.ndarray) -> None:
-        ring[environments, index] = new
-
-    jax.tree.map(assign, rings, values)
-
-
-def _size(spec: Any) -> int:
-    return sum(int(np.prod(s.shape)) * np.dtype(s.dtype).itemsize for s in jax.tree.leaves(spec))
-
-
-def _flat(ring: np.ndarray) -> np.ndarray:
-    """`[E, n, ...]` as `[E * n, ...]`, a view: taking along one axis is several times faster."""
-    return ring.reshape(-1, *ring.shape[2:])
-
-
-def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
-    """Leaves with their paths as names: snapshots do not depend on the types of the tree."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]

@@ -102,15 +102,3 @@ class UpdateSchedule:
         self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
         self._steps, self.updates = counters["steps"], counters["updates"]
         self.learning_since = counters["learning_since"]
-
-
-def mean_acting_steps_per_update(config: ReplayConfig, *, period: int) -> float:
-    """Mean number of time steps, over all environments, per update on replayed sequences.
-
-    Args:
-      config: pace, ratios and batch size.
-      period: rows between the starts of adjacent sequences.
-    """
-    if config.pace == "steady":
-        return config.acting_steps_per_update
-    return period * config.batch_size / config.replay_ratio

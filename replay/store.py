@@ -109,7 +109,8 @@ class SequenceStore:
           environments: integers `[n]`, distinct; None for all of them in order.
 
         Raises:
-          ValueError: the environments are not distinct, or not all in 0 .. E - 1.
+          ValueError: the environments are not distinct, or not all in 0 .. E - 1, or the rows are
+            not as specified.
         """
         if environments is None:
             environments = np.arange(self.num_envs)

@@ -12,7 +12,7 @@ from dm_env import specs
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from retrax.replay import SequenceStore
-from retrax.replay.reverb import ReverbWriter, make_replay, make_tables
+from retrax.replay.reverb import SEQUENCES, Layout, ReverbWriter, make_replay, make_tables
 from retrax.replay.reverb.library import reverb
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
@@ -21,7 +21,7 @@ BIG = ReplayConfig(capacity=2000, min_rows=1, batch_size=4, acting_steps_per_upd
 SECONDS = 20.0  # no wait takes as long, unless it fails
 
 
-def sequence_spec(length=4, period=1, crosses=True, stored=False):
+def sequence_spec(length=4, period=1, crosses=True, stored=False, frame_stack=1):
     extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
     if stored:
         hidden = jax.ShapeDtypeStruct((4,), np.float32)
@@ -30,6 +30,7 @@ def sequence_spec(length=4, period=1, crosses=True, stored=False):
         length=length,
         period=period,
         crosses_episodes=crosses,
+        frame_stack=frame_stack,
         extras=extras,
         first_row_extras=("memory",) if stored else (),
     )
@@ -75,6 +76,19 @@ def serve(tables):
 
 def server(sequence, config, num_environments=1):
     return serve(make_tables(SPEC, sequence, config, num_environments=num_environments))
+
+
+def each_once(sequence, config):
+    """The table of sequences, but each one is drawn once, in order."""
+    return reverb.Table(
+        name=SEQUENCES,
+        sampler=reverb.selectors.Fifo(),
+        remover=reverb.selectors.Fifo(),
+        max_size=1000,
+        max_times_sampled=1,
+        rate_limiter=reverb.rate_limiters.MinSize(1),
+        signature=Layout(SPEC, sequence, config).signature(),
+    )
 
 
 def free_address():
@@ -143,7 +157,7 @@ def expected_sequences(sequence, num_environments, num_rows, stored):
     slots = np.flatnonzero(store.state()["selector"]["present"])
     rows, mask = store.read(slots)
     return {
-        tuple(rows.observation[i, 0].tolist()): jax.tree.map(lambda x, i=i: x[i], (rows, mask))
+        tuple(rows.observation[i, 0, -2:].tolist()): jax.tree.map(lambda x, i=i: x[i], (rows, mask))
         for i in range(len(slots))
     }
 

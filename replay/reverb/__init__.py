@@ -8,10 +8,10 @@ from ..interface import Replay
 from ..local import LocalReplay
 from ..schedule import UpdateSchedule
 from .checkpoints import Checkpoints, check_tables
-from .columns import NEWEST, QUEUE, SEQUENCES, Columns, table_names
 from .contextual import ContextualReplay
-from .on_policy import OnPolicyReplay
+from .layout import NEWEST, QUEUE, SEQUENCES, Layout
 from .prioritized import PrioritizedReplay
+from .rounds import RoundsReplay
 from .tables import make_tables
 from .writer import ReverbWriter
 
@@ -20,15 +20,14 @@ __all__ = [
     "QUEUE",
     "SEQUENCES",
     "Checkpoints",
-    "Columns",
     "ContextualReplay",
-    "OnPolicyReplay",
+    "Layout",
     "PrioritizedReplay",
     "ReverbWriter",
+    "RoundsReplay",
     "check_tables",
     "make_replay",
     "make_tables",
-    "table_names",
 ]
 
 
@@ -42,7 +41,7 @@ def make_replay(
     seed: int,
     max_wait: float = 600.0,
 ) -> Replay:
-    """Makes the learner's side of the replay: the class depends on selector and `on_policy`.
+    """Makes the learner's side of the replay: the class depends on selector and pace.
 
     Args:
       address: "host:port" of the server, whose tables are `make_tables` of the same arguments.
@@ -57,20 +56,20 @@ def make_replay(
       ValueError: the capacity is too small for one sequence per environment, or too large.
     """
     config = config.for_environments(num_environments)
-    columns = Columns(environment_spec, sequence, config)
+    layout = Layout(environment_spec, sequence, config)
     if config.selector == "contextual":
         local = LocalReplay(
             environment_spec, sequence, config, num_environments=num_environments, seed=seed
         )
-        return ContextualReplay(address, columns, local, max_wait=max_wait)
+        return ContextualReplay(address, layout, local, max_wait=max_wait)
     replayed = PrioritizedReplay(
-        address, columns, num_environments=num_environments, max_wait=max_wait
+        address, layout, num_environments=num_environments, max_wait=max_wait
     )
-    if not config.on_policy:
+    if config.pace != "rounds":
         return replayed
-    return OnPolicyReplay(
+    return RoundsReplay(
         address,
-        columns,
+        layout,
         replayed,
         UpdateSchedule(config, num_environments=num_environments, seed=seed),
         num_environments=num_environments,

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .layout import check_signature
+
 _DONE = "DONE"  # Reverb's mark of a complete checkpoint; without it a server would start empty
-_OPTIONS = ("max_size", "max_times_sampled", "sampler_options", "remover_options", "signature")
+_OPTIONS = ("max_size", "max_times_sampled", "sampler_options", "remover_options")
 _LIMITS = ("samples_per_insert", "min_diff", "max_diff", "min_size_to_sample")
 
 
@@ -70,7 +72,7 @@ def check_tables(wanted: Mapping[str, Any], served: Mapping[str, Any]) -> None:
       served: the same, as reported by the server.
 
     Raises:
-      ValueError: names the first table and option that differ.
+      ValueError: names the first table, and its layout or option, that differ.
     """
     if set(wanted) != set(served):
         raise ValueError(
@@ -78,6 +80,7 @@ def check_tables(wanted: Mapping[str, Any], served: Mapping[str, Any]) -> None:
             f"{sorted(wanted)}."
         )
     for name, info in wanted.items():
+        check_signature(name, served[name].signature, info.signature)
         for option, before, now in _options(info, served[name]):
             if before != now:
                 raise ValueError(

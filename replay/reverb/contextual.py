@@ -1,7 +1,7 @@
 """The learner's own replay at the end of a Reverb queue, for contextual selection."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -10,24 +10,15 @@ import numpy as np
 from ...datatypes import Row, Sample
 from ..interface import ReplayStatus
 from ..local import LocalReplay
-from .columns import QUEUE, Columns
-from .reader import Item, Reader
-
-
-class _Chunk(NamedTuple):
-    """Rows `[n, ...]` of one environment, and their origin."""
-
-    environment: int
-    writer: int
-    time: int  # the number of the first row, counted by its writer
-    rows: Row
+from .layout import QUEUE, Layout
+from .reader import Reader
 
 
 class _Position(NamedTuple):
     """Where an environment's rows are expected to continue."""
 
     writer: int = -1
-    time: int = -1
+    number: int = -1
     joined: bool = False  # whether rows are added, or wait for the next first row
 
 
@@ -45,21 +36,23 @@ class ContextualReplay:
       shapes: see `Replay`.
     """
 
-    def __init__(self, address: str, columns: Columns, local: LocalReplay, *, max_wait: float):
+    def __init__(self, address: str, layout: Layout, local: LocalReplay, *, max_wait: float):
         """Starts reading the queue; arguments as of `make_replay`."""
-        self.local, self.shapes = local, local.shapes
-        self._columns = columns
+        self.local, self.shapes, self._layout = local, local.shapes, layout
         self._next: dict[int, _Position] = {}  # by environment
-        self._reader = Reader(address, QUEUE, self._assemble, in_flight=1, max_wait=max_wait)
+        self._reader = Reader(
+            address, QUEUE, layout, batch_size=1, in_order=True, max_wait=max_wait
+        )
 
     def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
         """Draws if a call is due; takes rows from the queue until one is."""
         deadline = time.monotonic() + timeout
         while (batch := self.local.sample()) is None:
-            chunk = self._reader.take(deadline - time.monotonic())
-            if chunk is None:
+            item = self._reader.take(deadline - time.monotonic())
+            if item is None:
                 return None
-            self._add(chunk)
+            origin, rows = self._layout.chunk([column[0] for column in item.columns])
+            self._add(rows, *origin)
         return batch
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
@@ -83,32 +76,28 @@ class ContextualReplay:
         """Ends the reader's thread."""
         self._reader.close()
 
-    def _assemble(self, items: Iterator[Item]) -> _Chunk:
-        columns = next(items).columns
-        environment, writer, number = columns[-1].tolist()
-        return _Chunk(environment, writer, number, self._columns.rows(columns))
-
-    def _add(self, chunk: _Chunk) -> None:
+    def _add(self, rows: Row, environment: int, writer: int, number: int) -> None:
+        """Adds rows `[n, ...]` of one environment; `number` is the first one's, by its writer."""
         num_environments = self.local.store.num_envs
-        if not 0 <= chunk.environment < num_environments:
+        if not 0 <= environment < num_environments:
             raise ValueError(
-                f"Rows of environment {chunk.environment} arrived, but the replay was made for "
+                f"Rows of environment {environment} arrived, but the replay was made for "
                 f"{num_environments}: environments must be numbered from 0."
             )
-        expected = self._next.get(chunk.environment, _Position())
-        num_rows = len(chunk.rows.is_last)
-        skipped = expected.time - chunk.time if chunk.writer == expected.writer else -1
+        expected = self._next.get(environment, _Position())
+        num_rows = len(rows.is_last)
+        skipped = expected.number - number if writer == expected.writer else -1
         joined = expected.joined
         if skipped < 0:
-            self.local.store.cut(chunk.environment)
+            self.local.store.cut(environment)
             skipped, joined = 0, False
         elif skipped >= num_rows:
             return
         if not joined:
-            firsts = np.flatnonzero(chunk.rows.is_first[skipped:])
+            firsts = np.flatnonzero(rows.is_first[skipped:])
             joined = firsts.size > 0
             skipped = skipped + int(firsts[0]) if joined else num_rows
-        self._next[chunk.environment] = _Position(chunk.writer, chunk.time + num_rows, joined)
+        self._next[environment] = _Position(writer, number + num_rows, joined)
         for index in range(skipped, num_rows):
-            rows = jax.tree.map(lambda x, index=index: x[index : index + 1], chunk.rows)
-            self.local.add(rows, np.array([chunk.environment]))
+            row = jax.tree.map(lambda x, index=index: x[index : index + 1], rows)
+            self.local.add(row, np.array([environment]))

@@ -3,7 +3,7 @@
 `B` denotes the batch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from ..interface import ReplayStatus
 from ..priorities import check_priorities, importance_weights
 from ..rows import sample_shapes
 from ..waiting import WaitTimeout
-from .columns import SEQUENCES, Columns
+from .layout import SEQUENCES, Layout
 from .library import reverb
-from .reader import Item, Reader
+from .reader import Reader
 from .waiting import ServerCalls
 
 _CHECKPOINT = "reverb_checkpoint"
@@ -34,29 +34,35 @@ class PrioritizedReplay:
       shapes: see `Replay`.
     """
 
-    def __init__(self, address: str, columns: Columns, *, num_environments: int, max_wait: float):
+    def __init__(self, address: str, layout: Layout, *, num_environments: int, max_wait: float):
         """Starts reading; arguments as of `make_replay`."""
-        self._columns, self._config = columns, columns.config
+        self._layout, self._config = layout, layout.config
         self.shapes = sample_shapes(
-            columns.environment_spec,
-            columns.sequence,
-            columns.config,
+            layout.environment_spec,
+            layout.sequence,
+            layout.config,
             num_environments=num_environments,
         )
         self._client = reverb.Client(address)
         self._table_size, self._largest, self._mean_power = 0, 1.0, 1.0
         self._calls = ServerCalls(self._client, SEQUENCES, max_wait=max_wait)
         self._reader = Reader(
-            address,
-            SEQUENCES,
-            self._assemble,
-            in_flight=self._config.draw_size,
-            max_wait=max_wait,
+            address, SEQUENCES, layout, batch_size=self._config.draw_size, max_wait=max_wait
         )
 
     def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
         """The next batch that the table has drawn."""
-        return self._reader.take(timeout)
+        batch = self._reader.take(timeout)
+        if batch is None:
+            return None
+        # Relative to a uniform draw from the table as it was at each draw.
+        ratios = batch.probabilities * batch.table_sizes
+        # An item's power over its ratio is the mean power in the table.
+        powers = batch.priorities**self._config.priority_exponent
+        self._mean_power = float(np.mean(powers / ratios))
+        self._table_size = int(batch.table_sizes[-1])
+        weights = importance_weights(ratios, 1, self._config.importance_exponent)
+        return batch.keys, self._layout.sample(batch.columns, weights)
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sends priorities asynchronously.
@@ -85,7 +91,7 @@ class PrioritizedReplay:
         `new_priority` is the largest so far, as in prioritised experience replay.
         """
         return ReplayStatus(
-            num_rows=self._table_size * self._columns.sequence.period,
+            num_rows=self._table_size * self._layout.sequence.period,
             num_sequences=self._table_size,
             steps=None,
             learning_since=None,
@@ -126,17 +132,3 @@ class PrioritizedReplay:
         """Ends the threads."""
         self._reader.close()
         self._calls.close()
-
-    def _assemble(self, items: Iterator[Item]) -> tuple[np.ndarray, Sample]:
-        """A batch of the next items; called in the reader's thread."""
-        batch = [next(items) for _ in range(self._config.draw_size)]
-        # Relative to a uniform draw from the table as it was at each draw.
-        ratios = np.array([item.probability * item.table_size for item in batch])
-        # An item's power over its ratio is the mean power in the table.
-        powers = [item.priority**self._config.priority_exponent for item in batch]
-        self._mean_power = float(np.mean(np.array(powers) / ratios))
-        self._table_size = batch[-1].table_size
-        weights = importance_weights(ratios, 1, self._config.importance_exponent)
-        rows, mask = self._columns.batch([item.columns for item in batch])
-        keys = np.array([item.key for item in batch], np.uint64)
-        return keys, Sample(rows, weights.astype(np.float32), mask)

@@ -1,42 +1,42 @@
-"""Reads a Reverb table in a thread: Reverb's reads cannot be interrupted."""
+"""Reads a Reverb table in a thread: Reverb's reads cannot be interrupted. `B` denotes the batch."""
 
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ..waiting import Stopped
+from .layout import Layout
 from .library import reverb
 from .waiting import retry
 
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
-_RESULTS_AHEAD = 1
-_T = TypeVar("_T")
 
 
-class Item(NamedTuple):
-    """One item of a table, as it was drawn.
+class Batch(NamedTuple):
+    """Items of a table, as they were drawn.
 
     Attributes:
-      key: Reverb's, for `mutate_priorities`.
-      probability: of drawing it.
-      table_size: items in the table.
-      priority: of the item.
-      columns: its data.
+      keys: Reverb's, for `mutate_priorities`, uint64 `[B]`.
+      probabilities: of drawing each item, `[B]`.
+      table_sizes: items in the table, `[B]`.
+      priorities: of the items, `[B]`.
+      columns: their data, `[B, ...]`.
     """
 
-    key: int
-    probability: float
-    table_size: int
-    priority: float
-    columns: list[np.ndarray]
+    keys: np.ndarray
+    probabilities: np.ndarray
+    table_sizes: np.ndarray
+    priorities: np.ndarray
+    columns: tuple[np.ndarray, ...]
 
 
-class Reader(Generic[_T]):
-    """Reads a table continuously, assembles results from the items, and keeps a few ahead.
+class Reader:
+    """Reads batches of a table continuously: Reverb draws one ahead, and one is kept.
 
     While the server is away the thread waits inside of Reverb, and continues when it is back. The
     reader must be closed before a server in the same process is stopped: Reverb would keep its
@@ -47,9 +47,10 @@ class Reader(Generic[_T]):
         self,
         address: str,
         table: str,
-        assemble: Callable[[Iterator[Item]], _T],
+        layout: Layout,
         *,
-        in_flight: int,
+        batch_size: int,
+        in_order: bool = False,
         max_wait: float,
     ):
         """Starts reading.
@@ -57,23 +58,27 @@ class Reader(Generic[_T]):
         Args:
           address: "host:port" of the server.
           table: its name.
-          assemble: takes the items of one result from an endless iterator; called in the thread.
-          in_flight: items that Reverb may read ahead.
+          layout: of the table.
+          batch_size: B.
+          in_order: whether a batch must be complete as soon as B items have arrived, as from a
+            queue. Otherwise a batch may wait for a few more items, which is faster.
           max_wait: seconds to wait for the server at the start.
         """
-        self._client, self._table, self._assemble = reverb.Client(address), table, assemble
-        self._in_flight, self._max_wait = in_flight, max_wait
-        self._results: queue.Queue[_T | Exception] = queue.Queue(_RESULTS_AHEAD)
+        self._client, self._table, self._layout = reverb.Client(address), table, layout
+        self._batch_size, self._in_order, self._max_wait = batch_size, in_order, max_wait
+        self._results: queue.SimpleQueue[Batch | Exception] = queue.SimpleQueue()
+        self._taken = threading.Semaphore(0)
         self._closed = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"read {table}", daemon=True)
         self._thread.start()
 
-    def take(self, timeout: float) -> _T | None:
-        """The next result, or None if there is none within `timeout` seconds.
+    def take(self, timeout: float) -> Batch | None:
+        """The next batch, or None if there is none within `timeout` seconds.
 
         Raises:
           WaitTimeout: no server answered for `max_wait` seconds at the start.
+          ValueError: the server's table is missing, or has another layout.
           Exception: any other error that ended the thread.
         """
         if self._error is None:
@@ -82,6 +87,7 @@ class Reader(Generic[_T]):
             except queue.Empty:
                 return None
             if not isinstance(result, Exception):
+                self._taken.release()
                 return result
             self._error = result
         raise self._error
@@ -89,24 +95,32 @@ class Reader(Generic[_T]):
     def close(self) -> None:
         """Ends the thread, or leaves it if its server is gone."""
         self._closed.set()
+        self._taken.release()
         self._thread.join(3 * _POLL_SECONDS)
 
     def _run(self) -> None:
         with contextlib.suppress(Stopped):
             try:
-                items = self._items()
-                while True:
-                    self._put(self._assemble(items))
+                for batch in self._batches():
+                    self._results.put(batch)
+                    self._taken.acquire()
             except Exception as error:
-                self._put(error)
+                self._results.put(error)
 
-    def _put(self, result: _T | Exception) -> None:
-        while not self._closed.is_set():
-            with contextlib.suppress(queue.Full):
-                return self._results.put(result, timeout=_POLL_SECONDS)
-        raise Stopped("The reader was closed.")
+    def _batches(self) -> Iterator[Batch]:
+        """Batches of B items out of Reverb's, which are smaller if nothing arrived for a while."""
+        pieces: list[Batch] = []
+        for piece in self._pieces():
+            pieces.append(piece)
+            while (missing := self._batch_size - sum(len(each.keys) for each in pieces)) <= 0:
+                joined = pieces[0]
+                if len(pieces) > 1:
+                    joined = jax.tree.map(lambda *x: np.concatenate(x), *pieces)
+                yield jax.tree.map(lambda x: x[: self._batch_size], joined)
+                rest = jax.tree.map(lambda x: x[self._batch_size :], joined)
+                pieces = [rest] if missing else []
 
-    def _items(self) -> Iterator[Item]:
+    def _pieces(self) -> Iterator[Batch]:
         dataset = retry(
             self._connect,
             (reverb.errors.ReverbError,),
@@ -118,25 +132,23 @@ class Reader(Generic[_T]):
         )
         while not self._closed.is_set():
             # A pass ends when nothing arrived for a while; it has returned everything it read.
-            for sample in dataset:
+            for sample in dataset.as_numpy_iterator():
                 if self._closed.is_set():
                     break
                 info = sample.info
-                yield Item(
-                    int(info.key),
-                    float(info.probability),
-                    int(info.table_size),
-                    float(info.priority),
-                    [np.asarray(column) for column in sample.data],
-                )
+                yield Batch(info.key, info.probability, info.table_size, info.priority, sample.data)
         raise Stopped("The reader was closed.")
 
     def _connect(self) -> Any:
-        return reverb.TrajectoryDataset.from_table_signature(
+        self._layout.check_server(self._client)
+        signature = self._layout.signature()
+        dataset = reverb.TrajectoryDataset(
             self._client.server_address,
             self._table,
-            max_in_flight_samples_per_worker=self._in_flight,
+            dtypes=tuple(spec.dtype for spec in signature),
+            shapes=tuple(spec.shape for spec in signature),
+            max_in_flight_samples_per_worker=self._batch_size,
             num_workers_per_iterator=1,
             rate_limiter_timeout_ms=int(1000 * _POLL_SECONDS),
-            get_signature_timeout_secs=1,
         )
+        return dataset.batch(1 if self._in_order else self._batch_size)

@@ -4,11 +4,10 @@ import math
 from typing import Any
 
 from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
-from ..schedule import mean_acting_steps_per_update
-from .columns import NEWEST, QUEUE, SEQUENCES, Columns, table_names
+from .layout import NEWEST, QUEUE, SEQUENCES, Layout
 from .library import reverb
 
-_BATCHES_AHEAD = 4  # drawn, but not yet learned from, in `PrioritizedReplay`
+_BATCHES_AHEAD = 3  # drawn, but not yet learned from: two in the reader, one in the learner
 
 
 def make_tables(
@@ -18,12 +17,12 @@ def make_tables(
     *,
     num_environments: int,
 ) -> list[reverb.Table]:
-    """Makes the tables of a replay server: one, or two for on-policy updates.
+    """Makes the tables of a replay server: one, or two for updates in rounds.
 
     For contextual selection it is a queue of chunks of rows, so short that actors wait as soon as
     the learner takes no more. Otherwise it is a table of sequences whose rate limiter keeps the
-    acting steps per update; it counts rows, and each episode has one row more than steps. With
-    on-policy updates, a queue of one sequence per environment limits the actors instead.
+    acting steps per update; it counts rows, and each episode has one row more than steps. In
+    rounds, a queue of one sequence per environment limits the actors instead.
 
     Args:
       environment_spec: of one environment.
@@ -35,14 +34,15 @@ def make_tables(
       ValueError: the capacity is too small for one sequence per environment.
     """
     config = config.for_environments(num_environments)
-    signature = Columns(environment_spec, sequence, config).signature()
-    if table_names(config) == (QUEUE,):
+    layout = Layout(environment_spec, sequence, config)
+    signature = layout.signature()
+    if layout.queued:
         return [reverb.Table.queue(QUEUE, num_environments, signature=signature)]
     if config.capacity // num_environments < sequence.length:
         raise ValueError(
             f"A replay capacity of {config.capacity} rows over {num_environments} environments "
-            f"keeps {config.capacity // num_environments} rows each, but a sequence has "
-            f"{sequence.length}."
+            f"keeps {config.capacity // num_environments} rows each, but a sequence "
+            f"needs {sequence.length}."
         )
     table = reverb.Table(
         name=SEQUENCES,
@@ -52,7 +52,7 @@ def make_tables(
         rate_limiter=_rate_limiter(sequence, config, num_environments),
         signature=signature,
     )
-    if not config.on_policy:
+    if NEWEST not in layout.tables:
         return [table]
     return [table, reverb.Table.queue(NEWEST, num_environments, signature=signature)]
 
@@ -65,13 +65,12 @@ def _sampler(config: ReplayConfig) -> Any:
 
 def _rate_limiter(sequence: SequenceSpec, config: ReplayConfig, num_environments: int) -> Any:
     """Limits samples per insert to what corresponds to the acting steps per update."""
-    if config.on_policy:
-        return reverb.rate_limiters.MinSize(1)
-    steps = mean_acting_steps_per_update(config, period=sequence.period)
-    per_insert = config.batch_size * sequence.period / steps
     # The number of sequences in the table once the environments have made `min_rows` rows.
     rows = max(0, config.min_rows // num_environments - sequence.length)
     minimum = num_environments * (rows // sequence.period + 1)
+    if config.pace == "rounds":
+        return reverb.rate_limiters.MinSize(minimum)
+    per_insert = config.batch_size * sequence.period / config.acting_steps_per_update
     # Tolerance: one insert of every environment, and the batches drawn ahead.
     room = max(1.0, per_insert) * num_environments + config.draw_size * _BATCHES_AHEAD
     return reverb.rate_limiters.SampleToInsertRatio(per_insert, minimum, float(math.ceil(room)))

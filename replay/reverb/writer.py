@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from ..priorities import check_priorities
 from ..waiting import never
-from .columns import NEWEST, QUEUE, Columns
+from .layout import SEQUENCES, Layout
 from .library import reverb
 from .waiting import retry
 
 CHUNK_ROWS = 16  # of one environment, travelling together: about three updates at Reactor's ratio
+_ROWS_AHEAD = 32  # not yet confirmed: a confirmation takes milliseconds
 _POLL_MS = 500  # between the checks of a wait for whether it must end
 _CONNECT_MS = 1000  # Reverb rounds this one down to whole seconds
 _CLOSE_SECONDS = 3.0
@@ -26,7 +26,7 @@ class ReverbWriter:
 
     For the queue these are chunks of rows. For the table they are sequences: starts are counted
     from the writer's first row, or from the episode's where sequences must not cross episodes;
-    sequences that reach the end of their episode are shorter, and padded by the learner.
+    sequences that reach the end of their episode are padded with rows of zeros.
 
     Writing waits while the table's rate limiter blocks the newest items.
     """
@@ -54,15 +54,26 @@ class ReverbWriter:
           max_wait: seconds that rows may wait for the server to take them.
 
         Raises:
+          ValueError: the server's table is missing, or has another layout.
           Stopped: `stop()` became true.
           WaitTimeout: no server answered for `max_wait` seconds.
         """
         client = reverb.Client(address) if isinstance(address, str) else address
-        columns = Columns(environment_spec, sequence, config)
+        self._layout, self._checked = Layout(environment_spec, sequence, config), 1.0
         wait = functools.partial(
-            retry, client=client, table=columns.tables[-1], stop=stop, max_wait=max_wait
+            retry, client=client, table=self._layout.tables[-1], stop=stop, max_wait=max_wait
         )
-        self._streams = [_Stream(number, client, columns, wait) for number in environments]
+
+        def connect() -> list[_Stream]:
+            self._layout.check_server(client)
+            return [_Stream(number, client, self._layout, wait) for number in environments]
+
+        self._streams = wait(
+            connect,
+            (reverb.errors.ReverbError, RuntimeError),
+            what="the replay's server",
+            pause=_POLL_MS / 1000,
+        )
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes one row of each environment; waits while the table accepts no items.
@@ -73,13 +84,18 @@ class ReverbWriter:
           Stopped: `stop()` became true while the table accepted nothing.
           WaitTimeout: the table accepted nothing for `max_wait` seconds.
         """
-        check_priorities(np.array([new_priority]), 1)
+        if new_priority != self._checked:  # also true for NaN
+            check_priorities(np.array([new_priority]), 1)
+            self._checked = new_priority
         if len(rows.is_last) != len(self._streams):
             raise ValueError(
                 f"rows must be of {len(self._streams)} environments, got {len(rows.is_last)}."
             )
-        for index, stream in enumerate(self._streams):
-            stream.write(jax.tree.map(lambda x, index=index: x[index], rows), new_priority)
+        columns = self._layout.pack(rows, [stream.origin for stream in self._streams])
+        for stream, first, last, *packed in zip(
+            self._streams, rows.is_first, rows.is_last, *columns, strict=True
+        ):
+            stream.write(packed, new_priority, is_first=bool(first), is_last=bool(last))
 
     def close(self) -> None:
         """Sends what is left, for a few seconds at most, and disconnects."""
@@ -93,34 +109,46 @@ class _Stream:
     """The rows of one environment, and Reverb's writer for them."""
 
     def __init__(
-        self, environment: int, client: reverb.Client, columns: Columns, wait: Callable[..., Any]
+        self, environment: int, client: reverb.Client, layout: Layout, wait: Callable[..., Any]
     ):
-        self._environment, self._id = environment, time.time_ns()
-        self._columns, self._sequence, self._wait = columns, columns.sequence, wait
-        self._queued = columns.tables == (QUEUE,)
+        self._environment, self._id, self._wait = environment, time.time_ns(), wait
+        self._tables, self._queued, sequence = layout.tables, layout.queued, layout.sequence
+        # Rows of an item, and between the starts of adjacent items.
+        self._length, self._period = sequence.length, sequence.period
+        if self._queued:
+            self._length = self._period = CHUNK_ROWS
+        self._before, self._begins = layout.before, True
+        self._pads = not (self._queued or sequence.crosses_episodes)
         # Actors may be ahead of a table by the sequences that are incomplete at a time.
-        queue = columns.tables[-1] in (QUEUE, NEWEST)
-        self._pending = 0 if queue else self._sequence.length // self._sequence.period + 1
+        ahead = max(self._length, _ROWS_AHEAD) if self._tables == (SEQUENCES,) else 0
+        self._pending = -(-ahead // self._period)
         self._time = 0  # rows since starts are counted
-        num_refs = CHUNK_ROWS if self._queued else columns.sequence.length
-        self._writer = wait(
-            lambda: client.trajectory_writer(num_refs, get_signature_timeout_ms=_CONNECT_MS),
-            (reverb.errors.ReverbError, RuntimeError),
-            what="the replay's server",
-            pause=_POLL_MS / 1000,
-        )
+        num_refs = self._before + self._length * (1 + self._pads)
+        self._writer = client.trajectory_writer(num_refs, get_signature_timeout_ms=_CONNECT_MS)
 
-    def write(self, row: Row, priority: float) -> None:
-        if row.is_first and not (self._queued or self._sequence.crosses_episodes):
+    @property
+    def origin(self) -> tuple[int, int, int]:
+        """Of the next row: environment, writer, number of the row."""
+        return self._environment, self._id, self._time
+
+    def write(
+        self, columns: list[np.ndarray], priority: float, *, is_first: bool, is_last: bool
+    ) -> None:
+        if self._pads and is_first:
             self._time = 0
-        starts = self._time % self._sequence.period == 0
-        origin = (self._environment, self._id, self._time)
-        self._writer.append(self._columns.step(row, origin=origin, starts=starts))
+        rows, *once = columns
+        if self._begins:
+            self._append_zeros(self._before, columns)
+            self._begins = False
+        starts = self._time % self._period == 0
+        self._writer.append([rows, *(once if starts else [None] * len(once))])
         self._time += 1
-        complete = self._complete(bool(row.is_last))
-        for num_rows in complete:
-            self._create(num_rows, priority)
-        if complete or self._pending:
+        ages = self._complete(self._pads and is_last)
+        missing = max((self._length - age for age in ages), default=0)
+        self._append_zeros(missing, columns)
+        for age in ages:
+            self._create(age + missing, self._length, priority)
+        if ages:
             self._wait(
                 lambda: self._writer.flush(self._pending, _POLL_MS),
                 (reverb.errors.DeadlineExceededError,),
@@ -129,27 +157,31 @@ class _Stream:
 
     def close(self, deadline: float) -> None:
         try:
-            if self._queued and self._time % CHUNK_ROWS:
-                self._create(self._time % CHUNK_ROWS, 1.0)
+            incomplete = self._time % CHUNK_ROWS
+            if self._queued and incomplete:
+                self._create(incomplete, incomplete, 1.0)
             self._writer.flush(0, max(1, int(1000 * (deadline - time.monotonic()))))
         except reverb.errors.DeadlineExceededError:
             pass  # the learner takes no more rows
         finally:
             self._writer.close()
 
-    def _complete(self, is_last: bool) -> list[int]:
-        """Rows of each item that the newest row completes."""
-        if self._queued:
-            return [] if self._time % CHUNK_ROWS else [CHUNK_ROWS]
-        length, period = self._sequence.length, self._sequence.period
-        starts = [self._time - length]
-        if is_last and not self._sequence.crosses_episodes:
-            # A start needs one transition.
-            starts += range(max(0, self._time - length + 1), self._time - 1)
-        return [self._time - start for start in starts if start >= 0 and start % period == 0]
+    def _append_zeros(self, num_rows: int, columns: list[np.ndarray]) -> None:
+        rows, *once = columns
+        for _ in range(num_rows):
+            self._writer.append([np.zeros_like(rows), *([None] * len(once))])
 
-    def _create(self, num_rows: int, priority: float) -> None:
-        """Makes an item of the newest rows, in each table."""
-        trajectory = self._columns.trajectory(self._writer.history, num_rows)
-        for table in self._columns.tables:
-            self._writer.create_item(table, priority, trajectory)
+    def _complete(self, ends: bool) -> list[int]:
+        """Rows since the start of each item that the newest row completes; it may end them all."""
+        starts = [self._time - self._length]
+        if ends:  # a start needs one transition
+            starts += range(max(0, self._time - self._length + 1), self._time - 1)
+        return [self._time - start for start in starts if start >= 0 and start % self._period == 0]
+
+    def _create(self, age: int, num_rows: int, priority: float) -> None:
+        """Makes an item of rows that begin `age` rows ago, in each table."""
+        rows, *once = self._writer.history
+        begin = -age - self._before
+        item = [rows[begin : num_rows - age or None], *(column[-age] for column in once)]
+        for table in self._tables:
+            self._writer.create_item(table, priority, item)

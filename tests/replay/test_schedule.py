@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retrax.datatypes import ReplayConfig
-from retrax.replay.schedule import UpdateSchedule, mean_acting_steps_per_update
+from retrax.replay.schedule import UpdateSchedule
 
 
 def make_schedule(seed=0, **changes):
@@ -129,11 +129,3 @@ def test_a_restored_schedule_continues_identically(left):
             observe(p, 50 + rounds, rounds=rounds)
         assert take(schedule) == take(other)
     assert schedule.updates == other.updates
-
-
-def test_mean_acting_steps_per_update_by_hand():
-    steady = ReplayConfig(acting_steps_per_update=3.0)
-    assert mean_acting_steps_per_update(steady, period=20) == 3.0
-    rounds = ReplayConfig(pace="rounds", replay_ratio=4.0, batch_size=16)
-    # An update learns from 16 * 20 transitions, each of which is replayed 4 times.
-    assert mean_acting_steps_per_update(rounds, period=20) == 80.0

@@ -6,18 +6,19 @@ import pytest
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
 from retrax.replay.reverb import Checkpoints, check_tables
-from retrax.replay.reverb.library import reverb
+from retrax.replay.reverb.library import reverb, tensorflow
 
 pytestmark = pytest.mark.distributed
 
 
-def make_table(max_size=100, exponent=0.5, name="sequences", ratio=2.0):
+def make_table(max_size=100, exponent=0.5, name="sequences", ratio=2.0, columns=("a",)):
     return reverb.Table(
         name=name,
         sampler=reverb.selectors.Prioritized(exponent),
         remover=reverb.selectors.Fifo(),
         max_size=max_size,
         rate_limiter=reverb.rate_limiters.SampleToInsertRatio(ratio, 3, 1000.0),
+        signature=tuple(tensorflow.TensorSpec((None, 3), np.float64, name) for name in columns),
     )
 
 
@@ -36,7 +37,9 @@ class Server:
 
     def insert(self, count):
         for _ in range(count):
-            self.client.insert([np.zeros(3)], {"sequences": 1.0})
+            with self.client.trajectory_writer(1) as writer:
+                writer.append([np.zeros(3)])
+                writer.create_item("sequences", 1.0, [writer.history[0][:]])
 
     def check(self):
         check_tables(self.wanted, self.client.server_info(5))
@@ -83,6 +86,11 @@ def test_a_server_starts_with_the_checkpoint_of_the_snapshot(serve, tmp_path):
         ({"max_size": 50}, "has max_size 100, but the config asks for 50"),
         ({"exponent": 1.0}, "has sampler_options prioritized"),
         ({"ratio": 4.0}, "has samples_per_insert 2.0, but the config asks for 4.0"),
+        (
+            {"columns": ("b",)},
+            r"sequences has the columns a \(None, 3\), but this run's rows make b \(None, 3\): ",
+        ),
+        ({"columns": ("a", "b")}, r"has the columns a \(.*\), but .* make a \(.*\), b \("),
     ],
 )
 def test_a_checkpoint_of_other_tables_is_refused(serve, tmp_path, options, expected):

@@ -10,9 +10,9 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from reverb_servers import (
     BIG,
-    SPEC,
     assert_same,
     draw,
+    each_once,
     expected_sequences,
     open_replay,
     sequence_spec,
@@ -26,31 +26,28 @@ from reverb_servers import (
     writing,
 )
 
-from retrax.replay.reverb import SEQUENCES, Columns
+from retrax.replay.reverb import SEQUENCES
 from retrax.replay.reverb.library import reverb
 
 pytestmark = pytest.mark.distributed
 
-LAYOUTS = [(4, 1, True, False), (5, 3, True, True), (4, 1, False, True), (6, 4, False, True)]
+# Length, period, whether they cross episodes, stored extras, frames seen at once.
+LAYOUTS = [
+    (4, 1, True, False, 1),
+    (5, 3, True, True, 1),
+    (4, 1, False, True, 1),
+    (6, 4, False, True, 1),
+    (5, 4, True, False, 4),
+    (4, 1, False, True, 3),
+]
 
 
-def each_once(sequence, config):
-    """The table of sequences, but each one is drawn once, in order."""
-    return reverb.Table(
-        name=SEQUENCES,
-        sampler=reverb.selectors.Fifo(),
-        remover=reverb.selectors.Fifo(),
-        max_size=1000,
-        max_times_sampled=1,
-        rate_limiter=reverb.rate_limiters.MinSize(1),
-        signature=Columns(SPEC, sequence, config).signature(),
-    )
-
-
-@pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)
-def test_the_table_holds_the_sequences_of_the_local_store(length, period, crosses, stored):
+@pytest.mark.parametrize(("length", "period", "crosses", "stored", "frame_stack"), LAYOUTS)
+def test_the_table_holds_the_sequences_of_the_local_store(
+    length, period, crosses, stored, frame_stack
+):
     """One writer writes for two environments."""
-    sequence = sequence_spec(length, period, crosses, stored)
+    sequence = sequence_spec(length, period, crosses, stored, frame_stack)
     config = dataclasses.replace(BIG, selector="uniform", batch_size=1)
     wanted = expected_sequences(sequence, 2, 50, stored)
     with serve([each_once(sequence, config)]) as address:
@@ -62,13 +59,15 @@ def test_the_table_holds_the_sequences_of_the_local_store(length, period, crosse
                 _, sample = draw(replay)
                 assert replay.shapes == [shapes_of(sample)]
                 rows, mask = jax.tree.map(lambda x: x[0], (sample.rows, sample.mask))
-                assert_same((rows, mask), wanted.pop(tuple(rows.observation[0].tolist())))
+                assert_same((rows, mask), wanted.pop(tuple(rows.observation[0, -2:].tolist())))
 
 
-@pytest.mark.parametrize(("length", "period", "crosses", "stored"), LAYOUTS)
-def test_the_queue_fills_the_learners_store_as_the_local_one(length, period, crosses, stored):
+@pytest.mark.parametrize(("length", "period", "crosses", "stored", "frame_stack"), LAYOUTS)
+def test_the_queue_fills_the_learners_store_as_the_local_one(
+    length, period, crosses, stored, frame_stack
+):
     """Two writers, one environment each, in threads."""
-    sequence = sequence_spec(length, period, crosses, stored)
+    sequence = sequence_spec(length, period, crosses, stored, frame_stack)
     config = dataclasses.replace(
         BIG, selector="contextual", min_rows=100, acting_steps_per_update=1e6
     )
@@ -85,4 +84,4 @@ def test_the_queue_fills_the_learners_store_as_the_local_one(length, period, cro
         assert len(slots) == len(wanted)
         for i in range(len(slots)):
             found = jax.tree.map(lambda x, i=i: x[i], (rows, mask))
-            assert_same(found, wanted[tuple(found[0].observation[0].tolist())])
+            assert_same(found, wanted[tuple(found[0].observation[0, -2:].tolist())])

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.distributed
 
 def test_a_table_too_small_for_its_environments_is_refused():
     config = ReplayConfig(capacity=100, min_rows=1)
-    with pytest.raises(ValueError, match=r"keeps 25 rows each, but a sequence has 33"):
+    with pytest.raises(ValueError, match=r"keeps 25 rows each, but a sequence needs 33"):
         make_tables(SPEC, sequence_spec(33), config, num_environments=4)
 
 
@@ -40,10 +40,11 @@ def test_more_rows_to_start_with_than_fit_are_refused():
     [
         ({"selector": "contextual"}, ["rows"]),
         ({"selector": "proportional"}, ["sequences"]),
-        ({"selector": "uniform", "pace": "rounds", "on_policy": True}, ["sequences", "newest"]),
+        ({"selector": "uniform", "pace": "rounds"}, ["sequences", "newest"]),
+        ({"selector": "contextual", "pace": "rounds"}, ["rows"]),
     ],
 )
-def test_tables_follow_selector_and_on_policy(fields, names):
+def test_tables_follow_selector_and_pace(fields, names):
     config = ReplayConfig(capacity=100, min_rows=1, **fields)
     tables = make_tables(SPEC, sequence_spec(), config, num_environments=2)
     assert [table.info.name for table in tables] == names

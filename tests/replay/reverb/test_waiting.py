@@ -30,7 +30,6 @@ from reverb_servers import (
 )
 
 from retrax.replay.reverb.library import reverb
-from retrax.replay.reverb.reader import Reader
 from retrax.replay.reverb.waiting import ServerCalls, describe
 from retrax.replay.reverb.writer import CHUNK_ROWS
 from retrax.replay.waiting import Stopped, WaitTimeout
@@ -130,19 +129,6 @@ def test_nobody_waits_forever_for_a_server_that_died():
             replay.state()
         assert own.sample(0.1) is None
     assert time.monotonic() - started < 40
-
-
-def test_the_error_that_ended_a_reader_is_raised():
-    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector="uniform")
-
-    def fail(items):
-        raise ZeroDivisionError("on purpose")
-
-    with server(sequence, config) as address:
-        reader = Reader(address, "sequences", fail, in_flight=1, max_wait=1.0)
-        with pytest.raises(ZeroDivisionError, match="on purpose"):
-            reader.take(SECONDS)
-        reader.close()
 
 
 def test_a_description_names_a_missing_table():

@@ -3,12 +3,14 @@
 import dataclasses
 import time
 
+import numpy as np
 import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
 from reverb_servers import (
     BIG,
+    SPEC,
     make_writer,
     open_replay,
     sequence_spec,
@@ -19,6 +21,7 @@ from reverb_servers import (
     write_on,
 )
 
+from retrax.replay.reverb import Layout
 from retrax.replay.reverb.library import reverb
 from retrax.replay.waiting import WaitTimeout
 
@@ -38,6 +41,29 @@ def test_rows_of_another_number_of_environments_are_refused():
             write_on(writer, streams(2, 1))
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"reward": np.zeros(1)}, r"reward as float32 \(1,\), got float64 \(1,\)"),
+        (
+            {"observation": np.zeros((1, 3), "f")},
+            r"observation as float32 \(1, 2\), got .*\(1, 3\)",
+        ),
+        ({"extras": {}}, "Rows must have the structure .*'mu'.*, got "),
+    ],
+)
+@pytest.mark.parametrize("selector", ["contextual", "proportional"])
+def test_rows_that_are_not_as_specified_are_refused(selector, change, expected):
+    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector=selector)
+    with server(sequence, config) as address:
+        writer = make_writer(address, sequence, config)
+        (row,) = stream(0, 1)
+        with pytest.raises(ValueError, match=expected):
+            writer.write(row._replace(**change))
+        writer.write(row)
+        writer.close()
+
+
 def test_new_sequences_have_the_priority_that_was_given():
     sequence, config = sequence_spec(length=2), dataclasses.replace(BIG, selector="proportional")
     with server(sequence, config) as address:
@@ -46,7 +72,10 @@ def test_new_sequences_have_the_priority_that_was_given():
             writer.write(row, priority)
         writer.close()
         items = list(reverb.Client(address).sample("sequences", 30, emit_timesteps=False))
-    found = {tuple(item.data[0][:, 1].tolist()): item.info.priority for item in items}
+    layout, found = Layout(SPEC, sequence, config), {}
+    for item in items:
+        sample = layout.sample([item.data[0][None]], np.ones(1))
+        found[tuple(sample.rows.observation[0, :, 1].tolist())] = item.info.priority
     assert found == {(0.0, 1.0): 2.0, (1.0, 2.0): 5.0}
 
 

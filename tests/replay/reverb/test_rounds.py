@@ -11,6 +11,7 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from reverb_servers import (
     BIG,
+    SPEC,
     draw,
     make_writer,
     open_replay,
@@ -18,11 +19,12 @@ from reverb_servers import (
     server,
     shapes_of,
     stream,
+    streams,
     write_on,
     writing,
 )
 
-from retrax.replay import UpdateSchedule
+from retrax.replay import LocalReplay, UpdateSchedule
 from retrax.replay.reverb.library import reverb
 from retrax.replay.waiting import WaitTimeout
 
@@ -46,7 +48,7 @@ def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones(
             replay.set_priorities(keys, np.ones(2))
             for environment, start in sample.rows.observation[:, 0].astype(int).tolist():
                 newest[environment].append(start)
-            expected.observe(steps=0, rows=6 * number, sequences=2 * number, rounds=number)
+            expected.observe(steps=0, rows=6 * number + 2, sequences=2 * number, rounds=number)
             assert expected.due == "newest"
             expected.done()
             while expected.due:
@@ -62,6 +64,68 @@ def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones(
         numbers = sample.rows.observation[..., 1]
         np.testing.assert_array_equal(np.diff(numbers, axis=1), 1)
         assert (numbers[:, 0] % 3 == 0).all()
+
+
+def updates_of_rounds(sequence, config, num_rows):
+    """Shapes of the batches of each round in one process, and the rows after which it begins."""
+    local = LocalReplay(SPEC, sequence, config, num_environments=2, seed=0)
+    found = {}
+    for number, rows in enumerate(streams(2, num_rows)):
+        before = local.store.rounds
+        local.add(rows)
+        batches = list(iter(local.sample, None))
+        if local.store.rounds > before:
+            found[number] = [shapes_of(sample) for _, sample in batches]
+        else:
+            assert not batches
+    return found
+
+
+@pytest.mark.parametrize("on_policy", [False, True])
+def test_rounds_have_the_draws_of_one_process(on_policy):
+    """Replay begins in the third round, of 20 rows; before, nothing is drawn for it."""
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(
+        BIG, min_rows=20, pace="rounds", replay_ratio=1.5, on_policy=on_policy
+    )
+    expected = updates_of_rounds(sequence, config, 34)
+    counts = [len(batches) for batches in expected.values()]
+    assert len(counts) == 11
+    assert counts[:2] == [on_policy, on_policy]
+    assert len(set(counts[2:])) > 2
+    with (
+        server(sequence, config, 2) as address,
+        open_replay(address, sequence, config, 2) as replay,
+        contextlib.closing(make_writer(address, sequence, config, (0, 1))) as writer,
+    ):
+        third = list(expected)[2]
+        for number, rows in enumerate(streams(2, 34)):
+            if number == third:
+                info = reverb.Client(address).server_info(timeout=5)["sequences"]
+                assert info.rate_limiter_info.sample_stats.completed == 0
+            writer.write(rows)
+            for shapes in expected.get(number, []):
+                assert shapes_of(draw(replay)[1]) == shapes
+            assert replay.sample(0.05) is None
+        assert replay.sample(1.0) is None
+
+
+def test_rounds_without_updates_do_not_stop_the_actors():
+    sequence = sequence_spec(length=4, period=3)
+    config = dataclasses.replace(BIG, pace="rounds", replay_ratio=0.05)
+    num_updates = sum(map(len, updates_of_rounds(sequence, config, 301).values()))
+    assert 0 < num_updates < 20
+    with (
+        server(sequence, config, 2) as address,
+        open_replay(address, sequence, config, 2) as replay,
+        writing(address, sequence, config, streams(2, 301), (0, 1)) as actor,
+    ):
+        updates = 0
+        while actor.is_alive():
+            updates += replay.sample(0.1) is not None
+        while replay.sample(1.0) is not None:
+            updates += 1
+    assert updates == num_updates
 
 
 def test_replays_begin_at_the_least_rows_of_all_environments():
@@ -100,16 +164,20 @@ def test_a_restored_replay_continues_the_round():
             assert again.sample(0.2) is None, "the queue is empty"
 
 
-def test_fast_actors_wait_for_on_policy_updates():
+@pytest.mark.parametrize("on_policy", [False, True])
+def test_fast_actors_wait_for_the_rounds(on_policy):
     sequence = sequence_spec(length=4, period=3)
-    config = dataclasses.replace(BIG, pace="rounds", replay_ratio=0.0, on_policy=True)
-    with server(sequence, config) as address:
-        writer = make_writer(address, sequence, config, max_wait=0.5)
-        with pytest.raises(WaitTimeout, match="the rows of environment 0"):
-            write_on(writer, stream(0, 100))
-        sizes = {
-            name: info.current_size for name, info in reverb.Client(address).server_info().items()
-        }
-        writer.close()
-    assert sizes["newest"] == 1
-    assert sizes["sequences"] <= 2
+    config = dataclasses.replace(BIG, pace="rounds", replay_ratio=100.0, on_policy=on_policy)
+    with (
+        server(sequence, config) as address,
+        open_replay(address, sequence, config) as replay,
+        contextlib.closing(make_writer(address, sequence, config, max_wait=0.5)) as writer,
+    ):
+        for _ in range(2):
+            with pytest.raises(WaitTimeout, match="the rows of environment 0"):
+                write_on(writer, stream(0, 100))
+            draw(replay)
+        tables = reverb.Client(address).server_info(timeout=5)
+    assert tables["newest"].current_size == 1
+    # Taken by two rounds, read ahead twice, in the queue, and two that wait.
+    assert tables["sequences"].current_size <= 7

@@ -3,7 +3,8 @@
 `E` denotes the environments of all actors together.
 """
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,18 @@ import numpy as np
 from ...datatypes import Sample
 from ..interface import ReplayStatus
 from ..schedule import UpdateSchedule
-from .columns import NEWEST, Columns
+from .layout import NEWEST, Layout
 from .prioritized import PrioritizedReplay
-from .reader import Item, Reader
+from .reader import Reader
 
 
-class OnPolicyReplay:
+class RoundsReplay:
     """A `Replay` in the rounds of an `UpdateSchedule`, around a `PrioritizedReplay`.
 
     A round begins when E sequences have arrived through the queue, which holds as many: fast actors
     wait for the learner. They are the E sequences completed next, so an environment may have two of
-    them and another one none. Priorities of the newest sequences are not kept.
+    them and another one none. They are dropped unless there are on-policy updates. Priorities of
+    the newest sequences are not kept.
 
     Attributes:
       shapes: see `Replay`.
@@ -30,7 +32,7 @@ class OnPolicyReplay:
     def __init__(
         self,
         address: str,
-        columns: Columns,
+        layout: Layout,
         replayed: PrioritizedReplay,
         schedule: UpdateSchedule,
         *,
@@ -39,22 +41,29 @@ class OnPolicyReplay:
     ):
         """Starts reading the queue; arguments as of `make_replay`."""
         self.shapes = replayed.shapes
-        self._columns, self._replayed, self._schedule = columns, replayed, schedule
+        self._layout, self._replayed, self._schedule = layout, replayed, schedule
         self._num_environments = num_environments
         self._newest = Reader(
             address,
             NEWEST,
-            self._assemble,
-            in_flight=num_environments,
+            layout,
+            batch_size=num_environments,
+            in_order=True,
             max_wait=max_wait,
         )
 
     def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
-        """The newest sequences if a round begins, else those of the table while they are due."""
-        if self._schedule.due == "replayed":
-            batch = self._replayed.sample(timeout)
-        elif (batch := self._newest.take(timeout)) is not None:
+        """The newest sequences if a round begins with them, else those that the table has drawn."""
+        deadline = time.monotonic() + timeout
+        while self._schedule.due != "replayed":
+            newest = self._newest.take(deadline - time.monotonic())
+            if newest is None:
+                return None
             self._begin_round()
+            if self._schedule.due == "newest":
+                self._schedule.done()
+                return newest.keys, self._layout.sample(newest.columns, np.ones(len(newest.keys)))
+        batch = self._replayed.sample(deadline - time.monotonic())
         if batch is not None:
             self._schedule.done()
         return batch
@@ -82,15 +91,11 @@ class OnPolicyReplay:
         self._newest.close()
 
     def _begin_round(self) -> None:
-        rounds = self._schedule.rounds + 1
-        sequences = rounds * self._num_environments
-        steps = sequences * self._columns.sequence.period  # includes the last rows of episodes
-        rows = min(steps, self._columns.config.capacity)
-        self._schedule.observe(steps=steps, rows=rows, sequences=sequences, rounds=rounds)
-
-    def _assemble(self, items: Iterator[Item]) -> tuple[np.ndarray, Sample]:
-        """A batch from the queue; called in the reader's thread."""
-        batch = [next(items) for _ in range(self._num_environments)]
-        rows, mask = self._columns.batch([item.columns for item in batch])
-        keys = np.array([item.key for item in batch], np.uint64)
-        return keys, Sample(rows, np.ones(len(batch), np.float32), mask)
+        rounds, sequence = self._schedule.rounds + 1, self._layout.sequence
+        rows = self._num_environments * (sequence.length + (rounds - 1) * sequence.period)
+        self._schedule.observe(
+            steps=rows,  # includes the last rows of episodes
+            rows=min(rows, self._layout.config.capacity),
+            sequences=rounds * self._num_environments,
+            rounds=rounds,
+        )

@@ -1,0 +1,113 @@
+"""Rows as bytes: one vector for each row, so that storage and transport handle a single array.
+
+`T + 1` denotes the rows of a sequence, `B` a batch, `n` any leading axes.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..datatypes import Row, SequenceSpec
+from .rows import join_extras, split_extras, stack_frames
+
+
+class Packing:
+    """Packs the leaves of a tree of arrays.
+
+    Attributes:
+      dtype: structured, one aligned field for each leaf; padding between fields is 0.
+      layout: a hash of names, dtypes and shapes.
+    """
+
+    def __init__(self, spec: Any):
+        """Takes a tree of `jax.ShapeDtypeStruct`s."""
+        self._structure: Any = jax.tree.structure(spec)
+        self._fields = [
+            (jax.tree_util.keystr(path, simple=True, separator="."), leaf.dtype, leaf.shape)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(spec)
+        ]
+        self.dtype = np.dtype(self._fields, align=True)
+        self.layout = hashlib.sha256(str(self.dtype).encode()).hexdigest()[:8]
+
+    def pack(self, values: Any) -> np.ndarray:
+        """Packs arrays `[n, ...]`, n a single axis, into uint8 `[n, bytes]`.
+
+        Raises:
+          ValueError: the tree, a dtype or a shape is not as specified.
+        """
+        leaves, structure = jax.tree.flatten(values)
+        if structure != self._structure:
+            raise ValueError(f"Rows must have the structure {self._structure}, got {structure}.")
+        num_rows = len(leaves[0])
+        packed = np.zeros(num_rows, self.dtype)
+        for leaf, (name, dtype, shape) in zip(leaves, self._fields, strict=True):
+            if leaf.dtype != dtype or leaf.shape != (num_rows, *shape):
+                raise ValueError(
+                    f"Rows must have {name} as {dtype} {(num_rows, *shape)}, got {leaf.dtype} "
+                    f"{leaf.shape}."
+                )
+            packed[name] = leaf
+        return packed.view(np.uint8).reshape(num_rows, -1)
+
+    def fields(self, packed: np.ndarray) -> dict[str, np.ndarray]:
+        """The leaves by name: views `[n, ...]` of uint8 `[n, bytes]`."""
+        values = packed.view(self.dtype)[..., 0]
+        return {name: values[name] for name, _, _ in self._fields}
+
+    def unpack(self, packed: np.ndarray) -> Any:
+        """The tree of these views."""
+        return jax.tree.unflatten(self._structure, self.fields(packed).values())
+
+
+class SequencePacking:
+    """Packs rows, and apart from them the extras of a sequence's first row, if there are any.
+
+    Attributes:
+      parts: the packing of rows and, if there are any, that of these extras.
+      before: rows that a sequence needs before its first one, for stacks of frames.
+    """
+
+    def __init__(self, row: Row, sequence: SequenceSpec):
+        """Takes one row, as `jax.ShapeDtypeStruct`s, and how sequences are cut."""
+        self._sequence = sequence
+        self.before = sequence.frame_stack - 1
+        self.parts = [Packing(part) for part in self._split(row)]
+
+    def pack(self, rows: Row) -> list[np.ndarray]:
+        """Packs rows `[n, ...]`, all extras included, into uint8 `[n, bytes]` for each part.
+
+        Raises:
+          ValueError: rows are not as specified.
+        """
+        pairs = zip(self.parts, self._split(rows), strict=True)
+        return [packing.pack(part) for packing, part in pairs]
+
+    def unpack(self, packed: Sequence[np.ndarray]) -> tuple[Row, np.ndarray]:
+        """The sequences of packed rows.
+
+        Args:
+          packed: uint8 `[B, before + T+1, bytes]` and, of the first rows' extras, `[B, bytes]`.
+
+        Returns:
+          Rows `[B, T+1, ...]`, with extras of the first row `[B, ...]`, all of them views but
+          stacks of frames; and the mask `[B, T+1]`, False after the last row of an episode that
+          sequences must not cross.
+        """
+        pairs = zip(self.parts, packed, strict=True)
+        longer, *first = [packing.unpack(part) for packing, part in pairs]
+        rows: Row = jax.tree.map(lambda x: x[:, self.before :], longer)
+        mask = np.ones(rows.is_last.shape, bool)
+        if not self._sequence.crosses_episodes:
+            mask = np.cumsum(rows.is_last, axis=1) - rows.is_last == 0
+        if self.before:
+            stacks = stack_frames(longer.observation, longer.is_first, self.before + 1)
+            stacks[~mask] = 0
+            rows = rows._replace(observation=stacks)
+        return (join_extras(rows, first[0]) if first else rows), mask
+
+    def _split(self, row: Row) -> list[Any]:
+        names = self._sequence.first_row_extras
+        return list(split_extras(row, names)) if names else [row]

@@ -1,0 +1,88 @@
+"""Rows as bytes, and the check that a server's tables hold the same rows."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from dm_env import specs
+from reverb_servers import (
+    BIG,
+    SECONDS,
+    SPEC,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    serve,
+    server,
+)
+
+from retrax.datatypes import EnvironmentSpec
+from retrax.replay.reverb import Layout
+from retrax.replay.reverb.library import reverb
+
+pytestmark = pytest.mark.distributed
+
+
+def extras(**changes):
+    sequence = sequence_spec(stored=True)
+    return dataclasses.replace(sequence, extras={**sequence.extras, **changes})
+
+
+def observing(shape, dtype):
+    return EnvironmentSpec(specs.Array(shape, dtype), SPEC.actions)
+
+
+MU = jax.ShapeDtypeStruct((3,), np.float32)
+SAME_SIZE = [
+    (observing((2,), np.int32), extras()),
+    (observing((1, 2), np.float32), extras()),
+    (
+        SPEC,
+        dataclasses.replace(extras(nu=MU), extras={"nu": MU, "memory": extras().extras["memory"]}),
+    ),
+    (SPEC, extras(memory=(MU, jax.ShapeDtypeStruct((5,), np.float32)))),
+]
+
+
+@pytest.mark.parametrize("selector", ["contextual", "uniform"])
+@pytest.mark.parametrize(("spec", "sequence"), SAME_SIZE)
+def test_rows_of_the_same_size_have_other_signatures(spec, sequence, selector):
+    config = dataclasses.replace(BIG, selector=selector)
+    one, other = Layout(SPEC, extras(), config), Layout(spec, sequence, config)
+    shapes = [[column.shape for column in each.signature()] for each in (one, other)]
+    assert str(shapes[0]) == str(shapes[1])
+    assert one.signature() != other.signature()
+    assert one.signature() == Layout(SPEC, extras(), config).signature()
+
+
+@pytest.mark.parametrize("selector", ["contextual", "uniform"])
+def test_tables_of_another_layout_are_refused_by_writers_and_replays(selector):
+    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector=selector)
+    other = sequence_spec(stored=True)
+    table = {"contextual": "rows", "uniform": "sequences"}[selector]
+    found, wanted = (Layout(SPEC, each, config).signature()[0].name for each in (other, sequence))
+    sentence = rf"Reverb's table {table} has the columns {found} .* rows make {wanted} [^.]*\.$"
+    with server(other, config) as address:
+        with pytest.raises(ValueError, match=sentence):
+            make_writer(address, sequence, config)
+        with open_replay(address, sequence, config) as replay:
+            for _ in range(2):
+                with pytest.raises(ValueError, match=sentence):
+                    replay.sample(SECONDS)
+
+
+def test_a_missing_table_is_named():
+    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector="uniform")
+    expected = r"has the tables \['other'\], but the config asks for sequences"
+    with serve([reverb.Table.queue("other", 1)]) as address:
+        with pytest.raises(ValueError, match=expected):
+            make_writer(address, sequence, config)
+        with (
+            open_replay(address, sequence, config) as replay,
+            pytest.raises(ValueError, match=expected),
+        ):
+            replay.sample(SECONDS)

@@ -1,0 +1,113 @@
+"""Batches that are read ahead: none is lost, none waits for longer than it must."""
+
+import contextlib
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from reverb_servers import (
+    BIG,
+    SECONDS,
+    SPEC,
+    draw,
+    each_once,
+    make_writer,
+    open_replay,
+    sequence_spec,
+    serve,
+    server,
+    stream,
+    wait_for,
+    write_all,
+)
+
+from retrax.replay.reverb import SEQUENCES, Layout
+from retrax.replay.reverb.library import reverb
+from retrax.replay.reverb.reader import Reader
+
+pytestmark = pytest.mark.distributed
+
+PAUSE = 1.2  # longer than Reverb waits for an item
+SEQUENCE = sequence_spec(length=2)
+CONFIG = dataclasses.replace(BIG, selector="uniform", batch_size=4)
+
+
+@contextlib.contextmanager
+def reading(*, in_order):
+    """A writer with an endless stream, and a reader of batches of 4 of its sequences, each once."""
+    layout = Layout(SPEC, SEQUENCE, CONFIG)
+    with (
+        serve([each_once(SEQUENCE, CONFIG)]) as address,
+        contextlib.closing(make_writer(address, SEQUENCE, CONFIG)) as writer,
+        contextlib.closing(
+            Reader(address, SEQUENCES, layout, batch_size=4, in_order=in_order, max_wait=SECONDS)
+        ) as reader,
+    ):
+        rows = stream(0, 1000, ends=0.0)
+        writer.write(next(rows))
+
+        def write(count):
+            for _ in range(count):
+                writer.write(next(rows))
+            for each in writer._streams:
+                each._writer.flush()
+
+        def take(timeout):
+            batch = reader.take(timeout)
+            if batch is None:
+                return None
+            assert {len(column) for column in (*batch[:-1], *batch.columns)} == {4}
+            sample = layout.sample(batch.columns, np.ones(4))
+            return sample.rows.observation[:, 0, 1].astype(int).tolist()
+
+        yield write, take
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_no_item_is_lost_when_nothing_arrives_for_a_while(in_order):
+    with reading(in_order=in_order) as (write, take):
+        write(6)
+        assert take(SECONDS) == [0, 1, 2, 3]
+        assert take(PAUSE) is None
+        write(1)
+        assert take(PAUSE) is None
+        write(6)
+        assert take(SECONDS) == [4, 5, 6, 7]
+        assert take(SECONDS) == [8, 9, 10, 11]
+        assert take(PAUSE) is None
+        write(3)
+        assert take(SECONDS) == [12, 13, 14, 15]
+
+
+def test_in_order_a_batch_is_complete_as_soon_as_its_last_item_arrives():
+    with reading(in_order=True) as (write, take):
+        write(3)
+        assert take(PAUSE) is None
+        for number in range(8):  # one after the other, without a pause of Reverb's
+            write(1)
+            if number % 4:
+                assert take(0.2) is None
+            else:
+                assert take(SECONDS) == [*range(number, number + 4)]
+
+
+def test_two_batches_are_drawn_ahead():
+    """One by Reverb and one by the reader: newer priorities take effect after them."""
+    config = dataclasses.replace(CONFIG, acting_steps_per_update=0.01)
+    with server(SEQUENCE, config) as address:
+        write_all(address, SEQUENCE, config, stream(0, 5))
+        table = reverb.Client(address).server_info
+
+        def drawn():
+            return table(timeout=5)[SEQUENCES].rate_limiter_info.sample_stats.completed
+
+        with open_replay(address, SEQUENCE, config) as replay:
+            for number in range(1, 6):
+                draw(replay)
+                wait_for(lambda number=number: drawn() >= 4 * (number + 1))
+                time.sleep(0.2)
+                assert drawn() <= 4 * (number + 2)
