@@ -189,7 +189,7 @@ class Config:
                 replay=ReplayConfig(
                     pace="rounds",
                     on_policy=True,
-                    replay_ratio=8.0,
+                    replay_ratio=4.0,
                     capacity=6_250,
                     capacity_per_environment=True,
                     min_rows=500,
@@ -209,9 +209,8 @@ class Config:
             "convolutions": None,
             "sequence_length": 11,
             "learning_rate": 1e-3,
-            "replay": dataclasses.replace(_MUJOCO_REPLAY, batch_size=_SMALL_BATCH),
+            "replay": dataclasses.replace(_MUJOCO_REPLAY, capacity=10_000, batch_size=_SMALL_BATCH),
             "shared_network": False,
-            "replay": dataclasses.replace(_MUJOCO_REPLAY, replay_ratio=8.0, capacity=10_000),
         }
         return cls.paper_mujoco(**{**ours, **changes})
 
