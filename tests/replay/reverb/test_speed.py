@@ -13,7 +13,7 @@ pytestmark = pytest.mark.distributed
 
 def test_the_benchmark_prints_both_ways():
     script = pathlib.Path(__file__).parents[3] / "benchmarks" / "reverb_replay.py"
-    sizes = "--batch 4 --rows 400 --seconds 0.05 --repeats 1".split()
+    sizes = ["--batch", "4", "--rows", "400", "--seconds", "0.05", "--repeats", "1"]
     result = subprocess.run(
         [sys.executable, str(script), *sizes], capture_output=True, text=True, timeout=300
     )
