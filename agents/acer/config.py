@@ -208,8 +208,8 @@ class Config:
             "max_gradient_norm": 40.0,
             "convolutions": None,
             "sequence_length": 11,
-            "learning_rate": 1e-3,
-            "replay": dataclasses.replace(_MUJOCO_REPLAY, capacity=10_000, batch_size=_SMALL_BATCH),
+            "learning_rate": 5e-4,
+            "replay": dataclasses.replace(_MUJOCO_REPLAY, capacity=10_000, replay_ratio=8.0),
             "shared_network": False,
         }
         return cls.paper_mujoco(**{**ours, **changes})
