@@ -486,7 +486,7 @@ def test_every_preset_has_an_agent_of_either_kind(kind, preset):
 
 
 def test_exploration_follows_the_policy_and_records_it():
-    agent = linear("discrete", Config(replay=REPLAY))
+    agent = linear("discrete", Config(frame_stack=1, replay=REPLAY))
     params = agent.acting_params(initial(agent, 4))
     decision = many_decisions(agent, params)
     mu = np.asarray(decision.extras["mu"][0], np.float64)
@@ -498,7 +498,7 @@ def test_exploration_follows_the_policy_and_records_it():
 
 
 def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
-    agent = linear("continuous", Config(replay=REPLAY, policy_std=0.5))
+    agent = linear("continuous", Config(frame_stack=1, replay=REPLAY, policy_std=0.5))
     params = agent.acting_params(initial(agent, 4))
     decision = many_decisions(agent, params)
     mean = np.asarray(decision.extras["mu"][0])
