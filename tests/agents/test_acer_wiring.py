@@ -49,6 +49,7 @@ PAPER_ATARI = {
     "rmsprop_epsilon": 2.5e-4,
     "max_gradient_norm": 2.0,
     "sequence_length": 21,
+    "frame_stack": 4,
     "convolutions": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
     "vector_sizes": (64,),
     "hidden_size": 512,
@@ -66,6 +67,7 @@ PAPER_MUJOCO = PAPER_ATARI | {
     "max_gradient_norm": 0.8,
     "sequence_length": 51,
     "hidden_size": 64,
+    "frame_stack": 1,
 }
 
 
@@ -106,7 +108,7 @@ ADVANTAGE = FeedForwardNetwork(
 
 
 def make(kind, *, keep=KEEP, optimizer=None, **changes):
-    values = {"sequence_length": LENGTH, "policy_std": STD, "discount": 0.8}
+    values = {"sequence_length": LENGTH, "policy_std": STD, "discount": 0.8, "frame_stack": 1}
     return make_agent(
         SPECS[kind],
         Config(**{**values, **changes}),

@@ -75,6 +75,7 @@ PAPER = {
     "critic_sizes": (400, 300),
     "layer_norm": False,
     "action_input": "second_layer",
+    "frame_stack": 1,
     "convolutions": ((32, 3, 2), (32, 3, 1)),
     "pixel_features": 50,
 }

@@ -38,6 +38,7 @@ PAPER = {
     "sequence_length": 33,
     "sequence_period": 1,
     "initial_state": "zero",
+    "frame_stack": 1,
     "convolutions": ((16, 8, 4), (32, 4, 2), (32, 3, 1)),
     "vector_sizes": (64,),
     "shared_size": 128,
