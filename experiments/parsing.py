@@ -97,6 +97,33 @@ def _number_or_none(
     )
 
 
+@_REGISTRY.primitive_rule
+def _triples_or_none(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Optional (channels, kernel, stride) of any number of convolutions, as `_number_or_none`."""
+    if info.type != tuple[tuple[int, int, int], ...] | None:
+        return None
+
+    def triples(words: list[str]) -> tuple[tuple[int, ...], ...] | None:
+        if words == ["None"]:
+            return None
+        if len(words) % 3:
+            raise ValueError(f"three numbers for each convolution, got {' '.join(words)}")
+        numbers = iter(map(int, words))
+        return tuple(zip(numbers, numbers, numbers, strict=True))
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[INT INT INT ...]|None",
+        instance_from_str=triples,
+        is_instance=lambda value: value is None or isinstance(value, tuple),
+        str_from_instance=lambda value: (
+            ["None"] if value is None else [str(x) for triple in value for x in triple]
+        ),
+    )
+
+
 class _BoundsInHelp:
     """The rule for dataclasses: tyro's own, with bounds in the help and refusals unchanged."""
 

@@ -340,7 +340,7 @@ def test_help_has_the_bounds(capsys):
     for bounds in (
         "--agent.retrace-lambda FLOAT lambda of Retrace. Paper: 1.0. Must be >= 0.0 and <= 1.0.",
         "Paper: 0 (3.5). Must be >= 0.0 and < 1.0.",
-        "for images. Paper: appendix. Must be a tuple of integers >= 1.",
+        "None: by their size (ours). Paper: appendix. Must be a tuple of integers >= 1.",
         "Sequences in one update. Must be >= 1.",
     ):
         assert bounds in text
@@ -385,3 +385,24 @@ def test_wants_help():
 def test_tell_leaves_stdout_to_results(capsys):
     tell("something")
     assert capsys.readouterr() == ("", "something\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["None"], None),
+        (["16", "3", "1"], ((16, 3, 1),)),
+        (["8", "4", "2", "16", "3", "1"], ((8, 4, 2), (16, 3, 1))),
+    ],
+)
+def test_convolutions_are_triples_or_none(words, expected):
+    form = Run[reactor.Config]
+    default = Run(environment="x", agent=reactor.Config.small())
+    run = parse(form, ["--agent.convolutions", *words], prog="program", default=default)
+    assert run.agent.convolutions == expected
+
+
+def test_incomplete_convolutions_are_refused():
+    default = Run(environment="x", agent=reactor.Config.small())
+    with pytest.raises(ValueError, match="three numbers for each convolution, got 16 3"):
+        parse(Run[reactor.Config], ["--agent.convolutions", "16", "3"], prog="p", default=default)
