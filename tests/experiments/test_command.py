@@ -164,7 +164,7 @@ def test_switches_and_nested_fields(parsed):
             "module 'no_module' cannot be imported",
         ),
         (("train", "reactor", "--environment", "Pendulum-v1"), "Reactor needs discrete actions"),
-        (("train", "reactor", "--environment", "Blackjack-v1"), "Tuple"),
+        (("train", "d4pg", "--environment", "Blackjack-v1"), "D4PG needs continuous actions"),
         ((*CATCH, "--steps", "0"), "steps must be an integer >= 1 or None, got 0."),
         ((*CATCH, "--steps", "1e5"), "--steps must be an integer, got '1e5'"),
         ((*CATCH, "--seed", "-1"), "seed must be an integer >= 0 and <= 4294967295, got -1."),
