@@ -44,8 +44,9 @@ def curve(run: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def main(output: str) -> None:
     """Prints and draws."""
-    _, grid = plt.subplots(2, 4, figsize=(16, 7), layout="constrained")
-    for axes, (task, title) in zip(grid.flat, TASKS.items(), strict=True):
+    made = {task: title for task, title in TASKS.items() if runs("before", task)}
+    _, grid = plt.subplots(1, len(made), figsize=(4 * len(made), 3.5), layout="constrained")
+    for axes, (task, title) in zip(np.atleast_1d(grid), made.items(), strict=True):
         for side, colour in (("before", "tab:grey"), ("after", "tab:blue")):
             chosen = runs(side, task)
             returns = [
