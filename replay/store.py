@@ -55,7 +55,6 @@ class SequenceStore:
         config = config.for_environments(num_envs)
         self._sequence, self._config = sequence, config
         self._num_rows = _rows_per_environment(sequence, config, num_envs)
-        # L in the class's docstring.
         self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
         self._rings = RowRings(
             row_spec(environment_spec, sequence),
