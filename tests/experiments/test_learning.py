@@ -56,19 +56,19 @@ QUICK_ACER = {
     "agent.reward-scale": "1",
 }
 
-# Agent57 with all its parts on a deep_sea of 5 rows. With a learning rate of 1e-12: 0.3 and 0.0.
+# Agent57 with all its parts, smaller, and fewer arms.
 QUICK_AGENT57 = {
-    "steps": "4000",
-    "agent.num-arms": "4",
-    "agent.lstm-size": "16",
-    "agent.head-size": "16",
-    "agent.torso-size": "16",
-    "agent.vector-sizes": "16",
-    "agent.trace-length": "10",
-    "agent.replay-period": "5",
-    "agent.learning-rate": "2e-3",
+    "steps": "2000",
+    "num-envs": "8",
     "agent.replay.capacity": "10000",
     "agent.replay.min-rows": "200",
+    "agent.num-arms": "4",
+    "agent.trace-length": "10",
+    "agent.replay-period": "5",
+    "agent.vector-sizes": "16",
+    "agent.torso-size": "16",
+    "agent.lstm-size": "16",
+    "agent.head-size": "16",
 }
 
 
@@ -80,7 +80,7 @@ def learn(retrax, tmp_path):
         words = [
             word for name, value in dict(options).items() for word in (f"--{name}", *value.split())
         ]
-        directory = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        directory = tmp_path / "run"
         train = ["train", agent, "--environment", environment, "--run-directory", directory]
         status, _, err = retrax(*train, *words)
         assert status == 0, err
@@ -135,13 +135,9 @@ def test_continuous_acer_follows_quickly(learn):
     assert learn("continuous_tasks:Follow-v0", QUICK_ACER, agent="acer", episodes=50) >= -0.5
 
 
-def test_agent57_finds_the_treasure_quickly(learn):
-    # About one seed in six does not find it in so few steps.
-    found = (
-        learn("deep_sea,size=5", {**QUICK_AGENT57, "seed": seed}, agent="agent57", episodes=100)
-        for seed in ("0", "1")
-    )
-    assert any(mean >= 0.9 for mean in found)
+def test_agent57_remembers_quickly(learn):
+    # A policy without memory has 0 in the mean.
+    assert learn("memory,length=3", QUICK_AGENT57, agent="agent57") >= 0.8
 
 
 @pytest.mark.slow
