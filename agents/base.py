@@ -15,6 +15,7 @@ ActorState = Any  # a NamedTuple of arrays, the PRNG key included
 Gradients = Any  # a pytree of float arrays
 
 PAPER_STEPS = 50_000_000  # 200 million frames with four action repeats (Reactor, section 4)
+UNLIMITED = 1e9  # of limits in configs: JSON has no infinity
 _LARGE_IMAGE = 64
 OTHER_STEPS = 200_000  # of small presets, in environments for which nothing was measured
 

@@ -538,6 +538,21 @@ def agent57_linear_update(params, target_params, rows, mask, weights, config, le
     return new, np.array(priorities)
 
 
+# agents/reward_scale.py
+
+
+def discounted_sums(rewards, is_first, discount):
+    """At each t, sum_k discount^k * rewards[t - k] back to the first step of its episode."""
+    sums = []
+    for t in range(len(rewards)):
+        total, back = 0.0, 0
+        while not is_first[t - back]:
+            total += discount**back * float(rewards[t - back])
+            back += 1
+        sums.append(total)
+    return np.array(sums)
+
+
 # agents/reactor
 
 

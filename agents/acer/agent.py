@@ -21,6 +21,7 @@ from .. import recurrent
 from ..base import Agent, Update, check_network_or_torso
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend
+from ..reward_scale import scales_rewards
 from . import acting
 from .categorical import categorical
 from .config import Config
@@ -49,6 +50,7 @@ class LearnerState(NamedTuple):
 
 
 @sees_frame_stacks
+@scales_rewards
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

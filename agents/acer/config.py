@@ -9,9 +9,8 @@ from dm_env import specs
 from ..._validation import Range, Sizes, check_fields
 from ...datatypes import EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
-from ..base import is_large_image
+from ..base import UNLIMITED, is_large_image
 
-UNLIMITED = 1e9  # JSON has no infinity
 _BATCH = 16  # the paper's number of threads
 _SMALL_BATCH = 8  # smaller, since more updates at the same ratio learn faster on small tasks
 _ATARI_REPLAY = ReplayConfig(
@@ -82,9 +81,13 @@ class Config:
     critic_cost: Annotated[float, Range(0.0)] = 1.0
     """Weight of the critic's loss (Q_ret - Q)^2 / 2. Paper: 1 (eq. 6)."""
 
+    scale_rewards: bool = False
+    """Whether rewards are divided, in the update only, by the largest absolute discounted sum of
+    rewards so far. All values are then in units of it. Our addition."""
+
     max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Rewards are clipped to +- this value, in the update only; 1e9 clips none. Paper: 1, as in DQN
-    (4)."""
+    """Rewards are clipped to +- this value, in the update only, after scaling; 1e9 clips none.
+    Paper: 1, as in DQN (4)."""
 
     reward_scale: Annotated[float, Range(0.0, above=True)] = 1.0
     """Rewards are multiplied by this in the update, after clipping. Our addition."""
@@ -177,8 +180,9 @@ class Config:
         """For tiny tasks with discrete actions: minutes on two cores. All values are ours."""
         return dataclasses.replace(
             cls(
+                scale_rewards=True,
                 max_abs_reward=UNLIMITED,
-                reward_scale=0.3,
+                entropy_cost=0.01,
                 learning_rate=1e-3,
                 rmsprop_epsilon=1e-6,
                 max_gradient_norm=40.0,
@@ -203,7 +207,7 @@ class Config:
     def small_continuous(cls, **changes: Any) -> "Config":
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
         ours = {
-            "reward_scale": 0.1,
+            "scale_rewards": True,
             "rmsprop_epsilon": 1e-6,
             "max_gradient_norm": 40.0,
             "convolutions": None,

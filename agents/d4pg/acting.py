@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from dm_env import specs
+from dm_env import StepType, specs
 
 from ...datatypes import TimeStep
 from ...networks import D4PGNetworks
@@ -19,16 +19,32 @@ class ActorState(NamedTuple):
 
     Attributes:
       key: PRNG key of the noise.
+      noise: `[...]` of one action, the noise at the time step before, in units of sigma.
       sigma: float32 `[]`, standard deviation of the noise, in units of half the actions' range.
+      correlation: float32 `[]`, of the noise at adjacent time steps.
     """
 
     key: jax.Array
+    noise: jax.Array
     sigma: jax.Array
+    correlation: jax.Array
 
 
-def begin(key: jax.Array, actor_id: jax.Array, num_actors: int, *, config: Config) -> ActorState:
+def begin(
+    key: jax.Array,
+    actor_id: jax.Array,
+    num_actors: int,
+    *,
+    config: Config,
+    actions: specs.BoundedArray,
+) -> ActorState:
     """The state before the first time step."""
-    return ActorState(key, noise_scale(config, actor_id, num_actors))
+    return ActorState(
+        key,
+        jnp.zeros(actions.shape, jnp.float32),
+        noise_scale(config, actor_id, num_actors),
+        noise_correlation(config, actor_id, num_actors),
+    )
 
 
 def noise_scale(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
@@ -44,9 +60,29 @@ def noise_scale(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Arr
     """
     if config.exploration == "fixed":
         return jnp.full((), config.sigma, jnp.float32)
-    share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
+    share = _share(actor_id, num_actors)
     sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
     return jnp.asarray(sigma, jnp.float32)
+
+
+def noise_correlation(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
+    """Correlation of one actor's noise: from 0 of the first to the config's of the last.
+
+    Args:
+      config: hyper-parameters.
+      actor_id: `[]`, in 0 .. num_actors - 1.
+      num_actors: >= 1. A single actor gets half of it.
+
+    Returns:
+      float32 `[]`.
+    """
+    if config.exploration == "fixed":
+        return jnp.full((), config.noise_correlation, jnp.float32)
+    return jnp.asarray(config.noise_correlation * _share(actor_id, num_actors), jnp.float32)
+
+
+def _share(actor_id: jax.Array, num_actors: int) -> jax.Array:
+    return actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
 
 
 def explore(
@@ -59,10 +95,23 @@ def explore(
 ) -> Decision:
     """The policy's action plus noise, clipped to the bounds (Algorithm 1)."""
     key, noise_key = jax.random.split(state.key)
+    fresh = jax.random.normal(noise_key, actions.shape)
+    is_first = timestep.step_type == StepType.FIRST
+    noise = jnp.where(is_first, fresh, correlated(state.noise, fresh, state.correlation))
     _, half = middle_and_half(actions)
-    noise = state.sigma * half * jax.random.normal(noise_key, actions.shape)
-    action = _clip(_policy(params, timestep, networks=networks) + noise, actions)
-    return Decision(action, {}, state._replace(key=key))
+    action = _policy(params, timestep, networks=networks) + state.sigma * half * noise
+    return Decision(_clip(action, actions), {}, state._replace(key=key, noise=noise))
+
+
+def correlated(before: jax.Array, fresh: jax.Array, correlation: jax.Array) -> jax.Array:
+    """The next value of an autoregressive process with unit variance.
+
+    Args:
+      before: the value before; of unit variance.
+      fresh: independent of it; of unit variance.
+      correlation: `[]`, of the two values, in [0, 1).
+    """
+    return correlation * before + jnp.sqrt(1 - correlation**2) * fresh
 
 
 def exploit(

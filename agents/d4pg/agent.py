@@ -14,6 +14,7 @@ from ..base import Agent, Update
 from ..frame_stack import sees_frame_stacks
 from ..n_step import n_step_transitions
 from ..optimization import descend
+from ..reward_scale import scales_rewards
 from . import acting
 from .config import Config
 from .loss import bootstrap, critic_loss, policy_loss
@@ -53,6 +54,7 @@ class Optimizers(NamedTuple):
 
 
 @sees_frame_stacks
+@scales_rewards
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,
@@ -86,7 +88,7 @@ def make_agent(
     return Agent(
         init=functools.partial(init, networks=networks, optimizers=optimizers),
         acting_params=acting_params,
-        begin=functools.partial(acting.begin, config=config),
+        begin=functools.partial(acting.begin, config=config, actions=actions),
         explore=functools.partial(acting.explore, networks=networks, actions=actions),
         exploit=functools.partial(acting.exploit, networks=networks, actions=actions),
         gradients=functools.partial(

@@ -48,6 +48,10 @@ class Config:
     """Factor from the outputs of a mixture or scalar critic to returns. Set it near the size of
     returns, since Adam's steps do not grow with them. The paper has none; ours: 1."""
 
+    scale_rewards: bool = False
+    """Whether rewards are divided, in the update only, by the largest absolute discounted sum of
+    rewards so far. All values are then in units of it. Our addition."""
+
     n_step: Annotated[int, Range(1)] = 5
     """N of the N-step returns (section 3). Paper: 5, compared with 1."""
 
@@ -62,6 +66,11 @@ class Config:
     sigma: Annotated[float, Range(0.0)] = 0.3
     """Standard deviation of "fixed" noise, in units of half the range of the actions. Unspecified
     in the paper (Algorithm 1); our choice."""
+
+    noise_correlation: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0
+    """Correlation of the noise at adjacent time steps, of all actors if exploration is "fixed";
+    else of the last, and in proportion to their number of the others. The standard deviation stays
+    sigma. Paper: 0 (Algorithm 1). Our addition: correlated noise moves what has inertia."""
 
     sigma_min: Annotated[float, Range(0.0, above=True)] = 1 / 32
     """The first actor's standard deviation of "per_actor" noise. Control suite: 1/32."""
@@ -136,15 +145,13 @@ class Config:
         """For small tasks such as Pendulum: minutes on two cores. All values are ours."""
         return dataclasses.replace(
             cls(
-                vmin=-300.0,
-                vmax=0.0,
-                num_atoms=51,
-                discount=0.97,
+                scale_rewards=True,
+                vmin=-2.0,
+                vmax=2.0,
                 exploration="per_actor",
+                noise_correlation=0.9,
                 policy_learning_rate=1e-3,
                 critic_learning_rate=1e-3,
-                mixture_min_scale=1.0,
-                return_unit=100.0,
                 convolutions=None,
                 policy_sizes=(64, 64),
                 critic_sizes=(128, 128),

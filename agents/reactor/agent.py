@@ -13,6 +13,7 @@ from .. import recurrent
 from ..base import Agent, Update, check_network_or_torso, count_actions
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend
+from ..reward_scale import scales_rewards
 from . import acting
 from .config import Config
 from .loss import loss
@@ -35,6 +36,7 @@ class LearnerState(NamedTuple):
 
 
 @sees_frame_stacks
+@scales_rewards
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from ..._validation import Range, Sizes, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.torsos import REACTOR_CONVOLUTIONS
+from ..base import UNLIMITED
 
 _REPLAY = ReplayConfig(selector="contextual")
 
@@ -31,17 +32,24 @@ class Config:
     discount: Annotated[float, Range(0.0, 1.0)] = 0.99
     """Discount factor gamma. Unspecified in the paper; our choice, usual on Atari."""
 
+    scale_rewards: bool = False
+    """Whether rewards are divided, in the update only, by the largest absolute discounted sum of
+    rewards so far. All values are then in units of it. Our addition."""
+
     max_abs_reward: Annotated[float, Range(0.0, above=True)] = 1.0
-    """Rewards are clipped to +- this value, in the update only. Paper: 1, as in DQN."""
+    """Rewards are clipped to +- this value, in the update only, after scaling; 1e9 clips none.
+    Paper: 1, as in DQN."""
 
     num_atoms: Annotated[int, Range(2)] = 51
     """Atoms of the return distribution. Unspecified in the paper; our choice, as in C51."""
 
     vmin: float = -10.0
-    """Smallest atom, in units of the return. Unspecified in the paper; our choice, as in C51."""
+    """Smallest atom, in units of the (scaled) return. Unspecified in the paper; our choice, as in
+    C51."""
 
     vmax: float = 10.0
-    """Largest atom, in units of the return. Unspecified in the paper; our choice, as in C51."""
+    """Largest atom, in units of the (scaled) return. Unspecified in the paper; our choice, as in
+    C51."""
 
     policy_epsilon: Annotated[float, Range(0.0, 1.0, above=True, below=True)] = 0.01
     """Weight of the uniform distribution in the policy (3.5). Its value is unspecified in the
@@ -127,10 +135,10 @@ class Config:
         """For tiny tasks and vector observations: minutes on two cores. All values are ours."""
         return dataclasses.replace(
             cls(
-                discount=0.97,
-                vmin=-5.0,
-                vmax=35.0,
-                num_atoms=41,  # spaced by 1, so 0 and 1 are atoms
+                scale_rewards=True,
+                max_abs_reward=UNLIMITED,
+                vmin=-2.0,
+                vmax=2.0,
                 learning_rate=1e-3,
                 target_update_period=50,
                 sequence_length=17,

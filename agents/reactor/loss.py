@@ -18,7 +18,10 @@ from .config import Config
 
 
 class Steps(NamedTuple):
-    """Losses and other numbers of the source steps of one sequence, each `[T]`."""
+    """Losses and other numbers of the source steps of one sequence, each `[T]`.
+
+    `edges` are the probabilities of the first and the last atom, for the actions taken.
+    """
 
     critic_loss: jax.Array
     policy_loss: jax.Array
@@ -26,6 +29,7 @@ class Steps(NamedTuple):
     priority: jax.Array
     value: jax.Array
     trace: jax.Array
+    edges: dict[str, jax.Array]
 
 
 def loss(
@@ -65,6 +69,7 @@ def loss(
         "value": mean(each.value),
         "trace_coefficient": mean(each.trace),
         "largest_weight": jnp.max(sample.weights),
+        **{name: mean(values) for name, values in each.edges.items()},
     }
     return jnp.mean(weighted), (mean(each.priority, axis=1), metrics)
 
@@ -99,7 +104,11 @@ def steps(
     )
     entropy = jax.vmap(losses.policy_entropy)(online.policy)
     values = jnp.sum(online.policy * q, axis=-1)
-    return Steps(critic_loss, policy_losses, entropy, priority, values, c_t)
+    edges = {}
+    if config.distributional:
+        probs = jax.nn.softmax(sequences.taken(online.logits, rows.action[:-1]))
+        edges = {"mass_at_vmin": probs[:, 0], "mass_at_vmax": probs[:, -1]}
+    return Steps(critic_loss, policy_losses, entropy, priority, values, c_t, edges)
 
 
 def action_values(output: ReactorOutput, *, config: Config, atoms: jax.Array) -> jax.Array:

@@ -44,8 +44,9 @@ LINEAR = {
 
 
 def small(kind, **changes):
-    sizes = {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4, **changes}
-    return (Config.small if kind == "discrete" else Config.small_continuous)(**sizes)
+    sizes = {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4}
+    make = Config.small if kind == "discrete" else Config.small_continuous
+    return make(**{**sizes, "scale_rewards": False, **changes})
 
 
 def without_memory(init, outputs):
@@ -460,6 +461,7 @@ def test_ratios_beyond_single_precision_leave_everything_finite(preset, log_rati
 def test_compiles_once_for_every_kind_of_preset(kind, preset, memory_size):
     config = dataclasses.replace(
         acer.PRESETS[preset](),
+        scale_rewards=False,  # test_reward_scale.py has agents that scale rewards
         vector_sizes=(4,),
         hidden_size=4,
         advantage_size=4,
@@ -480,7 +482,9 @@ def test_compiles_once_for_every_kind_of_preset(kind, preset, memory_size):
 @pytest.mark.parametrize("kind", sorted(SPECS))
 @pytest.mark.parametrize("preset", sorted(acer.PRESETS))
 def test_every_preset_has_an_agent_of_either_kind(kind, preset):
-    agent = make_agent(SPECS[kind], acer.PRESETS[preset]())
+    agent = make_agent(
+        SPECS[kind], dataclasses.replace(acer.PRESETS[preset](), scale_rewards=False)
+    )
     learner = jax.eval_shape(agent.init, jax.random.key(0))
     assert ("advantage" in learner.params) == (kind == "continuous")
 

@@ -42,6 +42,7 @@ PAPER_ATARI = {
     "discount": 0.99,
     "entropy_cost": 0.001,
     "critic_cost": 1.0,
+    "scale_rewards": False,
     "max_abs_reward": 1.0,
     "reward_scale": 1.0,
     "learning_rate": 7e-4,

@@ -30,7 +30,14 @@ CRITICS = ["categorical", "scalar", "mixture_of_gaussians"]
 
 def small(**changes):
     return Config.small(
-        **{"policy_sizes": (6,), "critic_sizes": (6, 5), "num_atoms": 5, "n_step": 3, **changes}
+        **{
+            "scale_rewards": False,
+            "policy_sizes": (6,),
+            "critic_sizes": (6, 5),
+            "num_atoms": 5,
+            "n_step": 3,
+            **changes,
+        }
     )
 
 
@@ -305,9 +312,9 @@ def test_target_networks_are_copied_every_period():
 
 
 def shrunk(preset):
-    return dataclasses.replace(
-        d4pg.PRESETS[preset](), policy_sizes=(4,), critic_sizes=(4, 4), num_atoms=5
-    )
+    config = d4pg.PRESETS[preset]()  # test_reward_scale.py has agents that scale rewards
+    sizes = {"policy_sizes": (4,), "critic_sizes": (4, 4), "num_atoms": 5}
+    return dataclasses.replace(config, scale_rewards=False, **sizes)
 
 
 @pytest.mark.parametrize("preset", sorted(d4pg.PRESETS))
@@ -354,7 +361,7 @@ def exploring(config, num_actors, draws, seed=0):
     """Actions `[num_actors, draws, A]` at one observation, and the greedy one `[A]`."""
     agent = make_agent(SPEC, config)
     params = agent.acting_params(initial(agent, seed))
-    step = TimeStep(np.int32(1), np.float32(0), np.float32(1), np.ones(D, np.float32))
+    step = timestep_of(0, np.ones(D, np.float32))
 
     def draw(actor_id, key):
         actor = agent.begin(key, actor_id, num_actors)
@@ -386,6 +393,37 @@ def test_fixed_noise_is_the_same_for_all():
     agent = make_agent(SPEC, small(exploration="fixed", sigma=0.2))
     sigmas = [agent.begin(jax.random.key(0), actor, 4).sigma for actor in range(4)]
     np.testing.assert_allclose(sigmas, 0.2)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
+def test_noise_is_an_autoregressive_process_that_begins_anew_with_each_episode(correlation):
+    agent = make_agent(SPEC, small(exploration="fixed", sigma=0.05, noise_correlation=correlation))
+    params = agent.acting_params(initial(agent, 0))
+    lengths = 20, 1980
+    kinds = np.concatenate([[0] + [1] * (length - 1) for length in lengths]).astype(np.int32)
+    seen = np.ones(D, np.float32)
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep_of(1, seen))
+
+    def act(actor, kind):
+        decision = agent.explore(params, actor, timestep_of(kind, seen))
+        return decision.state, decision.action
+
+    def of_key(key):
+        return jax.lax.scan(act, agent.begin(key, 0, 1), kinds)[1]
+
+    actions = jax.jit(jax.vmap(of_key))(jax.random.split(jax.random.key(1), 20))
+    noise = (np.asarray(actions) - np.asarray(greedy.action)) / (HIGH - LOW) * 2 / 0.05
+    np.testing.assert_allclose(noise.std((0, 1)), 1.0, rtol=0.05)
+    for lag in (1, 3):
+        products = noise[:, 40:-lag] * noise[:, 40 + lag :]
+        np.testing.assert_allclose(products.mean((0, 1)), correlation**lag, atol=0.05)
+    across = np.mean(noise[:, lengths[0] - 1] * noise[:, lengths[0]])  # 40 products
+    assert abs(across) < 0.5
+    np.testing.assert_allclose(noise[:, 0].std(), 1.0, rtol=0.3)
+
+
+def timestep_of(kind, seen):
+    return TimeStep(kind, np.float32(0), np.float32(1), seen)
 
 
 def test_actions_stay_within_bounds_and_noise_is_new_each_time():

@@ -31,7 +31,9 @@ def adam(gradients, learning_rate, b1=0.9, b2=0.999, epsilon=1e-8):
 @pytest.mark.parametrize("rates", [(0.01, 0.3), (0.2, 0.05)])
 def test_policy_and_critic_have_their_own_learning_rates(rates):
     """The torso is the critic's."""
-    config = Config.small(**TINY, policy_learning_rate=rates[0], critic_learning_rate=rates[1])
+    config = Config.small(
+        **TINY, scale_rewards=False, policy_learning_rate=rates[0], critic_learning_rate=rates[1]
+    )
     agent = make_agent(SPEC, config)
     learner = start = jax.jit(agent.init)(jax.random.key(0))
     scales, apply = (0.5, -0.1), jax.jit(agent.apply)
@@ -48,7 +50,7 @@ def test_policy_and_critic_have_their_own_learning_rates(rates):
 
 @pytest.mark.parametrize("n_step", [1, 4])
 def test_every_row_begins_a_window_of_n_transitions_in_one_episode(n_step):
-    agent = make_agent(SPEC, Config.small(**TINY, n_step=n_step))
+    agent = make_agent(SPEC, Config.small(**TINY, scale_rewards=False, n_step=n_step))
     assert agent.sequence == SequenceSpec(length=n_step + 1, period=1, crosses_episodes=False)
 
 
@@ -61,10 +63,12 @@ PAPER = {
     "mixture_samples": 16,
     "mixture_min_scale": 0.01,
     "return_unit": 1.0,
+    "scale_rewards": False,
     "n_step": 5,
     "discount": 0.99,
     "exploration": "fixed",
     "sigma": 0.3,
+    "noise_correlation": 0.0,
     "sigma_min": 1 / 32,
     "sigma_max": 1.0,
     "policy_learning_rate": 1e-4,

@@ -25,7 +25,8 @@ SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
 
 
 def small(**changes):
-    return Config.small(vector_sizes=(8,), shared_size=8, memory_size=8, head_size=8, **changes)
+    sizes = {"vector_sizes": (8,), "shared_size": 8, "memory_size": 8, "head_size": 8}
+    return Config.small(**{**sizes, "scale_rewards": False, **changes})
 
 
 def linear_network(config):
@@ -156,6 +157,23 @@ def test_gradients_are_the_numpy_loops_and_apply_takes_no_sample():
     assert (learner.num_updates, new.num_updates) == (0, 1)
 
 
+def test_metrics_tell_the_mass_at_the_ends_of_the_support():
+    agent, _ = linear_agent()
+    learner = with_other_target(agent, 0)
+    rows = random_rows(0, 3, 6)
+    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows))
+    logits = np.einsum("btd,dan->btan", rows["observation"], np.asarray(learner.params["value"]))
+    first, last = [], []
+    for b, t in np.ndindex(3, 5):
+        if not rows["is_last"][b, t]:
+            probs = np.asarray(jax.nn.softmax(logits[b, t, rows["action"][b, t]]))
+            first.append(probs[0])
+            last.append(probs[-1])
+    assert len(first) < 15
+    np.testing.assert_allclose(outputs.metrics["mass_at_vmin"], np.mean(first), rtol=1e-4)
+    np.testing.assert_allclose(outputs.metrics["mass_at_vmax"], np.mean(last), rtol=1e-4)
+
+
 def test_gradients_of_a_batch_are_the_mean_of_those_of_its_halves():
     agent, _ = linear_agent()
     learner = with_other_target(agent, 0)
@@ -256,6 +274,7 @@ def test_target_network_is_copied_every_period():
 def test_compiles_once_for_every_kind_of_preset(preset, initial_state):
     config = dataclasses.replace(
         reactor.PRESETS[preset](),
+        scale_rewards=False,  # test_reward_scale.py has agents that scale rewards
         initial_state=initial_state,
         vector_sizes=(4,),
         shared_size=4,

@@ -24,6 +24,7 @@ PAPER = {
     "policy_gradient_cap": 1.0,
     "retrace_lambda": 1.0,
     "discount": 0.99,
+    "scale_rewards": False,
     "max_abs_reward": 1.0,
     "num_atoms": 51,
     "vmin": -10.0,
@@ -229,7 +230,9 @@ def test_sequences_are_those_of_the_config():
 
 
 def test_the_default_network_has_the_configs_share_of_the_uniform_policy():
-    config = Config.small(vector_sizes=(4,), shared_size=4, memory_size=4, policy_epsilon=0.3)
+    config = Config.small(
+        scale_rewards=False, vector_sizes=(4,), shared_size=4, memory_size=4, policy_epsilon=0.3
+    )
     agent = make_agent(SPEC, config)
     params = jax.tree.map(lambda x: 1000.0 * x, jax.jit(agent.init)(jax.random.key(0)).params)
     step = TimeStep(np.int32(0), np.float32(0), np.float32(1), np.ones(D, np.float32))

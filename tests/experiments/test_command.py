@@ -93,7 +93,7 @@ def test_help_lists_every_field_with_its_default(capsys):
     for field in dataclasses.fields(config.replay):
         assert f"--agent.replay.{field.name.replace('_', '-')}" in out
     assert "preset small" in out
-    assert "0.97" in out  # the discount of `small`
+    assert "0.001" in out  # the learning rate of `small`
 
 
 # What is asked for

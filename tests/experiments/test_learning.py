@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-# A fraction of the preset `small`, with more updates and a support that fits catch alone.
+# A fraction of the preset `small`, with more updates.
 QUICK = {
     "steps": "6000",
     "agent.replay.capacity": "10000",
@@ -15,8 +15,6 @@ QUICK = {
     "agent.shared-size": "16",
     "agent.head-size": "16",
     "agent.num-atoms": "21",
-    "agent.vmin": "-2",
-    "agent.vmax": "2",
     "agent.learning-rate": "3e-3",
     "agent.target-update-period": "20",
 }
@@ -35,10 +33,7 @@ QUICK_D4PG = {
     "agent.critic-learning-rate": "3e-3",
     "agent.target-update-period": "20",
     "agent.discount": "0.5",
-    "agent.vmin": "-8",
-    "agent.vmax": "0",
     "agent.n-step": "2",
-    "agent.return-unit": "1",
 }
 
 # Continuous ACER on the same task.
@@ -53,7 +48,6 @@ QUICK_ACER = {
     "agent.learning-rate": "3e-3",
     "agent.sequence-length": "6",
     "agent.discount": "0.5",
-    "agent.reward-scale": "1",
 }
 
 # Agent57 with all its parts, smaller, and fewer arms.
@@ -126,7 +120,7 @@ def test_cart_pole(learn):
 
 @pytest.mark.parametrize("critic", ["categorical", "mixture_of_gaussians"])
 def test_d4pg_follows_quickly(learn, critic):
-    options = {**QUICK_D4PG, "agent.critic": critic, "agent.mixture-min-scale": "0.1"}
+    options = {**QUICK_D4PG, "agent.critic": critic}
     # The best constant action has -3.33.
     assert learn("continuous_tasks:Follow-v0", options, agent="d4pg", episodes=50) >= -0.5
 

@@ -1,0 +1,137 @@
+"""Rewards in units of the largest return: an agent's values stay in [-1, 1] on any task.
+
+Actors accumulate discounted rewards over the running episode. The learner divides the rewards of
+every sample by the largest absolute value of that sum in all samples so far. Our addition, similar
+to the scaling by a running deviation of the same sum (Engstrom et al. 2020, "Implementation Matters
+in Deep RL", section 3); a maximum bounds the returns, as the support of a distribution requires.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType
+
+from ..datatypes import EnvironmentSpec, Sample, TimeStep
+from .base import ActorState, Agent, Decision, Gradients, LearnerState, Params, Update
+
+DISCOUNTED_SUM = "discounted_sum"  # name of the extra
+
+_MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
+
+
+class ScaledLearnerState(NamedTuple):
+    """State of a learner that scales rewards.
+
+    Attributes:
+      largest: float32 `[]`, the largest absolute discounted sum so far; 0 before the first reward.
+      learner: the state of the agent for scaled rewards.
+    """
+
+    largest: jax.Array
+    learner: LearnerState
+
+
+class ScaledGradients(NamedTuple):
+    """Gradients with the largest absolute discounted sum `[]` of their sample."""
+
+    largest: jax.Array
+    learner: Gradients
+
+
+class ScaledActorState(NamedTuple):
+    """State of an actor that accumulates rewards.
+
+    Attributes:
+      discounted_sum: float32 `[]`, at the time step before.
+      actor: the state of the agent for scaled rewards.
+    """
+
+    discounted_sum: jax.Array
+    actor: ActorState
+
+
+def scales_rewards(make_agent: _MakeAgent) -> _MakeAgent:
+    """Decorates `make_agent(environment_spec, config, ...)`.
+
+    The config has a bool `scale_rewards` and a `discount`. Where `scale_rewards` is True, the agent
+    is given samples whose rewards are divided by the largest return, and its metrics include
+    `reward_scale`, the divisor.
+    """
+
+    @functools.wraps(make_agent)
+    def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
+        agent = make_agent(environment_spec, config, **parts)
+        return _scaling(agent, config.discount) if config.scale_rewards else agent
+
+    return cast(_MakeAgent, make)
+
+
+def discounted_sum(before: jax.Array, timestep: TimeStep, discount: float) -> jax.Array:
+    """sum_k discount^k * r_{t-k} over the episode so far, float32 `[]`.
+
+    Args:
+      before: the sum at the time step before; ignored on a first step.
+      timestep: at t.
+      discount: gamma, in [0, 1].
+    """
+    is_first = timestep.step_type == StepType.FIRST
+    return jnp.where(is_first, 0.0, discount * before + timestep.reward).astype(jnp.float32)
+
+
+def scale_of(largest: jax.Array) -> jax.Array:
+    """The divisor of rewards: the largest sum, or 1 while all rewards were 0."""
+    return jnp.where(largest > 0, largest, 1.0)
+
+
+def _scaling(agent: Agent, discount: float) -> Agent:
+    scalar = jax.ShapeDtypeStruct((), np.float32)
+    extras = {**agent.sequence.extras, DISCOUNTED_SUM: scalar}
+
+    def init(key: jax.Array) -> ScaledLearnerState:
+        return ScaledLearnerState(jnp.zeros(()), agent.init(key))
+
+    def begin(key: jax.Array, actor_id: Any, num_actors: int) -> ScaledActorState:
+        return ScaledActorState(jnp.zeros(()), agent.begin(key, actor_id, num_actors))
+
+    def gradients(state: ScaledLearnerState, sample: Sample) -> tuple[ScaledGradients, Update]:
+        rest = dict(sample.rows.extras)
+        sums = jnp.where(sample.mask, jnp.abs(rest.pop(DISCOUNTED_SUM)), 0.0)
+        largest = jnp.maximum(state.largest, jnp.max(sums))
+        scale = scale_of(largest)
+        rows = sample.rows._replace(reward=sample.rows.reward / scale, extras=rest)
+        grads, update = agent.gradients(state.learner, sample._replace(rows=rows))
+        metrics = {**update.metrics, "reward_scale": scale}
+        return ScaledGradients(largest, grads), update._replace(metrics=metrics)
+
+    def apply(state: ScaledLearnerState, grads: ScaledGradients) -> ScaledLearnerState:
+        # Averaged over devices, the sum is below the largest of them: it grows in several updates.
+        largest = jnp.maximum(state.largest, grads.largest)
+        return ScaledLearnerState(largest, agent.apply(state.learner, grads.learner))
+
+    return agent._replace(
+        init=init,
+        acting_params=lambda state: agent.acting_params(state.learner),
+        begin=begin,
+        explore=_accumulating(agent.explore, discount),
+        exploit=_accumulating(agent.exploit, discount),
+        gradients=gradients,
+        apply=apply,
+        sequence=dataclasses.replace(agent.sequence, extras=extras),
+    )
+
+
+def _accumulating(
+    act: Callable[[Params, ActorState, TimeStep], Decision], discount: float
+) -> Callable[[Params, ScaledActorState, TimeStep], Decision]:
+    def accumulating(params: Params, state: ScaledActorState, timestep: TimeStep) -> Decision:
+        total = discounted_sum(state.discounted_sum, timestep, discount)
+        decision = act(params, state.actor, timestep)
+        extras = {**decision.extras, DISCOUNTED_SUM: total}
+        return Decision(decision.action, extras, ScaledActorState(total, decision.state))
+
+    return accumulating
