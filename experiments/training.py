@@ -12,6 +12,7 @@ import jax
 
 from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..runtime.advice import Advice
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
@@ -117,6 +118,7 @@ class _Run:
     def __init__(self, config: RunConfig, directory: Path, loop: Loop, spec: EnvironmentSpec):
         self._config, self._directory, self._loop = config, directory, loop
         self._limit = spec.max_episode_steps
+        self._advice = Advice(config.entry, config.agent_config)
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
 
@@ -187,6 +189,8 @@ class _Run:
         line = progress.show(self._loop.counters, self._last_return, clock)
         if line:
             log.info(line, extra={FILE_ONLY: progress.has_bar})
+        if advice := self._advice.first(means):
+            log.warning(advice)
 
     def _save(self, snapshots: Snapshots) -> None:
         steps = self._loop.counters.steps

@@ -147,7 +147,7 @@ class _Progress:
         self._directory, self._workers = config.directory, workers
         self._table, self._log = table, log
         self._next = 0.0
-        self._finished = False
+        self._finished = self._is_advised = False
 
     def finished(self) -> bool:
         """Whether the run has reached its last step."""
@@ -159,6 +159,10 @@ class _Progress:
             ended = {worker.name: how for worker in self._workers if (how := worker.ended())}
             if line := self._table.show(status, ended):
                 self._log.info(line)
+            advice = status.get("nodes", {}).get("learner/0", {}).get("advice")
+            if advice and not self._is_advised:
+                self._log.warning(advice)
+                self._is_advised = True
         return self._finished
 
 

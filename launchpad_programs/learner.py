@@ -11,6 +11,7 @@ import jax
 from ..replay.interface import Replay
 from ..replay.reverb import Checkpoints, make_replay
 from ..replay.waiting import Stopped
+from ..runtime.advice import Advice
 from ..runtime.learner import Learner
 from ..runtime.metrics import metric_names
 from ..runtime.parameters import ParameterServer
@@ -57,6 +58,7 @@ class LearnerNode:
         self._counter, self._names, self._logger, self._stop = counter, names, logger, stop
         self._every, self._report_seconds = config.schedule[2], report_seconds
         self._snapshots = Snapshots(config.directory)
+        self._advice = Advice(config.run.entry, config.run.agent_config)
         self._checkpoints = Checkpoints(config.directory) if config.keeps_sequences else None
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:
@@ -145,6 +147,8 @@ class LearnerNode:
         }
         if status.learning_since is not None:
             values["learning_since"] = status.learning_since
+        if advice := self._advice.first(metrics):
+            values["advice"] = advice
         self._counters = self._counter.report("learner/0", values)["counters"]
         if self._logger is not None and metrics:
             steps, updates = self._counters["steps"], self._learner.updates

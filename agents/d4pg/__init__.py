@@ -2,6 +2,7 @@
 
 from ..base import steps_by_preset
 from ..entry import AgentEntry
+from ..support import advise_on_support
 from .acting import ActorState
 from .agent import LearnerState, make_agent
 from .config import PRESETS, Config, default_preset
@@ -27,6 +28,7 @@ AGENT = AgentEntry(
     Config=Config,
     presets=PRESETS,
     default_preset=default_preset,
+    advice=advise_on_support,
     # Time steps after which `small` has solved the task (docs/results).
     default_steps=steps_by_preset({"Pendulum-v1": 40_000}, {"control_suite": _SUITE_STEPS}),
 )

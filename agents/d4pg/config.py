@@ -148,6 +148,7 @@ class Config:
                 scale_rewards=True,
                 vmin=-2.0,
                 vmax=2.0,
+                num_atoms=201,
                 exploration="per_actor",
                 noise_correlation=0.9,
                 policy_learning_rate=1e-3,
@@ -155,6 +156,7 @@ class Config:
                 convolutions=None,
                 policy_sizes=(64, 64),
                 critic_sizes=(128, 128),
+                layer_norm=True,
                 replay=ReplayConfig(
                     selector="proportional",
                     capacity=100_000,

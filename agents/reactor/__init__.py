@@ -4,6 +4,7 @@ from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..recurrent import ActorState
+from ..support import advise_on_support
 from .agent import LearnerState, make_agent
 from .config import PRESETS, Config
 
@@ -23,6 +24,7 @@ AGENT = AgentEntry(
     Config=Config,
     presets=PRESETS,
     default_preset=default_preset,
+    advice=advise_on_support,
     # Time steps after which `small` has solved the task (docs/results).
     default_steps=steps_by_preset({"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}),
 )

@@ -15,6 +15,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from retrax.agents import support
 from retrax.evaluation import read_metrics
 from retrax.experiments.commands.main import main
 from retrax.experiments.loop import Loop
@@ -93,6 +94,14 @@ def test_log_tells_memory_and_rates(finished):
     assert "Replay: 400 rows take" in text
     assert "steps/s, learning" in text
     assert "Finished at 240 steps" in text
+
+
+def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
+    monkeypatch.setattr(support, "LARGEST_MASS", -1.0)
+    status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
+    assert status == 0
+    advice = "of the predicted returns are at v"
+    assert err.count(advice) == (tmp_path / "run" / "log.txt").read_text().count(advice) == 1
 
 
 def test_tensorboard_has_the_names_of_the_csv(finished):

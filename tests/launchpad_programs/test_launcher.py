@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import psutil
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+from retrax.launchpad_programs import launcher
+
 pytestmark = pytest.mark.distributed
 
 STUB = pathlib.Path(__file__).with_name("stub_program.py")
@@ -84,6 +87,20 @@ def alive(stub):
 def assert_no_orphans(nodes):
     _, left = psutil.wait_procs(nodes.values(), timeout=15)
     assert not left
+
+
+def test_the_agents_advice_is_logged_once(tmp_path, monkeypatch):
+    status = {"phase": "learning", "nodes": {"learner/0": {"updates": 1}}}
+    monkeypatch.setattr(launcher, "read_status", lambda directory: status)
+    monkeypatch.setattr(launcher, "_STATUS_SECONDS", 0.0)
+    warnings, config = [], types.SimpleNamespace(directory=tmp_path)
+    table = types.SimpleNamespace(show=lambda *arguments: "")
+    log = types.SimpleNamespace(info=print, warning=warnings.append)
+    progress = launcher._Progress(config, [], table, log)
+    for advice in ({}, {"advice": "!"}, {"advice": "!"}):
+        status["nodes"]["learner/0"].update(advice)
+        assert not progress.finished()
+    assert warnings == ["!"]
 
 
 @pytest.mark.parametrize("mode", ["local_mp", "local_mt"])

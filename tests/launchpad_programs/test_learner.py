@@ -1,6 +1,7 @@
 """The learner's node by hand: no Launchpad, no processes, stand-ins for the other nodes."""
 
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -120,6 +121,19 @@ def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
     assert reports[1]["updates"] == 2
     assert reports[1]["metrics"] == {"loss": 2.0}
     assert (reports[1]["replay_rows"], reports[1]["learning_since"]) == (10, 3)
+
+
+def test_it_reports_the_agents_advice(make_node):
+    counter = Counter()
+    _, node = make_node(counter)
+    node._advice = types.SimpleNamespace(
+        first=lambda metrics: "!" if metrics.get("loss") == 2 else None
+    )
+    node.start()
+    for counter.steps in (50, 99):
+        node.step()
+    reports = [values for _, values in counter.reports if "updates" in values]
+    assert [report.get("advice") for report in reports] == [None, "!"]
 
 
 def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node):
