@@ -19,7 +19,9 @@ for seed in 0 1 2; do
   train no_dueling "$seed" acer Pendulum-v1 --steps 100000 --agent.stochastic-dueling False
   train tree "$seed" reactor CartPole-v1 --steps 40000 --agent.replay.capacity 8000
   train swingup "$seed" d4pg dm_control:cartpole/swingup --steps 200000
-  train cheetah "$seed" d4pg dm_control:cheetah/run --steps 80000
+  train hopper "$seed" d4pg Hopper-v5 --steps 60000 --preset small \
+    --agent.vmin -50 --agent.vmax 500 --agent.discount 0.99
+  train cart_pole_2_environments "$seed" acer CartPole-v1 --steps 60000 --num-envs 2
   for epsilon in 1e-4 1e-8; do
     for task in catch memory; do
       train "$task-$epsilon" "$seed" reactor "$task" --agent.adam-epsilon "$epsilon"

@@ -22,7 +22,7 @@ TASKS = {
     "pendulum_2_environments": "ACER, Pendulum-v1, 2 environments",
     "no_dueling": "ACER, Pendulum-v1, no stochastic dueling",
     "swingup": "D4PG, cartpole/swingup",
-    "cheetah": "D4PG, cheetah/run",
+    "hopper": "D4PG, Hopper-v5",
 }
 WINDOW = 5  # rows of metrics.csv in a moving average
 
