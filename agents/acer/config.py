@@ -182,6 +182,7 @@ class Config:
             cls(
                 scale_rewards=True,
                 max_abs_reward=UNLIMITED,
+                reward_scale=5.0,
                 entropy_cost=0.01,
                 learning_rate=1e-3,
                 rmsprop_epsilon=1e-6,
