@@ -12,6 +12,7 @@ import jax
 
 from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
@@ -67,13 +68,15 @@ def train(
 
     Raises:
       ValueError: the environment, the agent, its config, the replay's size, the directory or the
-        snapshot is refused.
+        snapshot is refused, or another process writes into the directory.
       RunFailedError: the run failed after the first step; the traceback is in the log.
     """
+    assert directory or not resume, "resume needs a directory"
+    directory = directory or new_directory(config)
     with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(DirectoryLock(directory))
         snapshots = None
         if resume:
-            assert directory is not None, "resume needs a directory"
             snapshots = stack.enter_context(contextlib.closing(_snapshots(directory, config)))
         resumed_at = snapshots.newest() if snapshots else None
         with contextlib.ExitStack() as on_error:
@@ -82,7 +85,6 @@ def train(
                 on_error.callback(made.close)
             spec = environments[0].spec
             config = config.resolve(spec)
-            directory = directory or new_directory(config)
             if not resume:
                 check_new_directory(directory, config)
             agent = config.entry.make_agent(spec, config.agent_config)
@@ -90,6 +92,7 @@ def train(
             loop = make_loop(config, agent, environments)
             on_error.pop_all()
         stack.callback(loop.close)
+        lock.acquire()
         names = metric_names(config.entry, agent, loop.replay.shapes[0])
         run = _Run(config, directory, loop, spec)
         if snapshots:

@@ -13,6 +13,7 @@ from .._imports import make_importable
 from .._validation import Range, check_fields
 from ..agents.entry import AgentEntry, find_agent
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
+from .directory_lock import LOCK
 from .seeds import MAX_SEED
 
 PROGRAM = "program.json"  # in the run directory of a program
@@ -205,7 +206,7 @@ def check_new_directory(directory: Path, config: RunConfig) -> None:
     """
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
-    if not directory.exists() or not any(directory.iterdir()):
+    if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):
         return
     if not (directory / "config.json").exists():
         raise ValueError(f"The run directory {directory} is not empty, and holds no run.")

@@ -14,7 +14,10 @@ from retrax import __version__
 from retrax.agents import reactor
 from retrax.experiments.commands import train as train_module
 from retrax.experiments.commands.main import main
+from retrax.experiments.loop import Loop
 from retrax.experiments.training import Summary
+from retrax.runtime.directory_lock import DirectoryLock
+from retrax.runtime.metrics_writer import MetricsTable
 from retrax.runtime.run_directory import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")
@@ -281,6 +284,41 @@ def test_directory_with_other_things(tmp_path, tiny, retrax, contents):
     file = tmp_path / "thesis.txt"
     err = refused(retrax, contents, tmp_path, *tiny, "--run-directory", file)
     assert "is a file" in err
+
+
+def test_a_directory_that_another_process_writes_into(run, tiny, retrax, contents):
+    (run / "metrics.csv").unlink()  # so that a lock that comes too late is noticed
+    with DirectoryLock(run):
+        sentence = f"retrax: {run} is in use by process {os.getpid()}, which writes into it: "
+        for arguments in (
+            ["train", "--resume", run, "--steps", 400],
+            [*tiny, "--run-directory", run],
+            [*tiny, "--seed", 3, "--run-directory", run],
+        ):
+            assert refused(retrax, contents, run, *arguments).startswith(sentence)
+        assert retrax("evaluate", run, "--episodes", 2)[0] == 0
+
+
+def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
+    tiny, retrax, tmp_path, monkeypatch
+):
+    directory, seen = tmp_path / "run", []
+    close, flush = MetricsTable.close, Loop.flush
+
+    def watch(method):
+        def watched(*arguments):
+            with pytest.raises(ValueError, match=f"in use by process {os.getpid()}"):
+                DirectoryLock(directory)
+            seen.append(method.__name__)
+            return method(*arguments)
+
+        return watched
+
+    monkeypatch.setattr(MetricsTable, "close", watch(close))
+    monkeypatch.setattr(Loop, "flush", watch(flush))
+    assert retrax(*tiny, "--run-directory", directory)[0] == 0
+    assert seen == ["flush"] * 6 + ["close"]
+    DirectoryLock(directory).release()
 
 
 def test_resume_with_too_few_steps(run, retrax, contents):

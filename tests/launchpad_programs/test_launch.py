@@ -1,5 +1,6 @@
 """`retrax launch`: wrong input is refused in one sentence, before any process starts."""
 
+import os
 import socket
 
 import pytest
@@ -8,6 +9,7 @@ from program_configs import make_run
 import retrax
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch, launch_command
+from retrax.runtime.directory_lock import DirectoryLock
 from retrax.runtime.run_directory import write_config
 
 needs_launchpad = pytest.mark.skipif(
@@ -102,6 +104,8 @@ def launched(monkeypatch):
     programs = []
 
     def run_program(config, mode, *, plain, notes):
+        with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
+            DirectoryLock(config.directory)
         programs.append((config, mode))
         ending = launcher.Ending(failed="", traceback="", complete=True)
         return launcher.Outcome({}, None, True, ending)
@@ -130,6 +134,10 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     (directory / "snapshots" / "300").mkdir(parents=True)
     assert main([*resume[:1], "reactor", *resume[1:]]) == 0
     assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
+    capsys.readouterr()
+    with DirectoryLock(directory):
+        assert f"is in use by process {os.getpid()}" in refused(*resume[1:])
+        assert f"is in use by process {os.getpid()}" in refused(*new[1:])
     for resumed, mode in launched[1:]:
         assert (mode, resumed.run.steps) == ("local_mp", 2000)
         assert resumed.evaluation_episodes == 4
