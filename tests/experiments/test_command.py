@@ -357,6 +357,46 @@ class TestDamage:
         assert "remove it to resume from 160 steps" in err
 
 
+def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):
+    values = json.loads((run / "config.json").read_text())
+    del values["agent_config"]["learning_rate"]
+    (run / "config.json").write_text(json.dumps(values))
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert err.endswith("retrax: agent_config.learning_rate is missing.\n")
+
+
+def test_a_snapshot_whose_counters_contradict_its_folder(run, retrax, contents):
+    (run / "snapshots" / "240").rename(run / "snapshots" / "250")
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert f"{run / 'snapshots' / '250'} is damaged or of another config: remove it" in err
+    assert "(its counters are those at 240 steps)" in err
+    assert "at 240 steps" in refused(retrax, contents, run, "evaluate", run)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            '"selector": "contextual"',
+            '"selector": "uniform"',
+            "selector contextual, and the config",
+        ),
+        (
+            '"sequence_length": 4',
+            '"sequence_length": 5',
+            "rows have length 4, and the config has 5",
+        ),
+    ],
+)
+def test_rows_that_were_stored_in_another_way(run, retrax, contents, old, new, sentence):
+    text = (run / "config.json").read_text()
+    assert text.count(old) == 1
+    (run / "config.json").write_text(text.replace(old, new))
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert sentence in err
+    assert f"{run / 'snapshots' / '240'} is damaged or of another config" in err
+
+
 def test_snapshot_of_another_config(run, retrax, contents):
     text = (run / "config.json").read_text()
     (run / "config.json").write_text(text.replace('"memory_size": 4', '"memory_size": 5'))
