@@ -63,8 +63,9 @@ class SequentialVector:
         """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
 
         Raises:
-          ValueError: an action has the wrong shape or kind or is not finite, a reward is not
-            finite as a float32, or an observation does not have the shape of its spec.
+          ValueError: an action has the wrong shape or kind or is not finite, a reward or an
+            observation is not finite as a float32, or an observation does not have the shape of its
+            spec.
         """
         given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
@@ -79,6 +80,7 @@ class SequentialVector:
                 found, reward[e], terminated[e], truncated[e] = self._advance(e, given[e])
             observation[e] = self._checked(found, e)
         self._check_rewards(reward)
+        self._check_observations(observation)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
             truncated |= self._lengths >= self._limit
@@ -109,6 +111,16 @@ class SequentialVector:
         raise ValueError(
             f"the reward of environment {e} at step {self._num_steps} is {reward[e]}; "
             "it must be finite as a float32."
+        )
+
+    def _check_observations(self, observation: np.ndarray) -> None:
+        if observation.dtype == np.uint8 or np.isfinite(observation).all():
+            return
+        first = tuple(np.argwhere(~np.isfinite(observation))[0].tolist())
+        element = f"observation{list(first[1:])}" if first[1:] else "observation"
+        raise ValueError(
+            f"the {element} of environment {first[0]} at step {self._num_steps} is "
+            f"{observation[first]}; it must be finite as a float32."
         )
 
 
