@@ -105,11 +105,10 @@ def train(
         stop = stack.enter_context(stop_on_signals())
         try:
             return run.run(table, log, stop, plain=plain)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log.exception("The run failed.")
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise RunFailedError(
-                f"The run failed at {loop.counters.steps} steps: {reason.rstrip('.')} "
+                f"The run failed at {loop.counters.steps} steps: {_reason(error)} "
                 f"(traceback in {directory / 'log.txt'})."
             ) from error
 
@@ -228,6 +227,13 @@ def _snapshots(directory: Path, config: RunConfig) -> Snapshots:
             f"got {config.steps}."
         )
     return snapshots
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error, without a full stop."""
+    if isinstance(error, SystemExit):
+        return f"the environment or the agent called sys.exit({error.code!r})"
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:
