@@ -94,6 +94,8 @@ def make(
         if named:
             raise ValueError(f"{id} cannot be made with {named}: {error}.") from error
         raise
+    except MemoryError as error:
+        raise failure(f"{id} cannot be made", error) from error
 
 
 def known_environments() -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
@@ -20,6 +19,7 @@ from ..runtime.run_directory import RunConfig, check_new_directory, new_director
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
+from .checks import checked_agent
 from .loop import Loop
 from .progress import Progress
 
@@ -87,8 +87,7 @@ def train(
             config = config.resolve(spec)
             if not resume:
                 check_new_directory(directory, config)
-            agent = config.entry.make_agent(spec, config.agent_config)
-            check_agent_shapes(agent, spec, entry=config.entry)
+            agent = checked_agent(config, spec)
             loop = make_loop(config, agent, environments)
             on_error.pop_all()
         stack.callback(loop.close)

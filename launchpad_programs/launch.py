@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec
+from ..experiments.assembly import spec_of
+from ..experiments.checks import checked_agent
 from ..experiments.commands.launch import (
     PROG,
     UPDATE_PERIOD,
@@ -85,9 +86,10 @@ def launch(
       ValueError: the environment, the agent, its config or the directory is refused, or another
         process writes into the directory.
     """
-    spec = _spec(config)
+    _check_actors(config.num_actors, mode)
+    spec = spec_of(config)
     run = config.resolve(spec)
-    _check_agent(run, spec)
+    checked_agent(run, spec)
     program = ProgramConfig(
         run=_with_period(run),
         directory=directory or new_directory(config),
@@ -96,7 +98,7 @@ def launch(
         acme=acme,
     )
     with DirectoryLock(program.directory) as lock:  # the process takes it next
-        _check(program, mode)
+        check_new_directory(program.directory, program.run)
         _prepare(program, lock)
     flags = [
         *(["--plain"] if plain else []),
@@ -121,10 +123,11 @@ def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int
             given, run, spec = _parsed(arguments)
             if given.launch == "sync":
                 return _train(run, given)
-            _check_agent(run, spec)
+            _check_actors(run.num_actors, given.launch)
+            checked_agent(run, spec)
             program = _new(given, run)
             lock = stack.enter_context(DirectoryLock(program.directory))
-            _check(program, given.launch)
+            check_new_directory(program.directory, program.run)
         if given.port is not None:
             isolation.check_ports(given.port, len(SERVING))
         _prepare(program, lock)
@@ -136,7 +139,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
     specs: list[EnvironmentSpec] = []
 
     def make_spec(config: RunConfig) -> EnvironmentSpec:
-        specs.append(_spec(config))
+        specs.append(spec_of(config))
         return specs[-1]
 
     given, run = parse_launch(arguments, make_spec)
@@ -199,9 +202,8 @@ def _with_period(run: RunConfig) -> RunConfig:
     return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
 
 
-def _check(program: ProgramConfig, mode: str) -> None:
-    """Refuses what would fail later."""
-    num_actors = program.run.num_actors
+def _check_actors(num_actors: int, mode: str) -> None:
+    """Refuses more processes than the memory has room for."""
     available = psutil.virtual_memory().available
     fitting = max(int(available / _ACTOR_BYTES), 1)
     if mode == "local_mp" and num_actors > fitting:
@@ -209,18 +211,6 @@ def _check(program: ProgramConfig, mode: str) -> None:
             f"--num-actors {num_actors} needs {num_actors * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
             f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
-    check_new_directory(program.directory, program.run)
-
-
-def _spec(config: RunConfig) -> EnvironmentSpec:
-    """The spec of the run's environment."""
-    with contextlib.closing(config.make_environment(seed=config.seed, num_envs=1)) as environment:
-        return environment.spec
-
-
-def _check_agent(config: RunConfig, spec: EnvironmentSpec) -> None:
-    agent = config.entry.make_agent(spec, config.agent_config)
-    check_agent_shapes(agent, spec, entry=config.entry)
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
