@@ -126,7 +126,9 @@ class RunConfig:
             capacity.
         """
         entry = self.entry
-        preset = self.preset or default_preset(entry, self.environment, spec)
+        preset = self.preset
+        if preset is None:
+            preset = default_preset(entry, self.environment, spec)
         steps = self.steps or _default_steps(entry, self.environment, preset)
         config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
         entry.replay(config).for_environments(self.num_envs)  # refuses too large a min_rows

@@ -301,6 +301,12 @@ def test_what_is_given_is_kept():
     )
 
 
+def test_an_empty_preset_is_none_of_the_presets():
+    run = RunConfig(agent="reactor", environment="catch", preset="")
+    with pytest.raises(ValueError, match="Unknown preset '' of reactor"):
+        run.resolve(EnvironmentSpec(SMALL, DISCRETE))
+
+
 def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
     entry = AgentEntry(
         name="mine",
