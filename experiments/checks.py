@@ -1,5 +1,6 @@
 """What is checked of a run before anything is made or written, in one process and in a program."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -9,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._imports import reason
 from .._memory import GB, check_memory
 from ..agents.base import Agent
-from ..agents.shapes import check_agent_shapes, trace
+from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
@@ -19,6 +21,10 @@ from ..runtime.run_directory import RunConfig
 
 _MAX_INTEGER = 2**31 - 1  # of JAX's integers
 _LARGE = 1_000_000  # a size with which an agent may already take memory when it is made
+
+
+class _NotTraceableError(ValueError):
+    """An agent's functions, or the one that makes it, cannot be traced."""
 
 
 def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
@@ -40,17 +46,22 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
     make = functools.partial(config.entry.make_agent, spec, config.agent_config)
     is_large = any(abs(value) >= _LARGE for _, value in integers)
     if is_large:
-        _check_states(config, spec, make)
+        with contextlib.suppress(_NotTraceableError):  # then it is made as it is
+            _check_states(config, spec, make)
     agent: Agent = make()
     check_agent_shapes(agent, spec, entry=config.entry)
-    if not is_large:
-        _check_states(config, spec, lambda: agent)
+    _check_states(config, spec, lambda: agent)
     check_capacity(spec, agent.sequence, config.replay, num_envs=config.num_envs)
     return agent
 
 
 def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], Agent]) -> None:
-    """Refuses states of learner and actors, and batches, that do not fit into the memory."""
+    """Refuses states of learner and actors, and batches, that do not fit into the memory.
+
+    Raises:
+      ValueError: names the largest part, and the numbers.
+      _NotTraceableError: `make`, `init` or `begin` cannot be traced.
+    """
     sequences: list[SequenceSpec] = []
 
     def states(key: jax.Array) -> tuple[Any, Any]:
@@ -58,7 +69,12 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
         sequences.append(agent.sequence)
         return agent.init(key), agent.begin(key, jnp.zeros((), jnp.int32), config.num_envs)
 
-    learner, actor = trace("init", states, jax.eval_shape(lambda: jax.random.key(0)))
+    try:
+        learner, actor = jax.eval_shape(states, jax.eval_shape(lambda: jax.random.key(0)))
+    except Exception as error:  # those of JAX, chex, Haiku and the agent have no common type
+        raise _NotTraceableError(
+            f"Agent.init or Agent.begin cannot be traced: {reason(error)}."
+        ) from error
     replay = config.replay.for_environments(config.num_envs)
     samples = sample_shapes(spec, sequences[0], replay, num_environments=config.num_envs)
     observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)

@@ -1,13 +1,17 @@
 """What does not fit into the memory, or into JAX's numbers, is refused before it is taken."""
 
+import dataclasses
 import os
 from types import SimpleNamespace
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from retrax import _memory
+from retrax.agents import Agent, reactor
 from retrax.environments import make
-from retrax.experiments import assembly
+from retrax.experiments import assembly, checks
 from retrax.runtime.run_directory import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")
@@ -71,6 +75,24 @@ def test_too_much_is_refused_with_its_numbers(retrax, tmp_path, monkeypatch, arg
     assert (status, out) == (2, "")
     assert err.count("\n") == 1
     assert os.listdir(tmp_path) == []
+
+
+def test_an_agent_that_cannot_be_made_while_it_is_traced_is_made_as_it_is():
+    def make_agent(spec, config):
+        made.append(np.asarray(jnp.linspace(0.0, 1.0, 3)))
+        return reactor.AGENT.make_agent(spec, config)
+
+    made, entry = [], dataclasses.replace(reactor.AGENT, make_agent=make_agent)
+    config = RunConfig(
+        agent="reactor",
+        environment="catch",
+        agent_config=reactor.Config.small(target_update_period=2_000_000),
+    )
+    spec = make("catch").spec
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunConfig, "entry", property(lambda self: entry))
+        assert isinstance(checks.checked_agent(config.resolve(spec), spec), Agent)
+    assert len(made) == 1
 
 
 def test_many_environments_are_made_after_one_was_checked(monkeypatch):
