@@ -34,12 +34,12 @@ class LocalReplay:
         seed: int,
     ):
         """Makes an empty replay; arguments and errors are those of `SequenceStore`."""
+        self._sequence, self._config = sequence, config
         self.store = SequenceStore(
             environment_spec, sequence, config, num_envs=num_environments, seed=seed
         )
         self.shapes = self.store.sample_shapes()
         self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
-        self._sequence, self._config = sequence, config
         self._steps = 0
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
