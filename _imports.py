@@ -17,8 +17,14 @@ def import_from(module: str, search_path: Path | None = None) -> ModuleType:
         directory when None.
 
     Raises:
-      ValueError: there is no such module, or it raises on import; the message gives the reason.
+      ValueError: the name is none of a module, there is no such module, or it raises on import;
+        the message gives the reason.
     """
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(
+            f"{module!r} is not the name of a module: it must be names with dots between them, as "
+            "in package.module:NAME."
+        )
     directory = make_importable(search_path)
     importlib.invalidate_caches()  # the module may have been written a moment ago
     try:

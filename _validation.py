@@ -12,6 +12,8 @@ import numbers
 import types
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+_LARGEST = 2.0**128 - 2.0**104  # of float32
+
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -87,8 +89,9 @@ def field_types(config_class: type) -> dict[str, FieldType]:
 def check_fields(config: Any) -> None:
     """Checks every field of a dataclass against its type and bounds.
 
-    Numbers must be finite. An integer is accepted for a float; a bool is not a number. Types other
-    than numbers, `bool`, `Literal` and fields with bounds are not checked.
+    Numbers must be finite, floats as float32, in which they are computed with. An integer is
+    accepted for a float; a bool is not a number. Types other than numbers, `bool`, `Literal` and
+    fields with bounds are not checked.
 
     Raises:
       ValueError: names the class, the field, its value, and what is allowed.
@@ -143,6 +146,11 @@ def _check(config: Any, name: str, field_type: FieldType) -> None:
     value = getattr(config, name)
     if (value is None and field_type.optional) or _is_allowed(value, field_type):
         return
+    if field_type.type is float and _is_number(value, float) and abs(value) > _LARGEST:
+        raise ValueError(
+            f"{type(config).__name__}.{name} must be a number that float32 can hold, of at most "
+            f"{_LARGEST:.3g} in size, got {value!r}."
+        )
     or_none = " or None" if field_type.optional else ""
     raise ValueError(
         f"{type(config).__name__}.{name} must be {_allowed(field_type)}{or_none}, got {value!r}."
@@ -154,7 +162,8 @@ def _is_allowed(value: Any, field_type: FieldType) -> bool:
     if isinstance(bounds, Sizes):
         return value in bounds
     if hint is int or hint is float:
-        return _is_number(value, hint) and value in (bounds or Range())
+        fits = hint is int or (_is_number(value, float) and abs(value) <= _LARGEST)
+        return fits and _is_number(value, hint) and value in (bounds or Range())
     choices = _choices(hint)
     return choices is None or any(value is choice or value == choice for choice in choices)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
+from .failures import RefusedError
 from .opengl import choose_backend, drawing
 from .sequential import DEFAULT_LIMIT
 
@@ -92,7 +93,7 @@ class ControlSuite(DmEnvVector):
         try:
             return super()._advance(e, action)
         except PhysicsError as error:
-            raise ValueError(
+            raise RefusedError(
                 f"the physics of environment {e} failed at step {self._num_steps}: {error}"
             ) from error
 

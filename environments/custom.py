@@ -9,6 +9,7 @@ import dm_env
 from ..datatypes import VectorEnvironment
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
+from .failures import one_sentence
 from .switches import COMMON, parameters, refuse_unknown, takes_any
 
 GROUP = "retrax.environments"  # of entry points
@@ -43,8 +44,9 @@ def make_custom(
       switches: keyword arguments of `maker`.
 
     Raises:
-      ValueError: `maker` cannot be called, has no such switch, needs one that is missing, or
-        returns something that is not an environment.
+      ValueError: `maker` cannot be called, has no such switch, needs one that is missing, raises an
+        error, or returns something that is not an environment.
+      ImportError: it needs a module that is not installed.
     """
     if not callable(maker):
         raise ValueError(
@@ -77,7 +79,8 @@ def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> An
         inspect.signature(maker).bind(**arguments)
     except TypeError as error:
         raise ValueError(f"{name} cannot be made: {error}.") from error
-    return maker(**arguments)
+    with one_sentence(f"{name} cannot be made"):
+        return maker(**arguments)
 
 
 def _checked_vector(made: Any, name: str, num_envs: int) -> VectorEnvironment:

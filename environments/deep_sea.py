@@ -6,6 +6,7 @@
 import numpy as np
 from dm_env import specs
 
+from .._memory import check_memory
 from ..datatypes import EnvironmentSpec
 from .tiny import TinyTask, enlarge
 
@@ -40,7 +41,7 @@ class DeepSea(TinyTask):
       seed: >= 0. The noise of environment e depends on `seed` and e alone.
 
     Raises:
-      ValueError: an argument is out of its range.
+      ValueError: an argument is out of its range, or the memory would not suffice.
     """
 
     optimal_return = 1 - MOVE_COST
@@ -55,7 +56,7 @@ class DeepSea(TinyTask):
         num_envs: int = 1,
         seed: int = 0,
     ) -> None:
-        _check(size, mapping_seed, screen)
+        _check(size, mapping_seed, screen, num_envs)
         spec = EnvironmentSpec(
             specs.BoundedArray((size * size + screen,), np.float32, 0.0, 1.0, "observation"),
             specs.DiscreteArray(2, np.int32, "action"),
@@ -112,10 +113,13 @@ class DeepSea(TinyTask):
             self._screen[e] = self._generators[e].random(width, np.float32)
 
 
-def _check(size: int, mapping_seed: int | None, screen: int) -> None:
+def _check(size: int, mapping_seed: int | None, screen: int, num_envs: int) -> None:
     if size < 2:
         raise ValueError(f"DeepSea: size must be at least 2, got {size}.")
     if mapping_seed is not None and mapping_seed < 0:
         raise ValueError(f"DeepSea: mapping_seed must be None or at least 0, got {mapping_seed}.")
     if screen < 0:
         raise ValueError(f"DeepSea: screen must be at least 0, got {screen}.")
+    # The mapping, and the observations, which are made and then put together with the screen.
+    needed = 8 * size**2 + 8 * max(num_envs, 1) * (size * (size + 1) + screen)
+    check_memory(f"DeepSea of size {size} with a screen of {screen}", needed)

@@ -8,6 +8,7 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import ActionSpec, EnvironmentSpec
+from .failures import RefusedError
 from .sequential import (
     DEFAULT_LIMIT,
     Convert,
@@ -92,7 +93,7 @@ class DmEnvVector(SequentialVector):
         timestep = self._environments[e].step(action)
         last, discount = timestep.last(), timestep.discount
         if discount != 1 and not (last and discount == 0):
-            raise ValueError(
+            raise RefusedError(
                 f"the discount of environment {e} at step {self._num_steps} is {discount}; it must "
                 "be 1, or 0 on a last step."
             )

@@ -12,6 +12,7 @@ from .control_suite import PREFIX, ControlSuite, tasks
 from .custom import GROUP, make_custom
 from .deep_sea import DeepSea
 from .disco_maze import RandomDiscoMaze
+from .failures import failure
 from .opengl import choose_backend
 from .random_coin import RandomCoin
 from .switches import COMMON, parameters, refuse_unknown, split, takes_any
@@ -78,8 +79,9 @@ def make(
     Raises:
       ValueError: the id is unknown or registered twice, `my_module` cannot be imported, a function
         returns something that is not an environment, the environment has no such switch, a switch
-        in the id is not NAME=VALUE, an argument is out of its range, or a space is not supported.
-      ImportError: the environment needs an extra that is not installed; the message names it.
+        in the id is not NAME=VALUE, an argument is out of its range, a space is not supported, or
+        the environment's own code raises an error.
+      ImportError: the environment needs what is not installed; the message names it.
     """
     options: dict[str, Any] = {"seed": seed, "num_envs": num_envs, "render": render}
     if callable(id):
@@ -92,6 +94,8 @@ def make(
         if named:
             raise ValueError(f"{id} cannot be made with {named}: {error}.") from error
         raise
+    except MemoryError as error:
+        raise failure(f"{id} cannot be made", error) from error
 
 
 def known_environments() -> list[str]:
@@ -175,16 +179,23 @@ def _make_gymnasium(
     spec = gymnasium.spec(id)
     if "mujoco" in str(spec.entry_point):
         choose_backend()  # mujoco reads it once, on import
-    with missing_extras():
+    with missing_extras(id):
         refuse_unknown(switches, _gymnasium_switches(spec), id)
         if render:
             switches = {**switches, "render_mode": "rgb_array"}
-        # Its checker checks the first step only; check_environment checks all of them.
-        return GymnasiumVector(
-            lambda: gymnasium.make(spec, disable_env_checker=True, **switches),
-            num_envs=num_envs,
-            seed=seed,
-        )
+
+        def make_one() -> Any:
+            try:
+                # Its checker checks the first step only; check_environment checks all of them.
+                return gymnasium.make(spec, disable_env_checker=True, **switches)
+            except gymnasium.error.DependencyNotInstalled:
+                raise
+            except (Exception, SystemExit) as error:
+                if switches and isinstance(error, TypeError):
+                    raise
+                raise failure(f"{id} cannot be made", error) from error
+
+        return GymnasiumVector(make_one, num_envs=num_envs, seed=seed)
 
 
 def _gymnasium_ids() -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..datatypes import EnvironmentSpec
 from .arrival import integer_seeds
+from .failures import failure
 from .gymnasium_spaces import convert_actions, convert_observations
 from .opengl import choose_backend, drawing
 from .sequential import DEFAULT_LIMIT, SequentialVector, check_alike
@@ -80,7 +81,7 @@ class GymnasiumVector(SequentialVector):
                 f'render_mode="rgb_array" in your own function (it is {environment.render_mode!r}).'
             )
         if not hasattr(environment.unwrapped, "mujoco_renderer"):
-            with missing_extras():
+            with missing_extras("this environment"):
                 return np.asarray(environment.render(), np.uint8)
         choose_backend()
         with drawing():
@@ -105,19 +106,23 @@ class GymnasiumVector(SequentialVector):
 
 
 @contextlib.contextmanager
-def missing_extras() -> Iterator[None]:
-    """Names the extra of ours that installs what an environment lacks.
+def missing_extras(name: str) -> Iterator[None]:
+    """Names what installs the module that an environment lacks: an extra of ours, if one does.
+
+    Args:
+      name: of the environment.
 
     Raises:
-      ImportError: Gymnasium reported that pygame or MuJoCo is missing; one sentence.
+      ImportError: a module is missing; one sentence.
     """
     try:
         yield
+    except ModuleNotFoundError as error:
+        raise failure(f"{name} cannot be made", error) from error
     except gymnasium.error.DependencyNotInstalled as error:
         lacks = [name for name in _EXTRAS if name in str(error)]
         if not lacks:
             raise
         raise ImportError(
-            f"this environment needs {lacks[0]}, which is missing: "
-            f'pip install "retrax[{_EXTRAS[lacks[0]]}]"'
+            f'{name} needs {lacks[0]}, which is missing: pip install "retrax[{_EXTRAS[lacks[0]]}]"'
         ) from error

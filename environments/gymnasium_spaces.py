@@ -26,6 +26,7 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
+from .._imports import reason
 from ..datatypes import ActionSpec
 from .sequential import Convert, bounded_actions, fits, float_array, image_observations, is_image
 
@@ -83,7 +84,12 @@ def _flattened(space: spaces.Space, leaves: list[spaces.Space]) -> tuple[specs.A
         )
 
     def flatten(value: Any) -> np.ndarray:
-        flat = spaces.flatten(space, value).astype(np.float32)
+        try:
+            flat = spaces.flatten(space, value).astype(np.float32)
+        except Exception as error:  # Gymnasium checks nothing, so that many types are raised
+            raise ValueError(
+                f"the observation does not fit its space {space}: {reason(error)}"
+            ) from error
         return (flat - low) / span
 
     return float_array(low.shape), flatten

@@ -11,6 +11,7 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions
+from .failures import RefusedError, failure, one_sentence
 
 Convert = Callable[[Any], np.ndarray]
 DEFAULT_LIMIT = 10_000  # transitions of an episode, where an environment has no limit of its own
@@ -63,8 +64,9 @@ class SequentialVector:
         """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
 
         Raises:
-          ValueError: an action has the wrong shape or kind or is not finite, a reward is not
-            finite as a float32, or an observation does not have the shape of its spec.
+          ValueError: an action has the wrong shape or kind or is not finite, a reward or an
+            observation is not finite as a float32, an observation does not have the shape of its
+            spec, or an environment raised an error or called `sys.exit()`.
         """
         given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
@@ -73,12 +75,18 @@ class SequentialVector:
         reward = np.zeros(self.num_envs)
         terminated, truncated = np.zeros((2, self.num_envs), bool)
         for e in range(self.num_envs):
-            if first[e]:
-                found = self._begin(e)
-            else:
-                found, reward[e], terminated[e], truncated[e] = self._advance(e, given[e])
+            try:
+                if first[e]:
+                    found = self._begin(e)
+                else:
+                    found, reward[e], terminated[e], truncated[e] = self._advance(e, given[e])
+            except (Exception, SystemExit) as error:
+                where = "in reset(), at" if first[e] else "at"
+                what = f"environment {e} failed {where} step {self._num_steps}"
+                raise failure(what, error) from error
             observation[e] = self._checked(found, e)
         self._check_rewards(reward)
+        self._check_observations(observation)
         self._lengths = np.where(first, 0, self._lengths + 1)
         if self._limit is not None:
             truncated |= self._lengths >= self._limit
@@ -96,7 +104,7 @@ class SequentialVector:
     def _checked(self, observation: np.ndarray, e: int) -> np.ndarray:
         # Assigning to a row of a batch would broadcast a wrong shape silently.
         if observation.shape != self._spec.observations.shape:
-            raise ValueError(
+            raise RefusedError(
                 f"the observation of environment {e} at step {self._num_steps} has shape "
                 f"{observation.shape}; its spec says {self._spec.observations.shape}."
             )
@@ -106,9 +114,19 @@ class SequentialVector:
         if fits(reward):
             return
         e = next(e for e, value in enumerate(reward) if not fits(value))
-        raise ValueError(
+        raise RefusedError(
             f"the reward of environment {e} at step {self._num_steps} is {reward[e]}; "
             "it must be finite as a float32."
+        )
+
+    def _check_observations(self, observation: np.ndarray) -> None:
+        if observation.dtype == np.uint8 or np.isfinite(observation).all():
+            return
+        first = tuple(np.argwhere(~np.isfinite(observation))[0].tolist())
+        element = f"observation{list(first[1:])}" if first[1:] else "observation"
+        raise RefusedError(
+            f"the {element} of environment {first[0]} at step {self._num_steps} is "
+            f"{observation[first]}; it must be finite as a float32."
         )
 
 
@@ -127,7 +145,14 @@ def bounded_actions(
 
     Returns:
       A float32 spec, and a function from float32 `[E, ...]` to `dtype` `[E, ...]` within bounds.
+
+    Raises:
+      ValueError: an action has no numbers.
     """
+    if not low.size:
+        raise ValueError(
+            f"actions of shape {low.shape} have no numbers: there is nothing to learn."
+        )
     spec = specs.BoundedArray(
         low.shape, np.float32, low.astype(np.float32), high.astype(np.float32), "action"
     )
@@ -165,15 +190,19 @@ def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, A
       spaces: the names and values of one environment that must be equal in all of them.
 
     Raises:
-      ValueError: two environments are the same object or have different spaces.
+      ValueError: two environments are the same object or have different spaces, or the spaces
+        cannot be read.
     """
     if len({id(environment) for environment in environments}) < len(environments):
         raise ValueError(
             "each call must make a new environment, but two calls returned the same one."
         )
-    wanted = spaces(environments[0])
+    wanted: dict[str, Any] = {}
     for e, environment in enumerate(environments):
-        for name, found in spaces(environment).items():
+        with one_sentence(f"the spaces of environment {e} cannot be read"):
+            found_here = spaces(environment)
+        wanted = wanted or found_here
+        for name, found in found_here.items():
             if found != wanted[name]:
                 raise ValueError(
                     f"the {name} of environment {e} is {found}, that of environment 0 is "

@@ -1,17 +1,23 @@
 """The parts of a run in one process, put together."""
 
+import contextlib
+
 import jax
 import numpy as np
 
 from ..agents.base import Agent, Params
-from ..datatypes import VectorEnvironment
+from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..environments.failures import one_sentence
 from ..replay.local import LocalReplay
 from ..runtime.actor import Actor, ParameterSource
 from ..runtime.learner import Learner
 from ..runtime.parameters import ParameterClient, ParameterServer
 from ..runtime.run_directory import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
+from .checks import checked_agent
 from .loop import Loop
+
+MANY = 256  # environments; so many are made only after the run has been checked with one
 
 
 class NewestParameters:
@@ -34,13 +40,31 @@ class NewestParameters:
         """There is nothing to fetch."""
 
 
+def spec_of(config: RunConfig) -> EnvironmentSpec:
+    """The spec of the run's environment; makes one, and resets it.
+
+    Raises:
+      ValueError: it cannot be made or reset.
+    """
+    with contextlib.closing(config.make_environment(seed=config.seed, num_envs=1)) as environment:
+        with one_sentence("the environment cannot be reset"):
+            environment.reset()
+        return environment.spec
+
+
 def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorEnvironment]:
     """The environments of each actor.
 
     Args:
       config: of the run.
       resumed_at: steps of the snapshot; a resumed run begins other episodes than a new one.
+
+    Raises:
+      ValueError: they cannot be made, or there are too many for the memory or the replay.
     """
+    if config.num_envs > MANY:
+        spec = spec_of(config)
+        checked_agent(config.resolve(spec), spec)
     if config.num_actors == 1 and config.actor_update_period is None:
         seed = config.seed
         if resumed_at is not None:

@@ -243,6 +243,8 @@ def _is_flag(word: str) -> bool:
 
 
 def _check_value(name: str, value: Value, text: str) -> None:
+    if not text:
+        raise ValueError(f"{name} must not be empty.")
     if value.optional and text == "None":
         return
     if value.choices:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.advice import Advice
+from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
@@ -20,6 +20,7 @@ from ..runtime.run_directory import RunConfig, check_new_directory, new_director
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
+from .checks import checked_agent
 from .loop import Loop
 from .progress import Progress
 
@@ -68,13 +69,15 @@ def train(
 
     Raises:
       ValueError: the environment, the agent, its config, the replay's size, the directory or the
-        snapshot is refused.
+        snapshot is refused, or another process writes into the directory.
       RunFailedError: the run failed after the first step; the traceback is in the log.
     """
+    assert directory or not resume, "resume needs a directory"
+    directory = directory or new_directory(config)
     with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(DirectoryLock(directory))
         snapshots = None
         if resume:
-            assert directory is not None, "resume needs a directory"
             snapshots = stack.enter_context(contextlib.closing(_snapshots(directory, config)))
         resumed_at = snapshots.newest() if snapshots else None
         with contextlib.ExitStack() as on_error:
@@ -83,14 +86,13 @@ def train(
                 on_error.callback(made.close)
             spec = environments[0].spec
             config = config.resolve(spec)
-            directory = directory or new_directory(config)
             if not resume:
                 check_new_directory(directory, config)
-            agent = config.entry.make_agent(spec, config.agent_config)
-            check_agent_shapes(agent, spec, entry=config.entry)
+            agent = checked_agent(config, spec)
             loop = make_loop(config, agent, environments)
             on_error.pop_all()
         stack.callback(loop.close)
+        lock.acquire()
         names = metric_names(config.entry, agent, loop.replay.shapes[0])
         run = _Run(config, directory, loop, spec)
         if snapshots:
@@ -103,11 +105,10 @@ def train(
         stop = stack.enter_context(stop_on_signals())
         try:
             return run.run(table, log, stop, plain=plain)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log.exception("The run failed.")
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise RunFailedError(
-                f"The run failed at {loop.counters.steps} steps: {reason.rstrip('.')} "
+                f"The run failed at {loop.counters.steps} steps: {_reason(error)} "
                 f"(traceback in {directory / 'log.txt'})."
             ) from error
 
@@ -229,6 +230,13 @@ def _snapshots(directory: Path, config: RunConfig) -> Snapshots:
             f"got {config.steps}."
         )
     return snapshots
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error, without a full stop."""
+    if isinstance(error, SystemExit):
+        return f"the environment or the agent called sys.exit({error.code!r})"
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
-from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec
+from ..experiments.assembly import spec_of
+from ..experiments.checks import checked_agent
 from ..experiments.commands.launch import (
     PROG,
     UPDATE_PERIOD,
@@ -22,6 +23,7 @@ from ..experiments.commands.launch import (
 from ..experiments.commands.run_arguments import resumes
 from ..experiments.parsing import parse, tell
 from ..experiments.training import train
+from ..runtime.directory_lock import DirectoryLock
 from ..runtime.run_directory import (
     PROGRAM,
     RunConfig,
@@ -81,11 +83,13 @@ def launch(
       plain: log lines instead of a live table.
 
     Raises:
-      ValueError: the environment, the agent, its config or the directory is refused.
+      ValueError: the environment, the agent, its config or the directory is refused, or another
+        process writes into the directory.
     """
-    spec = _spec(config)
+    _check_actors(config.num_actors, mode)
+    spec = spec_of(config)
     run = config.resolve(spec)
-    _check_agent(run, spec)
+    checked_agent(run, spec)
     program = ProgramConfig(
         run=_with_period(run),
         directory=directory or new_directory(config),
@@ -93,8 +97,9 @@ def launch(
         port=port,
         acme=acme,
     )
-    _check(program, mode)
-    _prepare(program)
+    with DirectoryLock(program.directory) as lock:  # the process takes it next
+        check_new_directory(program.directory, program.run)
+        _prepare(program, lock)
     flags = [
         *(["--plain"] if plain else []),
         *(["--listen-everywhere"] if listen_everywhere else []),
@@ -108,29 +113,43 @@ def launch(
 
 def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
     """Launches, and prints how it ended and what to do next."""
-    if resumes(arguments):
-        named = not arguments[0].startswith("-")  # the agent, which config.json has
-        given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
-        program = _resumed(given)
-    else:
-        specs: list[EnvironmentSpec] = []
+    with contextlib.ExitStack() as stack:
+        if resumes(arguments):
+            named = not arguments[0].startswith("-")  # the agent, which config.json has
+            given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
+            lock = stack.enter_context(DirectoryLock(given.resume))
+            program = _resumed(given)
+        else:
+            given, run, spec = _parsed(arguments)
+            if given.launch == "sync":
+                return _train(run, given)
+            _check_actors(run.num_actors, given.launch)
+            checked_agent(run, spec)
+            program = _new(given, run)
+            lock = stack.enter_context(DirectoryLock(program.directory))
+            check_new_directory(program.directory, program.run)
+        if given.port is not None:
+            isolation.check_ports(given.port, len(SERVING))
+        _prepare(program, lock)
+        return _run(program, given, network_note)
 
-        def make_spec(config: RunConfig) -> EnvironmentSpec:
-            specs.append(_spec(config))
-            return specs[-1]
 
-        given, run = parse_launch(arguments, make_spec)
-        if given.launch == "sync":
-            return _train(run, given)
-        _check_agent(run, specs[-1])
-        program = _new(given, run)
-        _check(program, given.launch)
-    if given.port is not None:
-        isolation.check_ports(given.port, len(SERVING))
-    _prepare(program)
-    run_config = program.run
+def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
+    """The arguments of a new program, its resolved run, and the spec of its environment."""
+    specs: list[EnvironmentSpec] = []
+
+    def make_spec(config: RunConfig) -> EnvironmentSpec:
+        specs.append(spec_of(config))
+        return specs[-1]
+
+    given, run = parse_launch(arguments, make_spec)
+    return given, run, specs[-1]
+
+
+def _run(program: ProgramConfig, given: Any, network_note: str) -> int:
+    run = program.run
     tell(
-        f"preset {run_config.preset}, {run_config.steps} steps, {run_config.num_actors} actors, "
+        f"preset {run.preset}, {run.steps} steps, {run.num_actors} actors, "
         f"run directory {program.directory}"
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
@@ -183,9 +202,8 @@ def _with_period(run: RunConfig) -> RunConfig:
     return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
 
 
-def _check(program: ProgramConfig, mode: str) -> None:
-    """Refuses what would fail later."""
-    num_actors = program.run.num_actors
+def _check_actors(num_actors: int, mode: str) -> None:
+    """Refuses more processes than the memory has room for."""
     available = psutil.virtual_memory().available
     fitting = max(int(available / _ACTOR_BYTES), 1)
     if mode == "local_mp" and num_actors > fitting:
@@ -193,18 +211,6 @@ def _check(program: ProgramConfig, mode: str) -> None:
             f"--num-actors {num_actors} needs {num_actors * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
             f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
-    check_new_directory(program.directory, program.run)
-
-
-def _spec(config: RunConfig) -> EnvironmentSpec:
-    """The spec of the run's environment."""
-    with contextlib.closing(config.make_environment(seed=config.seed, num_envs=1)) as environment:
-        return environment.spec
-
-
-def _check_agent(config: RunConfig, spec: EnvironmentSpec) -> None:
-    agent = config.entry.make_agent(spec, config.agent_config)
-    check_agent_shapes(agent, spec, entry=config.entry)
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
@@ -216,17 +222,11 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
             continue
 
 
-def _prepare(program: ProgramConfig) -> None:
+def _prepare(program: ProgramConfig, lock: DirectoryLock) -> None:
     """Makes the run directory."""
-    directory = program.directory
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_config(directory, program.run)
-        write_options(program)
-    except OSError as error:
-        raise ValueError(
-            f"The run directory {directory} cannot be written to: {error.strerror or error}."
-        ) from error
+    lock.acquire()
+    write_config(program.directory, program.run)
+    write_options(program)
 
 
 def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:

@@ -10,6 +10,7 @@ from .interface import ReplayStatus, Writer
 from .priorities import check_priorities
 from .schedule import UpdateSchedule
 from .store import SequenceStore
+from .stored import check_stored_as, stored_as
 
 
 class LocalReplay:
@@ -33,6 +34,7 @@ class LocalReplay:
         seed: int,
     ):
         """Makes an empty replay; arguments and errors are those of `SequenceStore`."""
+        self._sequence, self._config = sequence, config
         self.store = SequenceStore(
             environment_spec, sequence, config, num_envs=num_environments, seed=seed
         )
@@ -85,19 +87,22 @@ class LocalReplay:
 
     def state(self) -> dict[str, Any]:
         """State of the store, all rows included, and of the schedule."""
-        return {**self.store.state(), "schedule": self._schedule.state()}
+        kind = stored_as(self._sequence, self._config)
+        return {**self.store.state(), **kind, "schedule": self._schedule.state()}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Restores the store and the schedule, and cuts the running episodes.
 
         Raises:
-          ValueError: the state refers to a Reverb checkpoint.
+          ValueError: the state refers to a Reverb checkpoint, or is that of a replay with other
+            sequences or another selector.
         """
         if "heads" not in state:
             raise ValueError(
                 "The snapshot's rows are in a Reverb checkpoint, but this replay keeps its own: "
                 "resume with the selector and the launcher of the original run."
             )
+        check_stored_as(state, self._sequence, self._config)
         self.store.restore(state)
         self.store.cut()
         self._steps = counters["steps"]

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import psutil
 
-from ..datatypes import Row, SequenceSpec
+from .._memory import check_memory
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .packing import SequencePacking
+from .rows import row_spec
 
 
 class RowRings:
@@ -35,11 +36,7 @@ class RowRings:
         self._packing = SequencePacking(row, sequence)
         # Rows between the positions of each part; the rings of a part are one array.
         self._periods = (1, sequence.period)[: len(self._packing.parts)]
-        shapes = [
-            (num_envs * num_rows // period, packing.dtype.itemsize)
-            for packing, period in zip(self._packing.parts, self._periods, strict=True)
-        ]
-        _check_memory(sum(map(math.prod, shapes)), num_rows * num_envs)
+        shapes = _ring_shapes(self._packing, sequence, num_rows * num_envs)
         self._rings = [np.zeros(shape, np.uint8) for shape in shapes]
         self._is_last = self._packing.parts[0].fields(self._rings[0])["is_last"]
 
@@ -105,11 +102,51 @@ class RowRings:
                 rings[:, : state[part][name].shape[1]] = state[part][name]
 
 
-def _check_memory(needed: int, rows: int) -> None:
-    available = psutil.virtual_memory().available
-    if needed > available:
+def _ring_shapes(
+    packing: SequencePacking, sequence: SequenceSpec, rows: int
+) -> list[tuple[int, int]]:
+    """The shapes of all rings of each part; refuses more than the memory that is available."""
+    periods = (1, sequence.period)
+    shapes = [
+        (rows // period, part.dtype.itemsize)
+        for part, period in zip(packing.parts, periods, strict=False)
+    ]
+    needed = sum(map(math.prod, shapes))
+    check_memory(f"A replay of {rows} rows", needed, rows)
+    return shapes
+
+
+def check_capacity(
+    environment_spec: EnvironmentSpec,
+    sequence: SequenceSpec,
+    config: ReplayConfig,
+    *,
+    num_envs: int,
+) -> None:
+    """Refuses what `SequenceStore` would refuse, without making one; arguments are the same.
+
+    Raises:
+      ValueError: the capacity is too small for one sequence per environment, or larger than the
+        memory that is available.
+    """
+    config = config.for_environments(num_envs)
+    rows = num_envs * rows_per_environment(sequence, config, num_envs)
+    _ring_shapes(SequencePacking(row_spec(environment_spec, sequence), sequence), sequence, rows)
+
+
+def rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> int:
+    """Rows of a ring: a multiple of the period.
+
+    Raises:
+      ValueError: the capacity is too small for one sequence per environment.
+    """
+    period, length = sequence.period, sequence.length + sequence.frame_stack - 1
+    rows = config.capacity // num_envs // period * period
+    least = -(-length // period) * period
+    if rows < length:
         raise ValueError(
-            f"A replay of {rows} rows needs {needed / 1e9:.1f} GB, but only "
-            f"{available / 1e9:.1f} GB of memory are available: at most "
-            f"{int(rows * available / needed)} rows fit."
+            f"A replay capacity of {config.capacity} rows over {num_envs} environments keeps "
+            f"{rows} rows each, but a sequence needs {length}: at least {least} rows each, "
+            f"{num_envs * least} in all, are needed."
         )
+    return rows

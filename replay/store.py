@@ -12,7 +12,7 @@ import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .priorities import importance_weights
-from .rings import RowRings
+from .rings import RowRings, rows_per_environment
 from .rows import row_spec, sample_shapes
 from .selectors import make_selector, slots_per_environment
 
@@ -54,7 +54,7 @@ class SequenceStore:
         """
         config = config.for_environments(num_envs)
         self._sequence, self._config = sequence, config
-        self._num_rows = _rows_per_environment(sequence, config, num_envs)
+        self._num_rows = rows_per_environment(sequence, config, num_envs)
         self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
         self._rings = RowRings(
             row_spec(environment_spec, sequence),
@@ -285,16 +285,3 @@ class SequenceStore:
             self._selector.remove(slots)
             self._present[slots] = False
             self._num_sequences -= slots.size
-
-
-def _rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> int:
-    period, length = sequence.period, sequence.length + sequence.frame_stack - 1
-    rows = config.capacity // num_envs // period * period
-    least = -(-length // period) * period
-    if rows < length:
-        raise ValueError(
-            f"A replay capacity of {config.capacity} rows over {num_envs} environments keeps "
-            f"{rows} rows each, but a sequence needs {length}: at least {least} rows each, "
-            f"{num_envs * least} in all, are needed."
-        )
-    return rows

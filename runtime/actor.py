@@ -12,6 +12,7 @@ from dm_env import StepType
 
 from ..agents.base import Agent, Params
 from ..datatypes import Row, TimeStep, VectorEnvironment
+from ..environments.failures import one_sentence
 from ..replay.interface import Writer
 from .metrics import RunningReturns
 
@@ -83,8 +84,13 @@ class Actor:
         self.reset()
 
     def reset(self) -> None:
-        """Starts a new episode in every environment."""
-        self._timestep: TimeStep = self._environment.reset()
+        """Starts a new episode in every environment.
+
+        Raises:
+          ValueError: an environment cannot be reset; one sentence.
+        """
+        with one_sentence("the environments cannot be reset"):
+            self._timestep: TimeStep = self._environment.reset()
         self._running = RunningReturns(self._environment.num_envs)
 
     def compile(self) -> None:

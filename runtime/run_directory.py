@@ -13,6 +13,8 @@ from .._imports import make_importable
 from .._validation import Range, check_fields
 from ..agents.entry import AgentEntry, find_agent
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
+from .config_file import run_fields, values_of
+from .directory_lock import LOCK
 from .seeds import MAX_SEED
 
 PROGRAM = "program.json"  # in the run directory of a program
@@ -124,7 +126,9 @@ class RunConfig:
             capacity.
         """
         entry = self.entry
-        preset = self.preset or default_preset(entry, self.environment, spec)
+        preset = self.preset
+        if preset is None:
+            preset = default_preset(entry, self.environment, spec)
         steps = self.steps or _default_steps(entry, self.environment, preset)
         config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
         entry.replay(config).for_environments(self.num_envs)  # refuses too large a min_rows
@@ -169,7 +173,7 @@ def new_directory(config: RunConfig) -> Path:
 
 def write_config(directory: Path, config: RunConfig) -> None:
     """Writes config.json, whole or not at all."""
-    text = json.dumps(dataclasses.asdict(config), indent=2)
+    text = json.dumps(values_of(config), indent=2)
     partial = directory / "config.json.partial"
     partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(directory / "config.json")
@@ -180,20 +184,18 @@ def read_config(directory: Path) -> RunConfig:
 
     Raises:
       ValueError: the directory holds no run, its agent cannot be found, or its config does not fit
-        this version.
+        this version: fields that are missing or unknown are named.
     """
     path = directory / "config.json"
     if not path.is_file():
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
-        values["agent_config"] = _build(entry.Config, values["agent_config"])
-        return RunConfig(**values)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        is_program = (directory / PROGRAM).is_file()
+        return RunConfig(**run_fields(values, RunConfig, _config_class, is_program=is_program))
+    except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged or of another version of retrax: {reason.rstrip('.')}."
+            f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."
         ) from error
 
 
@@ -205,7 +207,7 @@ def check_new_directory(directory: Path, config: RunConfig) -> None:
     """
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"The run directory {directory} is a file.")
-    if not directory.exists() or not any(directory.iterdir()):
+    if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):
         return
     if not (directory / "config.json").exists():
         raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
@@ -237,32 +239,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def _config_class(agent: str, search_path: str) -> type:
+    return find_agent(agent, search_path=Path(search_path or ".")).Config
+
+
 def _default_steps(entry: AgentEntry, environment: str, preset: str) -> int:
     if entry.default_steps is None:
         raise ValueError(f"{entry.name} has no default number of steps: give steps.")
     return entry.default_steps(environment, preset)
-
-
-def _build(config_class: type, values: dict[str, Any]) -> Any:
-    """The inverse of `dataclasses.asdict` and JSON, for nested configs and tuples."""
-    defaults = {field.name: _default(field) for field in dataclasses.fields(config_class)}
-    unknown = sorted(set(values) - set(defaults))
-    if unknown:
-        raise ValueError(f"{config_class.__name__} has no field {unknown[0]}")
-    restored = {
-        name: _build(type(defaults[name]), value)
-        if dataclasses.is_dataclass(defaults[name])
-        else _tuples(value)
-        for name, value in values.items()
-    }
-    return config_class(**restored)
-
-
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value

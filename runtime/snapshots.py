@@ -146,6 +146,9 @@ class Snapshots:
             read = {name: restored[name] for name in items}
             if any(value is None for value in read.values()):
                 raise ValueError("a part is missing")
+            steps = read.get("counters", {}).get("steps", newest)
+            if steps != newest:
+                raise ValueError(f"its counters are those at {steps} steps")
             for name in {"learner", "actors"} & set(items):
                 _check_shapes(items[name].item, read[name])
                 read[name] = read[name][_BOX]

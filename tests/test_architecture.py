@@ -29,7 +29,13 @@ FOLDERS["evaluation"] = tuple(FOLDERS)
 FOLDERS["experiments"] = tuple(FOLDERS)
 FOLDERS["launchpad_programs"] = tuple(FOLDERS)
 # At the root: importable by all folders, as the version is.
-SHARED = ("retrax._imports", "retrax._libraries", "retrax._validation", "retrax.datatypes")
+SHARED = (
+    "retrax._imports",
+    "retrax._libraries",
+    "retrax._memory",
+    "retrax._validation",
+    "retrax.datatypes",
+)
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
 DISTRIBUTED = ("acme", "launchpad", "reverb", "tensorflow")

@@ -28,16 +28,16 @@ def refusal(hint, value):
     ("value", "bounds"),
     [
         (0, Range(0.0)),
-        (1e300, Range(0.0)),
+        (3.4e38, Range(0.0)),
         (1, Range(0, 1)),
         (0.5, Range(0, 1, above=True)),
         (1.0, Range(0, 1, above=True)),
         (0.0, Range(0, 1, below=True)),
         (1e-300, Range(0.0, above=True)),
-        (-1e300, Range()),
+        (-float(np.finfo(np.float32).max), Range()),
         (np.float32(0.5), Range(0, 1)),
         (np.int64(1), Range(0, 1)),
-        (10**400, Range(0.0)),
+        (10**38, Range(0.0)),
     ],
 )
 def test_accepts_numbers_within_bounds(value, bounds):
@@ -63,6 +63,13 @@ def test_accepts_numbers_within_bounds(value, bounds):
 )
 def test_refuses_other_numbers_in_one_sentence(value, bounds, sentence):
     assert refusal(Annotated[float, bounds], value) == sentence
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 2.0**128, 10**400, 3.5e38])
+def test_floats_are_finite_as_float32(value):
+    sentence = "a number that float32 can hold, of at most 3.4e+38 in size, got "
+    assert refusal(float, value).startswith(sentence)
+    assert refusal(Annotated[float, Range()], value).startswith(sentence)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None, "1", False])

@@ -92,7 +92,7 @@ class Config:
     reward_scale: Annotated[float, Range(0.0, above=True)] = 1.0
     """Rewards are multiplied by this in the update, after clipping. Our addition."""
 
-    learning_rate: Annotated[float, Range(0.0, above=True)] = 7e-4
+    learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 7e-4
     """RMSProp's learning rate, constant. Unspecified in the paper ("of an earlier A3C", 4); our
     choice. Continuous actions: sampled from [10^-4, 10^-3.3] (6)."""
 

@@ -128,10 +128,10 @@ class Config:
     auxiliary_frames: Annotated[int, Range(1)] = 5
     """Last transitions of a sequence that train embedding and novelty. NGU: 5."""
 
-    learning_rate: Annotated[float, Range(0.0, above=True)] = 1e-4
+    learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 1e-4
     """Adam's learning rate for the values. NGU: 1e-4."""
 
-    auxiliary_learning_rate: Annotated[float, Range(0.0, above=True)] = 5e-4
+    auxiliary_learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 5e-4
     """Adam's learning rate for embedding and novelty. NGU: 5e-4."""
 
     embedding_weight_decay: Annotated[float, Range(0.0)] = 1e-5

@@ -78,10 +78,10 @@ class Config:
     sigma_max: Annotated[float, Range(0.0, above=True)] = 1.0
     """The last actor's standard deviation, at least sigma_min. Control suite: 1."""
 
-    policy_learning_rate: Annotated[float, Range(0.0, above=True)] = 1e-4
+    policy_learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 1e-4
     """Adam's learning rate for the policy, alpha of Algorithm 1. Control suite: 1e-4."""
 
-    critic_learning_rate: Annotated[float, Range(0.0, above=True)] = 1e-4
+    critic_learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 1e-4
     """Adam's learning rate for the critic, beta of Algorithm 1. Control suite: 1e-4."""
 
     max_action_gradient_norm: Annotated[float | None, Range(0.0, above=True)] = None

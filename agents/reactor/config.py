@@ -58,7 +58,7 @@ class Config:
     entropy_cost: Annotated[float, Range(0.0)] = 0.01
     """Weight of the entropy bonus. Unspecified in the paper; our choice."""
 
-    learning_rate: Annotated[float, Range(0.0, above=True)] = 5e-5
+    learning_rate: Annotated[float, Range(0.0, 1.0, above=True)] = 5e-5
     """Adam's learning rate. Paper: 5e-5 (3.5)."""
 
     adam_b1: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0

@@ -8,6 +8,7 @@ from typing import TypeVar
 from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...runtime.run_directory import PROGRAM, RunConfig, read_config
+from ..assembly import MANY, spec_of
 from ..parsing import parse, tell, wants_help
 from ..training import RunFailedError, Summary, train
 from .run_arguments import ResumeArguments, RunArguments, parse_new_run, resumes
@@ -68,6 +69,8 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
         made: list[VectorEnvironment] = []
 
         def make_spec(config: RunConfig) -> EnvironmentSpec:
+            if config.num_envs > MANY:
+                return spec_of(config)
             environment = config.make_environment(seed=config.seed, num_envs=config.num_envs)
             stack.callback(environment.close)
             made.append(environment)
@@ -81,7 +84,8 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
             num_envs=lambda given: given.num_envs,
             make_spec=make_spec,
         )
-        return train(config, given.run_directory, plain=given.plain, environment=made[0])
+        environment = made[0] if made else None
+        return train(config, given.run_directory, plain=given.plain, environment=environment)
 
 
 def _resume(arguments: Sequence[str]) -> Summary:

@@ -12,6 +12,7 @@ from ...datatypes import Sample
 from ..interface import ReplayStatus
 from ..priorities import check_priorities, importance_weights
 from ..rows import sample_shapes
+from ..stored import check_stored_as, stored_as
 from ..waiting import WaitTimeout
 from .layout import SEQUENCES, Layout
 from .library import reverb
@@ -109,6 +110,7 @@ class PrioritizedReplay:
         except RuntimeError as error:
             raise WaitTimeout(f"No checkpoint of Reverb: {error}") from error
         return {
+            **stored_as(self._layout.sequence, self._config),
             _CHECKPOINT: np.frombuffer(path.encode(), np.uint8),
             "largest": np.array(self._largest),
             "mean_power": np.array(self._mean_power),
@@ -118,7 +120,8 @@ class PrioritizedReplay:
         """Restores all but the rows: the server must have started with the checkpoint.
 
         Raises:
-          ValueError: the state is that of a `LocalReplay`.
+          ValueError: the state is that of a `LocalReplay`, or of a replay with other sequences or
+            another selector.
         """
         del counters
         if _CHECKPOINT not in state:
@@ -126,6 +129,7 @@ class PrioritizedReplay:
                 "The snapshot holds the rows of a learner's own replay, which cannot fill a Reverb "
                 "table: resume with the selector and the launcher of the original run."
             )
+        check_stored_as(state, self._layout.sequence, self._config)
         self._largest, self._mean_power = float(state["largest"]), float(state["mean_power"])
 
     def close(self) -> None:

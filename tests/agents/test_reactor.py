@@ -466,7 +466,7 @@ def test_observations_that_no_network_takes_are_refused(observation, message):
         ({"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
         ({"vmax": float("inf")}, "vmax must be .* got inf"),
         ({"policy_epsilon": 0.0}, r"policy_epsilon must be a number > 0.0 and < 1.0, got 0.0"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number > 0.0, got 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number > 0.0 and <= 1.0, got 0.0"),
         ({"sequence_length": 1}, "sequence_length must be an integer >= 2, got 1"),
         ({"target_update_period": 0}, "target_update_period must be an integer >= 1, got 0"),
         ({"adam_b1": 1.0}, r"adam_b1 must be a number >= 0.0 and < 1.0, got 1.0"),

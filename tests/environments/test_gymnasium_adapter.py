@@ -340,6 +340,24 @@ def test_rewards_that_are_not_finite_name_environment_and_step(reward):
         environment.step(np.zeros(2, int))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("step", [0, 2])
+def test_observations_that_are_not_finite_name_environment_and_step(value, step):
+    def see(t):
+        return np.where([[0, 0, 0], [0, 0, t == step]], value, 0.0)
+
+    space = spaces.Box(-np.inf, np.inf, (2, 3), np.float64)
+    ways = iter([lambda t: np.zeros((2, 3)), see])
+
+    def make_one():
+        return Scripted([(0.0, False, False)] * 3, space=space, see=next(ways))
+
+    environment = GymnasiumVector(make_one, num_envs=2, seed=0)
+    sentence = rf"observation\[1, 2\] of environment 1 at step {step} is {value}; it must be finite"
+    with pytest.raises(ValueError, match=sentence):
+        play(environment, step)
+
+
 def test_an_observation_of_another_shape_than_its_space_is_refused():
     environment = scripted(
         (0.0, False, False),

@@ -14,7 +14,10 @@ from retrax import __version__
 from retrax.agents import reactor
 from retrax.experiments.commands import train as train_module
 from retrax.experiments.commands.main import main
+from retrax.experiments.loop import Loop
 from retrax.experiments.training import Summary
+from retrax.runtime.directory_lock import DirectoryLock
+from retrax.runtime.metrics_writer import MetricsTable
 from retrax.runtime.run_directory import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")
@@ -186,7 +189,23 @@ def test_switches_and_nested_fields(parsed):
             (*CATCH, "--agent.learning_rate", "fast"),
             "--agent.learning-rate must be a number, got 'fast'",
         ),
-        ((*CATCH, "--agent.learning-rate", "-1"), "learning_rate must be a number > 0.0, got -1.0"),
+        ((*CATCH, "--agent.learning-rate", "-1"), "must be a number > 0.0 and <= 1.0, got -1.0"),
+        ((*CATCH, "--agent.learning-rate", "1e30"), "must be a number > 0.0 and <= 1.0, got 1e+30"),
+        (
+            (*CATCH, "--agent.vmin", "-1e300", "--agent.vmax", "1e300"),
+            "vmin must be a number that float32 can hold, of at most 3.4e+38 in size, got -1e+300.",
+        ),
+        ((*CATCH, "--preset", ""), "--preset must not be empty."),
+        ((*CATCH, "--preset="), "--preset must not be empty."),
+        ((*CATCH, "--run-directory", ""), "--run-directory must not be empty."),
+        (
+            (*CATCH, "--agent.sequence-length", "200000"),
+            "ReplayConfig.capacity must hold one sequence of 200000 rows, got 100000.",
+        ),
+        (
+            ("train", "agent57", "--environment", "catch", "--agent.burn-in", "10000000"),
+            "ReplayConfig.capacity must hold one sequence of 10000",
+        ),
         ((*CATCH, "--agent.recurrent", "maybe"), "--agent.recurrent must be one of"),
         ((*CATCH, "--agent.policy-gradient", "x"), "--agent.policy-gradient must be one of"),
         ((*CATCH, "--agent.vector-sizes", "0"), "vector_sizes must be a tuple of integers >= 1"),
@@ -283,6 +302,41 @@ def test_directory_with_other_things(tmp_path, tiny, retrax, contents):
     assert "is a file" in err
 
 
+def test_a_directory_that_another_process_writes_into(run, tiny, retrax, contents):
+    (run / "metrics.csv").unlink()  # so that a lock that comes too late is noticed
+    with DirectoryLock(run):
+        sentence = f"retrax: {run} is in use by process {os.getpid()}, which writes into it: "
+        for arguments in (
+            ["train", "--resume", run, "--steps", 400],
+            [*tiny, "--run-directory", run],
+            [*tiny, "--seed", 3, "--run-directory", run],
+        ):
+            assert refused(retrax, contents, run, *arguments).startswith(sentence)
+        assert retrax("evaluate", run, "--episodes", 2)[0] == 0
+
+
+def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
+    tiny, retrax, tmp_path, monkeypatch
+):
+    directory, seen = tmp_path / "run", []
+    close, flush = MetricsTable.close, Loop.flush
+
+    def watch(method):
+        def watched(*arguments):
+            with pytest.raises(ValueError, match=f"in use by process {os.getpid()}"):
+                DirectoryLock(directory)
+            seen.append(method.__name__)
+            return method(*arguments)
+
+        return watched
+
+    monkeypatch.setattr(MetricsTable, "close", watch(close))
+    monkeypatch.setattr(Loop, "flush", watch(flush))
+    assert retrax(*tiny, "--run-directory", directory)[0] == 0
+    assert seen == ["flush"] * 6 + ["close"]
+    DirectoryLock(directory).release()
+
+
 def test_resume_with_too_few_steps(run, retrax, contents):
     for arguments in ((), ("--steps", 240), ("--steps", 10)):
         err = refused(retrax, contents, run, "train", "--resume", run, *arguments)
@@ -317,6 +371,46 @@ class TestDamage:
         err = refused(retrax, contents, run, *command, run)
         assert f"{run / 'snapshots' / '240'} is damaged" in err
         assert "remove it to resume from 160 steps" in err
+
+
+def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):
+    values = json.loads((run / "config.json").read_text())
+    del values["agent_config"]["learning_rate"]
+    (run / "config.json").write_text(json.dumps(values))
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert err.endswith("retrax: agent_config.learning_rate is missing.\n")
+
+
+def test_a_snapshot_whose_counters_contradict_its_folder(run, retrax, contents):
+    (run / "snapshots" / "240").rename(run / "snapshots" / "250")
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert f"{run / 'snapshots' / '250'} is damaged or of another config: remove it" in err
+    assert "(its counters are those at 240 steps)" in err
+    assert "at 240 steps" in refused(retrax, contents, run, "evaluate", run)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            '"selector": "contextual"',
+            '"selector": "uniform"',
+            "selector contextual, and the config",
+        ),
+        (
+            '"sequence_length": 4',
+            '"sequence_length": 5',
+            "rows have length 4, and the config has 5",
+        ),
+    ],
+)
+def test_rows_that_were_stored_in_another_way(run, retrax, contents, old, new, sentence):
+    text = (run / "config.json").read_text()
+    assert text.count(old) == 1
+    (run / "config.json").write_text(text.replace(old, new))
+    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
+    assert sentence in err
+    assert f"{run / 'snapshots' / '240'} is damaged or of another config" in err
 
 
 def test_snapshot_of_another_config(run, retrax, contents):

@@ -195,9 +195,17 @@ def test_a_second_signal_interrupts(tiny, retrax, tmp_path, monkeypatch):
     assert logging.getLogger("retrax").handlers == []
 
 
-def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(tiny, retrax, tmp_path):
+def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(
+    tiny, retrax, tmp_path, monkeypatch
+):
     directory = tmp_path / "run"
-    status, out, err = retrax(*tiny, "--run-directory", directory, "--agent.learning-rate", "1e38")
+    (tmp_path / "diverging.py").write_text(
+        "import optax\nfrom retrax.agents import reactor\n"
+        "AGENT = reactor.AGENT.override('diverging', optimizer=optax.sgd(1e38))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["diverging:AGENT" if word == "reactor" else word for word in tiny]
+    status, out, err = retrax(*words, "--run-directory", directory)
     assert (status, out) == (1, "")
     last = err.splitlines()[-1]
     assert last.startswith("retrax: The run failed at ")

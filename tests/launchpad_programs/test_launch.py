@@ -1,19 +1,34 @@
 """`retrax launch`: wrong input is refused in one sentence, before any process starts."""
 
+import os
 import socket
 
 import pytest
 from program_configs import make_run
 
 import retrax
+from retrax.experiments import checks
 from retrax.experiments.commands.main import main
-from retrax.launchpad_programs import launch, launch_command
+from retrax.launchpad_programs import launch_command
+from retrax.runtime.directory_lock import DirectoryLock
 from retrax.runtime.run_directory import write_config
 
 needs_launchpad = pytest.mark.skipif(
     launch_command.missing_packages() != [],
     reason="needs the distributed tier (Python 3.10, Linux)",
 )
+
+
+FAILING = """
+import gymnasium
+
+class Reset(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("no maze")
+"""
 
 
 @pytest.fixture
@@ -59,16 +74,32 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         (["reactor", "--environment", "catch", "--acme", "no_such:OPTIONS"], "no_such"),
         (["reactor", "--environment", "catch", "--port", 80], "--port must be 1024"),
         (["reactor", "--environment", "catch", "--launch", "tmux"], "tmux"),
+        (["d4pg", "--environment", "catch"], "D4PG needs continuous actions"),
+        (
+            ["reactor", "--environment", "catch", "--environments-per-actor", 100_000],
+            "over 200000 environments keeps 0 rows each, but a sequence needs 17",
+        ),
+        (
+            ["reactor", "--environment", "catch", "--agent.replay.capacity", 10**10],
+            "A replay of 10000000000 rows needs",
+        ),
+        (
+            ["acer", "--environment", "catch", "--agent.vector-sizes", 10**7, 10**7],
+            "GB for the learner's state, needs",
+        ),
+        (["reactor", "--environment", "failing_envs:Reset"], "0: RuntimeError: no maze."),
         (["reactor", "--environment", "catch", "--agent.discount", 2], "Config.discount must be"),
         (["reactor", "--environment", "catch", "--run-directory", "/proc/a/b"], "be written to"),
         (["--resume", "/nowhere"], "/nowhere is not a run directory"),
     ],
 )
-def test_wrong_arguments(refused, arguments, expected, tmp_path):
+def test_wrong_arguments(refused, arguments, expected, tmp_path, monkeypatch):
+    (tmp_path / "failing_envs.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(tmp_path)
     if "--environment" in arguments and "--run-directory" not in arguments:
         arguments = [*arguments, "--run-directory", tmp_path / "run"]
     assert expected in refused(*arguments)
-    assert not list(tmp_path.glob("run/logs"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.distributed
@@ -102,6 +133,8 @@ def launched(monkeypatch):
     programs = []
 
     def run_program(config, mode, *, plain, notes):
+        with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
+            DirectoryLock(config.directory)
         programs.append((config, mode))
         ending = launcher.Ending(failed="", traceback="", complete=True)
         return launcher.Outcome({}, None, True, ending)
@@ -130,6 +163,10 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     (directory / "snapshots" / "300").mkdir(parents=True)
     assert main([*resume[:1], "reactor", *resume[1:]]) == 0
     assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
+    capsys.readouterr()
+    with DirectoryLock(directory):
+        assert f"is in use by process {os.getpid()}" in refused(*resume[1:])
+        assert f"is in use by process {os.getpid()}" in refused(*new[1:])
     for resumed, mode in launched[1:]:
         assert (mode, resumed.run.steps) == ("local_mp", 2000)
         assert resumed.evaluation_episodes == 4
@@ -173,7 +210,7 @@ def test_an_agent_that_fails_the_conformance_test_is_refused_before_anything_is_
     def check_agent_shapes(agent, spec, entry):
         raise ValueError("Agent.explore is wrong.")
 
-    monkeypatch.setattr(launch, "check_agent_shapes", check_agent_shapes)
+    monkeypatch.setattr(checks, "check_agent_shapes", check_agent_shapes)
     with pytest.raises(ValueError, match=r"Agent\.explore is wrong\."):
         retrax.launch(make_run(), tmp_path / "run")
     assert not (tmp_path / "run").exists()

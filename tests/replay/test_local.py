@@ -12,9 +12,9 @@ SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
 ROUNDS = {"pace": "rounds", "on_policy": True}
 
 
-def make_replay(seed=0, num_environments=2, **changes):
+def make_replay(seed=0, num_environments=2, length=4, **changes):
     config = ReplayConfig(**{"capacity": 100, "min_rows": 1, "batch_size": 2, **changes})
-    sequence = SequenceSpec(length=4, period=3)
+    sequence = SequenceSpec(length=length, period=3)
     return LocalReplay(SPEC, sequence, config, num_environments=num_environments, seed=seed)
 
 
@@ -124,6 +124,23 @@ def test_steps_are_the_rows_that_are_not_last():
     # With the next row, environment 1 had its first sequence.
     assert replay.status().learning_since == 5
     assert replay.status().num_sequences == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "differing"),
+    [
+        ({"length": 3}, "length 4, and the config has 3"),
+        ({"selector": "uniform"}, "selector proportional, and the config has uniform"),
+    ],
+)
+def test_rows_that_were_cut_or_selected_in_another_way_are_refused(changes, differing):
+    replay = make_replay(selector="proportional")
+    other = make_replay(**{"selector": "proportional", **changes})
+    for _ in range(5):
+        replay.add(zero_rows(replay))
+    with pytest.raises(ValueError, match=f"the stored rows have {differing}"):
+        other.restore(replay.state(), counters(replay, 0))
+    assert other.store.num_rows == 0
 
 
 def test_restored_episodes_are_cut():

@@ -1,18 +1,23 @@
 """What a run is: defaults, config.json, differences."""
 
+import contextlib
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from dm_env import specs
 
+import retrax
 from retrax.agents import acer, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
+
+DOCS = Path(retrax.__file__).parent / "docs"
 
 
 def make_run(**changes):
@@ -101,12 +106,15 @@ def test_config_that_is_not_text(tmp_path):
     [
         ({"agent": "acer9"}, "unknown agent 'acer9'"),
         ({"agent": "no_module:X"}, "module 'no_module' cannot be imported"),
-        ({"agent_config": {"foo": 1}}, "Config has no field foo"),
-        ({"agent_config": {"replay": {"foo": 1}}}, "ReplayConfig has no field foo"),
-        ({"agent_config": {"learning_rate": "x"}}, "Config.learning_rate must be a number"),
-        ({"agent_config": 3}, "damaged"),
+        ({"agent_config": {"foo": 1}}, r"agent_config\.foo is unknown"),
+        ({"agent_config": {"replay": {"foo": 1}}}, r"agent_config\.replay\.foo is unknown"),
+        ({"agent_config": {"replay": 2}}, r"agent_config\.replay must be an object with fields"),
+        ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
-        ({"extra": 1}, "extra"),
+        ({"extra": 1}, "extra is unknown"),
+        ({"version": 2}, "its version is 2, and the newest known one is 1"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 1"),
+        ({"version": -1}, "its version is -1"),
     ],
 )
 def test_config_of_another_version(tmp_path, changes, reason):
@@ -116,13 +124,105 @@ def test_config_of_another_version(tmp_path, changes, reason):
     assert str(tmp_path / "config.json") in str(error.value)
 
 
-def test_missing_field_is_named(tmp_path):
-    configs.write_config(tmp_path, make_run())
-    values = json.loads((tmp_path / "config.json").read_text())
-    del values["agent"]
-    (tmp_path / "config.json").write_text(json.dumps(values))
-    with pytest.raises(ValueError, match=r"agent is missing\.$"):
+@contextlib.contextmanager
+def edited(directory, **changes):
+    """The values of a config.json, to be changed."""
+    configs.write_config(directory, make_run(**changes))
+    path = directory / "config.json"
+    values = json.loads(path.read_text())
+    yield values
+    path.write_text(json.dumps(values))
+
+
+def test_wrong_values_of_fields(tmp_path):
+    with edited(tmp_path) as values:
+        values["agent_config"]["learning_rate"] = "x"
+    with pytest.raises(ValueError, match=r"Config\.learning_rate must be a number"):
         configs.read_config(tmp_path)
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_missing_and_unknown_fields_are_all_named(tmp_path, versioned):
+    with edited(tmp_path) as values:
+        del values["seed"], values["agent_config"]["learning_rate"]
+        del values["agent_config"]["replay"]["selector"]
+        values["agent_config"]["replay"]["size"] = 3
+        if not versioned:
+            del values["version"]
+    sentence = (
+        r"retrax: seed is missing; agent_config\.learning_rate is missing; "
+        r"agent_config\.replay\.selector is missing; agent_config\.replay\.size is unknown\.$"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        configs.read_config(tmp_path)
+    with edited(tmp_path) as values:
+        del values["agent"]
+    with pytest.raises(ValueError, match=r"retrax: agent is missing\.$"):
+        configs.read_config(tmp_path)
+
+
+ADDED_TO_REPLAY = (
+    "capacity_per_environment",
+    "updates_per_call",
+    "pace",
+    "replay_ratio",
+    "on_policy",
+)
+
+
+def test_files_without_a_version_lack_fields_whose_meaning_is_known(tmp_path):
+    with edited(tmp_path) as values:
+        for name in ("version", "num_actors", "actor_update_period", "search_path"):
+            del values[name]
+        del values["agent_config"]["frame_stack"]
+        for name in ADDED_TO_REPLAY:
+            del values["agent_config"]["replay"][name]
+    found = configs.read_config(tmp_path)
+    replay = dataclasses.replace(
+        reactor.Config.small().replay,
+        capacity_per_environment=False,
+        updates_per_call=1,
+        pace="steady",
+        replay_ratio=4.0,
+        on_policy=False,
+    )
+    assert found == make_run(agent_config=reactor.Config.small(frame_stack=1, replay=replay))
+    (tmp_path / configs.PROGRAM).write_text("{}")  # which had an unknown number of actors
+    with pytest.raises(
+        ValueError, match=r"num_actors is missing; actor_update_period is missing\.$"
+    ):
+        configs.read_config(tmp_path)
+
+
+def test_files_without_a_version_keep_what_they_have(tmp_path):
+    run = make_run(
+        num_actors=2,
+        actor_update_period=3,
+        search_path="/somewhere",
+        agent_config=reactor.Config.small(frame_stack=2),
+    )
+    configs.write_config(tmp_path, run)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text())
+    assert values.pop("version") == 1
+    path.write_text(json.dumps(values))
+    assert configs.read_config(tmp_path) == run
+
+
+@pytest.mark.parametrize("field", ["num_actors", "agent_config.frame_stack"])
+def test_files_with_a_version_lack_nothing(tmp_path, field):
+    with edited(tmp_path) as values:
+        *outer, name = field.split(".")
+        del (values[outer[0]] if outer else values)[name]
+    with pytest.raises(ValueError, match=rf"retrax: {field} is missing\.$"):
+        configs.read_config(tmp_path)
+
+
+def test_published_runs_can_be_read():
+    runs = sorted((DOCS / "results").rglob("config.json"))
+    assert len(runs) > 50
+    for run in runs:
+        assert configs.read_config(run.parent).steps
 
 
 def test_unknown_preset():
@@ -199,6 +299,12 @@ def test_what_is_given_is_kept():
         .agent_config
         == reactor.Config.tislr()
     )
+
+
+def test_an_empty_preset_is_none_of_the_presets():
+    run = RunConfig(agent="reactor", environment="catch", preset="")
+    with pytest.raises(ValueError, match="Unknown preset '' of reactor"):
+        run.resolve(EnvironmentSpec(SMALL, DISCRETE))
 
 
 def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():

@@ -1,0 +1,110 @@
+"""What is checked of a run before anything is made or written, in one process and in a program."""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._imports import reason
+from .._memory import GB, check_memory
+from ..agents.base import Agent
+from ..agents.shapes import check_agent_shapes
+from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
+from ..replay.rings import check_capacity
+from ..replay.rows import sample_shapes
+from ..runtime.run_directory import RunConfig
+
+_MAX_INTEGER = 2**31 - 1  # of JAX's integers
+_LARGE = 1_000_000  # a size with which an agent may already take memory when it is made
+
+
+class _NotTraceableError(ValueError):
+    """An agent's functions, or the one that makes it, cannot be traced."""
+
+
+def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
+    """The agent of a run, once its config has been found to be possible.
+
+    Args:
+      config: resolved.
+      spec: of one environment.
+
+    Raises:
+      ValueError: the agent does not fit the environment or the contract, a number of its config is
+        too large, the replay is too small for one sequence, or memory would not suffice. Nothing
+        has been allocated then.
+    """
+    integers = list(_integers(config.agent_config, "agent_config"))
+    for name, value in integers:
+        if abs(value) > _MAX_INTEGER:
+            raise ValueError(f"{name} must be at most {_MAX_INTEGER}, got {value}.")
+    make = functools.partial(config.entry.make_agent, spec, config.agent_config)
+    is_large = any(abs(value) >= _LARGE for _, value in integers)
+    if is_large:
+        with contextlib.suppress(_NotTraceableError):  # then it is made as it is
+            _check_states(config, spec, make)
+    agent: Agent = make()
+    check_agent_shapes(agent, spec, entry=config.entry)
+    _check_states(config, spec, lambda: agent)
+    check_capacity(spec, agent.sequence, config.replay, num_envs=config.num_envs)
+    return agent
+
+
+def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], Agent]) -> None:
+    """Refuses states of learner and actors, and batches, that do not fit into the memory.
+
+    Raises:
+      ValueError: names the largest part, and the numbers.
+      _NotTraceableError: `make`, `init` or `begin` cannot be traced.
+    """
+    sequences: list[SequenceSpec] = []
+
+    def states(key: jax.Array) -> tuple[Any, Any]:
+        agent = make()
+        sequences.append(agent.sequence)
+        return agent.init(key), agent.begin(key, jnp.zeros((), jnp.int32), config.num_envs)
+
+    try:
+        learner, actor = jax.eval_shape(states, jax.eval_shape(lambda: jax.random.key(0)))
+    except Exception as error:  # those of JAX, chex, Haiku and the agent have no common type
+        raise _NotTraceableError(
+            f"Agent.init or Agent.begin cannot be traced: {reason(error)}."
+        ) from error
+    replay = config.replay.for_environments(config.num_envs)
+    samples = sample_shapes(spec, sequences[0], replay, num_environments=config.num_envs)
+    observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)
+    parts = {
+        "the learner's state": _num_bytes(learner),
+        f"{config.num_envs} actor states": config.num_envs * _num_bytes(actor),
+        f"{replay.draw_size} sequences in one call of updates": max(map(_num_bytes, samples)),
+        f"{config.num_envs} observations": config.num_envs * _num_bytes(observation),
+    }
+    largest = max(parts, key=lambda name: parts[name])
+    what = f"The run, with {parts[largest] / GB:.1f} GB for {largest},"
+    check_memory(what, sum(parts.values()))
+
+
+def _num_bytes(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _integers(config: Any, prefix: str) -> Iterator[tuple[str, int]]:
+    """The integers of a config that come into JAX's arrays, with their full names."""
+    for field in dataclasses.fields(config):
+        name, value = f"{prefix}.{field.name}", getattr(config, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, ReplayConfig):
+            yield from _integers(value, name)
+        yield from ((name, number) for number in _flat(value) if type(number) is int)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value

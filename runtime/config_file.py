@@ -1,0 +1,113 @@
+"""The fields of config.json: written with a version, read without guesses.
+
+A field that is missing could mean anything: the class's default is not the preset's, and neither
+need be what the run was trained with. So missing and unknown fields are refused, unless a migration
+knows what their absence meant in the version that wrote the file.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+VERSION = 1
+# Version 0 is a file without a version. These fields were added before there were versions; what
+# older files meant is known.
+_ADDED_TO_RUN = {"search_path": ""}
+_ADDED_TO_RUN_OF_ONE_PROCESS = {"num_actors": 1, "actor_update_period": None}
+_ADDED_TO_AGENT = {"frame_stack": 1}
+_ADDED_TO_REPLAY = {
+    "capacity_per_environment": False,
+    "updates_per_call": 1,
+    "pace": "steady",
+    "replay_ratio": 4.0,
+    "on_policy": False,
+}
+
+
+def values_of(run: Any) -> dict[str, Any]:
+    """What config.json holds of a run: JSON values."""
+    return {"version": VERSION, **dataclasses.asdict(run)}
+
+
+def run_fields(
+    values: Any, run_class: type, agent_class: Callable[[str, str], type], *, is_program: bool
+) -> dict[str, Any]:
+    """The arguments of `run_class`, from what config.json holds.
+
+    Args:
+      values: parsed JSON.
+      run_class: `RunConfig`.
+      agent_class: from `agent` and `search_path` to the class of `agent_config`.
+      is_program: whether the run is a program of many processes.
+
+    Raises:
+      ValueError: it is of a later version, or fields are missing or unknown; names all of them.
+    """
+    values = {**_object(values, "config.json")}
+    version = values.pop("version", 0)
+    if not (type(version) is int and 0 <= version <= VERSION):
+        raise ValueError(f"its version is {version!r}, and the newest known one is {VERSION}")
+    if version == 0:
+        added = _ADDED_TO_RUN if is_program else {**_ADDED_TO_RUN, **_ADDED_TO_RUN_OF_ONE_PROCESS}
+        values = {**added, **values}
+    problems = _problems(run_class, values)
+    if {"agent", "search_path", "agent_config"} <= values.keys():
+        config_class = agent_class(values["agent"], values["search_path"])
+        given = _object(values["agent_config"], "agent_config")
+        if version == 0:
+            given = _with_added_fields(given, config_class)
+        problems += _problems(config_class, given, "agent_config.")
+        values["agent_config"] = None if problems else _build(config_class, given)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return values
+
+
+def _with_added_fields(given: Mapping[str, Any], config_class: type) -> dict[str, Any]:
+    """An agent's config of version 0 with the fields that were added within that version."""
+    names = {field.name for field in dataclasses.fields(config_class)}
+    added = {name: value for name, value in _ADDED_TO_AGENT.items() if name in names}
+    migrated = {**added, **given}
+    if isinstance(migrated.get("replay"), dict):
+        migrated["replay"] = {**_ADDED_TO_REPLAY, **migrated["replay"]}
+    return migrated
+
+
+def _problems(config_class: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The fields that are missing or unknown, nested ones included, in words."""
+    fields = {field.name: field for field in dataclasses.fields(config_class)}
+    found = [f"{prefix}{name} is missing" for name in fields if name not in values]
+    found += [f"{prefix}{name} is unknown" for name in values if name not in fields]
+    for name, field in fields.items():
+        if name in values and dataclasses.is_dataclass(default := _default(field)):
+            inner = _object(values[name], prefix + name)
+            found += _problems(type(default), inner, f"{prefix}{name}.")
+    return found
+
+
+def _build(config_class: type, values: Mapping[str, Any]) -> Any:
+    """The inverse of `dataclasses.asdict` and JSON, for nested configs and tuples."""
+    defaults = {field.name: _default(field) for field in dataclasses.fields(config_class)}
+    restored = {
+        name: _build(type(defaults[name]), value)
+        if dataclasses.is_dataclass(defaults[name])
+        else _tuples(value)
+        for name, value in values.items()
+    }
+    return config_class(**restored)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object with fields")
+    return value
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,179 @@
+"""Errors of other people's environments: one sentence, wherever they come from."""
+
+import sys
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+
+from retrax.environments import make
+from retrax.environments.failures import RefusedError
+
+SPACE = spaces.Box(-1, 1, (1,), np.float32)
+
+
+class Failing(gymnasium.Env):
+    """Does what it is told at a place: `init`, `reset` or the step of a number."""
+
+    observation_space = SPACE
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, place="", what=None, seed=0):
+        self.place, self.what, self.steps = place, what, 0
+        self.act("init")
+
+    def act(self, place):
+        if place == self.place:
+            self.what()
+
+    def reset(self, *, seed=None, options=None):
+        self.act("reset")
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.act(self.steps)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+def boom():
+    raise RuntimeError("boom\nand more")
+
+
+def leave():
+    sys.exit(0)
+
+
+def needs():
+    import no_such_module.part  # noqa: F401
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+SENTENCES = [(boom, r": RuntimeError: boom\.$"), (leave, r": it called sys\.exit\(0\)\.$")]
+NEEDS = r": it needs the module no_such_module, which is not installed: pip install no_such_module$"
+
+
+def play(environment, steps):
+    environment.reset()
+    for _ in range(steps):
+        environment.step(np.zeros(environment.num_envs, np.int32))
+
+
+@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
+def test_a_constructor(what, sentence):
+    with pytest.raises(RefusedError, match=f"^an environment .* cannot be made{sentence}"):
+        make(Failing, place="init", what=what)
+
+
+@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
+def test_a_constructor_of_a_registered_environment(what, sentence):
+    gymnasium.register("Failing-v0", entry_point=Failing)
+    try:
+        with pytest.raises(RefusedError, match=f"^Failing-v0 cannot be made{sentence}"):
+            make("Failing-v0", place="init", what=what)
+        with pytest.raises(ImportError, match=f"^Failing-v0 cannot be made{NEEDS}"):
+            make("Failing-v0", place="init", what=needs)
+    finally:
+        gymnasium.registry.pop("Failing-v0")
+
+
+@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
+def test_reset_and_step(what, sentence):
+    environment = make(Failing, place="reset", what=what, num_envs=2)
+    with pytest.raises(
+        RefusedError, match=rf"environment 0 failed in reset\(\), at step 0{sentence}"
+    ):
+        environment.reset()
+    environment = make(Failing, num_envs=3)
+    last = environment._environments[2]
+    last.place, last.what = 4, what
+    with pytest.raises(RefusedError, match=f"environment 2 failed at step 4{sentence}"):
+        play(environment, 5)
+
+
+def test_modules_that_are_missing_are_named():
+    with pytest.raises(ImportError, match=f"cannot be made{NEEDS}"):
+        make(Failing, place="init", what=needs)
+    with pytest.raises(ImportError, match=rf"failed in reset\(\), at step 0{NEEDS}"):
+        make(Failing, place="reset", what=needs).reset()
+
+
+@pytest.mark.parametrize("place", ["init", "reset", 1])
+def test_a_person_may_interrupt_everywhere(place):
+    with pytest.raises(KeyboardInterrupt):
+        play(make(Failing, place=place, what=interrupt), 1)
+
+
+@pytest.mark.parametrize("space", ["observation_space", "action_space"])
+def test_a_space_that_is_missing(space):
+    class Lacking(gymnasium.Env):
+        """Declares one of its spaces."""
+
+    setattr(Lacking, {"observation_space": "action_space"}.get(space, "observation_space"), SPACE)
+    sentence = rf"the spaces of environment 0 cannot be read: AttributeError: .*{space}'\.$"
+    with pytest.raises(RefusedError, match=sentence):
+        make(Lacking)
+
+
+def test_a_key_that_is_missing_in_an_observation():
+    class Dictionary(Failing):
+        observation_space = spaces.Dict(a=SPACE, b=SPACE)
+
+        def reset(self, *, seed=None, options=None):
+            return {"a": np.zeros(1, np.float32)}, {}
+
+    sentence = (
+        r"environment 0 failed in reset\(\), at step 0: ValueError: the observation does not fit "
+        r"its space Dict\('a': Box.*\): KeyError: 'b'\.$"
+    )
+    with pytest.raises(RefusedError, match=sentence):
+        make(Dictionary).reset()
+
+
+class Numberless(dm_env.Environment):
+    def reset(self):
+        return dm_env.restart(np.zeros(1))
+
+    def step(self, action):
+        return dm_env.transition(0.0, np.zeros(1))
+
+    def observation_spec(self):
+        return specs.Array((1,), np.float64)
+
+    def action_spec(self):
+        return specs.BoundedArray((0,), np.float64, np.zeros(0), np.zeros(0))
+
+
+class NumberlessSpace(Failing):
+    action_space = spaces.Box(-1, 1, (0,), np.float32)
+
+
+@pytest.mark.parametrize("maker", [Numberless, NumberlessSpace])
+def test_actions_without_numbers(maker):
+    with pytest.raises(ValueError, match=r"actions of shape \(0,\) have no numbers"):
+        make(maker)
+
+
+@pytest.mark.parametrize("module", ["../../etc", "", "a b", "a..b", ".a"])
+def test_what_is_no_name_of_a_module(module):
+    with pytest.raises(
+        ValueError, match=f"^{module!r} is not the name of a module: ".replace(".", r"\.")
+    ):
+        make(f"{module}:X")
+
+
+def test_gymnasiums_environments_on_jax_say_what_they_need(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.phys2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flax", None)
+    sentence = (
+        r"^phys2d/CartPole-v1 cannot be made: it needs the module flax, .*: pip install flax$"
+    )
+    with pytest.raises(ImportError, match=sentence):
+        make("phys2d/CartPole-v1")
