@@ -92,10 +92,13 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         """Everything but the environments."""
-        states = [actor.state for actor in self._actors]
         snapshot = self.learner.snapshot()
-        actors = jax.tree.map(lambda *x: jnp.concatenate(x), *states)
-        return snapshot._replace(counters=dict(vars(self.counters)), actors=actors)
+        return snapshot._replace(counters=dict(vars(self.counters)), actors=self.actor_states())
+
+    def actor_states(self) -> Any:
+        """The states of all actors, `[num_envs, ...]`; valid until the next step."""
+        states = [actor.state for actor in self._actors]
+        return jax.tree.map(lambda *x: jnp.concatenate(x), *states)
 
     def actors_template(self) -> Any:
         """Shapes and dtypes of a snapshot's `actors`."""

@@ -10,16 +10,15 @@ import jax
 import jax.numpy as jnp
 
 from ..agents.base import ActorState, Agent, Params
-from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..evaluation import VideoWriter, mean_and_interval, run_episodes
+from ..datatypes import EnvironmentSpec
+from ..evaluation import VideoWriter, mean_and_interval
 from ..evaluation.episodes import begin_states
 from ..runtime.actor_states import ActorStates
 from ..runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.snapshots import Snapshots
+from .evaluations import MAX_ENVS, evaluate_params
 from .starts import make_with_starts
-
-_MAX_ENVS = 16  # stepped together in an evaluation
 
 
 class TrainedAgent(NamedTuple):
@@ -112,7 +111,7 @@ def evaluate(
     run = Path(run)
     config = read_config(run)
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
-    num_envs = 1 if video else min(episodes, _MAX_ENVS)
+    num_envs = 1 if video else min(episodes, MAX_ENVS)
     with contextlib.ExitStack() as stack:
         environment = make_with_starts(
             config, starts, seed=seed, num_envs=num_envs, render=video is not None
@@ -120,16 +119,15 @@ def evaluate(
         stack.enter_context(contextlib.closing(environment))
         trained = load_for(config, run, environment.spec)
         writer = stack.enter_context(VideoWriter(video)) if video else None
-        key = jax.random.key(seed)
-        results = run_episodes(
+        results = evaluate_params(
+            config.entry,
             trained.agent,
             trained.params,
             environment,
-            key=key,
-            num_episodes=episodes,
+            seed=seed,
+            episodes=episodes,
+            actor_states=lambda: _actor_states(trained, run),
             on_frame=writer.append if writer else None,
-            states=_evaluator_states(trained, run, key, environment),
-            modes=config.entry.evaluation_modes,
         )
     interval = mean_and_interval(results.returns)
     return Evaluation(
@@ -147,18 +145,6 @@ def evaluate(
             for name, returns in results.returns_by_mode().items()
         },
     )
-
-
-def _evaluator_states(
-    trained: TrainedAgent, run: Path, key: jax.Array, environment: VectorEnvironment
-) -> ActorState:
-    """States `[E, ...]` that start from what the run's actors have learned; None without that."""
-    warm_start = trained.config.entry.warm_start
-    if warm_start is None:
-        return None
-    fresh = begin_states(trained.agent, key, environment.num_envs)
-    actors = _actor_states(trained, run)
-    return jax.jit(jax.vmap(warm_start, in_axes=(0, None)))(fresh, actors)
 
 
 def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:

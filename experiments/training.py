@@ -19,6 +19,7 @@ from ..runtime.run_directory import RunConfig, check_new_directory, new_director
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
+from .evaluations import PeriodicEvaluation
 from .loop import Loop
 from .progress import Progress
 
@@ -90,10 +91,14 @@ def train(
             loop = make_loop(config, agent, environments)
             on_error.pop_all()
         stack.callback(loop.close)
-        names = metric_names(config.entry, agent, loop.replay.shapes[0])
         run = _Run(config, directory, loop, spec)
         if snapshots:
             run.restore(snapshots)
+        evaluation = PeriodicEvaluation(config, agent, start=loop.counters.steps)
+        names = [
+            *metric_names(config.entry, agent, loop.replay.shapes[0]),
+            *evaluation.columns,
+        ]
         table = MetricsTable(directory, names, resumed_at=resumed_at)
         stack.callback(table.close)
         log = setup_log(directory)
@@ -101,7 +106,7 @@ def train(
         write_config(directory, config)
         stop = stack.enter_context(stop_on_signals())
         try:
-            return run.run(table, log, stop, plain=plain)
+            return run.run(table, evaluation, log, stop, plain=plain)
         except Exception as error:
             log.exception("The run failed.")
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
@@ -119,6 +124,7 @@ class _Run:
         self._limit = spec.max_episode_steps
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
+        self._evaluated: dict[str, float] = {}  # the newest evaluation, until it has a row
 
     def restore(self, snapshots: Snapshots) -> None:
         """Restores the newest snapshot.
@@ -136,7 +142,13 @@ class _Run:
             raise snapshots.damaged(error) from error
 
     def run(
-        self, table: MetricsTable, log: logging.Logger, stop: threading.Event, *, plain: bool
+        self,
+        table: MetricsTable,
+        evaluation: PeriodicEvaluation,
+        log: logging.Logger,
+        stop: threading.Event,
+        *,
+        plain: bool,
     ) -> Summary:
         """Runs to the last step, or until a stop is requested; leaves a snapshot either way."""
         config, loop = self._config, self._loop
@@ -152,6 +164,8 @@ class _Run:
             loop.start()
             while loop.counters.steps < steps and not stop.is_set():
                 loop.advance()
+                if evaluation.is_due(loop.counters.steps):
+                    self._evaluate(evaluation, log, stop)
                 if loop.counters.steps >= next_log:
                     self._write_row(table, progress, log)
                     next_log = _next_multiple(loop.counters.steps, log_every)
@@ -179,10 +193,23 @@ class _Run:
         if self._loop.counters.steps:
             log.info(f"Resumed at {self._loop.counters.steps} steps.")
 
+    def _evaluate(
+        self, evaluation: PeriodicEvaluation, log: logging.Logger, stop: threading.Event
+    ) -> None:
+        steps, loop = self._loop.counters.steps, self._loop
+        means = evaluation.run(steps, loop.learner.params, loop.actor_states, stop)
+        if means:
+            self._evaluated = means
+            log.info(
+                f"Evaluation at {steps} steps: return {means['evaluation_return']:.3g} over "
+                f"{self._config.evaluation_episodes} episodes."
+            )
+
     def _write_row(self, table: MetricsTable, progress: Progress, log: logging.Logger) -> None:
         means, clock = self._loop.flush()
         clock["seconds"] = time.perf_counter() - self._started
-        table.write(self._loop.counters, means, clock)
+        table.write(self._loop.counters, {**means, **self._evaluated}, clock)
+        self._evaluated = {}
         self._last_return = means.get("episode_return", self._last_return)
         line = progress.show(self._loop.counters, self._last_return, clock)
         if line:

@@ -51,6 +51,9 @@ class RunArguments(OutputArguments, Generic[AgentConfig]):
     log_every: OptionalCount = None
     """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
 
+    evaluation_episodes: int = 20
+    """Episodes of one evaluation of the greedy policy."""
+
     agent: tyro.conf.FlagConversionOff[AgentConfig]
     """The agent's config."""
 
@@ -118,6 +121,7 @@ def parse_new_run(
         num_envs=num_envs(given),
         snapshot_every=given.snapshot_every,
         log_every=given.log_every,
+        evaluation_episodes=given.evaluation_episodes,
         agent_config=given.agent,
     )
     return given, config.resolve(spec or make_spec(config))

@@ -175,6 +175,11 @@ def test_switches_and_nested_fields(parsed):
             "snapshot_every must be an integer >= 1 or None, got 0.",
         ),
         ((*CATCH, "--log-every", "-5"), "log_every must be an integer >= 1 or None, got -5."),
+        ((*CATCH, "--evaluate-every", "-1"), "evaluate_every must be an integer >= 0, got -1."),
+        (
+            (*CATCH, "--evaluation-episodes", "0"),
+            "evaluation_episodes must be an integer >= 1, got 0.",
+        ),
         ((*CATCH, "--preset", "smal"), "Unknown preset 'smal' of reactor (did you mean small?)"),
         ((*CATCH, "--foo", "1"), "Unknown option --foo"),
         ((*CATCH, "more"), "Unknown argument more"),

@@ -122,7 +122,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     ((config, mode),) = launched
     run = config.run
     assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
-    assert (config.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
+    assert (run.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
     capsys.readouterr()
     assert f"retrax launch --resume {directory}" in refused(*new[1:])
     resume = ["launch", "--resume", str(directory), "--steps", "2000"]
@@ -132,7 +132,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
     for resumed, mode in launched[1:]:
         assert (mode, resumed.run.steps) == ("local_mp", 2000)
-        assert resumed.evaluation_episodes == 4
+        assert resumed.run.evaluation_episodes == 4
         assert resumed.run.num_actors == 3
 
 
