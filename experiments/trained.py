@@ -29,7 +29,7 @@ class TrainedAgent(NamedTuple):
 
     Attributes:
       agent: the agent.
-      params: acting parameters of the newest snapshot.
+      params: acting parameters of the snapshot.
       spec: of the environment that it was trained in.
       config: of the run.
       steps: training steps of the snapshot.
@@ -64,39 +64,47 @@ class Evaluation(NamedTuple):
     modes: dict[str, dict[str, Any]]
 
 
-def load_agent(run: Path | str) -> TrainedAgent:
+def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
     """The trained agent of a run directory.
 
+    Args:
+      run: the run directory.
+      snapshot: `newest`, `best` (of those that were evaluated), or a number of steps.
+
     Raises:
-      ValueError: the directory holds no run, or no complete snapshot, or its agent or environment
+      ValueError: the directory holds no run, or no such snapshot, or its agent or environment
         cannot be found.
     """
     config = read_config(Path(run))
     with contextlib.closing(config.make_environment(seed=0, num_envs=1)) as environment:
-        return load_for(config, Path(run), environment.spec)
+        return load_for(config, Path(run), environment.spec, snapshot)
 
 
-def load_for(config: RunConfig, run: Path, spec: EnvironmentSpec) -> TrainedAgent:
+def load_for(
+    config: RunConfig, run: Path, spec: EnvironmentSpec, snapshot: int | str = "newest"
+) -> TrainedAgent:
     """The trained agent of a run, for an environment of a known spec."""
     agent = config.entry.make_agent(spec, config.agent_config)
     template = jax.eval_shape(agent.init, jax.random.key(0))
     with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-        learner, counters = snapshots.restore_learner(template)
+        learner, counters = snapshots.restore_learner(template, snapshot)
     return TrainedAgent(agent, agent.acting_params(learner), spec, config, counters["steps"])
 
 
 def evaluate(
     run: Path | str,
     *,
+    snapshot: int | str = "newest",
     episodes: int = 100,
     seed: int = 0,
     starts: Sequence[str] = ("noop",),
     video: Path | None = None,
 ) -> Evaluation:
-    """Evaluates the newest snapshot of a run by `Agent.exploit`, in environments of its own.
+    """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
 
     Args:
       run: the run directory.
+      snapshot: as of `load_agent`.
       episodes: >= 1.
       seed: >= 0, of the evaluation's environments.
       starts: `("noop",)`, or `("states", FILE)` for Atari games.
@@ -117,7 +125,7 @@ def evaluate(
             config, starts, seed=seed, num_envs=num_envs, render=video is not None
         )
         stack.enter_context(contextlib.closing(environment))
-        trained = load_for(config, run, environment.spec)
+        trained = load_for(config, run, environment.spec, snapshot)
         writer = stack.enter_context(VideoWriter(video)) if video else None
         results = evaluate_params(
             config.entry,
@@ -148,7 +156,10 @@ def evaluate(
 
 
 def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:
-    """The states of all actors of a run, `[num_envs, ...]`."""
+    """The states of all actors of a run, `[num_envs, ...]`.
+
+    They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
+    """
     config, template = (
         trained.config,
         begin_states(trained.agent, jax.random.key(0), trained.config.num_envs),
@@ -156,7 +167,7 @@ def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:
     files = sorted((run / "actors").glob("*.npz")) if (run / PROGRAM).is_file() else []
     if not files:
         with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-            return snapshots.restore_actors(jax.eval_shape(lambda: template))
+            return snapshots.restore_actors(jax.eval_shape(lambda: template), trained.steps)
     each = config.num_envs // len(files)
     part = jax.tree.map(lambda x: x[:each], template)
     states = [ActorStates(run, index).restore(part) for index in range(len(files))]

@@ -158,23 +158,24 @@ class _Run:
         next_log = _next_multiple(loop.counters.steps, log_every)
         next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
         with contextlib.ExitStack() as stack:
-            snapshots = stack.enter_context(contextlib.closing(Snapshots(self._directory)))
+            snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
+            stack.enter_context(contextlib.closing(snapshots))
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)
             loop.start()
+            evaluated = None
             while loop.counters.steps < steps and not stop.is_set():
                 loop.advance()
-                if evaluation.is_due(loop.counters.steps):
-                    self._evaluate(evaluation, log, stop)
+                evaluated, is_best = self._evaluate(evaluation, snapshots, log, stop)
                 if loop.counters.steps >= next_log:
                     self._write_row(table, progress, log)
                     next_log = _next_multiple(loop.counters.steps, log_every)
-                if next_snapshot <= loop.counters.steps < steps:
-                    self._save(snapshots)
+                if is_best or next_snapshot <= loop.counters.steps < steps:
+                    self._save(snapshots, evaluated)
                     next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
             if loop.has_new_steps:
                 self._write_row(table, progress, log)
-            self._save(snapshots)
+            self._save(snapshots, evaluated)
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
@@ -194,16 +195,26 @@ class _Run:
             log.info(f"Resumed at {self._loop.counters.steps} steps.")
 
     def _evaluate(
-        self, evaluation: PeriodicEvaluation, log: logging.Logger, stop: threading.Event
-    ) -> None:
+        self,
+        evaluation: PeriodicEvaluation,
+        snapshots: Snapshots,
+        log: logging.Logger,
+        stop: threading.Event,
+    ) -> tuple[float | None, bool]:
+        """An evaluation if one is due: its return, and whether that is the best so far."""
         steps, loop = self._loop.counters.steps, self._loop
+        if not evaluation.is_due(steps):
+            return None, False
         means = evaluation.run(steps, loop.learner.params, loop.actor_states, stop)
-        if means:
-            self._evaluated = means
-            log.info(
-                f"Evaluation at {steps} steps: return {means['evaluation_return']:.3g} over "
-                f"{self._config.evaluation_episodes} episodes."
-            )
+        if not means:
+            return None, False
+        self._evaluated, found, best = means, means["evaluation_return"], snapshots.best()
+        is_best = found >= (-math.inf if best is None else best[1])
+        log.info(
+            f"Evaluation at {steps} steps: return {found:.3g} over "
+            f"{self._config.evaluation_episodes} episodes{', the best so far' * is_best}."
+        )
+        return found, is_best
 
     def _write_row(self, table: MetricsTable, progress: Progress, log: logging.Logger) -> None:
         means, clock = self._loop.flush()
@@ -215,14 +226,15 @@ class _Run:
         if line:
             log.info(line, extra={FILE_ONLY: progress.has_bar})
 
-    def _save(self, snapshots: Snapshots) -> None:
+    def _save(self, snapshots: Snapshots, evaluated: float | None) -> None:
         steps = self._loop.counters.steps
         if steps in snapshots.steps():
             return
         snapshot = self._loop.snapshot()
         seconds = time.perf_counter() - self._started
         counters = {**snapshot.counters, "seconds": seconds}
-        snapshots.save(steps, snapshot._replace(counters=counters))
+        snapshot = snapshot._replace(counters=counters)
+        snapshots.save(steps, snapshot, evaluation_return=evaluated)
 
     def _summary(self, log: logging.Logger, stop: threading.Event) -> Summary:
         counters = self._loop.counters

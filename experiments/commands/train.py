@@ -40,7 +40,7 @@ class TrainArguments(RunArguments[AgentConfig]):
 
     evaluate_every: int = 0
     """Steps between evaluations of the greedy policy, in environments of their own; 0 makes none.
-    The last step is evaluated too."""
+    The last step is evaluated too. The best evaluation so far leaves a snapshot."""
 
 
 def train_command(arguments: Sequence[str]) -> int:

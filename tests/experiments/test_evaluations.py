@@ -213,6 +213,61 @@ def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
     assert (directory / "snapshots" / "100").is_dir()
 
 
+@pytest.fixture
+def scripted(monkeypatch):
+    """Sets the returns of the evaluations to come."""
+
+    def script(*returns):
+        coming = list(returns)
+
+        def run(self, steps, *arguments):
+            self._next = self._after(steps)
+            return {"evaluation_return": coming.pop(0), "evaluation_length": 9.0}
+
+        monkeypatch.setattr(PeriodicEvaluation, "run", run)
+
+    return script
+
+
+def snapshots_of(directory):
+    with contextlib.closing(Snapshots(directory, writable=False)) as snapshots:
+        return snapshots.steps(), snapshots.best()
+
+
+def test_the_best_snapshot_is_kept_over_a_resume_and_evaluated(tiny, retrax, tmp_path, scripted):
+    """Evaluations at 40, 80, ..., 240 steps; snapshots at 80, 160 and the end besides the best."""
+    scripted(0.1, 0.5, 0.5, 0.25, 0.3, 0.125)
+    options = ["--evaluate-every", 40, "--snapshot-every", 80, "--run-directory", tmp_path / "run"]
+    status, _, err = retrax(*tiny, *options)
+    assert status == 0
+    assert "Evaluation at 120 steps: return 0.5 over 20 episodes, the best so far." in err
+    assert "Evaluation at 160 steps: return 0.25 over 20 episodes." in err
+    run = tmp_path / "run"
+    assert snapshots_of(run) == ([120, 160, 240], (120, 0.5))
+
+    for which, steps in (("best", 120), ("newest", 240), (160, 160)):
+        _, out, _ = retrax("evaluate", run, "--episodes", 1, "--snapshot", which)
+        assert f"after {steps} steps of training" in out
+        assert load_agent(run, which).steps == steps
+    status, _, err = retrax("evaluate", run, "--episodes", 1, "--snapshot", 200)
+    assert status == 2
+    assert err.endswith("holds no snapshot '200': allowed are newest, best, 120, 160, 240.\n")
+
+    scripted(0.4, 0.0)
+    assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
+    assert snapshots_of(run) == ([120, 240, 320], (120, 0.5))
+    scripted(0.75)
+    assert retrax("train", "--resume", run, "--steps", 360)[0] == 0
+    assert snapshots_of(run) == ([320, 360], (360, 0.75))
+
+
+def test_kept_snapshots_are_counted(tiny, retrax, tmp_path, scripted):
+    scripted(0.1, float("nan"), 0.1, float("nan"))
+    options = ["--evaluate-every", 60, "--keep-snapshots", 1, "--run-directory", tmp_path / "run"]
+    assert retrax(*tiny, *options)[0] == 0
+    assert snapshots_of(tmp_path / "run") == ([180, 240], (180, 0.1))
+
+
 def test_when_evaluations_are_due():
     fields = {"steps": 95, "log_every": 10, "snapshot_every": 10, "evaluate_every": 30}
     config = RunConfig(agent="reactor", environment="catch", **fields)
