@@ -26,6 +26,7 @@ class Loop:
       counters: steps and updates so far.
       learner: the learner.
       replay: the replay.
+      seconds: spent acting and learning.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Loop:
         self._order = order
         self._episodes = MetricsAccumulator()
         self._since = Counters()
-        self._acting_seconds = self._learning_seconds = 0.0
+        self._acting_seconds = self._learning_seconds = self.seconds = 0.0
 
     @property
     def has_new_steps(self) -> bool:
@@ -74,8 +75,10 @@ class Loop:
         self.counters.updates = self.learner.updates
         since = self.replay.status().learning_since
         self.counters.learning_since = -1 if since is None else since
+        learned = time.perf_counter()
         self._acting_seconds += acted - started
-        self._learning_seconds += time.perf_counter() - acted
+        self._learning_seconds += learned - acted
+        self.seconds += learned - started
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second, since the last call."""

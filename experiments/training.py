@@ -21,7 +21,7 @@ from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
 from .evaluations import PeriodicEvaluation
 from .loop import Loop
-from .progress import Progress
+from .progress import Expectation, Progress
 
 
 class Summary(NamedTuple):
@@ -162,10 +162,14 @@ class _Run:
             stack.enter_context(contextlib.closing(snapshots))
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)
+            expectation = Expectation(steps, loop.counters)
             loop.start()
             evaluated = None
             while loop.counters.steps < steps and not stop.is_set():
                 loop.advance()
+                elapsed = time.perf_counter() - self._started
+                if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
+                    log.info(line)
                 evaluated, is_best = self._evaluate(evaluation, snapshots, log, stop)
                 if loop.counters.steps >= next_log:
                     self._write_row(table, progress, log)
