@@ -14,6 +14,7 @@ from ..datatypes import EnvironmentSpec
 from ..evaluation import VideoWriter, mean_and_interval
 from ..evaluation.episodes import begin_states
 from ..runtime.actor_states import ActorStates
+from ..runtime.best_parameters import BestParameters
 from ..runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.snapshots import Snapshots
@@ -69,7 +70,8 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
 
     Args:
       run: the run directory.
-      snapshot: `newest`, `best` (of those that were evaluated), or a number of steps.
+      snapshot: `newest`, a number of steps, or `best` of those that were evaluated; in a program,
+        the best parameters that its evaluator has had.
 
     Raises:
       ValueError: the directory holds no run, or no such snapshot, or its agent or environment
@@ -86,6 +88,10 @@ def load_for(
     """The trained agent of a run, for an environment of a known spec."""
     agent = config.entry.make_agent(spec, config.agent_config)
     template = jax.eval_shape(agent.init, jax.random.key(0))
+    best = BestParameters(run)  # of a program, whose evaluator writes them
+    if snapshot == "best" and best.exists:
+        found = best.restore(jax.eval_shape(agent.acting_params, template))
+        return TrainedAgent(agent, jax.device_put(found.params), spec, config, int(found.steps))
     with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
         learner, counters = snapshots.restore_learner(template, snapshot)
     return TrainedAgent(agent, agent.acting_params(learner), spec, config, counters["steps"])

@@ -1,4 +1,4 @@
-"""The evaluator's node: greedy episodes with the newest parameters."""
+"""The evaluator's node: greedy episodes with the newest parameters; it keeps the best ones."""
 
 import time
 from typing import Any
@@ -9,6 +9,7 @@ from ..agents.base import ActorState, Agent
 from ..datatypes import VectorEnvironment
 from ..evaluation.episodes import Interruptible, run_episodes
 from ..replay.waiting import Stopped
+from ..runtime.best_parameters import BestParameters
 from ..runtime.parameters import ParameterClient
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
@@ -56,6 +57,10 @@ class EvaluatorNode:
         self._key, self._stop = key, stop
         self._version = -1
         self._states: ActorState = None  # an agent may learn over evaluations
+        self._steps = 0  # of the run, when the node last reported
+        self._best = BestParameters(config.directory)
+        if config.resumed_at is None:
+            self._best.forget()  # those of a program that ended before its first snapshot
 
     def start(self) -> None:
         """Waits for the learner's first parameters."""
@@ -70,11 +75,15 @@ class EvaluatorNode:
         if phase == "finished" or (self._parameters.version == self._version and not final):
             return
         self._report(state="evaluating")
-        self._version = self._parameters.version
+        self._version, params, steps = (
+            self._parameters.version,
+            self._parameters.params,
+            self._steps,
+        )
         self._key, key = jax.random.split(self._key)
         results = run_episodes(
             self._agent,
-            self._parameters.params,
+            params,
             self._environment,
             key=key,
             num_episodes=self._episodes,
@@ -83,6 +92,7 @@ class EvaluatorNode:
         )
         self._states = results.states
         means = results.means()
+        self._best.offer(params, mean_return=means["return"], steps=steps)
         shown = {name: means.pop(name) for name in ("return", "length")}
         metrics = {f"evaluator_{name}": value for name, value in means.items()}
         self._report(state="waiting", version=self._version, final=final, metrics=metrics, **shown)
@@ -107,7 +117,9 @@ class EvaluatorNode:
 
     def _report(self, **values: Any) -> str:
         """Reports; the phase of the run."""
-        phase: str = self._counter.report(_NAME, values)["phase"]
+        answer = self._counter.report(_NAME, values)
+        self._steps = answer["counters"]["steps"]
+        phase: str = answer["phase"]
         return phase
 
     def _rest(self, worked: float) -> None:

@@ -21,6 +21,7 @@ from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
 from retrax.experiments.trained import load_agent
+from retrax.runtime.best_parameters import BestParameters
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.run_directory import RunConfig, read_config
 from retrax.runtime.seeds import Purpose, derive_seed
@@ -259,6 +260,19 @@ def test_the_best_snapshot_is_kept_over_a_resume_and_evaluated(tiny, retrax, tmp
     scripted(0.75)
     assert retrax("train", "--resume", run, "--steps", 360)[0] == 0
     assert snapshots_of(run) == ([320, 360], (360, 0.75))
+
+
+def test_the_best_parameters_of_a_program(run, retrax):
+    """An evaluator of a program keeps parameters, not a snapshot."""
+    older = load_agent(run, 160)
+    BestParameters(run).offer(older.params, mean_return=0.5, steps=155)
+    found = load_agent(run, "best")
+    assert (found.steps, load_agent(run).steps) == (155, 240)
+    chex.assert_trees_all_equal(found.params, older.params)
+    outputs = [
+        retrax("evaluate", run, "--episodes", 5, "--snapshot", which)[1] for which in ("best", 160)
+    ]
+    assert outputs[0].replace("155", "160") == outputs[1]
 
 
 def test_kept_snapshots_are_counted(tiny, retrax, tmp_path, scripted):
