@@ -13,7 +13,9 @@ import numpy as np
 
 from ..agents.base import ActorState, Agent, Decision, Params
 from ..datatypes import TimeStep, VectorEnvironment
+from ..replay.waiting import Stopped
 from ..runtime.metrics import RunningReturns
+from ..runtime.stop import StopEvent
 
 
 class EpisodeResults(NamedTuple):
@@ -34,6 +36,36 @@ class EpisodeResults(NamedTuple):
     def returns_by_mode(self) -> dict[str, np.ndarray]:
         """The returns of each mode's episodes."""
         return {name: self.returns[chosen] for name, chosen in self.modes.items()}
+
+    def means(self) -> dict[str, float]:
+        """Means over episodes: `return`, `length`, and `return_MODE` of each mode that occurred."""
+        modes = {
+            f"return_{name}": float(returns.mean())
+            for name, returns in self.returns_by_mode().items()
+            if len(returns)
+        }
+        return {
+            "return": float(self.returns.mean()),
+            "length": float(self.lengths.mean()),
+            **modes,
+        }
+
+
+class Interruptible:
+    """An environment whose steps raise `Stopped` once a stop is requested."""
+
+    def __init__(self, environment: VectorEnvironment, stop: StopEvent):
+        """Takes the environment, whose other attributes stay as they are."""
+        self._environment, self._stop = environment, stop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        """As of the environment."""
+        if self._stop.is_set():
+            raise Stopped("Stopped in the middle of an episode.")
+        return self._environment.step(actions)
 
 
 def run_episodes(
@@ -123,13 +155,22 @@ class _Tally:
 
 def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
     """New actor states `[E, ...]`."""
-    begin = jax.vmap(lambda key, actor_id: agent.begin(key, actor_id, num_envs))
-    return jax.jit(begin)(jax.random.split(key, num_envs), jnp.arange(num_envs, dtype=jnp.int32))
+    keys, ids = jax.random.split(key, num_envs), jnp.arange(num_envs, dtype=jnp.int32)
+    return _batched_begin(agent.begin)(keys, ids, num_envs)
+
+
+# Cached, since each new jax.jit function compiles again, and an agent is evaluated repeatedly.
 
 
 @functools.lru_cache(maxsize=8)
 def _batched(
     exploit: Callable[[Params, ActorState, TimeStep], Decision],
 ) -> Callable[[Params, Any, TimeStep], Decision]:
-    # Cached, since each new jax.jit function compiles again, and an agent is evaluated repeatedly.
     return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)), donate_argnums=1)
+
+
+@functools.lru_cache(maxsize=8)
+def _batched_begin(
+    begin: Callable[[jax.Array, Any, int], ActorState],
+) -> Callable[[jax.Array, jax.Array, int], ActorState]:
+    return jax.jit(jax.vmap(begin, in_axes=(0, 0, None)), static_argnums=2)

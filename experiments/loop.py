@@ -26,6 +26,7 @@ class Loop:
       counters: steps and updates so far.
       learner: the learner.
       replay: the replay.
+      seconds: spent acting and learning.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Loop:
         self._order = order
         self._episodes = MetricsAccumulator()
         self._since = Counters()
-        self._acting_seconds = self._learning_seconds = 0.0
+        self._acting_seconds = self._learning_seconds = self.seconds = 0.0
 
     @property
     def has_new_steps(self) -> bool:
@@ -74,8 +75,10 @@ class Loop:
         self.counters.updates = self.learner.updates
         since = self.replay.status().learning_since
         self.counters.learning_since = -1 if since is None else since
+        learned = time.perf_counter()
         self._acting_seconds += acted - started
-        self._learning_seconds += time.perf_counter() - acted
+        self._learning_seconds += learned - acted
+        self.seconds += learned - started
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second, since the last call."""
@@ -92,10 +95,13 @@ class Loop:
 
     def snapshot(self) -> Snapshot:
         """Everything but the environments."""
-        states = [actor.state for actor in self._actors]
         snapshot = self.learner.snapshot()
-        actors = jax.tree.map(lambda *x: jnp.concatenate(x), *states)
-        return snapshot._replace(counters=dict(vars(self.counters)), actors=actors)
+        return snapshot._replace(counters=dict(vars(self.counters)), actors=self.actor_states())
+
+    def actor_states(self) -> Any:
+        """The states of all actors, `[num_envs, ...]`; valid until the next step."""
+        states = [actor.state for actor in self._actors]
+        return jax.tree.map(lambda *x: jnp.concatenate(x), *states)
 
     def actors_template(self) -> Any:
         """Shapes and dtypes of a snapshot's `actors`."""

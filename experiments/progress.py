@@ -1,4 +1,4 @@
-"""Progress of a run: a progress bar in a terminal, log lines otherwise."""
+"""Progress of a run: a progress bar in a terminal, log lines otherwise; its expected duration."""
 
 import math
 import time
@@ -13,6 +13,8 @@ from rich.progress import Progress as Bar
 from ..runtime.metrics import Counters
 
 _LINE_SECONDS = 10.0  # minimum time between log lines
+_WARM_UP_SECONDS = 2.0  # after the first update: the second one may compile once more
+_MEASURED_SECONDS = 5.0
 
 
 class Progress:
@@ -78,6 +80,51 @@ class Progress:
         done = counters.steps - self._start
         left = max(self._steps - counters.steps, 0)
         return timedelta(seconds=round((now - self._started) * left / max(done, 1)))
+
+
+class Expectation:
+    """The duration of a run, expected once from its first seconds of learning.
+
+    Before the first update there is acting alone, which is faster, and compilation.
+    """
+
+    def __init__(self, steps: int, counters: Counters):
+        """Takes the run's last step, and the counters at the start of this part of the run."""
+        self._steps, self._updates_before = steps, counters.updates
+        self._warm_at: float | None = None
+        self._measured_from: tuple[float, int] | None = None
+        self._is_told = False
+
+    def line(self, counters: Counters, *, looped: float, elapsed: float) -> str:
+        """A log line, once; "" before and after.
+
+        Args:
+          counters: of the run.
+          looped: seconds of acting and learning alone.
+          elapsed: seconds of the whole run, earlier parts included.
+        """
+        if self._is_told or counters.updates == self._updates_before:
+            return ""
+        if self._warm_at is None:
+            self._warm_at = looped + _WARM_UP_SECONDS
+        if self._measured_from is None:
+            if looped >= self._warm_at:
+                self._measured_from = looped, counters.steps
+            return ""
+        seconds, steps = looped - self._measured_from[0], counters.steps - self._measured_from[1]
+        if seconds < _MEASURED_SECONDS or not steps:
+            return ""
+        self._is_told = True
+        left = max(self._steps - counters.steps, 0) * seconds / steps
+        return (
+            f"Expected duration on this machine: {_minutes(elapsed + left)}, of which "
+            f"{_minutes(left)} are left ({steps / seconds:.3g} steps/s; without later evaluations "
+            "and snapshots)."
+        )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.{int(seconds < 600)}f} minutes"
 
 
 def _rate(rate: float) -> str:

@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from ..agents.base import ActorState, Agent, Params
-from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..evaluation import VideoWriter, mean_and_interval, run_episodes
+from ..datatypes import EnvironmentSpec
+from ..evaluation import VideoWriter, mean_and_interval
 from ..evaluation.episodes import begin_states
 from ..runtime.actor_states import ActorStates
+from ..runtime.best_parameters import BestParameters
 from ..runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.snapshots import Snapshots
+from .evaluations import MAX_ENVS, evaluate_params
 from .starts import make_with_starts
-
-_MAX_ENVS = 16  # stepped together in an evaluation
 
 
 class TrainedAgent(NamedTuple):
@@ -30,7 +30,7 @@ class TrainedAgent(NamedTuple):
 
     Attributes:
       agent: the agent.
-      params: acting parameters of the newest snapshot.
+      params: acting parameters of the snapshot.
       spec: of the environment that it was trained in.
       config: of the run.
       steps: training steps of the snapshot.
@@ -65,39 +65,52 @@ class Evaluation(NamedTuple):
     modes: dict[str, dict[str, Any]]
 
 
-def load_agent(run: Path | str) -> TrainedAgent:
+def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
     """The trained agent of a run directory.
 
+    Args:
+      run: the run directory.
+      snapshot: `newest`, a number of steps, or `best` of those that were evaluated; in a program,
+        the best parameters that its evaluator has had.
+
     Raises:
-      ValueError: the directory holds no run, or no complete snapshot, or its agent or environment
+      ValueError: the directory holds no run, or no such snapshot, or its agent or environment
         cannot be found.
     """
     config = read_config(Path(run))
     with contextlib.closing(config.make_environment(seed=0, num_envs=1)) as environment:
-        return load_for(config, Path(run), environment.spec)
+        return load_for(config, Path(run), environment.spec, snapshot)
 
 
-def load_for(config: RunConfig, run: Path, spec: EnvironmentSpec) -> TrainedAgent:
+def load_for(
+    config: RunConfig, run: Path, spec: EnvironmentSpec, snapshot: int | str = "newest"
+) -> TrainedAgent:
     """The trained agent of a run, for an environment of a known spec."""
     agent = config.entry.make_agent(spec, config.agent_config)
     template = jax.eval_shape(agent.init, jax.random.key(0))
+    best = BestParameters(run)  # of a program, whose evaluator writes them
+    if snapshot == "best" and best.exists:
+        found = best.restore(jax.eval_shape(agent.acting_params, template))
+        return TrainedAgent(agent, jax.device_put(found.params), spec, config, int(found.steps))
     with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-        learner, counters = snapshots.restore_learner(template)
+        learner, counters = snapshots.restore_learner(template, snapshot)
     return TrainedAgent(agent, agent.acting_params(learner), spec, config, counters["steps"])
 
 
 def evaluate(
     run: Path | str,
     *,
+    snapshot: int | str = "newest",
     episodes: int = 100,
     seed: int = 0,
     starts: Sequence[str] = ("noop",),
     video: Path | None = None,
 ) -> Evaluation:
-    """Evaluates the newest snapshot of a run by `Agent.exploit`, in environments of its own.
+    """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
 
     Args:
       run: the run directory.
+      snapshot: as of `load_agent`.
       episodes: >= 1.
       seed: >= 0, of the evaluation's environments.
       starts: `("noop",)`, or `("states", FILE)` for Atari games.
@@ -112,24 +125,23 @@ def evaluate(
     run = Path(run)
     config = read_config(run)
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
-    num_envs = 1 if video else min(episodes, _MAX_ENVS)
+    num_envs = 1 if video else min(episodes, MAX_ENVS)
     with contextlib.ExitStack() as stack:
         environment = make_with_starts(
             config, starts, seed=seed, num_envs=num_envs, render=video is not None
         )
         stack.enter_context(contextlib.closing(environment))
-        trained = load_for(config, run, environment.spec)
+        trained = load_for(config, run, environment.spec, snapshot)
         writer = stack.enter_context(VideoWriter(video)) if video else None
-        key = jax.random.key(seed)
-        results = run_episodes(
+        results = evaluate_params(
+            config.entry,
             trained.agent,
             trained.params,
             environment,
-            key=key,
-            num_episodes=episodes,
+            seed=seed,
+            episodes=episodes,
+            actor_states=lambda: _actor_states(trained, run),
             on_frame=writer.append if writer else None,
-            states=_evaluator_states(trained, run, key, environment),
-            modes=config.entry.evaluation_modes,
         )
     interval = mean_and_interval(results.returns)
     return Evaluation(
@@ -149,20 +161,11 @@ def evaluate(
     )
 
 
-def _evaluator_states(
-    trained: TrainedAgent, run: Path, key: jax.Array, environment: VectorEnvironment
-) -> ActorState:
-    """States `[E, ...]` that start from what the run's actors have learned; None without that."""
-    warm_start = trained.config.entry.warm_start
-    if warm_start is None:
-        return None
-    fresh = begin_states(trained.agent, key, environment.num_envs)
-    actors = _actor_states(trained, run)
-    return jax.jit(jax.vmap(warm_start, in_axes=(0, None)))(fresh, actors)
-
-
 def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:
-    """The states of all actors of a run, `[num_envs, ...]`."""
+    """The states of all actors of a run, `[num_envs, ...]`.
+
+    They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
+    """
     config, template = (
         trained.config,
         begin_states(trained.agent, jax.random.key(0), trained.config.num_envs),
@@ -170,7 +173,7 @@ def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:
     files = sorted((run / "actors").glob("*.npz")) if (run / PROGRAM).is_file() else []
     if not files:
         with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-            return snapshots.restore_actors(jax.eval_shape(lambda: template))
+            return snapshots.restore_actors(jax.eval_shape(lambda: template), trained.steps)
     each = config.num_envs // len(files)
     part = jax.tree.map(lambda x: x[:each], template)
     states = [ActorStates(run, index).restore(part) for index in range(len(files))]

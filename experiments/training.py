@@ -21,8 +21,9 @@ from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
 from .checks import checked_agent
+from .evaluations import PeriodicEvaluation
 from .loop import Loop
-from .progress import Progress
+from .progress import Expectation, Progress
 
 
 class Summary(NamedTuple):
@@ -93,10 +94,14 @@ def train(
             on_error.pop_all()
         stack.callback(loop.close)
         lock.acquire()
-        names = metric_names(config.entry, agent, loop.replay.shapes[0])
         run = _Run(config, directory, loop, spec)
         if snapshots:
             run.restore(snapshots)
+        evaluation = PeriodicEvaluation(config, agent, start=loop.counters.steps)
+        names = [
+            *metric_names(config.entry, agent, loop.replay.shapes[0]),
+            *evaluation.columns,
+        ]
         table = MetricsTable(directory, names, resumed_at=resumed_at)
         stack.callback(table.close)
         log = setup_log(directory)
@@ -104,7 +109,7 @@ def train(
         write_config(directory, config)
         stop = stack.enter_context(stop_on_signals())
         try:
-            return run.run(table, log, stop, plain=plain)
+            return run.run(table, evaluation, log, stop, plain=plain)
         except (Exception, SystemExit) as error:
             log.exception("The run failed.")
             raise RunFailedError(
@@ -122,6 +127,7 @@ class _Run:
         self._advice = Advice(config.entry, config.agent_config)
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
+        self._evaluated: dict[str, float] = {}  # the newest evaluation, until it has a row
 
     def restore(self, snapshots: Snapshots) -> None:
         """Restores the newest snapshot.
@@ -139,7 +145,13 @@ class _Run:
             raise snapshots.damaged(error) from error
 
     def run(
-        self, table: MetricsTable, log: logging.Logger, stop: threading.Event, *, plain: bool
+        self,
+        table: MetricsTable,
+        evaluation: PeriodicEvaluation,
+        log: logging.Logger,
+        stop: threading.Event,
+        *,
+        plain: bool,
     ) -> Summary:
         """Runs to the last step, or until a stop is requested; leaves a snapshot either way."""
         config, loop = self._config, self._loop
@@ -149,21 +161,28 @@ class _Run:
         next_log = _next_multiple(loop.counters.steps, log_every)
         next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
         with contextlib.ExitStack() as stack:
-            snapshots = stack.enter_context(contextlib.closing(Snapshots(self._directory)))
+            snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
+            stack.enter_context(contextlib.closing(snapshots))
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)
+            expectation = Expectation(steps, loop.counters)
             loop.start()
+            evaluated = None
             while loop.counters.steps < steps and not stop.is_set():
                 loop.advance()
+                elapsed = time.perf_counter() - self._started
+                if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
+                    log.info(line)
+                evaluated, is_best = self._evaluate(evaluation, snapshots, log, stop)
                 if loop.counters.steps >= next_log:
                     self._write_row(table, progress, log)
                     next_log = _next_multiple(loop.counters.steps, log_every)
-                if next_snapshot <= loop.counters.steps < steps:
-                    self._save(snapshots)
+                if is_best or next_snapshot <= loop.counters.steps < steps:
+                    self._save(snapshots, evaluated)
                     next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
             if loop.has_new_steps:
                 self._write_row(table, progress, log)
-            self._save(snapshots)
+            self._save(snapshots, evaluated)
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
@@ -182,10 +201,33 @@ class _Run:
         if self._loop.counters.steps:
             log.info(f"Resumed at {self._loop.counters.steps} steps.")
 
+    def _evaluate(
+        self,
+        evaluation: PeriodicEvaluation,
+        snapshots: Snapshots,
+        log: logging.Logger,
+        stop: threading.Event,
+    ) -> tuple[float | None, bool]:
+        """An evaluation if one is due: its return, and whether that is the best so far."""
+        steps, loop = self._loop.counters.steps, self._loop
+        if not evaluation.is_due(steps):
+            return None, False
+        means = evaluation.run(steps, loop.learner.params, loop.actor_states, stop)
+        if not means:
+            return None, False
+        self._evaluated, found, best = means, means["evaluation_return"], snapshots.best()
+        is_best = found >= (-math.inf if best is None else best[1])
+        log.info(
+            f"Evaluation at {steps} steps: return {found:.3g} over "
+            f"{self._config.evaluation_episodes} episodes{', the best so far' * is_best}."
+        )
+        return found, is_best
+
     def _write_row(self, table: MetricsTable, progress: Progress, log: logging.Logger) -> None:
         means, clock = self._loop.flush()
         clock["seconds"] = time.perf_counter() - self._started
-        table.write(self._loop.counters, means, clock)
+        table.write(self._loop.counters, {**means, **self._evaluated}, clock)
+        self._evaluated = {}
         self._last_return = means.get("episode_return", self._last_return)
         line = progress.show(self._loop.counters, self._last_return, clock)
         if line:
@@ -193,14 +235,15 @@ class _Run:
         if advice := self._advice.first(means):
             log.warning(advice)
 
-    def _save(self, snapshots: Snapshots) -> None:
+    def _save(self, snapshots: Snapshots, evaluated: float | None) -> None:
         steps = self._loop.counters.steps
         if steps in snapshots.steps():
             return
         snapshot = self._loop.snapshot()
         seconds = time.perf_counter() - self._started
         counters = {**snapshot.counters, "seconds": seconds}
-        snapshots.save(steps, snapshot._replace(counters=counters))
+        snapshot = snapshot._replace(counters=counters)
+        snapshots.save(steps, snapshot, evaluation_return=evaluated)
 
     def _summary(self, log: logging.Logger, stop: threading.Event) -> Summary:
         counters = self._loop.counters

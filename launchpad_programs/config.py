@@ -48,9 +48,6 @@ class ProgramConfig:
     directory: Path
     """The run directory."""
 
-    evaluation_episodes: Annotated[int, Range(1)] = 20
-    """Episodes of one evaluation."""
-
     final_evaluation_seconds: Annotated[float, Range(0.0)] = 60.0
     """How long the evaluation at the end of the run may take."""
 

@@ -1,15 +1,15 @@
-"""The evaluator's node: greedy episodes with the newest parameters."""
+"""The evaluator's node: greedy episodes with the newest parameters; it keeps the best ones."""
 
 import time
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..agents.base import ActorState, Agent
-from ..datatypes import TimeStep, VectorEnvironment
-from ..evaluation.episodes import run_episodes
+from ..datatypes import VectorEnvironment
+from ..evaluation.episodes import Interruptible, run_episodes
 from ..replay.waiting import Stopped
+from ..runtime.best_parameters import BestParameters
 from ..runtime.parameters import ParameterClient
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
@@ -49,11 +49,18 @@ class EvaluatorNode:
           stop: when to end.
         """
         self._agent, self._parameters, self._counter = agent, parameters, counter
-        self._environment: Any = _Interruptible(environment, stop)
-        self._episodes, self._modes = config.evaluation_episodes, config.run.entry.evaluation_modes
+        self._environment: Any = Interruptible(environment, stop)
+        self._episodes, self._modes = (
+            config.run.evaluation_episodes,
+            config.run.entry.evaluation_modes,
+        )
         self._key, self._stop = key, stop
         self._version = -1
         self._states: ActorState = None  # an agent may learn over evaluations
+        self._steps = 0  # of the run, when the node last reported
+        self._best = BestParameters(config.directory)
+        if config.resumed_at is None:
+            self._best.forget()  # those of a program that ended before its first snapshot
 
     def start(self) -> None:
         """Waits for the learner's first parameters."""
@@ -68,11 +75,15 @@ class EvaluatorNode:
         if phase == "finished" or (self._parameters.version == self._version and not final):
             return
         self._report(state="evaluating")
-        self._version = self._parameters.version
+        self._version, params, steps = (
+            self._parameters.version,
+            self._parameters.params,
+            self._steps,
+        )
         self._key, key = jax.random.split(self._key)
         results = run_episodes(
             self._agent,
-            self._parameters.params,
+            params,
             self._environment,
             key=key,
             num_episodes=self._episodes,
@@ -80,13 +91,11 @@ class EvaluatorNode:
             modes=self._modes,
         )
         self._states = results.states
-        metrics = {
-            f"evaluator_return_{name}": float(returns.mean())
-            for name, returns in results.returns_by_mode().items()
-            if len(returns)
-        }
-        means = {"return": float(results.returns.mean()), "length": float(results.lengths.mean())}
-        self._report(state="waiting", version=self._version, final=final, metrics=metrics, **means)
+        means = results.means()
+        self._best.offer(params, mean_return=means["return"], steps=steps)
+        shown = {name: means.pop(name) for name in ("return", "length")}
+        metrics = {f"evaluator_{name}": value for name, value in means.items()}
+        self._report(state="waiting", version=self._version, final=final, metrics=metrics, **shown)
 
     def run(self) -> None:
         """Waits for the learner, then evaluates until the program ends."""
@@ -108,7 +117,9 @@ class EvaluatorNode:
 
     def _report(self, **values: Any) -> str:
         """Reports; the phase of the run."""
-        phase: str = self._counter.report(_NAME, values)["phase"]
+        answer = self._counter.report(_NAME, values)
+        self._steps = answer["counters"]["steps"]
+        phase: str = answer["phase"]
         return phase
 
     def _rest(self, worked: float) -> None:
@@ -119,27 +130,12 @@ class EvaluatorNode:
                 return
 
 
-class _Interruptible:
-    """An environment whose steps raise `Stopped` when the program ends."""
-
-    def __init__(self, environment: VectorEnvironment, stop: StopEvent):
-        self._environment, self._stop = environment, stop
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._environment, name)
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        if self._stop.is_set():
-            raise Stopped("Stopped in the middle of an episode.")
-        return self._environment.step(actions)
-
-
 def make_evaluator(
     config: ProgramConfig, *, counter: Any, learner: Any, stop: StopEvent
 ) -> EvaluatorNode:
     """The evaluator; called in its node with Courier clients of the others."""
     seed = derive_seed(config.run.seed, Purpose.EVALUATOR, config.resumed_at or 0)
-    num_envs = min(config.evaluation_episodes, _ENVIRONMENTS)
+    num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
     environment = config.run.make_environment(seed=seed, num_envs=num_envs)
     return EvaluatorNode(
         config,

@@ -61,7 +61,6 @@ def launch(
     directory: Path | None = None,
     *,
     mode: Literal["local_mp", "local_mt"] = "local_mp",
-    evaluation_episodes: int = 20,
     port: int | None = None,
     listen_everywhere: bool = False,
     acme: str | None = None,
@@ -76,7 +75,6 @@ def launch(
       config: what to run; `num_actors` actors share its environments.
       directory: the run directory; a new one under runs/ if None.
       mode: processes or threads.
-      evaluation_episodes: episodes of one evaluation.
       port: the first of 3 ports to listen on; free ones if None.
       listen_everywhere: listen on all interfaces.
       acme: `package.module:NAME` of `AcmeOptions`.
@@ -93,7 +91,6 @@ def launch(
     program = ProgramConfig(
         run=_with_period(run),
         directory=directory or new_directory(config),
-        evaluation_episodes=evaluation_episodes,
         port=port,
         acme=acme,
     )
@@ -172,7 +169,6 @@ def _new(given: Any, run: RunConfig) -> ProgramConfig:
     return ProgramConfig(
         run=run,
         directory=given.run_directory or new_directory(run),
-        evaluation_episodes=given.evaluation_episodes,
         port=given.port,
         acme=given.acme,
     )

@@ -57,8 +57,8 @@ class LearnerNode:
         self._learner, self._replay, self._parameters = learner, replay, parameters
         self._counter, self._names, self._logger, self._stop = counter, names, logger, stop
         self._every, self._report_seconds = config.schedule[2], report_seconds
-        self._snapshots = Snapshots(config.directory)
         self._advice = Advice(config.run.entry, config.run.agent_config)
+        self._snapshots = Snapshots(config.directory, keep=config.run.keep_snapshots)
         self._checkpoints = Checkpoints(config.directory) if config.keeps_sequences else None
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:

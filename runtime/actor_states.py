@@ -8,8 +8,7 @@ the actor's own, so it may be shortly before or after that of the snapshot.
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
+from .state_file import load_state, save_state
 
 
 class ActorStates:
@@ -21,11 +20,7 @@ class ActorStates:
 
     def save(self, state: Any) -> None:
         """Writes a state, whole or not at all."""
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_without_keys(state))]
-        self._path.parent.mkdir(exist_ok=True)
-        partial = self._path.with_suffix(".partial.npz")
-        np.savez(partial, *leaves)
-        partial.replace(self._path)
+        save_state(self._path, state)
 
     def restore(self, template: Any) -> Any:
         """The saved state; the template itself if there is none.
@@ -38,35 +33,9 @@ class ActorStates:
         """
         if not self._path.is_file():
             return template
-        wanted, structure = jax.tree.flatten(_without_keys(template))
         try:
-            with open(self._path, "rb") as file, np.load(file) as arrays:
-                found = list(arrays.values())
-            leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
-        except Exception as error:  # NumPy and zipfile raise many types for damaged files
+            return load_state(self._path, template)
+        except ValueError as error:
             raise ValueError(
-                f"The actor state {self._path} cannot be read ({error}): remove the file to start "
-                "with a new state."
+                f"The actor state {error}: remove the file to start with a new state."
             ) from error
-        return jax.tree.map(_with_key, template, jax.tree.unflatten(structure, leaves))
-
-
-def _without_keys(state: Any) -> Any:
-    """NumPy has no PRNG keys."""
-    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, state)
-
-
-def _with_key(template: Any, leaf: np.ndarray) -> Any:
-    return jax.random.wrap_key_data(jax.numpy.asarray(leaf)) if _is_key(template) else leaf
-
-
-def _is_key(x: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key))
-
-
-def _checked(leaf: np.ndarray, wanted: Any) -> np.ndarray:
-    if leaf.dtype.kind == "V":  # NumPy's name for bfloat16 and the like
-        leaf = leaf.view(wanted.dtype)
-    if (leaf.shape, leaf.dtype) != (wanted.shape, wanted.dtype):
-        raise ValueError(f"shape {leaf.shape} where this agent has {wanted.shape}")
-    return leaf

@@ -58,6 +58,16 @@ class RunConfig:
     log_every: Annotated[int | None, Range(1)] = None
     """Steps between rows of metrics.csv; a hundredth of the run, at most 10,000, if None."""
 
+    keep_snapshots: Annotated[int, Range(1)] = 2
+    """Newest snapshots that are kept beside the best one. The second newest is there in case that
+    the newest gets damaged."""
+
+    evaluate_every: Annotated[int, Range(0)] = 0
+    """Steps between greedy evaluations of a run in one process; 0 makes none."""
+
+    evaluation_episodes: Annotated[int, Range(1)] = 20
+    """Episodes of one evaluation."""
+
     agent_config: Any = None
     """The agent's `Config`; the preset's if None."""
 

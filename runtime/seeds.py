@@ -17,6 +17,7 @@ class Purpose(enum.IntEnum):
     EVALUATOR = 4  # environments of a program's evaluator
     ORDER = 5  # in which order the actors of one thread step
     RECORDING = 6  # `retrax record-states`
+    PERIODIC_EVALUATION = 7  # `retrax train --evaluate-every`
 
 
 def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:

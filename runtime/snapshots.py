@@ -4,19 +4,21 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
 _BOX = "state"
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
-_KEPT = 2  # the one before the newest is for the case that the newest gets damaged
+_RETURN = "evaluation_return"  # orbax keeps it with a snapshot
 
 
 class Snapshot(NamedTuple):
@@ -36,29 +38,42 @@ class Snapshot(NamedTuple):
 
 
 class Snapshots:
-    """The snapshots/ folder of a run; each snapshot is named after its number of steps."""
+    """The snapshots/ folder of a run; each snapshot is named after its number of steps.
 
-    def __init__(self, directory: Path, *, writable: bool = True):
+    The newest ones are kept, and the best of those that were evaluated: the one with the largest
+    return, the newer one if two are equal.
+    """
+
+    def __init__(self, directory: Path, *, writable: bool = True, keep: int | None = None):
         """Opens the folder.
 
         Args:
           directory: the run directory.
           writable: False never creates, cleans or changes anything.
+          keep: how many of the newest are kept beside the best one, >= 1; all if None.
 
         Raises:
-          ValueError: there is no folder, and none may be made.
+          ValueError: there is no folder, and none may be made; or an evaluation in it is damaged.
         """
         self.directory = (directory / "snapshots").absolute()
         if not writable and not self.directory.is_dir():
             raise self._none()
+        best = BestN(n=1, get_metric_fn=_return_of, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=_KEPT,
+            preservation_policy=AnyPreservationPolicy([LatestN(n=keep), best]),
+            best_fn=_return_of,
             create=writable,
             cleanup_tmp_directories=writable,
             enable_async_checkpointing=False,
         )
-        with _quiet():
-            self._manager = ocp.CheckpointManager(self.directory, options=options)
+        try:
+            with _quiet():
+                self._manager = ocp.CheckpointManager(self.directory, options=options)
+        except ValueError as error:  # of the JSON that orbax keeps with a snapshot
+            raise ValueError(
+                f"A file */metrics/metrics in {self.directory} is damaged ({error}): remove it, "
+                "and its snapshot counts as not evaluated."
+            ) from error
 
     def steps(self) -> list[int]:
         """The steps of all complete snapshots, oldest first."""
@@ -75,8 +90,44 @@ class Snapshots:
             raise self._none()
         return steps[-1]
 
-    def save(self, steps: int, snapshot: Snapshot) -> None:
-        """Writes a snapshot; it appears when it is complete."""
+    def best(self) -> tuple[int, float] | None:
+        """Steps and return of the best snapshot that was evaluated; None if none was."""
+        steps = self._manager.best_step()
+        return None if steps is None else (steps, _return_of(self._manager.metrics(steps)))
+
+    def find(self, which: int | str) -> int:
+        """The steps of a snapshot.
+
+        Args:
+          which: `newest`, `best`, or a number of steps.
+
+        Raises:
+          ValueError: there is no such snapshot; names those that there are.
+        """
+        newest, best = self.newest(), self.best()
+        if which == "newest":
+            return newest
+        if which == "best" and best is not None:
+            return best[0]
+        if str(which).isdecimal() and int(which) in self.steps():
+            return int(which)
+        reason = "of an evaluation (--evaluate-every)" if which == "best" else repr(which)
+        names = ["newest", *(["best"] if best else []), *map(str, self.steps())]
+        raise ValueError(
+            f"{self.directory} holds no snapshot {reason}: allowed are {', '.join(names)}."
+        )
+
+    def save(
+        self, steps: int, snapshot: Snapshot, *, evaluation_return: float | None = None
+    ) -> None:
+        """Writes a snapshot; it appears when it is complete.
+
+        Args:
+          steps: its name.
+          snapshot: what to write.
+          evaluation_return: of its policy; None or NaN if it was not evaluated.
+        """
+        is_evaluated = evaluation_return is not None and not math.isnan(evaluation_return)
         items = {
             "learner": ocp.args.StandardSave(_boxed(snapshot.learner)),
             "replay": ocp.args.StandardSave(snapshot.replay),
@@ -85,7 +136,11 @@ class Snapshots:
         if snapshot.actors is not None:
             items["actors"] = ocp.args.StandardSave(_boxed(snapshot.actors))
         with _quiet():
-            self._manager.save(steps, args=ocp.args.Composite(**items))
+            self._manager.save(
+                steps,
+                args=ocp.args.Composite(**items),
+                metrics={_RETURN: evaluation_return} if is_evaluated else None,
+            )
             self._manager.wait_until_finished()
 
     def restore(self, learner_template: Any, actors_template: Any = None) -> Snapshot:
@@ -105,29 +160,35 @@ class Snapshots:
         }
         if actors_template is not None:
             items["actors"] = ocp.args.StandardRestore(_boxed(actors_template))
-        return Snapshot(**self._read(**items))
+        return Snapshot(**self._read(self.newest(), **items))
 
-    def restore_learner(self, learner_template: Any) -> tuple[Any, dict[str, Any]]:
-        """Learner state and counters of the newest snapshot, without the replay."""
+    def restore_learner(
+        self, learner_template: Any, which: int | str = "newest"
+    ) -> tuple[Any, dict[str, Any]]:
+        """Learner state and counters of a snapshot (see `find`), without the replay."""
         template = ocp.args.StandardRestore(_boxed(learner_template))
-        read = self._read(learner=template, counters=ocp.args.JsonRestore())
+        read = self._read(self.find(which), learner=template, counters=ocp.args.JsonRestore())
         return read["learner"], read["counters"]
 
-    def restore_actors(self, actors_template: Any) -> Any:
-        """Actor states of the newest snapshot."""
-        return self._read(actors=ocp.args.StandardRestore(_boxed(actors_template)))["actors"]
+    def restore_actors(self, actors_template: Any, which: int | str = "newest") -> Any:
+        """Actor states of a snapshot (see `find`)."""
+        template = ocp.args.StandardRestore(_boxed(actors_template))
+        return self._read(self.find(which), actors=template)["actors"]
 
     def close(self) -> None:
         """Ends orbax's threads."""
         self._manager.close()
 
-    def damaged(self, error: Exception) -> ValueError:
-        """One sentence for any error raised while the newest snapshot was restored."""
-        *others, newest = self.steps()
+    def damaged(self, error: Exception, steps: int | None = None) -> ValueError:
+        """One sentence for any error raised while a snapshot, by default the newest, was read."""
+        steps = self.newest() if steps is None else steps
+        others = [other for other in self.steps() if other != steps]
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         advice = f"remove it to resume from {others[-1]} steps" if others else "there is no other"
+        if steps != self.newest():
+            advice = f"there are others at {', '.join(map(str, others))} steps"
         return ValueError(
-            f"The snapshot {self.directory / str(newest)} is damaged or of another config: "
+            f"The snapshot {self.directory / str(steps)} is damaged or of another config: "
             f"{advice} ({reason[:_MAX_REASON].rstrip('.')})."
         )
 
@@ -137,28 +198,31 @@ class Snapshots:
             "one, and this run must be trained anew."
         )
 
-    def _read(self, **items: Any) -> dict[str, Any]:
-        newest = self.newest()
+    def _read(self, steps: int, **items: Any) -> dict[str, Any]:
         _ignore_orphans()
         try:
             with _quiet():
-                restored = self._manager.restore(newest, args=ocp.args.Composite(**items))
+                restored = self._manager.restore(steps, args=ocp.args.Composite(**items))
             read = {name: restored[name] for name in items}
             if any(value is None for value in read.values()):
                 raise ValueError("a part is missing")
-            steps = read.get("counters", {}).get("steps", newest)
-            if steps != newest:
-                raise ValueError(f"its counters are those at {steps} steps")
+            counted = read.get("counters", {}).get("steps", steps)
+            if counted != steps:
+                raise ValueError(f"its counters are those at {counted} steps")
             for name in {"learner", "actors"} & set(items):
                 _check_shapes(items[name].item, read[name])
                 read[name] = read[name][_BOX]
         except Exception as error:  # orbax raises nearly every type for damaged files
-            refusal = self.damaged(error)
+            refusal = self.damaged(error, steps)
         else:
             return read
         with _quiet():
             gc.collect()  # frees what orbax abandoned, which prints errors then
         raise refusal
+
+
+def _return_of(metrics: Mapping[str, float]) -> float:
+    return metrics[_RETURN]
 
 
 @contextlib.contextmanager

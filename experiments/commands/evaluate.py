@@ -15,10 +15,13 @@ from ..trained import Evaluation, evaluate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateArguments:
-    """Evaluate the newest snapshot of a run: its greedy policy, in environments of its own."""
+    """Evaluate a snapshot of a run: its greedy policy, in environments of its own."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run directory."""
+
+    snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
+    """Which one; `best` of those that train --evaluate-every has evaluated."""
 
     episodes: int = 100
     """Episodes to run, at least 1."""
@@ -46,6 +49,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
             raise ValueError(f"--{option} must be at least {least}, got {value}.")
     result = evaluate(
         given.run,
+        snapshot=given.snapshot,
         episodes=given.episodes,
         seed=given.seed,
         starts=given.starts,

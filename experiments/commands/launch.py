@@ -47,9 +47,6 @@ class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
     actor_update_period: int = UPDATE_PERIOD
     """Time steps of an actor between fetches of parameters."""
 
-    evaluation_episodes: int = 20
-    """Episodes of one evaluation."""
-
     acme: Annotated[str | None, tyro.conf.arg(metavar="module:NAME")] = None
     """Your own Acme loggers, observers or environment loop (launchpad_programs/README.md)."""
 

@@ -48,8 +48,14 @@ class RunArguments(OutputArguments, Generic[AgentConfig]):
     snapshot_every: OptionalCount = None
     """Steps between snapshots; by default a fifth of the run. The end always has one."""
 
+    keep_snapshots: int = 2
+    """Newest snapshots to keep, beside the one with the best evaluation."""
+
     log_every: OptionalCount = None
     """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
+
+    evaluation_episodes: int = 20
+    """Episodes of one evaluation of the greedy policy."""
 
     agent: tyro.conf.FlagConversionOff[AgentConfig]
     """The agent's config."""
@@ -117,7 +123,9 @@ def parse_new_run(
         seed=given.seed,
         num_envs=num_envs(given),
         snapshot_every=given.snapshot_every,
+        keep_snapshots=given.keep_snapshots,
         log_every=given.log_every,
+        evaluation_episodes=given.evaluation_episodes,
         agent_config=given.agent,
     )
     return given, config.resolve(spec or make_spec(config))

@@ -39,6 +39,10 @@ class TrainArguments(RunArguments[AgentConfig]):
     num_envs: int = 8
     """Environments stepped together."""
 
+    evaluate_every: int = 0
+    """Steps between evaluations of the greedy policy, in environments of their own; 0 makes none.
+    The last step is evaluated too. The best evaluation so far leaves a snapshot."""
+
 
 def train_command(arguments: Sequence[str]) -> int:
     """Trains, and prints where the run is and what to do next.
@@ -84,6 +88,7 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
             num_envs=lambda given: given.num_envs,
             make_spec=make_spec,
         )
+        config = dataclasses.replace(config, evaluate_every=given.evaluate_every)
         environment = made[0] if made else None
         return train(config, given.run_directory, plain=given.plain, environment=environment)
 

@@ -1,5 +1,7 @@
 """Episodes of a scripted agent in environments whose episodes have scripted lengths."""
 
+import threading
+
 import chex
 import dm_env
 import jax
@@ -10,7 +12,8 @@ from dm_env import specs
 
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
-from retrax.evaluation.episodes import run_episodes
+from retrax.evaluation.episodes import EpisodeResults, Interruptible, run_episodes
+from retrax.replay.waiting import Stopped
 
 
 class ScriptedEnvironment:
@@ -297,3 +300,20 @@ def test_nothing_is_rendered_without_being_asked():
 def test_needs_an_episode():
     with pytest.raises(ValueError, match="num_episodes must be at least 1, got 0"):
         run(ScriptedEnvironment([[2]]), 0)
+
+
+def test_means_of_episodes_and_of_the_modes_that_occurred():
+    modes = {"odd": np.array([True, False, True]), "never": np.zeros(3, bool)}
+    results = EpisodeResults(np.array([1.0, 2.0, 6.0]), np.array([3, 4, 8]), modes)
+    assert results.means() == {"return": 3.0, "length": 5.0, "return_odd": 3.5}
+
+
+def test_an_interruptible_environment_is_the_environment_until_it_is_stopped():
+    stop = threading.Event()
+    environment = Interruptible(ScriptedEnvironment([[1], [2]]), stop)
+    assert environment.num_envs == 2
+    environment.reset()
+    np.testing.assert_array_equal(environment.step(np.zeros(2)).reward, [1.0, 101.0])
+    stop.set()
+    with pytest.raises(Stopped, match="in the middle of an episode"):
+        environment.step(np.zeros(2))

@@ -178,6 +178,12 @@ def test_switches_and_nested_fields(parsed):
             "snapshot_every must be an integer >= 1 or None, got 0.",
         ),
         ((*CATCH, "--log-every", "-5"), "log_every must be an integer >= 1 or None, got -5."),
+        ((*CATCH, "--keep-snapshots", "0"), "keep_snapshots must be an integer >= 1, got 0."),
+        ((*CATCH, "--evaluate-every", "-1"), "evaluate_every must be an integer >= 0, got -1."),
+        (
+            (*CATCH, "--evaluation-episodes", "0"),
+            "evaluation_episodes must be an integer >= 1, got 0.",
+        ),
         ((*CATCH, "--preset", "smal"), "Unknown preset 'smal' of reactor (did you mean small?)"),
         ((*CATCH, "--foo", "1"), "Unknown option --foo"),
         ((*CATCH, "more"), "Unknown argument more"),
@@ -459,6 +465,11 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     assert out == f"Run in {run}. Next: retrax evaluate {run}  |  retrax plot {run}\n"
     _, out, _ = retrax("evaluate", run, "--episodes", 2, "--json")
     assert json.loads(out)["steps"] == 280
+
+
+def test_no_snapshot_was_evaluated(run, retrax, contents):
+    err = refused(retrax, contents, run, "evaluate", run, "--snapshot", "best")
+    assert "no snapshot of an evaluation (--evaluate-every): allowed are newest, 160, 240." in err
 
 
 def test_one_episode_has_no_interval_and_json_no_nan(run, retrax):

@@ -17,6 +17,7 @@ import pytest
 
 from retrax.agents import support
 from retrax.evaluation import read_metrics
+from retrax.experiments import progress
 from retrax.experiments.commands.main import main
 from retrax.experiments.loop import Loop
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
@@ -102,6 +103,20 @@ def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
     assert status == 0
     advice = "of the predicted returns are at v"
     assert err.count(advice) == (tmp_path / "run" / "log.txt").read_text().count(advice) == 1
+
+
+@pytest.mark.parametrize("bar", [False, True])
+def test_the_expected_duration_is_told_once(tiny, retrax, tmp_path, monkeypatch, bar):
+    monkeypatch.setattr(progress, "_WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_MEASURED_SECONDS", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then believes in a terminal
+    directory = tmp_path / "run"
+    options = [] if bar else ["--plain"]
+    status, _, err = retrax(*tiny, *options, "--run-directory", directory)
+    assert status == 0
+    assert ("240/240 steps, " in err) == bar
+    for text in (err, (directory / "log.txt").read_text()):
+        assert text.count("Expected duration on this machine: 0.") == 1
 
 
 def test_tensorboard_has_the_names_of_the_csv(finished):

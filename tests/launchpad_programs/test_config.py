@@ -31,18 +31,21 @@ def acme_module(tmp_path, monkeypatch):
 
 def test_options_are_written_and_read(tmp_path, acme_module):
     run = make_run(search_path=str(acme_module))
-    config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", evaluation_episodes=3)
+    config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", final_evaluation_seconds=3.0)
     write_options(config)
     resumed = read_options(tmp_path, run, port=2000)
     assert resumed == ProgramConfig(
-        run=run, directory=tmp_path, acme="my_options:OPTIONS", evaluation_episodes=3, port=2000
+        run=run,
+        directory=tmp_path,
+        acme="my_options:OPTIONS",
+        final_evaluation_seconds=3.0,
+        port=2000,
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"evaluation_episodes": 0}, "ProgramConfig.evaluation_episodes must be an integer >= 1"),
         ({"final_evaluation_seconds": -1.0}, "final_evaluation_seconds must be a number >= 0.0"),
         ({"acme": "my_options:NONE"}, "must name AcmeOptions as package.module:NAME, got my_opt"),
         ({"acme": "my_options"}, "must name AcmeOptions as package.module:NAME, got my_options"),

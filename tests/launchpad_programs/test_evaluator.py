@@ -15,8 +15,11 @@ from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
+from retrax.evaluation.episodes import EpisodeResults
+from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
 from retrax.replay.waiting import Stopped
+from retrax.runtime.best_parameters import BestParameters
 from retrax.runtime.run_directory import RunConfig
 
 pytestmark = pytest.mark.distributed
@@ -40,14 +43,14 @@ AGENT = Agent(
 
 @pytest.fixture
 def make_node(tmp_path, monkeypatch):
-    def make_node(counter, stop=None, modes=()):
+    def make_node(counter, stop=None, modes=(), resumed_at=None):
         entry = AgentEntry(
             name="a", make_agent=None, Config=int, presets={"a": int}, evaluation_modes=modes
         )
         monkeypatch.setattr(RunConfig, "entry", entry)
         environment, parameters = make("catch", seed=1, num_envs=2), Parameters()
         return EvaluatorNode(
-            make_config(tmp_path, evaluation_episodes=4),
+            make_config(tmp_path, evaluation_episodes=4, resumed_at=resumed_at),
             AGENT,
             environment,
             parameters,
@@ -85,6 +88,29 @@ def test_modes_that_occurred_are_reported_separately(make_node):
     node.step()
     (values,) = evaluations(counter)
     assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
+
+
+def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
+    make_node, tmp_path, monkeypatch
+):
+    counter, returns = Counter(), [0.5, 0.25, 0.75]
+    counter.phase = "evaluating"  # each step is an evaluation
+
+    def run_episodes(agent, params, environment, **options):
+        counter.steps += 7  # while the episodes run
+        return EpisodeResults(np.array([returns.pop(0)]), np.array([9]), {})
+
+    monkeypatch.setattr(evaluator, "run_episodes", run_episodes)
+    node, best = make_node(counter), BestParameters(tmp_path)
+    for steps, expected in ((100, (0.5, 100)), (200, (0.5, 100))):
+        counter.steps = steps
+        node.step()
+        assert best.restore(None)[:2] == expected
+    counter.steps = 300
+    make_node(counter, resumed_at=250).step()
+    assert best.restore(None)[:2] == (0.75, 300)
+    make_node(counter)  # begins anew
+    assert not best.exists
 
 
 def test_it_is_stopped_in_the_middle_of_an_episode(make_node):

@@ -155,7 +155,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     ((config, mode),) = launched
     run = config.run
     assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
-    assert (config.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
+    assert (run.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
     capsys.readouterr()
     assert f"retrax launch --resume {directory}" in refused(*new[1:])
     resume = ["launch", "--resume", str(directory), "--steps", "2000"]
@@ -169,7 +169,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
         assert f"is in use by process {os.getpid()}" in refused(*new[1:])
     for resumed, mode in launched[1:]:
         assert (mode, resumed.run.steps) == ("local_mp", 2000)
-        assert resumed.evaluation_episodes == 4
+        assert resumed.run.evaluation_episodes == 4
         assert resumed.run.num_actors == 3
 
 

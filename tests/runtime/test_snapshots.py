@@ -32,10 +32,12 @@ def template(size=3):
     return jax.eval_shape(lambda: make_snapshot(0, size).learner)
 
 
-def save(directory, *steps):
-    snapshots = Snapshots(directory)
+def save(directory, *steps, keep=2, returns=None):
+    """Saves snapshots; `returns` has those of the steps that were evaluated."""
+    snapshots = Snapshots(directory, keep=keep)
     for step in steps:
-        snapshots.save(step, make_snapshot(step))
+        evaluated = (returns or {}).get(step)
+        snapshots.save(step, make_snapshot(step), evaluation_return=evaluated)
     snapshots.close()
 
 
@@ -103,6 +105,84 @@ def test_the_newest_two_are_kept(tmp_path, reader):
     assert reader().newest() == 10
     learner, _ = reader().restore_learner(template())
     assert learner.count == 10
+
+
+def test_as_many_are_kept_as_asked_for(tmp_path, reader):
+    save(tmp_path, 1, 2, 3, 4, keep=3)
+    assert reader().steps() == [2, 3, 4]
+    save(tmp_path, 5, keep=1)
+    assert reader().steps() == [5]
+    save(tmp_path, 6, 7, 8, keep=None)
+    assert reader().steps() == [5, 6, 7, 8]
+
+
+def test_the_best_one_is_kept_beside_the_newest(tmp_path, reader):
+    save(tmp_path, 1, 2, 3, 4, 5, 6, returns={1: 0.1, 2: 0.7, 4: 0.3})
+    assert reader().steps() == [2, 5, 6]
+    assert reader().best() == (2, 0.7)
+    save(tmp_path, 7, 8, 9, returns={7: 0.6, 8: 0.7})  # as after a resume; equal returns: the newer
+    assert reader().best() == (8, 0.7)
+    assert reader().steps() == [8, 9]
+
+
+def test_what_was_not_evaluated_is_never_the_best(tmp_path, reader):
+    save(tmp_path, 1, 2, 3, returns={1: -5.0, 2: float("nan")})
+    assert reader().best() == (1, -5.0)
+    assert reader().steps() == [1, 2, 3]
+    save(tmp_path / "other", 1, 2, returns={1: float("nan")})
+    assert reader(tmp_path / "other").best() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_of_random_evaluations(tmp_path, reader, seed):
+    random = np.random.default_rng(seed)
+    keep, steps = int(random.integers(1, 4)), list(range(1, 9))
+    returns = {step: float(random.integers(3)) for step in steps if random.random() < 0.6}
+    save(tmp_path, *steps, keep=keep, returns=returns)
+    best = max(returns, key=lambda step: (returns[step], step))
+    assert reader().best() == (best, returns[best])
+    assert reader().steps() == sorted({*steps[-keep:], best})
+
+
+def test_a_chosen_snapshot_is_found_and_read(tmp_path, reader):
+    save(tmp_path, 1, 2, 3, 4, returns={1: 0.5, 4: 0.1})
+    found = {"newest": 4, "best": 1, 1: 1, 3: 3, "3": 3, 4: 4}
+    assert {which: reader().find(which) for which in found} == found
+    for which, step in found.items():
+        learner, counters = reader().restore_learner(template(), which)
+        assert (learner.count, counters["steps"]) == (step, step)
+
+
+@pytest.mark.parametrize("which", [2, "2", 0, "wrong", "-1", ""])
+def test_another_snapshot_is_refused_with_those_there_are(tmp_path, reader, which):
+    save(tmp_path, 1, 2, 3, 4, returns={1: 0.5})
+    expected = rf"snapshots holds no snapshot {which!r}: allowed are newest, best, 1, 3, 4\.$"
+    with pytest.raises(ValueError, match=expected):
+        reader().find(which)
+
+
+def test_the_best_of_none_that_were_evaluated(tmp_path, reader):
+    save(tmp_path, 1, 2)
+    expected = r"no snapshot of an evaluation \(--evaluate-every\): allowed are newest, 1, 2\.$"
+    with pytest.raises(ValueError, match=expected):
+        reader().find("best")
+
+
+def test_a_damaged_older_one_is_told(tmp_path, reader):
+    save(tmp_path, 1, 2, 3, returns={1: 0.5})
+    shutil.rmtree(tmp_path / "snapshots" / "1" / "learner")
+    with pytest.raises(ValueError, match=r"1 is damaged .*: there are others at 2, 3 steps \("):
+        reader().restore_learner(template(), "best")
+    assert reader().restore_learner(template())[1]["steps"] == 3
+
+
+def test_a_damaged_evaluation_is_told(tmp_path, reader):
+    save(tmp_path, 1, returns={1: 0.5})
+    (tmp_path / "snapshots" / "1" / "metrics" / "metrics").write_text('{"evaluation_ret')
+    with pytest.raises(
+        ValueError, match=r"A file \*/metrics/metrics in .* is damaged .* evaluated"
+    ):
+        reader()
 
 
 def test_reading_changes_nothing(tmp_path, reader, contents):

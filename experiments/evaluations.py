@@ -1,0 +1,134 @@
+"""Greedy evaluations: what `retrax evaluate` and evaluations during a run have in common."""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..agents.base import ActorState, Agent, Params
+from ..agents.entry import AgentEntry
+from ..datatypes import VectorEnvironment
+from ..evaluation.episodes import EpisodeResults, Interruptible, begin_states, run_episodes
+from ..replay.waiting import Stopped
+from ..runtime.run_directory import RunConfig
+from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.stop import StopEvent
+
+MAX_ENVS = 16  # stepped together in an evaluation
+_PREFIX = "evaluation_"
+
+
+def evaluate_params(
+    entry: AgentEntry,
+    agent: Agent,
+    params: Params,
+    environment: VectorEnvironment,
+    *,
+    seed: int,
+    episodes: int,
+    actor_states: Callable[[], ActorState],
+    on_frame: Callable[[np.ndarray], None] | None = None,
+) -> EpisodeResults:
+    """Runs episodes of `Agent.exploit`, from what the run's actors have learned.
+
+    Args:
+      entry: of the agent; its `warm_start` and `evaluation_modes` are used.
+      agent: made by it.
+      params: output of `agent.acting_params`.
+      environment: E environments.
+      seed: of the initial states.
+      episodes: >= 1.
+      actor_states: gives the states of all actors of the run; called if the entry has a
+        `warm_start`.
+      on_frame: as of `run_episodes`.
+    """
+    key, states = jax.random.key(seed), None
+    if entry.warm_start is not None:
+        fresh = begin_states(agent, key, environment.num_envs)
+        states = _batched_warm_start(entry.warm_start)(fresh, actor_states())
+    return run_episodes(
+        agent,
+        params,
+        environment,
+        key=key,
+        num_episodes=episodes,
+        on_frame=on_frame,
+        states=states,
+        modes=entry.evaluation_modes,
+    )
+
+
+class PeriodicEvaluation:
+    """Evaluates an agent each time that its run has taken so many steps, and at the run's end.
+
+    An evaluation depends on parameters, actor states, the run's seed and the number of steps only:
+    its environments are new, so a resumed run makes the same evaluations. Training never depends on
+    evaluations.
+
+    Attributes:
+      columns: names of the metrics.
+    """
+
+    def __init__(self, config: RunConfig, agent: Agent, *, start: int):
+        """Prepares the evaluations of a resolved run that is at `start` steps."""
+        self._config, self._agent, self._entry = config, agent, config.entry
+        self._every, self._last = config.evaluate_every, config.schedule[0]
+        modes = (f"return_{name}" for name in self._entry.evaluation_modes)
+        names = ("return", "length", *modes) if self._every else ()
+        self.columns = [f"{_PREFIX}{name}" for name in names]
+        self._next = self._after(start)
+
+    def is_due(self, steps: int) -> bool:
+        """Whether the run has to be evaluated at this number of steps."""
+        return self._every > 0 and (steps >= self._next or steps >= self._last)
+
+    def run(
+        self,
+        steps: int,
+        params: Params,
+        actor_states: Callable[[], ActorState],
+        stop: StopEvent,
+    ) -> dict[str, float]:
+        """One evaluation.
+
+        Args:
+          steps: of the run.
+          params: the newest acting parameters.
+          actor_states: as of `evaluate_params`.
+          stop: ends the evaluation.
+
+        Returns:
+          Means over the episodes, named as in `columns`; empty if it was stopped.
+        """
+        config = self._config
+        self._next = self._after(steps)
+        seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
+        num_envs = min(config.evaluation_episodes, MAX_ENVS)
+        environment = config.make_environment(seed=seed, num_envs=num_envs)
+        interruptible: Any = Interruptible(environment, stop)
+        with contextlib.closing(environment), contextlib.suppress(Stopped):
+            results = evaluate_params(
+                self._entry,
+                self._agent,
+                params,
+                interruptible,
+                seed=seed,
+                episodes=config.evaluation_episodes,
+                actor_states=actor_states,
+            )
+            return {f"{_PREFIX}{name}": value for name, value in results.means().items()}
+        return {}
+
+    def _after(self, steps: int) -> int:
+        return (steps // self._every + 1) * self._every if self._every else 0
+
+
+@functools.lru_cache(maxsize=8)
+def _batched_warm_start(
+    warm_start: Callable[[ActorState, ActorState], ActorState],
+) -> Callable[[ActorState, ActorState], ActorState]:
+    # Cached for the reason given in evaluation/episodes.py.
+    return jax.jit(jax.vmap(warm_start, in_axes=(0, None)))

@@ -1,0 +1,57 @@
+"""Pytrees in files of their own beside the snapshots, written whole or not at all."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def save_state(path: Path, state: Any) -> None:
+    """Writes a pytree of arrays, PRNG keys included, to an .npz file; makes its folder."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_without_keys(state))]
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_suffix(".partial.npz")
+    np.savez(partial, *leaves)
+    partial.replace(path)
+
+
+def load_state(path: Path, template: Any) -> Any:
+    """The pytree in a file.
+
+    Args:
+      path: of the file.
+      template: a pytree like it.
+
+    Raises:
+      ValueError: the file is damaged, or its pytree is not like the template.
+    """
+    wanted, structure = jax.tree.flatten(_without_keys(template))
+    try:
+        with open(path, "rb") as file, np.load(file) as arrays:
+            found = list(arrays.values())
+        leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
+    except Exception as error:  # NumPy and zipfile raise many types for damaged files
+        raise ValueError(f"{path} cannot be read ({error})") from error
+    return jax.tree.map(_with_key, template, jax.tree.unflatten(structure, leaves))
+
+
+def _without_keys(state: Any) -> Any:
+    """NumPy has no PRNG keys."""
+    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, state)
+
+
+def _with_key(template: Any, leaf: np.ndarray) -> Any:
+    return jax.random.wrap_key_data(jax.numpy.asarray(leaf)) if _is_key(template) else leaf
+
+
+def _is_key(x: Any) -> bool:
+    return bool(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key))
+
+
+def _checked(leaf: np.ndarray, wanted: Any) -> np.ndarray:
+    if leaf.dtype.kind == "V":  # NumPy's name for bfloat16 and the like
+        leaf = leaf.view(wanted.dtype)
+    if (leaf.shape, leaf.dtype) != (wanted.shape, wanted.dtype):
+        raise ValueError(f"shape {leaf.shape} where this agent has {wanted.shape}")
+    return leaf

@@ -1,0 +1,298 @@
+"""Evaluations during a run: what they measure, and that training does not depend on them."""
+
+import contextlib
+import csv
+import dataclasses
+import os
+import shutil
+import signal
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrax.agents.base import Agent, Decision
+from retrax.agents.entry import AgentEntry
+from retrax.datatypes import SequenceSpec
+from retrax.environments import make
+from retrax.evaluation.episodes import begin_states, run_episodes
+from retrax.experiments.commands.main import main
+from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
+from retrax.experiments.trained import load_agent
+from retrax.runtime.best_parameters import BestParameters
+from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.runtime.run_directory import RunConfig, read_config
+from retrax.runtime.seeds import Purpose, derive_seed
+from retrax.runtime.snapshots import Snapshots
+
+EPISODES = 5
+AGENT57 = {
+    "agent.replay.capacity": "400",
+    "agent.replay.min-rows": "40",
+    "agent.replay.batch-size": "2",
+    "agent.num-arms": "4",
+    "agent.trace-length": "6",
+    "agent.replay-period": "3",
+    "agent.vector-sizes": "4",
+    "agent.torso-size": "4",
+    "agent.lstm-size": "4",
+    "agent.head-size": "4",
+}
+
+
+def with_evaluations(arguments, directory, every=100):
+    options = ["--evaluate-every", str(every), "--evaluation-episodes", str(EPISODES)]
+    assert main([*arguments, *options, "--run-directory", str(directory)]) == 0
+    return directory
+
+
+@pytest.fixture(scope="session")
+def evaluated(tiny, tmp_path_factory):
+    """The run of `finished`, with evaluations at 100, 200 and 240 steps."""
+    return with_evaluations(tiny, tmp_path_factory.mktemp("evaluated") / "run")
+
+
+@pytest.fixture(scope="session")
+def agent57_runs(tmp_path_factory):
+    """The same run without and with evaluations."""
+    fields = [word for name, value in AGENT57.items() for word in (f"--{name}", value)]
+    run = ["--steps", "160", "--num-envs", "2", "--log-every", "40", *fields]
+    arguments = ["train", "agent57", "--environment", "deep_sea,size=4", *run]
+    without, directory = (tmp_path_factory.mktemp("agent57") / name for name in ("no", "yes"))
+    assert main([*arguments, "--run-directory", str(without)]) == 0
+    return without, with_evaluations(arguments, directory, every=50)
+
+
+def rows_of(directory):
+    """Rows of metrics.csv without wall-clock columns: the evaluation's columns, and the others."""
+    with (directory / "metrics.csv").open() as file:
+        rows = [
+            {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
+            for row in csv.DictReader(file)
+        ]
+    split = [({}, {}) for _ in rows]
+    for row, parts in zip(rows, split, strict=True):
+        for name, cell in row.items():
+            parts[not name.startswith("evaluation_")][name] = cell
+    return [part for part, _ in split], [part for _, part in split]
+
+
+def newest_snapshot(directory):
+    """Learner and actor states of the newest snapshot, and the agent."""
+    trained = load_agent(directory)
+    fresh = begin_states(trained.agent, jax.random.key(0), trained.config.num_envs)
+    with contextlib.closing(Snapshots(directory, writable=False)) as snapshots:
+        shapes = jax.eval_shape(trained.agent.init, jax.random.key(0))
+        learner, _ = snapshots.restore_learner(shapes)
+        return trained, learner, snapshots.restore_actors(jax.eval_shape(lambda: fresh))
+
+
+def expected(directory):
+    """The last evaluation of a run by hand, from its newest snapshot."""
+    trained, _, actors = newest_snapshot(directory)
+    config, entry = trained.config, trained.config.entry
+    seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, trained.steps)
+    environment = config.make_environment(seed=seed, num_envs=EPISODES)
+    states = begin_states(trained.agent, jax.random.key(seed), EPISODES)
+    if entry.warm_start is not None:
+        states = jax.vmap(entry.warm_start, in_axes=(0, None))(states, actors)
+    with contextlib.closing(environment):
+        results = run_episodes(
+            trained.agent,
+            trained.params,
+            environment,
+            key=jax.random.key(7),
+            num_episodes=EPISODES,
+            states=states,
+            modes=entry.evaluation_modes,
+        )
+    found = {"evaluation_return": results.returns, "evaluation_length": results.lengths}
+    for name, returns in results.returns_by_mode().items():
+        found[f"evaluation_return_{name}"] = returns
+    return {name: np.float32(np.mean(x)) if len(x) else None for name, x in found.items()}
+
+
+def numbers(row):
+    return {name: np.float32(cell) if cell else None for name, cell in row.items()}
+
+
+def test_there_are_none_by_default(finished):
+    assert all(part == {} for part in rows_of(finished)[0])
+
+
+def test_rows_tell_the_newest_evaluation(evaluated):
+    evaluations, others = rows_of(evaluated)
+    steps = [int(row["steps"]) for row in others]
+    told = [step for step, row in zip(steps, evaluations, strict=True) if row["evaluation_return"]]
+    assert told == [120, 200, 240]
+    assert list(evaluations[0]) == ["evaluation_return", "evaluation_length"]
+    assert evaluations[-1]["evaluation_length"] == "9.0"
+
+
+def test_training_is_the_same_with_and_without_evaluations(finished, evaluated, agent57_runs):
+    for without, directory in ((finished, evaluated), agent57_runs):
+        assert rows_of(directory)[1] == rows_of(without)[1]
+        for one, other in zip(
+            newest_snapshot(without)[1:], newest_snapshot(directory)[1:], strict=True
+        ):
+            chex.assert_trees_all_equal(one, other)
+
+
+def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, agent57_runs):
+    for directory in (evaluated, agent57_runs[1]):
+        assert numbers(rows_of(directory)[0][-1]) == expected(directory)
+
+
+def test_an_evaluation_starts_from_what_the_actors_have_learned():
+    agent = Agent(
+        init=None,
+        acting_params=None,
+        begin=lambda key, actor_id, num_actors: jnp.int32(0),
+        explore=None,
+        exploit=lambda params, state, _: Decision(jnp.int32(1), {"seven": state == 7}, state),
+        gradients=None,
+        apply=None,
+        sequence=SequenceSpec(length=2),
+    )
+    fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
+    entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
+    warm = dataclasses.replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
+    with contextlib.closing(make("catch", seed=0, num_envs=2)) as catch:
+        arguments = (agent, None, catch)
+        none = evaluate_params(entry, *arguments, seed=0, episodes=3, actor_states=None)
+        states = lambda: jnp.array([3, 4])  # noqa: E731
+        some = evaluate_params(warm, *arguments, seed=0, episodes=3, actor_states=states)
+    assert [none.modes["seven"].tolist(), some.modes["seven"].tolist()] == [[False] * 3, [True] * 3]
+
+
+def test_modes_of_agent57(agent57_runs):
+    evaluations = rows_of(agent57_runs[1])[0]
+    names = [f"evaluation_return{mode}" for mode in ("", "_greedy_arm", "_sampled_arm")]
+    assert set(evaluations[-1]) == {*names, "evaluation_length"}
+    assert [bool(row["evaluation_return_sampled_arm"]) for row in evaluations] == [False] + 3 * [
+        True
+    ]
+
+
+def test_the_log_tells_evaluations(evaluated):
+    text = (evaluated / "log.txt").read_text()
+    returns = [row["evaluation_return"] for row in rows_of(evaluated)[0]]
+    found = [float(x) for x in returns if x]
+    for steps, value in zip((100, 200, 240), found, strict=True):
+        assert f"Evaluation at {steps} steps: return {value:.3g} over 5 episodes" in text
+
+
+def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, monkeypatch):
+    run = shutil.copytree(evaluated, tmp_path / "run")
+    made, make = [], RunConfig.make_environment
+
+    def watched(self, *, seed, num_envs, render=False):
+        made.append((seed, num_envs))
+        return make(self, seed=seed, num_envs=num_envs, render=render)
+
+    monkeypatch.setattr(RunConfig, "make_environment", watched)
+    assert retrax("train", "--resume", run, "--steps", 420)[0] == 0
+    seeds = [derive_seed(0, Purpose.PERIODIC_EVALUATION, steps) for steps in (300, 400, 420)]
+    assert made[1:] == [(seed, EPISODES) for seed in seeds]
+
+
+def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
+    run = PeriodicEvaluation.run
+
+    def interrupted(self, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(PeriodicEvaluation, "run", interrupted)
+    directory = tmp_path / "run"
+    status, _, err = retrax(*tiny, "--evaluate-every", 100, "--run-directory", directory)
+    assert status == 0
+    assert "Stopped at 100 steps" in err
+    assert "Evaluation" not in err
+    assert (directory / "snapshots" / "100").is_dir()
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Sets the returns of the evaluations to come."""
+
+    def script(*returns):
+        coming = list(returns)
+
+        def run(self, steps, *arguments):
+            self._next = self._after(steps)
+            return {"evaluation_return": coming.pop(0), "evaluation_length": 9.0}
+
+        monkeypatch.setattr(PeriodicEvaluation, "run", run)
+
+    return script
+
+
+def snapshots_of(directory):
+    with contextlib.closing(Snapshots(directory, writable=False)) as snapshots:
+        return snapshots.steps(), snapshots.best()
+
+
+def test_the_best_snapshot_is_kept_over_a_resume_and_evaluated(tiny, retrax, tmp_path, scripted):
+    """Evaluations at 40, 80, ..., 240 steps; snapshots at 80, 160 and the end besides the best."""
+    scripted(0.1, 0.5, 0.5, 0.25, 0.3, 0.125)
+    options = ["--evaluate-every", 40, "--snapshot-every", 80, "--run-directory", tmp_path / "run"]
+    status, _, err = retrax(*tiny, *options)
+    assert status == 0
+    assert "Evaluation at 120 steps: return 0.5 over 20 episodes, the best so far." in err
+    assert "Evaluation at 160 steps: return 0.25 over 20 episodes." in err
+    run = tmp_path / "run"
+    assert snapshots_of(run) == ([120, 160, 240], (120, 0.5))
+
+    for which, steps in (("best", 120), ("newest", 240), (160, 160)):
+        _, out, _ = retrax("evaluate", run, "--episodes", 1, "--snapshot", which)
+        assert f"after {steps} steps of training" in out
+        assert load_agent(run, which).steps == steps
+    status, _, err = retrax("evaluate", run, "--episodes", 1, "--snapshot", 200)
+    assert status == 2
+    assert err.endswith("holds no snapshot '200': allowed are newest, best, 120, 160, 240.\n")
+
+    scripted(0.4, 0.0)
+    assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
+    assert snapshots_of(run) == ([120, 240, 320], (120, 0.5))
+    scripted(0.75)
+    assert retrax("train", "--resume", run, "--steps", 360)[0] == 0
+    assert snapshots_of(run) == ([320, 360], (360, 0.75))
+
+
+def test_the_best_parameters_of_a_program(run, retrax):
+    """An evaluator of a program keeps parameters, not a snapshot."""
+    older = load_agent(run, 160)
+    BestParameters(run).offer(older.params, mean_return=0.5, steps=155)
+    found = load_agent(run, "best")
+    assert (found.steps, load_agent(run).steps) == (155, 240)
+    chex.assert_trees_all_equal(found.params, older.params)
+    outputs = [
+        retrax("evaluate", run, "--episodes", 5, "--snapshot", which)[1] for which in ("best", 160)
+    ]
+    assert outputs[0].replace("155", "160") == outputs[1]
+
+
+def test_kept_snapshots_are_counted(tiny, retrax, tmp_path, scripted):
+    scripted(0.1, float("nan"), 0.1, float("nan"))
+    options = ["--evaluate-every", 60, "--keep-snapshots", 1, "--run-directory", tmp_path / "run"]
+    assert retrax(*tiny, *options)[0] == 0
+    assert snapshots_of(tmp_path / "run") == ([180, 240], (180, 0.1))
+
+
+def test_when_evaluations_are_due():
+    fields = {"steps": 95, "log_every": 10, "snapshot_every": 10, "evaluate_every": 30}
+    config = RunConfig(agent="reactor", environment="catch", **fields)
+    due = PeriodicEvaluation(config, None, start=31).is_due
+    assert [steps for steps in (32, 59, 60, 64, 94, 95, 97) if due(steps)] == [60, 64, 94, 95, 97]
+    due = PeriodicEvaluation(config, None, start=90).is_due
+    assert [steps for steps in (91, 94, 95, 97) if due(steps)] == [95, 97]
+    never = PeriodicEvaluation(dataclasses.replace(config, evaluate_every=0), None, start=0)
+    assert not any(map(never.is_due, (0, 30, 95, 100)))
+
+
+def test_the_options_are_kept_with_the_run(evaluated):
+    config = read_config(evaluated)
+    assert (config.evaluate_every, config.evaluation_episodes) == (100, EPISODES)
