@@ -209,6 +209,7 @@ class Config:
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
         ours = {
             "scale_rewards": True,
+            "reward_scale": 50.0,
             "rmsprop_epsilon": 1e-6,
             "max_gradient_norm": 40.0,
             "convolutions": None,
