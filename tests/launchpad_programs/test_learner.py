@@ -136,6 +136,15 @@ def test_it_reports_the_agents_advice(make_node):
     assert [report.get("advice") for report in reports] == [None, "!"]
 
 
+def test_it_keeps_as_many_snapshots_as_the_run_asks_for(make_node, tmp_path):
+    counter = Counter()
+    _, node = make_node(counter, keep_snapshots=3)
+    node.start()
+    for counter.steps in (100, 200, 300, 400):
+        node.step()
+    assert snapshots_of(tmp_path) == [200, 300, 400]
+
+
 def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node):
     counter = Counter()
     _, node = make_node(counter)
