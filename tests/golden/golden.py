@@ -81,6 +81,7 @@ def params(directory: Path) -> dict[str, list]:
     items = ocp.args.Composite(learner=ocp.args.StandardRestore())
     learner = manager.restore(manager.latest_step(), args=items)["learner"]["state"]
     manager.close()
+    learner = learner.get("learner", learner)  # where rewards are scaled
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(learner["params"]):
         leaf = np.asarray(leaf)
