@@ -243,8 +243,6 @@ def _is_flag(word: str) -> bool:
 
 
 def _check_value(name: str, value: Value, text: str) -> None:
-    if not text:
-        raise ValueError(f"{name} must not be empty.")
     if value.optional and text == "None":
         return
     if value.choices:
@@ -256,6 +254,8 @@ def _check_value(name: str, value: Value, text: str) -> None:
         except ValueError:
             allowed = _NUMBERS[value.kind][value.many]
             raise ValueError(f"{name} must be {allowed}, got {text!r}.") from None
+    elif not text:
+        raise ValueError(f"{name} must not be empty.")
 
 
 def _hint(flag: str, named: Mapping[str, Option], prog: str) -> str:

@@ -135,6 +135,8 @@ def test_hyphens_and_underscores_are_alike():
         (["--name", "x", "--part.rate", "None"], "--part.rate must be a number, got 'None'."),
         (["--name", "x", "--sizes", "1", "a"], "--sizes must be integers, got 'a'."),
         (["--name", "x", "--kind", "c"], "--kind must be one of a, b, got 'c'."),
+        (["--name", ""], "--name must not be empty."),
+        (["--name="], "--name must not be empty."),
         (["--name", "x", "--part.rate", "-1"], "Part.rate must be >= 0, got -1.0."),
     ],
 )
