@@ -77,13 +77,16 @@ def seconds(function, repeats):
     return statistics.median(times)
 
 
-def fill(store, rows):
-    """Adds random rows to the store, without an agent."""
+def fill(store, rows, extras):
+    """Adds random rows to the store, without an agent; extras, whose shapes are given, are 0."""
+    extras = {
+        name: np.zeros((NUM_ENVS, *extra.shape), extra.dtype) for name, extra in extras.items()
+    }
     rng, environment = np.random.default_rng(1), Noise()
     timestep = environment.reset()
     for _ in range(rows // NUM_ENVS):
         action = rng.uniform(-1, 1, (NUM_ENVS, 6)).astype(np.float32)
-        store.add(rows_of(timestep, action, {}))
+        store.add(rows_of(timestep, action, extras))
         timestep = environment.step(action)
     store.cut()  # the loop's environments begin new episodes
 
@@ -140,7 +143,7 @@ def main(arguments=None):
     agent = run.entry.make_agent(SPEC, config)
     loop = make_loop(run, agent, [Noise()])
     store = loop.replay.store
-    fill(store, options.rows)
+    fill(store, options.rows, agent.sequence.extras)
     print(
         f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}, "
         f"{replay.updates_per_call} updates in a call"

@@ -12,9 +12,14 @@ from typing import Any
 VERSION = 1
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
-_ADDED_TO_RUN = {"search_path": ""}
+_ADDED_TO_RUN = {
+    "search_path": "",
+    "keep_snapshots": 2,
+    "evaluate_every": 0,
+    "evaluation_episodes": 20,
+}
 _ADDED_TO_RUN_OF_ONE_PROCESS = {"num_actors": 1, "actor_update_period": None}
-_ADDED_TO_AGENT = {"frame_stack": 1}
+_ADDED_TO_AGENT = {"frame_stack": 1, "scale_rewards": False, "noise_correlation": 0.0}
 _ADDED_TO_REPLAY = {
     "capacity_per_environment": False,
     "updates_per_call": 1,

@@ -318,7 +318,8 @@ def test_compiles_once_for_every_kind_of_preset(preset, initial_state):
 
 @pytest.mark.parametrize("preset", sorted(reactor.PRESETS))
 def test_every_preset_has_an_agent(preset):
-    agent = make_agent(SPEC, reactor.PRESETS[preset]())
+    config = dataclasses.replace(reactor.PRESETS[preset](), scale_rewards=False)
+    agent = make_agent(SPEC, config)
     learner = jax.eval_shape(agent.init, jax.random.key(0))
     chex.assert_trees_all_equal_shapes_and_dtypes(learner.params, learner.target_params)
 

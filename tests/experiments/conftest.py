@@ -15,6 +15,7 @@ TINY = {
     "agent.shared-size": "4",
     "agent.head-size": "4",
     "agent.num-atoms": "5",
+    "agent.discount": "0.9",
     "agent.sequence-length": "4",
     "agent.vector-sizes": "4",
 }

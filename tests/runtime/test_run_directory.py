@@ -342,7 +342,7 @@ def test_differences_name_nested_fields():
     new = make_run(seed=3, agent_config=reactor.Config.small(discount=0.5, replay=replay))
     assert configs.differences(old, new) == [
         "seed: 0 -> 3",
-        "agent_config.discount: 0.97 -> 0.5",
+        "agent_config.discount: 0.99 -> 0.5",
         "agent_config.replay.batch_size: 16 -> 7",
     ]
     assert configs.differences(old, make_run()) == []
