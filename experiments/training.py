@@ -16,7 +16,13 @@ from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
-from ..runtime.run_directory import RunConfig, check_new_directory, new_directory, write_config
+from ..runtime.run_directory import (
+    RunConfig,
+    check_new_directory,
+    describe_default_preset,
+    new_directory,
+    write_config,
+)
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
@@ -123,7 +129,7 @@ class _Run:
 
     def __init__(self, config: RunConfig, directory: Path, loop: Loop, spec: EnvironmentSpec):
         self._config, self._directory, self._loop = config, directory, loop
-        self._limit = spec.max_episode_steps
+        self._spec = spec
         self._advice = Advice(config.entry, config.agent_config)
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
@@ -196,8 +202,9 @@ class _Run:
             f"Replay: {store.capacity} rows take {store.nbytes / 1e9:.2f} GB when it is full; "
             f"learning starts at {config.replay.min_rows} rows."
         )
-        if self._limit is not None:
-            log.info(f"Episodes end after {self._limit} steps at the latest.")
+        log.info(describe_default_preset(config.entry, config.environment, self._spec))
+        if self._spec.max_episode_steps is not None:
+            log.info(f"Episodes end after {self._spec.max_episode_steps} steps at the latest.")
         if self._loop.counters.steps:
             log.info(f"Resumed at {self._loop.counters.steps} steps.")
 

@@ -28,6 +28,7 @@ from ..runtime.run_directory import (
     PROGRAM,
     RunConfig,
     check_new_directory,
+    describe_default_preset,
     new_directory,
     read_config,
     write_config,
@@ -110,6 +111,7 @@ def launch(
 
 def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
     """Launches, and prints how it ended and what to do next."""
+    notes = [network_note]
     with contextlib.ExitStack() as stack:
         if resumes(arguments):
             named = not arguments[0].startswith("-")  # the agent, which config.json has
@@ -122,13 +124,14 @@ def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int
                 return _train(run, given)
             _check_actors(run.num_actors, given.launch)
             checked_agent(run, spec)
+            notes.insert(0, describe_default_preset(run.entry, run.environment, spec))
             program = _new(given, run)
             lock = stack.enter_context(DirectoryLock(program.directory))
             check_new_directory(program.directory, program.run)
         if given.port is not None:
             isolation.check_ports(given.port, len(SERVING))
         _prepare(program, lock)
-        return _run(program, given, network_note)
+        return _run(program, given, notes)
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
@@ -143,7 +146,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
     return given, run, specs[-1]
 
 
-def _run(program: ProgramConfig, given: Any, network_note: str) -> int:
+def _run(program: ProgramConfig, given: Any, notes: Sequence[str]) -> int:
     run = program.run
     tell(
         f"preset {run.preset}, {run.steps} steps, {run.num_actors} actors, "
@@ -151,7 +154,7 @@ def _run(program: ProgramConfig, given: Any, network_note: str) -> int:
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
 
-    outcome = run_program(program, given.launch, plain=given.plain, notes=[network_note])
+    outcome = run_program(program, given.launch, plain=given.plain, notes=notes)
     return _finish(program.directory, outcome)
 
 

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+from dm_env import specs
+
 from .. import environments
 from .._imports import make_importable
 from .._validation import Range, check_fields
@@ -158,6 +161,26 @@ def default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -
     if entry.default_preset is None:
         return next(iter(entry.presets))
     return entry.default_preset(environment, spec)
+
+
+def describe_default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -> str:
+    """A sentence for the log: what the environment is, and the preset that is its default.
+
+    Args:
+      entry: of the agent.
+      environment: its id.
+      spec: of the environment.
+    """
+    shape, actions = spec.observations.shape, spec.actions
+    kind = "images" if spec.observations.dtype == np.uint8 else "arrays"
+    if isinstance(actions, specs.DiscreteArray):
+        choice = f"{actions.num_values} discrete actions"
+    else:
+        choice = f"continuous actions of shape {actions.shape}"
+    return (
+        f"Observations are {kind} of shape {shape}, with {choice}: the default preset of "
+        f"{entry.name} for them is {default_preset(entry, environment, spec)}."
+    )
 
 
 def preset_config(entry: AgentEntry, preset: str) -> Any:

@@ -93,6 +93,7 @@ def test_log_tells_memory_and_rates(finished):
     text = (finished / "log.txt").read_text()
     assert "reactor on catch, preset small, 240 steps, seed 0, 4 environments" in text
     assert "Replay: 400 rows take" in text
+    assert "with 3 discrete actions: the default preset of reactor for them is small." in text
     assert "steps/s, learning" in text
     assert "Finished at 240 steps" in text
 

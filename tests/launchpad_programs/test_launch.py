@@ -126,7 +126,7 @@ def test_run_directories_that_are_in_use(refused, tmp_path):
 
 
 @pytest.fixture
-def launched(monkeypatch):
+def launched(monkeypatch, told):
     """Programs that would have been run: their configs and modes."""
     from retrax.launchpad_programs import launcher
 
@@ -136,6 +136,7 @@ def launched(monkeypatch):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
         programs.append((config, mode))
+        told.append(notes)
         ending = launcher.Ending(failed="", traceback="", complete=True)
         return launcher.Outcome({}, None, True, ending)
 
@@ -144,9 +145,17 @@ def launched(monkeypatch):
     return programs
 
 
+@pytest.fixture
+def told():
+    """Notes for the logs of the programs that `launched` has."""
+    return []
+
+
 @pytest.mark.distributed
 @needs_launchpad
-def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, tmp_path, capsys):
+def test_a_program_is_launched_and_resumed_with_its_options(
+    launched, told, refused, tmp_path, capsys
+):
     directory = tmp_path / "run"
     new = ["launch", "reactor", "--environment", "catch", "--num-actors", "3", "--steps", "1000"]
     new += ["--environments-per-actor", "2", "--actor-update-period", "7", "--launch", "local_mt"]
@@ -156,6 +165,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, t
     run = config.run
     assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
     assert (run.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
+    assert "with 3 discrete actions: the default preset of reactor for them is small" in told[0][0]
     capsys.readouterr()
     assert f"retrax launch --resume {directory}" in refused(*new[1:])
     resume = ["launch", "--resume", str(directory), "--steps", "2000"]

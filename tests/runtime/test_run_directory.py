@@ -245,6 +245,27 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
 
 
 @pytest.mark.parametrize(
+    ("agent", "spec", "sentence"),
+    [
+        (
+            "acer",
+            EnvironmentSpec(IMAGE, DISCRETE),
+            "Observations are images of shape (84, 84, 1), with 2 discrete actions: the default "
+            "preset of acer for them is paper_atari.",
+        ),
+        (
+            "d4pg",
+            EnvironmentSpec(SMALL, CONTINUOUS),
+            "Observations are arrays of shape (5,), with continuous actions of shape (1,): the "
+            "default preset of d4pg for them is small.",
+        ),
+    ],
+)
+def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
+    assert configs.describe_default_preset(find_agent(agent), "x", spec) == sentence
+
+
+@pytest.mark.parametrize(
     ("agent", "environment", "spec", "preset", "steps"),
     [
         ("reactor", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 20_000),
