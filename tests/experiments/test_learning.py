@@ -34,6 +34,7 @@ QUICK_D4PG = {
     "agent.target-update-period": "20",
     "agent.discount": "0.5",
     "agent.n-step": "2",
+    "agent.layer-norm": "False",
 }
 
 # Continuous ACER on the same task.
@@ -48,6 +49,7 @@ QUICK_ACER = {
     "agent.learning-rate": "3e-3",
     "agent.sequence-length": "6",
     "agent.discount": "0.5",
+    "agent.reward-scale": "1",
 }
 
 # Agent57 with all its parts, smaller, and fewer arms.

@@ -330,7 +330,7 @@ def test_donation_never_meets_a_shared_buffer(reactor_loop):
 
 
 def test_actors_of_different_environments_draw_differently(reactor_loop):
-    keys = jax.random.key_data(reactor_loop._actors[0].state.key)
+    keys = jax.random.key_data(reactor_loop._actors[0].state.actor.key)
     assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
 
 

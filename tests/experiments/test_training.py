@@ -160,12 +160,14 @@ def test_resume_restores_the_actors_states(run, retrax, monkeypatch):
     restore = Loop.restore
 
     def keys(self):
-        return np.array(jax.random.key_data(self._actors[0].state.key))
+        return np.array(jax.random.key_data(self._actors[0].state.actor.key))
 
     def record(self, snapshot):
         fresh = keys(self)
         restore(self, snapshot)
-        restored.append((fresh, keys(self), np.array(jax.random.key_data(snapshot.actors.key))))
+        restored.append(
+            (fresh, keys(self), np.array(jax.random.key_data(snapshot.actors.actor.key)))
+        )
 
     monkeypatch.setattr(Loop, "restore", record)
     assert retrax("train", "--resume", run, "--steps", 320)[0] == 0

@@ -71,6 +71,7 @@ def test_the_lock_ends_with_its_process_even_if_a_child_lives_on(tmp_path, child
         end(process, other)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork")  # by JAX: the child takes no lock of it
 def test_a_fork_does_not_end_the_lock(tmp_path):
     with DirectoryLock(tmp_path) as lock:
         child = os.fork()
