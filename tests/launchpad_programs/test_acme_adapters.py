@@ -296,7 +296,12 @@ REPLAY = ReplayConfig(capacity=20_000, batch_size=16, min_rows=200)
 def small_reactor(selector):
     replay = dataclasses.replace(REPLAY, selector=selector)
     config = reactor.Config.small(
-        recurrent=False, sequence_length=10, sequence_period=5, replay=replay
+        recurrent=False,
+        sequence_length=10,
+        sequence_period=5,
+        learning_rate=3e-3,
+        target_update_period=20,
+        replay=replay,
     )
     return config, reactor.make_agent(make("catch").spec, config)
 

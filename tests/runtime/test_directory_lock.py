@@ -16,11 +16,14 @@ from pathlib import Path
 from retrax.runtime.directory_lock import DirectoryLock
 lock = DirectoryLock(Path(sys.argv[1]))
 if sys.argv[2] == "fork":
+    begun, tell = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(tell, b"!")
         os.close(1)
         time.sleep(60)
         os._exit(0)
+    os.read(begun, 1)
 elif sys.argv[2] == "program":
     child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, close_fds=False).pid
 else:
