@@ -39,50 +39,29 @@ def begin(
     actions: specs.BoundedArray,
 ) -> ActorState:
     """The state before the first time step."""
-    return ActorState(
-        key,
-        jnp.zeros(actions.shape, jnp.float32),
-        noise_scale(config, actor_id, num_actors),
-        noise_correlation(config, actor_id, num_actors),
-    )
+    sigma, correlation = noise_of(config, actor_id, num_actors)
+    return ActorState(key, jnp.zeros(actions.shape, jnp.float32), sigma, correlation)
 
 
-def noise_scale(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
-    """Sigma of one actor, from `sigma_min` of the first to `sigma_max` of the last.
+def noise_of(config: Config, actor_id: jax.Array, num_actors: int) -> tuple[jax.Array, jax.Array]:
+    """Sigma and correlation of one actor's noise.
+
+    With "fixed" exploration they are the config's. With "per_actor" they grow from the first actor
+    to the last: sigma from `sigma_min` to `sigma_max`, the correlation from 0 to the config's.
 
     Args:
       config: hyper-parameters.
       actor_id: `[]`, in 0 .. num_actors - 1.
-      num_actors: >= 1. A single actor gets the geometric mean.
+      num_actors: >= 1. A single actor gets sigma's geometric mean, and half of the correlation.
 
     Returns:
-      float32 `[]`.
+      Two of float32 `[]`.
     """
     if config.exploration == "fixed":
-        return jnp.full((), config.sigma, jnp.float32)
-    share = _share(actor_id, num_actors)
+        return jnp.float32(config.sigma), jnp.float32(config.noise_correlation)
+    share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
     sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
-    return jnp.asarray(sigma, jnp.float32)
-
-
-def noise_correlation(config: Config, actor_id: jax.Array, num_actors: int) -> jax.Array:
-    """Correlation of one actor's noise: from 0 of the first to the config's of the last.
-
-    Args:
-      config: hyper-parameters.
-      actor_id: `[]`, in 0 .. num_actors - 1.
-      num_actors: >= 1. A single actor gets half of it.
-
-    Returns:
-      float32 `[]`.
-    """
-    if config.exploration == "fixed":
-        return jnp.full((), config.noise_correlation, jnp.float32)
-    return jnp.asarray(config.noise_correlation * _share(actor_id, num_actors), jnp.float32)
-
-
-def _share(actor_id: jax.Array, num_actors: int) -> jax.Array:
-    return actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
+    return jnp.float32(sigma), jnp.float32(config.noise_correlation * share)
 
 
 def explore(
