@@ -82,6 +82,11 @@ def _distribution(point: EntryPoint) -> str:
     return "an unnamed distribution" if point.dist is None else point.dist.name
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error; its type if it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def reason(error: BaseException) -> str:
     """The type and the first line of an error, without a full stop."""
     line = next(iter(str(error).splitlines()), "")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from .._imports import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.advice import Advice
 from ..runtime.directory_lock import DirectoryLock
@@ -286,7 +287,7 @@ def _reason(error: BaseException) -> str:
     """The first line of an error, without a full stop."""
     if isinstance(error, SystemExit):
         return f"the environment or the agent called sys.exit({error.code!r})"
-    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+    return first_line(error).rstrip(".")
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

@@ -16,6 +16,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
+from .._imports import first_line
+
 _BOX = "state"
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
 _RETURN = "evaluation_return"  # orbax keeps it with a snapshot
@@ -183,13 +185,12 @@ class Snapshots:
         """One sentence for any error raised while a snapshot, by default the newest, was read."""
         steps = self.newest() if steps is None else steps
         others = [other for other in self.steps() if other != steps]
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         advice = f"remove it to resume from {others[-1]} steps" if others else "there is no other"
         if steps != self.newest():
             advice = f"there are others at {', '.join(map(str, others))} steps"
         return ValueError(
             f"The snapshot {self.directory / str(steps)} is damaged or of another config: "
-            f"{advice} ({reason[:_MAX_REASON].rstrip('.')})."
+            f"{advice} ({first_line(error)[:_MAX_REASON].rstrip('.')})."
         )
 
     def _none(self) -> ValueError:
