@@ -24,11 +24,12 @@ class Node:
         return 1
 
     def run(self):
+        # A learner that is stopped while its process starts saves nothing.
+        while self.what in ("raise", "finish") and not (self.directory / "learner.pid").exists():
+            time.sleep(0.1)
         if self.what == "raise":
             raise ValueError("the actor's own sentence")
         if self.what == "finish":
-            while not (self.directory / "learner.pid").exists():
-                time.sleep(0.1)
             (self.directory / "finished").write_text("")
         while self.what == "deaf":
             time.sleep(0.1)
