@@ -29,7 +29,7 @@ from .categorical_dueling import (
 )
 from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
 from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
-from .memory import MemoryCore
+from .memory import Memory
 from .reactor import ReactorModule, ReactorOutput, make_reactor_network
 from .torsos import ImageTorso, MakeTorso, VectorTorso, choose_convolutions, crelu, make_torso
 
@@ -50,7 +50,7 @@ __all__ = [
     "GaussianOutput",
     "ImageTorso",
     "MakeTorso",
-    "MemoryCore",
+    "Memory",
     "MixtureOfGaussians",
     "PixelTorso",
     "PolicyModule",

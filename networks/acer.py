@@ -14,7 +14,7 @@ from .base import (
     make_feed_forward_network,
     make_recurrent_network,
 )
-from .memory import MemoryCore
+from .memory import Memory
 from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, check_torso, make_torso
 
 # Scale of the policy head's initial weights: initial policies are nearly uniform, means near 0.
@@ -70,7 +70,7 @@ class _Stream(hk.Module):
             own=torso,
         )
         self._hidden = hk.Linear(hidden_size, name="hidden")
-        self._memory = MemoryCore(memory_size, name="memory") if memory_size else None
+        self._memory = Memory(memory_size, name="memory") if memory_size else None
 
     def initial_state(self) -> Any:
         return self._memory.initial_state() if self._memory else ()
@@ -81,7 +81,7 @@ class _Stream(hk.Module):
         features = jax.nn.relu(self._hidden(self._torso(observations)))
         if self._memory is None:
             return features, state
-        return hk.dynamic_unroll(self._memory, (features, is_first), state)
+        return self._memory(features, is_first, state)
 
 
 class AcerModule(hk.Module):

@@ -19,7 +19,7 @@ from .base import (
     make_feed_forward_network,
     make_recurrent_network,
 )
-from .memory import MemoryCore
+from .memory import Memory
 from .torsos import DQN_CONVOLUTIONS, Convolutions, check_observation, make_torso
 
 
@@ -71,7 +71,7 @@ class R2D2Module(hk.Module):
             activation=jax.nn.relu,
         )
         self._linear = hk.Linear(torso_size, name="linear")
-        self._memory = MemoryCore(lstm_size, recurrent, name="memory")
+        self._memory = Memory(lstm_size, recurrent, name="memory")
 
     def initial_state(self) -> Any:
         """The LSTM's initial state, zeros."""
@@ -89,7 +89,7 @@ class R2D2Module(hk.Module):
             jax.nn.one_hot(inputs.arm, self._num_arms),
         )
         read = jnp.concatenate([features, *others], axis=-1)
-        outputs, state = hk.dynamic_unroll(self._memory, (read, is_first), state)
+        outputs, state = self._memory(read, is_first, state)
         value = self._head(outputs, 1, "value")
         advantage = self._head(outputs, self._num_actions, "advantage")
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True), state

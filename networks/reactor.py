@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from .base import RecurrentNetwork, make_recurrent_network
-from .memory import MemoryCore
+from .memory import Memory
 from .torsos import (
     REACTOR_CONVOLUTIONS,
     Convolutions,
@@ -81,8 +81,8 @@ class ReactorModule(hk.Module):
             observation, convolutions=convolutions, vector_sizes=vector_sizes, own=torso
         )
         self._shared = hk.Linear(shared_size, name="shared")
-        self._policy_memory = MemoryCore(memory_size, recurrent, name="policy_memory")
-        self._value_memory = MemoryCore(memory_size, recurrent, name="value_memory")
+        self._policy_memory = Memory(memory_size, recurrent, name="policy_memory")
+        self._value_memory = Memory(memory_size, recurrent, name="value_memory")
 
     def initial_state(self) -> Any:
         """States of both memories, (policy, value)."""
@@ -93,17 +93,11 @@ class ReactorModule(hk.Module):
     ) -> tuple[ReactorOutput, Any]:
         """Observations `[T, ...]`, `is_first` `[T]`, initial state -> outputs, final state."""
         shared = crelu(self._shared(self._torso(observations)))
-
-        def remember(inputs: tuple[jax.Array, jax.Array], state: Any) -> tuple[Any, Any]:
-            features, is_first = inputs
-            blocked = jax.lax.stop_gradient(features)
-            policy, policy_state = self._policy_memory((blocked, is_first), state[0])
-            value, value_state = self._value_memory((features, is_first), state[1])
-            return (policy, value), (policy_state, value_state)
-
-        # One scan for both memories: half the loop's overhead.
-        (policy, value), state = hk.dynamic_unroll(remember, (shared, is_first), state)
-        return ReactorOutput(self._policy(policy), self._logits(value)), state
+        blocked = jax.lax.stop_gradient(shared)
+        policy, policy_state = self._policy_memory(blocked, is_first, state[0])
+        value, value_state = self._value_memory(shared, is_first, state[1])
+        outputs = ReactorOutput(self._policy(policy), self._logits(value))
+        return outputs, (policy_state, value_state)
 
     def _policy(self, features: jax.Array) -> jax.Array:
         """`[T, D] -> [T, A]`: softmax, mixed with the uniform distribution."""

@@ -31,6 +31,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
             "agent57_step.py --batch 1 --trace 2 --scale 0.05 --memory 100 --repeats 1",
             ["acting step", "share of the look-up", "update of 1 x 2"],
         ),
+        ("memory.py --repeats 1 --only small", ["agent57 small", "haiku", "ours"]),
         (
             "d4pg_step.py --preset small --updates 3 --rows 1200",
             [
