@@ -4,12 +4,12 @@
 priority tree, and the section on prioritised sequence replay.
 """
 
-import operator
 from collections.abc import Mapping
 
 import numpy as np
 
 from .priorities import check_priorities
+from .slots import SlotChecks
 
 # For batches at least this large, recomputing whole levels near the root is faster than following
 # the path of each slot.
@@ -52,9 +52,8 @@ class ContextualPriorityTree:
     """
 
     def __init__(self, capacity: int) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1 slot, got {capacity}.")
-        self._capacity = operator.index(capacity)
+        self._checks = SlotChecks(capacity)
+        self._capacity = self._checks.capacity
         self._depth = (self._capacity - 1).bit_length()
         self._leaves = 1 << self._depth
         # Node 1 is the root, node i has children 2i and 2i + 1, slot s is node `_leaves + s`.
@@ -62,7 +61,6 @@ class ContextualPriorityTree:
         self._known = np.zeros(2 * self._leaves, np.int32)  # how many of them are known
         self._mass = np.zeros(2 * self._leaves)  # c * m, and 0 where m is unknown
         self._left = np.zeros(self._leaves)  # probability of the left child
-        self._stamp = np.zeros(self._capacity, np.int64)  # room for `_last`
         self._shifts = np.arange(self._depth + 1)[:, None]
 
     def __len__(self) -> int:
@@ -71,8 +69,8 @@ class ContextualPriorityTree:
 
     def insert(self, slots: np.ndarray) -> None:
         """Makes slots present, with unknown priorities, whether or not they were present before."""
-        slots = self._check(slots)
-        self._assign(slots[self._last(slots)], present=1, known=0, priorities=0.0)
+        slots = self._checks.check(slots)
+        self._assign(slots[self._checks.last(slots)], present=1, known=0, priorities=0.0)
 
     def remove(self, slots: np.ndarray) -> None:
         """Makes slots absent.
@@ -81,9 +79,7 @@ class ContextualPriorityTree:
           ValueError: a slot is absent or repeated.
         """
         slots = self._check_present(slots)
-        last = self._last(slots)
-        if not last.all():
-            raise ValueError(f"slots to remove must be distinct, got {slots[~last][0]} twice.")
+        self._checks.check_distinct(slots)
         self._assign(slots, present=0, known=0, priorities=0.0)
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
@@ -99,16 +95,16 @@ class ContextualPriorityTree:
         """
         slots = self._check_present(slots)
         priorities = check_priorities(priorities, slots.size)
-        last = self._last(slots)
+        last = self._checks.last(slots)
         self._assign(slots[last], present=1, known=1, priorities=priorities[last])
 
     def contains(self, slots: np.ndarray) -> np.ndarray:
         """Whether each slot is present, bool `[n]`."""
-        return self._count[self._check(slots) + self._leaves] > 0
+        return self._count[self._checks.check(slots) + self._leaves] > 0
 
     def is_known(self, slots: np.ndarray) -> np.ndarray:
         """Whether each slot is present with a known priority, bool `[n]`."""
-        return self._known[self._check(slots) + self._leaves] > 0
+        return self._known[self._checks.check(slots) + self._leaves] > 0
 
     def probabilities(self, slots: np.ndarray) -> np.ndarray:
         """The probability of each slot in one draw of `sample`.
@@ -145,7 +141,7 @@ class ContextualPriorityTree:
         Raises:
           ValueError: the tree is empty or n < 1.
         """
-        self._check_draw(n)
+        self._checks.check_draw(n, len(self))
         nodes = np.ones(n, np.int64)
         for uniform in rng.random((self._depth, n)):
             right = uniform >= self._left[nodes]
@@ -155,7 +151,7 @@ class ContextualPriorityTree:
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Draws present slots uniformly, otherwise as `sample`; exact, since it uses the counts."""
-        self._check_draw(n)
+        self._checks.check_draw(n, len(self))
         ranks = rng.integers(len(self), size=n)
         nodes = np.ones(n, np.int64)
         for _ in range(self._depth):
@@ -187,13 +183,8 @@ class ContextualPriorityTree:
           ValueError: an array is missing or of another shape or dtype, a known slot is not present,
             or priorities are not in [0, 1e100].
         """
-        for name, kind in (("present", np.bool_), ("known", np.bool_), ("priorities", np.float64)):
-            found = np.asarray(state.get(name))
-            if found.shape != (self._capacity,) or found.dtype != kind:
-                raise ValueError(
-                    f"state[{name!r}] must be {np.dtype(kind)} of shape ({self._capacity},), got "
-                    f"{found.dtype} of shape {found.shape}."
-                )
+        dtypes = {"present": np.bool_, "known": np.bool_, "priorities": np.float64}
+        self._checks.check_state(state, dtypes)
         lost = np.flatnonzero(state["known"] & ~state["present"])
         if lost.size:
             raise ValueError(f"a slot with a known priority must be present, {lost[0]} is absent.")
@@ -204,36 +195,10 @@ class ContextualPriorityTree:
         self._mass[slots] = np.where(state["known"], priorities, 0.0)
         self._rebuild(self._depth)
 
-    def _check(self, slots: np.ndarray) -> np.ndarray:
-        slots = np.asarray(slots)
-        if slots.dtype.kind not in "iu" or slots.ndim != 1:
-            raise ValueError(
-                "slots must be integers of shape [n], got "
-                f"{slots.dtype} of shape {list(slots.shape)}."
-            )
-        if slots.size and (slots.min() < 0 or slots.max() >= self._capacity):
-            wrong = slots[(slots < 0) | (slots >= self._capacity)][0]
-            raise ValueError(f"slots must be from 0 to {self._capacity - 1}, got {wrong}.")
-        return slots.astype(np.int64, copy=False)
-
     def _check_present(self, slots: np.ndarray) -> np.ndarray:
-        present = self.contains(slots)
-        slots = np.asarray(slots, np.int64)
-        if not present.all():
-            raise ValueError(f"slots must be present (inserted), {slots[~present][0]} is not.")
+        slots = self._checks.check(slots)
+        self._checks.check_present(slots, self._count[slots + self._leaves] > 0)
         return slots
-
-    def _check_draw(self, n: int) -> None:
-        if n < 1:
-            raise ValueError(f"n must be at least 1 draw, got {n}.")
-        if not len(self):
-            raise ValueError("an empty tree has nothing to sample: insert slots first, got none.")
-
-    def _last(self, slots: np.ndarray) -> np.ndarray:
-        """Which entries are the last (or only) ones of their slot: bool `[n]`."""
-        order = np.arange(slots.size)
-        self._stamp[slots] = order  # NumPy keeps the last of repeated assignments
-        return self._stamp[slots] == order
 
     def _paths(self, slots: np.ndarray, levels: int) -> np.ndarray:
         """Nodes from leaves (first row) to their ancestors `levels` up, `[levels + 1, n]`."""

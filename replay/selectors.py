@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from .block_tree import BlockTree
 from .priorities import check_priorities
 from .priority_tree import ContextualPriorityTree
 
@@ -45,32 +46,41 @@ class Selector(Protocol):
         """Restores the state of a selector of the same kind and capacity."""
 
 
-class ContextualSelector:
-    """Reactor's prioritised sequence replay: new slots have the priority of their neighbourhood.
+class TreeSelector:
+    """Draws from a tree of powers of priorities, some of them uniformly.
 
-    `P(slot) = eps / N + (1 - eps) * p_hat / sum(p_hat)`, where p_hat is `priority ** alpha`, or its
-    estimate by the `ContextualPriorityTree` while the priority is unknown. Reactor, Appendix,
-    contextual priority tree. With alpha = 0 every priority is stored as 1, zero included.
+    `P(slot) = eps / N + (1 - eps) * p_hat / sum(p_hat)`, where p_hat is `priority ** alpha`, or the
+    tree's own number for a slot whose priority was not set. With alpha = 0 every priority is stored
+    as 1, zero included.
+
+    With a `ContextualPriorityTree` it is Reactor's prioritised sequence replay: new slots have the
+    priority of their neighbourhood (Reactor, Appendix, contextual priority tree).
 
     Args:
-      capacity: the number of slots, at least 1.
+      tree: an empty one.
       priority_exponent: alpha, at least 0; 1 in Reactor. `priority ** alpha` is at most 1e100.
       uniform_fraction: eps in [0, 1], the fraction of uniform draws.
     """
 
-    def __init__(self, capacity: int, *, priority_exponent: float, uniform_fraction: float) -> None:
+    def __init__(
+        self,
+        tree: ContextualPriorityTree | BlockTree,
+        *,
+        priority_exponent: float,
+        uniform_fraction: float,
+    ) -> None:
         if not 0 <= priority_exponent < np.inf:
             raise ValueError(
                 f"priority_exponent must be finite and at least 0, got {priority_exponent}."
             )
         if not 0 <= uniform_fraction <= 1:
             raise ValueError(f"uniform_fraction must be from 0 to 1, got {uniform_fraction}.")
-        self._tree = ContextualPriorityTree(capacity)
+        self._tree = tree
         self._exponent = priority_exponent
         self._uniform_fraction = uniform_fraction
 
     def insert(self, slots: np.ndarray) -> None:
-        """Adds slots with unknown priorities."""
+        """Adds slots; their priorities are not set."""
         self._tree.insert(slots)
 
     def remove(self, slots: np.ndarray) -> None:
@@ -78,7 +88,7 @@ class ContextualSelector:
         self._tree.remove(slots)
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Makes the priorities of slots known."""
+        """Stores powers of priorities."""
         # Before the power: NaN ** 0 is 1.
         priorities = check_priorities(priorities, np.size(slots))
         with np.errstate(over="ignore"):  # the tree refuses infinity
@@ -113,7 +123,7 @@ class ProportionalSelector:
       selector: holds the slots.
     """
 
-    def __init__(self, selector: ContextualSelector) -> None:
+    def __init__(self, selector: TreeSelector) -> None:
         self._selector = selector
         self.remove, self.sample = selector.remove, selector.sample
         self._largest = 1.0
@@ -142,18 +152,24 @@ class ProportionalSelector:
 
 
 class UniformSelector:
-    """Uniform selection: priorities stay unknown, so that all slots are alike.
+    """Uniform selection: priorities are never set, so that all slots are alike.
 
     Args:
       selector: holds the slots.
     """
 
-    def __init__(self, selector: ContextualSelector) -> None:
+    def __init__(self, selector: TreeSelector) -> None:
+        self._selector = selector
         self.insert, self.remove, self.sample = selector.insert, selector.remove, selector.sample
-        self.state, self.restore = selector.state, selector.restore
+        self.state = selector.state
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Ignores the priorities; neither argument is read."""
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restores which slots are present; older states had other priorities."""
+        present = np.asarray(state.get("present"))
+        self._selector.restore({**state, "priorities": present.astype(np.float64)})
 
 
 _KINDS = ("contextual", "proportional", "uniform")
@@ -193,8 +209,9 @@ def make_selector(
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")
-    selector = ContextualSelector(
-        capacity, priority_exponent=priority_exponent, uniform_fraction=uniform_fraction
+    tree = ContextualPriorityTree(capacity) if kind == "contextual" else BlockTree(capacity)
+    selector = TreeSelector(
+        tree, priority_exponent=priority_exponent, uniform_fraction=uniform_fraction
     )
     if kind == "contextual":
         return selector
