@@ -177,7 +177,10 @@ def test_a_refused_state_changes_nothing():
     wrong = [
         (make("contextual").state(), "must hold 'largest', got only"),
         ({**good, "largest": np.asarray(np.nan)}, "got nan"),
-        ({**good, "largest": np.asarray(9.0), "present": np.zeros(3, bool)}, r"got bool of .*\(3,\)"),
+        (
+            {**good, "largest": np.asarray(9.0), "present": np.zeros(3, bool)},
+            r"got bool of .*\(3,\)",
+        ),
     ]
     for state, message in wrong:
         with pytest.raises(ValueError, match=message):
