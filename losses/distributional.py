@@ -123,16 +123,34 @@ def add_projected(
     Args:
       target: `[R, N]`.
       rows: integers `[P]`, the row that each group of masses is added to.
-      atoms: `[N]`, increasing, N >= 2.
+      atoms: `[N]`, increasing, N >= 2. Equal distances are faster, if the array is a constant.
       values: `[P, N]`, positions of the masses; outside the support they move to the end atom.
       weights: `[P, N]`, the masses, of any sign.
 
     Returns:
       `[R, N]`.
     """
-    atoms = jnp.asarray(atoms)
-    values = jnp.clip(values, atoms[0], atoms[-1])
-    lower = jnp.clip(jnp.searchsorted(atoms, values, side="right") - 1, 0, atoms.shape[0] - 2)
-    fraction = (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
+    lower, fraction = _between(atoms, jnp.clip(values, atoms[0], atoms[-1]))
     target = target.at[rows[:, None], lower].add(weights * (1.0 - fraction))
     return target.at[rows[:, None], lower + 1].add(weights * fraction)
+
+
+def _between(atoms: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The atom below each value within the support, and the fraction of the way to the next one."""
+    last = atoms.shape[0] - 1
+    if _are_uniform(atoms):
+        positions = (values - atoms[0]) * (last / (atoms[-1] - atoms[0]))
+        lower = jnp.clip(jnp.floor(positions).astype(int), 0, last - 1)
+        return lower, positions - lower
+    atoms = jnp.asarray(atoms)
+    lower = jnp.clip(jnp.searchsorted(atoms, values, side="right") - 1, 0, last - 1)
+    return lower, (values - atoms[lower]) / (atoms[lower + 1] - atoms[lower])
+
+
+def _are_uniform(atoms: jax.Array) -> bool:
+    """Whether atoms are known, while a function is traced, to have equal distances."""
+    if isinstance(atoms, jax.core.Tracer):
+        return False
+    distances = np.diff(np.asarray(atoms, np.float64))
+    # Rounding of the atoms to float32 moves a distance by this much.
+    return bool(np.ptp(distances) <= 4 * np.finfo(np.float32).eps * np.max(np.abs(atoms)))

@@ -5,10 +5,11 @@ linear layer. Agents use heads through `CriticHead` only. Everything is unbatche
 `num_outputs`.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..losses import (
     CriticLoss,
@@ -90,8 +91,9 @@ class Categorical(NamedTuple):
         probs = jax.nn.softmax(outputs)
         return {"mass_at_vmin": probs[0], "mass_at_vmax": probs[-1]}
 
-    def _atoms(self) -> jax.Array:
-        return jnp.linspace(self.vmin, self.vmax, self.num_atoms)
+    def _atoms(self) -> Any:
+        # NumPy's, a constant while functions are traced: the losses see its equal distances.
+        return np.linspace(self.vmin, self.vmax, self.num_atoms, dtype=np.float32)
 
 
 class MixtureOfGaussians(NamedTuple):

@@ -164,3 +164,23 @@ class Variants(chex.TestCase):
             batched = self.variant(jax.vmap(loss))(targets, logits)
             single = [loss(t, logit) for t, logit in zip(targets, logits, strict=True)]
             np.testing.assert_allclose(batched, single, rtol=1e-6)
+
+
+@pytest.mark.parametrize("support", [(-2.0, 2.0, 201), (-10.0, 10.0, 51), (0.0, 500.0, 2)])
+def test_atoms_of_equal_distances_are_found_without_a_search(support):
+    """A constant support, and one that is an argument of the compiled function, whose distances
+    are unknown: on atoms, between them and outside."""
+    atoms = np.linspace(*support, dtype=np.float32)
+    rng = np.random.default_rng(0)
+    width = support[1] - support[0]
+    between = rng.uniform(support[0] - width / 4, support[1] + width / 4, size=200)
+    values = np.concatenate([atoms, between, np.nextafter(atoms, -np.inf)]).astype(np.float32)
+    probs = rng.dirichlet(np.ones(len(values))).astype(np.float32)
+    constant = jax.jit(lambda values, probs: losses.categorical_projection(atoms, values, probs))
+    found, searched = (
+        constant(values, probs),
+        jax.jit(losses.categorical_projection)(atoms, values, probs),
+    )
+    assert "searchsorted" not in constant.lower(values, probs).as_text()
+    np.testing.assert_allclose(found, searched, atol=1e-5)
+    np.testing.assert_allclose(found.sum(), 1.0, rtol=1e-5)
