@@ -1,4 +1,8 @@
-"""Compiled programs are kept, for all workers, for processes that tests start, and for later runs.
+"""How tests compile: without most optimisations, and what is compiled is kept.
+
+It is kept for all workers, for processes that tests start, and for later runs. Most of the time of
+most tests is compilation, which is twice as fast without the optimisations; long learning runs
+(`pytest -m slow`) are compiled with them.
 
 JAX reads these variables when it is imported, so they are set before any test module is.
 """
@@ -13,6 +17,12 @@ _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def pytest_configure(config):
+    """Sets the variable for this process, its workers and the processes that tests start."""
+    if config.option.markexpr != "slow":
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@
 
 A recording holds `metrics.csv` without the columns of wall-clock time, and for each array of the
 final parameters a hash and its norm. Bits depend on the processor and on the versions of JAX and
-NumPy, which `fingerprint` names: on another machine, record first, then change.
+NumPy, which `fingerprint` names: on another machine, record first, then change. As in all tests,
+compilation is without most optimisations.
 """
 
 import argparse
@@ -17,6 +18,8 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
+
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # JAX reads it when it is imported
 
 import jax
 import numpy as np
