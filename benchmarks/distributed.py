@@ -1,14 +1,17 @@
-"""Speed of a program of processes, compared with the same agent in one process.
+"""Speed of programs of processes, compared with the same agents in one process.
 
-    python benchmarks/distributed.py [--environment ALE/Pong-v5] [--steps 20000] [--num-actors 2]
+    python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--environments-per-actor 1]
+                                     [--repeats 3]
 
-Rates are over the time in which the learner updates, without compilation. Further arguments go to
-both `retrax launch` and `retrax train`.
+A case is one of those printed by --help, for instance `d4pg`; all of them without one. Both sides
+have as many environments. Rates are over the time in which the learner updates, without
+compilation; medians, both sides in turn.
 """
 
 import argparse
 import csv
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,7 +19,17 @@ import time
 
 from life_cycle import Program  # beside this file
 
-RATIO_LIMIT = 0.7
+# Agent, environment, steps, and the least ratio that we want.
+CASES = {
+    "reactor": ("reactor", "catch", 20_000, 0.6),
+    "acer": ("acer", "CartPole-v1", 60_000, 0.6),
+    "d4pg": ("d4pg", "Pendulum-v1", 40_000, 0.6),
+    "agent57": ("agent57", "deep_sea", 20_000, 0.6),
+    "reactor_pong": ("reactor", "ALE/Pong-v5", 20_000, 0.9),
+    "acer_pong": ("acer", "ALE/Pong-v5", 20_000, 0.9),
+    "agent57_pong": ("agent57", "ALE/Pong-v5", 20_000, 0.9),
+}
+LOGS = 100  # rows of metrics in a run
 
 
 def read_rows(directory):
@@ -50,21 +63,27 @@ def loopback_bytes(pid):
     return 0
 
 
-def one_process(directory, arguments, options):
+def one_process(directory, case, options):
+    """Runs `retrax train`."""
+    agent, environment, steps, _ = CASES[case]
     command = [sys.executable, "-c", "from retrax.experiments.commands.main import main; main()"]
-    train = ["train", "reactor", "--environment", arguments.environment, "--plain"]
-    train += ["--steps", str(arguments.steps), "--num-envs", str(arguments.num_actors)]
-    train += ["--run-directory", str(directory), "--log-every", str(arguments.log_every)]
-    subprocess.run([*command, *train, *options], check=True, capture_output=True)
+    train = ["train", agent, "--environment", environment, "--plain"]
+    num_envs = options.num_actors * options.environments_per_actor
+    train += ["--steps", str(options.steps or steps), "--num-envs", str(num_envs)]
+    train += ["--run-directory", str(directory), "--log-every", str(log_every(options, steps))]
+    subprocess.run([*command, *train], check=True, capture_output=True)
 
 
-def program(directory, arguments, options):
+def program(directory, case, options):
     """Runs the program; returns bytes per second between its processes."""
+    agent, environment, steps, _ = CASES[case]
     running = Program(
         directory,
-        *["--environment", arguments.environment, "--num-actors", arguments.num_actors],
-        *["--steps", arguments.steps, "--log-every", arguments.log_every],
-        *["--run-directory", directory, *options],
+        *["--environment", environment, "--num-actors", options.num_actors],
+        *["--environments-per-actor", options.environments_per_actor],
+        *["--steps", options.steps or steps, "--log-every", log_every(options, steps)],
+        *["--run-directory", directory],
+        agent=agent,
     )
     running.wait_for("learning")
     pid = running.process.pid
@@ -79,28 +98,47 @@ def program(directory, arguments, options):
     return (after - before) / seconds
 
 
+def log_every(options, steps):
+    return max(1, (options.steps or steps) // LOGS)
+
+
+def compare(case, options):
+    """Prints the medians of a case."""
+    found = {}
+    for repeat in range(options.repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            alone, together = pathlib.Path(folder) / "alone", pathlib.Path(folder) / "together"
+            one_process(alone, case, options)
+            figures = {"between the processes, kB/s": program(together, case, options) / 1e3}
+            for name, directory in (("one process", alone), ("program", together)):
+                for column in ("steps", "updates"):
+                    figures[f"{name}, {column}/s"] = rate(*learning_rows(directory), column)
+            for column in ("steps", "updates"):
+                ratio = figures[f"program, {column}/s"] / figures[f"one process, {column}/s"]
+                figures[f"program / one process, {column}/s"] = ratio
+            idle = mean(together, "learner_idle_share")
+            figures["share of the learner's time spent waiting"] = idle
+            figures["parameter age, updates"] = mean(together, "parameter_staleness")
+        for name, value in figures.items():
+            found.setdefault(name, []).append(value)
+        print(f"{case}, run {repeat + 1} of {options.repeats}", flush=True)
+    for name, values in found.items():
+        limit = f"   (limit: at least {CASES[case][-1]})" if "/ one process" in name else ""
+        print(f"{case:<14}{name:<46}{statistics.median(values):>10.2f}{limit}", flush=True)
+
+
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--environment", default="ALE/Pong-v5")
-    parser.add_argument("--steps", type=int, default=20_000)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
     parser.add_argument("--num-actors", type=int, default=2)
-    parser.add_argument("--log-every", type=int, default=200)
-    arguments, options = parser.parse_known_args()
-    with tempfile.TemporaryDirectory() as folder:
-        alone, together = pathlib.Path(folder) / "alone", pathlib.Path(folder) / "together"
-        one_process(alone, arguments, options)
-        traffic = program(together, arguments, options)
-        peer, ours = learning_rows(alone), learning_rows(together)
-        ratio = rate(*ours, "updates") / rate(*peer, "updates")
-        print(f"one process: {rate(*peer, 'updates'):.2f} updates/s")
-        print(f"one process: {rate(*peer, 'steps'):.1f} steps/s")
-        print(f"program: {rate(*ours, 'updates'):.2f} updates/s")
-        print(f"program: {rate(*ours, 'steps'):.1f} actor steps/s")
-        print(f"program / one process: {ratio:.2f} (limit: at least {RATIO_LIMIT})")
-        idle = mean(together, "learner_idle_share")
-        print(f"share of the learner's time spent waiting: {idle:.2f}")
-        print(f"parameter age: {mean(together, 'parameter_staleness'):.1f} updates")
-        print(f"between the processes: {traffic / 1e3:.0f} kB/s")
+    parser.add_argument("--environments-per-actor", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="instead of each case's own")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    if unknown := set(options.cases) - set(CASES):
+        parser.error(f"no such cases: {sorted(unknown)}, there are {list(CASES)}")
+    for case in options.cases or CASES:
+        compare(case, options)
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ START_SECONDS = 240
 class Program:
     """A running program, in a new session, as in a terminal."""
 
-    def __init__(self, directory, *options):
+    def __init__(self, directory, *options, agent="reactor"):
         self.directory = directory
-        command = [sys.executable, "-m", "retrax.launchpad_programs.reactor", "--plain"]
+        command = [sys.executable, "-m", f"retrax.launchpad_programs.{agent}", "--plain"]
         self.process = subprocess.Popen(
             [*command, *map(str, options)],
             stdout=subprocess.PIPE,

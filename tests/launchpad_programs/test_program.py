@@ -210,8 +210,8 @@ def test_killed_at_random_moments_and_resumed_catch_is_learned_all_the_same(tmp_
             ["| SIGINT | 1 | 0 x 1 |", "| kill -9 of a node | 1 | 1 x 1 |", "| kill -9 of main |"],
         ),
         (
-            "distributed.py --environment catch --steps 3000 --log-every 100",
-            ["program / one process", "time spent waiting", "parameter age", "kB/s"],
+            "distributed.py reactor --steps 3000 --repeats 1",
+            ["program / one process", "time spent waiting", "parameter age", "kB/s", "limit"],
         ),
     ],
 )
