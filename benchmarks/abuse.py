@@ -25,6 +25,7 @@ import orbax.checkpoint as ocp
 
 import retrax
 from retrax.experiments.assembly import spec_of
+from retrax.experiments.checks import checked_agent
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 
 AGENTS = "reactor acer d4pg agent57"
@@ -32,32 +33,34 @@ ENVIRONMENTS = (
     "catch noisy_deep_sea,size=6 CartPole-v1 FrozenLake-v1 Pendulum-v1 Hopper-v5 "
     "dm_control:reacher/easy ALE/Pong-v5"
 )
+QUIET = subprocess.DEVNULL
 TRAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
 
 
-def config_of(agent: str, environment: str, steps: int, seed: int) -> retrax.RunConfig:
+def config_of(given: argparse.Namespace, agent: str, environment: str) -> retrax.RunConfig:
     """A run that learns early; `ValueError` if the agent refuses the environment."""
-    config = retrax.RunConfig(
-        agent=agent,
-        environment=environment,
-        steps=steps,
-        num_envs=2,
-        snapshot_every=max(steps // 5, 1),
-        log_every=max(steps // 9, 1),
-        seed=seed,
-    )
+    steps, names = given.steps, {"agent": agent, "environment": environment, "seed": given.seed}
+    every = {"snapshot_every": max(steps // 5, 1), "log_every": max(steps // 9, 1)}
+    config = retrax.RunConfig(**names, **every, steps=steps, num_envs=2)
     spec = spec_of(config)
     config = config.resolve(spec)
     small = {"min_rows": steps // 6, "batch_size": 2, "capacity": 2 * steps}
     replay = dataclasses.replace(config.replay, **small)
     settings = dataclasses.replace(config.agent_config, replay=replay)
-    config.entry.make_agent(spec, settings)
-    return dataclasses.replace(config, agent_config=settings)
+    config = dataclasses.replace(config, agent_config=settings)
+    checked_agent(config, spec)
+    return config
+
+
+def newest(directory: Path) -> int:
+    """Steps of the newest complete snapshot."""
+    names = [path.name for path in (directory / "snapshots").iterdir()]
+    return max(int(name) for name in names if name.isdigit())
 
 
 def outcome(directory: Path) -> dict[str, object]:
     """The newest snapshot, array by array, and metrics.csv without the times."""
-    folder = max((directory / "snapshots").iterdir(), key=lambda path: int(path.name))
+    folder = directory / "snapshots" / str(newest(directory))
     found: dict[str, object] = {"steps": folder.name}
     for part in ("learner", "replay", "actors"):
         tree = ocp.StandardCheckpointer().restore(folder / part)
@@ -67,8 +70,7 @@ def outcome(directory: Path) -> dict[str, object]:
             found[part + jax.tree_util.keystr(path)] = array.tobytes()
     with (directory / "metrics.csv").open() as file:
         for row in csv.DictReader(file):
-            timeless = {k: cell for k, cell in row.items() if k not in WALL_CLOCK_COLUMNS}
-            found[f"row {row['steps']}"] = timeless
+            found[f"row {row['steps']}"] = [row[k] for k in row if k not in WALL_CLOCK_COLUMNS]
     return found
 
 
@@ -93,17 +95,18 @@ def resume(config: retrax.RunConfig, folder: Path, whole: Path, generator: rando
 def kills(config: retrax.RunConfig, folder: Path, whole: Path, generator: random.Random) -> bool:
     retrax.train(dataclasses.replace(config, steps=config.snapshot_every), folder, plain=True)
     command = [sys.executable, "-c", TRAIN, "train", "--resume", folder, "--steps", config.steps]
-    snapshots, count, status = folder / "snapshots", 0, -9
-    while status == -9:
-        before = set(snapshots.iterdir())
-        process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
-        while process.poll() is None and set(snapshots.iterdir()) == before:
-            time.sleep(0.01)  # one that is being written has a name of its own
+    count, status = 0, -9
+    while status == -9 and newest(folder) < config.steps:
+        before = newest(folder)
+        process = subprocess.Popen(list(map(str, command)), stdout=QUIET, stderr=QUIET)
+        while process.poll() is None and newest(folder) == before:
+            time.sleep(0.01)
         time.sleep(generator.uniform(0, 0.3))
         process.kill()
         status = process.wait()
         count += status == -9
-    return differs(config, whole, folder, f"killed {count} times, status {status}") or status != 0
+    failed = status not in (0, -9)
+    return differs(config, whole, folder, f"killed {count} times, status {status}") or failed
 
 
 SECTIONS: dict[str, Callable[..., bool]] = {"resume": resume, "kills": kills}
@@ -120,7 +123,7 @@ def main() -> int:
     for environment in given.environments:
         for agent in given.agents:
             try:
-                config = config_of(agent, environment, given.steps, given.seed)
+                config = config_of(given, agent, environment)
             except ValueError:
                 continue
             with tempfile.TemporaryDirectory() as folder:

@@ -177,7 +177,7 @@ class _Run:
                     self._write_row(table, progress, log)
                     next_log = _next_multiple(loop.counters.steps, log_every)
                 if is_best or next_snapshot <= loop.counters.steps < steps:
-                    self._save(snapshots, evaluation, evaluated)
+                    self._save(snapshots, self._unfinished(evaluation), evaluated)
                     next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
                 if loop.counters.steps >= steps:
                     break
@@ -186,9 +186,10 @@ class _Run:
                 if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
                     log.info(line)
             # Before the last row: a resumed run replaces it by that of the whole interval.
-            self._save(snapshots, evaluation, evaluated)
+            unfinished = self._unfinished(evaluation)
             if loop.has_new_steps:
                 self._write_row(table, progress, log)
+            self._save(snapshots, unfinished, evaluated)
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
@@ -244,17 +245,16 @@ class _Run:
         if advice := self._advice.first(means):
             log.warning(advice)
 
-    def _save(
-        self, snapshots: Snapshots, evaluation: PeriodicEvaluation, evaluated: float | None
-    ) -> None:
+    def _unfinished(self, evaluation: PeriodicEvaluation) -> bytes:
+        return pack_unfinished(self._loop, [self._evaluated, evaluation.next, self._last_return])
+
+    def _save(self, snapshots: Snapshots, unfinished: bytes, evaluated: float | None) -> None:
         steps = self._loop.counters.steps
         if steps in snapshots.steps():
             return
         snapshot = self._loop.snapshot()
         seconds = time.perf_counter() - self._started
         counters = {**snapshot.counters, "seconds": seconds}
-        outputs = [self._evaluated, evaluation.next, self._last_return]
-        unfinished = pack_unfinished(self._loop, outputs)
         snapshot = snapshot._replace(counters=counters, unfinished=unfinished)
         snapshots.save(steps, snapshot, evaluation_return=evaluated)
 

@@ -1,8 +1,9 @@
 """A resumed run is the run that was never stopped, bit for bit."""
 
 import csv
-import importlib
+import importlib.util
 import os
+import pathlib
 import shutil
 import signal
 import sys
@@ -16,6 +17,7 @@ from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation
 from retrax.experiments.loop import Loop
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.runtime.run_directory import read_config
 
 # Cheap to compile, with random numbers in its actors and its learner, and with priorities.
 AGENT = """
@@ -274,3 +276,41 @@ def test_environments_that_cannot_continue_begin_new_episodes(
     new = f"The environments begin new episodes: {reason}."
     assert resumed_line(resume(run, 200)) == f"100 steps. {new}"
     assert [row["steps"] for row in rows(run)] == ["40", "80", "120", "160", "200"]
+
+
+@pytest.fixture
+def abuse(folder, monkeypatch):
+    """benchmarks/abuse.py, whose `main` takes arguments."""
+    monkeypatch.chdir(folder)
+    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "abuse.py"
+    spec = importlib.util.spec_from_file_location("abuse", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    main = module.main
+
+    def with_arguments(*words):
+        monkeypatch.setattr(sys, "argv", ["abuse.py", *words, "--agents", "noisy_agent:NOISY"])
+        return main()
+
+    module.main = with_arguments
+    return module
+
+
+def test_the_table_of_abuse(abuse, capsys):
+    assert abuse.main("resume", "--steps", "60", "--environments", "catch") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "stopped at" in line]
+    assert line.endswith("equal")
+
+
+def test_the_table_shows_what_differs(abuse, whole, tmp_path, capsys):
+    config, other = read_config(whole), shutil.copytree(whole, tmp_path / "other")
+    assert not abuse.differs(config, whole, other, "copied")
+    metrics = (other / "metrics.csv").read_text().splitlines()
+    (other / "metrics.csv").write_text("\n".join(metrics[:-1]) + "\n")
+    assert abuse.differs(config, whole, other, "cut")
+    assert capsys.readouterr().out.splitlines()[-1].split()[2:5] == ["cut", "1", "of"]
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_again_and_again_is_one_run(abuse):
+    assert abuse.main("kills", "--environments", "catch", "CartPole-v1") == 0
