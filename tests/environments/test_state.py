@@ -131,7 +131,7 @@ class Hidden(list):
 
 
 class Slots:
-    __slots__ = ("x",)
+    __slots__ = ("__dict__", "x")
 
 
 def seeded_space():

@@ -19,7 +19,8 @@ from retrax.experiments.loop import Loop
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.run_directory import read_config
 
-# Cheap to compile, with random numbers in its actors and its learner, and with priorities.
+# Cheap to compile, with random numbers in its actors and its learner, and with priorities. What it
+# learns depends on all that its actors saw, and on their parameters.
 AGENT = """
 import dataclasses
 import jax
@@ -41,12 +42,14 @@ def make_agent(spec, config):
     def act(params, state, timestep):
         key, action_key = jax.random.split(state)
         noise = jax.random.normal(action_key, (spec.actions.num_values,))
-        return Decision(jnp.argmax(noise + params["scores"]).astype(jnp.int32), {}, key)
+        action = jnp.argmax(noise + params["scores"]).astype(jnp.int32)
+        return Decision(action, {"score": params["scores"][0]}, key)
 
     def gradients(learner, sample):
         rows = sample.rows
         actions = jax.nn.one_hot(rows.action[:, :-1], spec.actions.num_values)
-        seen = jnp.sum(rows.observation[:, :-1], axis=-1)
+        weights = jnp.linspace(-1.0, 1.0, rows.observation.shape[-1])
+        seen = rows.observation[:, :-1] @ weights + rows.extras["score"][:, :-1]
         gradient = jnp.mean(actions * (rows.reward[:, 1:] - seen)[..., None], axis=(0, 1))
         noise = jax.random.normal(learner["key"], gradient.shape)
         update = Update(jnp.abs(rows.reward).sum(axis=1) + 0.1, {"score": learner["scores"][0]})
@@ -64,7 +67,11 @@ def make_agent(spec, config):
         exploit=act,
         gradients=gradients,
         apply=apply,
-        sequence=SequenceSpec(length=4, crosses_episodes=False),
+        sequence=SequenceSpec(
+            length=4,
+            crosses_episodes=False,
+            extras={"score": jax.ShapeDtypeStruct((), jnp.float32)},
+        ),
     )
 
 
