@@ -124,7 +124,7 @@ class GymnasiumVector(SequentialVector):
 
 def simulation(environment: gymnasium.Env) -> list[MujocoState]:
     """The simulation of one of Gymnasium's MuJoCo environments; empty for all others."""
-    model, data = (getattr(environment, name, None) for name in ("model", "data"))
+    model, data = (vars(environment).get(name) for name in ("model", "data"))
     if not all(type(struct).__module__.startswith("mujoco.") for struct in (model, data)):
         return []
     return [MujocoState(model, data)]
