@@ -5,7 +5,7 @@ sequence, so that a sequence has `T + 1` rows.
 """
 
 import dataclasses
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import dm_env
 import numpy as np
@@ -71,6 +71,34 @@ class VectorEnvironment(Protocol):
 
     def close(self) -> None:
         """Gives back what the environments hold. Calling it twice does no harm."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """What a `VectorEnvironment` may offer besides: the exact continuation of its episodes.
+
+    An environment into which a state is restored, made with the same arguments, returns the same
+    time steps for the same actions, bit for bit, later episodes included.
+    """
+
+    def state(self) -> Any:
+        """The complete state, random numbers included, in plain data, which need not be copies.
+
+        Plain data are those of `environments.plain_data`: numbers, text, bytes, NumPy arrays and
+        generators, and containers of these.
+
+        Raises:
+          ValueError: there is none, and why; a resumed run then begins new episodes.
+        """
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Restores the state of another environment, before or after the first reset.
+
+        Raises:
+          ValueError: this environment is not like the other one.
+        """
         ...
 
 

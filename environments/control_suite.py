@@ -11,6 +11,7 @@ import numpy as np
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import RefusedError
+from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
 from .sequential import DEFAULT_LIMIT
 
@@ -63,6 +64,9 @@ class ControlSuite(DmEnvVector):
         steps = math.ceil((time_limit or 0.0) / environments[0].control_timestep())
         super().__init__(environments, max_episode_steps=max(steps, DEFAULT_LIMIT))
         self._drawn = (domain, task) == _DRAWN
+        self._simulations = [
+            MujocoState(one.physics.model.ptr, one.physics.data.ptr) for one in environments
+        ]
 
     def render(self) -> np.ndarray:
         """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`.
@@ -96,6 +100,13 @@ class ControlSuite(DmEnvVector):
             raise RefusedError(
                 f"the physics of environment {e} failed at step {self._num_steps}: {error}"
             ) from error
+
+    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+        environment = self._environments[e]
+        return [(environment, {"_physics", "_task"}), (environment.task, set())]
+
+    def _physics(self, e: int) -> list[MujocoState]:
+        return [self._simulations[e]]
 
 
 def tasks() -> dict[str, tuple[str, str]]:

@@ -100,6 +100,9 @@ class DmEnvVector(SequentialVector):
         terminated = last and discount == 0
         return self._see(timestep.observation), timestep.reward, terminated, last and not terminated
 
+    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+        return [(self._environments[e], set())]
+
 
 def _observations(spec: Any) -> tuple[specs.Array, Convert]:
     """The spec of one observation, and the function that converts one to it."""

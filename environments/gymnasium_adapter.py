@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -10,6 +11,7 @@ from ..datatypes import EnvironmentSpec
 from .arrival import integer_seeds
 from .failures import failure
 from .gymnasium_spaces import convert_actions, convert_observations
+from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
 from .sequential import DEFAULT_LIMIT, SequentialVector, check_alike
 
@@ -41,6 +43,8 @@ class GymnasiumVector(SequentialVector):
     # this loop on CartPole (it copies twice and collects `info`, which we drop), and it does not
     # report which environment returned a wrong reward or an observation of a wrong shape.
 
+    _COUNTERS = (*SequentialVector._COUNTERS, "_seeds")
+
     def __init__(
         self,
         make_one: Callable[[], gymnasium.Env],
@@ -65,6 +69,7 @@ class GymnasiumVector(SequentialVector):
         limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
         spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own)
         super().__init__(spec, act, num_envs, limit=limit)
+        self._simulations = [simulation(one.unwrapped) for one in self._environments]
         self._closed = False
 
     def render(self) -> np.ndarray:
@@ -103,6 +108,26 @@ class GymnasiumVector(SequentialVector):
     def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         raw, reward, terminated, truncated, _ = self._environments[e].step(action)
         return self._see(raw), reward, terminated, truncated
+
+    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+        """The environment and its wrappers; their specs and arguments never change."""
+        part, found = self._environments[e], []
+        while isinstance(part, gymnasium.Wrapper):
+            found.append((part, {"env", "_cached_spec", "_saved_kwargs"}))
+            part = part.env
+        simulated = {"model", "data", "mujoco_renderer"} if self._simulations[e] else set()
+        return [*found, (part, {"spec"} | simulated)]
+
+    def _physics(self, e: int) -> list[MujocoState]:
+        return self._simulations[e]
+
+
+def simulation(environment: gymnasium.Env) -> list[MujocoState]:
+    """The simulation of one of Gymnasium's MuJoCo environments; empty for all others."""
+    model, data = (vars(environment).get(name) for name in ("model", "data"))
+    if not all(type(struct).__module__.startswith("mujoco.") for struct in (model, data)):
+        return []
+    return [MujocoState(model, data)]
 
 
 @contextlib.contextmanager

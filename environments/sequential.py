@@ -3,7 +3,7 @@
 `E` denotes the number of environments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions
+from .attributes import attributes, set_attributes
 from .failures import RefusedError, failure, one_sentence
+from .mujoco_state import MujocoState
 
 Convert = Callable[[Any], np.ndarray]
 DEFAULT_LIMIT = 10_000  # transitions of an episode, where an environment has no limit of its own
@@ -21,7 +23,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 class SequentialVector:
     """Base of adapters: restarts, time steps, and checks of what the environments return.
 
-    An adapter defines how environment e begins (`_begin`) and is stepped (`_advance`).
+    An adapter defines how environment e begins (`_begin`) and is stepped (`_advance`), and the
+    objects whose attributes are its state (`_parts`).
 
     Args:
       spec: of one of them.
@@ -33,6 +36,8 @@ class SequentialVector:
     Raises:
       ValueError: a limit below 1.
     """
+
+    _COUNTERS: tuple[str, ...] = ("_lengths", "_starts", "_num_steps")
 
     def __init__(
         self, spec: EnvironmentSpec, act: Convert, num_envs: int, *, limit: int | None
@@ -92,6 +97,37 @@ class SequentialVector:
             truncated |= self._lengths >= self._limit
         self._starts = terminated | truncated
         return arrival(observation, reward, terminated, truncated, first)
+
+    def state(self) -> dict[str, Any]:
+        """See `Resumable`. The attributes of the environments and of their wrappers."""
+        return {
+            **{name: getattr(self, name) for name in self._COUNTERS},
+            "environments": [
+                {
+                    "parts": [attributes(*part) for part in self._parts(e)],
+                    "physics": [physics.state() for physics in self._physics(e)],
+                }
+                for e in range(self.num_envs)
+            ],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Resumable`."""
+        for e, kept in enumerate(state["environments"]):
+            for part, found in zip(self._parts(e), kept["parts"], strict=True):
+                set_attributes(*part, found)
+            for physics, found in zip(self._physics(e), kept["physics"], strict=True):
+                physics.restore(found)
+        for name in self._COUNTERS:
+            setattr(self, name, state[name])
+
+    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+        """The objects that are environment e, and the attributes of each that are not kept."""
+        raise NotImplementedError
+
+    def _physics(self, e: int) -> list[MujocoState]:
+        """The simulations of environment e."""
+        return []
 
     def _begin(self, e: int) -> np.ndarray:
         """Starts an episode in environment e; returns its observation in the spec's form."""

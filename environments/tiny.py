@@ -4,11 +4,15 @@
 mean returns are known exactly. `E` denotes the number of environments.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, environment_seeds
+from .attributes import attributes, set_attributes
 
 
 class TinyTask:
@@ -56,6 +60,14 @@ class TinyTask:
         truncated = self._cut_off()
         self._starts = terminated | truncated
         return arrival(self._observe(), reward, terminated, truncated, first)
+
+    def state(self) -> dict[str, Any]:
+        """See `Resumable`."""
+        return attributes(self, {"_spec"})
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Resumable`."""
+        set_attributes(self, {"_spec"}, state)
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""

@@ -57,7 +57,8 @@ def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorE
 
     Args:
       config: of the run.
-      resumed_at: steps of the snapshot; a resumed run begins other episodes than a new one.
+      resumed_at: steps of the snapshot, where new episodes begin, which are other ones than those
+        of a new run; None for a new run, or where the running episodes continue.
 
     Raises:
       ValueError: they cannot be made, or there are too many for the memory or the replay.

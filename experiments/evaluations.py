@@ -70,6 +70,7 @@ class PeriodicEvaluation:
 
     Attributes:
       columns: names of the metrics.
+      next: steps at which the next evaluation is due; that at the run's end comes besides.
     """
 
     def __init__(self, config: RunConfig, agent: Agent, *, start: int):
@@ -79,11 +80,11 @@ class PeriodicEvaluation:
         modes = (f"return_{name}" for name in self._entry.evaluation_modes)
         names = ("return", "length", *modes) if self._every else ()
         self.columns = [f"{_PREFIX}{name}" for name in names]
-        self._next = self._after(start)
+        self.next = self._after(start)
 
     def is_due(self, steps: int) -> bool:
         """Whether the run has to be evaluated at this number of steps."""
-        return self._every > 0 and (steps >= self._next or steps >= self._last)
+        return self._every > 0 and (steps >= self.next or steps >= self._last)
 
     def run(
         self,
@@ -104,7 +105,6 @@ class PeriodicEvaluation:
           Means over the episodes, named as in `columns`; empty if it was stopped.
         """
         config = self._config
-        self._next = self._after(steps)
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
         num_envs = min(config.evaluation_episodes, MAX_ENVS)
         environment = config.make_environment(seed=seed, num_envs=num_envs)
@@ -119,6 +119,7 @@ class PeriodicEvaluation:
                 episodes=config.evaluation_episodes,
                 actor_states=actor_states,
             )
+            self.next = self._after(steps)
             return {f"{_PREFIX}{name}": value for name, value in results.means().items()}
         return {}
 

@@ -5,7 +5,7 @@ it is a program in one thread: `retrax launch --launch sync`.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -50,6 +50,7 @@ class Loop:
         self._order = order
         self._episodes = MetricsAccumulator()
         self._since = Counters()
+        self._continues = False  # with the parameters that the actors had
         self._acting_seconds = self._learning_seconds = self.seconds = 0.0
 
     @property
@@ -57,8 +58,15 @@ class Loop:
         """Whether steps were taken since the last `flush`."""
         return self.counters.steps > self._since.steps
 
+    @property
+    def flushed_at(self) -> int:
+        """Steps at the last `flush`."""
+        return self._since.steps
+
     def start(self) -> None:
         """Gives the actors their first parameters; call it before `advance`."""
+        if self._continues:
+            return
         self.learner.publish()
         for actor in self._actors:
             actor.start()
@@ -108,8 +116,39 @@ class Loop:
         states = [actor.state for actor in self._actors]
         return jax.eval_shape(lambda *x: jax.tree.map(lambda *y: jnp.concatenate(y), *x), *states)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Restores a snapshot; the environments have begun new episodes."""
+    def window(self) -> list[Any]:
+        """What was added to the metrics since the last `flush`, for `restore`; not copied."""
+        self.learner.finish()
+        return [vars(self._since), self._episodes.state(), self.learner.metrics.state()]
+
+    def running(self) -> dict[str, Any]:
+        """The running episodes, for `restore`: plain data, not copied.
+
+        Raises:
+          ValueError: an environment has no state.
+        """
+        return {
+            "actors": [actor.running() for actor in self._actors],
+            "order": self._order,
+            "published": self.learner.published(),
+        }
+
+    def restore(
+        self,
+        snapshot: Snapshot,
+        window: Sequence[Any] | None = None,
+        running: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Restores a snapshot.
+
+        Args:
+          snapshot: as `snapshot` gave it.
+          window: of the same moment; a new one if None.
+          running: of the same moment. If None, the environments have begun new episodes.
+
+        Raises:
+          ValueError: the environments are not like those that were running.
+        """
         self.learner.restore(snapshot)
         first = 0
         for actor in self._actors:
@@ -119,12 +158,28 @@ class Loop:
             first += count
         self.counters = Counters(**snapshot.counters)
         self._since = Counters(**snapshot.counters)
+        if window is not None:
+            since, episodes, updates = window
+            self._since = Counters(**since)
+            self._episodes.restore(episodes)
+            self.learner.metrics.restore(updates)
+        if running is None:
+            self.replay.store.cut()
+        else:
+            self._continue(running)
 
     def close(self) -> None:
         """Closes actors and learner."""
         for actor in self._actors:
             actor.close()
         self.learner.close()
+
+    def _continue(self, running: Mapping[str, Any]) -> None:
+        for actor, state in zip(self._actors, running["actors"], strict=True):
+            actor.restore_running(state)
+        self._order = running["order"]
+        self.learner.restore_published(running["published"])
+        self._continues = True
 
     def _act(self, actor: Actor) -> None:
         self.counters.steps += actor.step()
@@ -134,4 +189,4 @@ class Loop:
 
 
 def _rate(count: int, seconds: float) -> float:
-    return count / seconds if count else float("nan")
+    return count / seconds if count and seconds else float("nan")

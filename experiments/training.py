@@ -6,9 +6,7 @@ import math
 import threading
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
+from typing import NamedTuple
 
 from .._imports import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
@@ -26,11 +24,12 @@ from ..runtime.run_directory import (
 )
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
-from .assembly import make_environments, make_loop
+from .assembly import make_loop
 from .checks import checked_agent
 from .evaluations import PeriodicEvaluation
 from .loop import Loop
 from .progress import Expectation, Progress
+from .resuming import Unfinished, environments_of, pack_unfinished, read_unfinished, restore
 
 
 class Summary(NamedTuple):
@@ -88,8 +87,11 @@ def train(
         if resume:
             snapshots = stack.enter_context(contextlib.closing(_snapshots(directory, config)))
         resumed_at = snapshots.newest() if snapshots else None
+        unfinished = read_unfinished(snapshots)
         with contextlib.ExitStack() as on_error:
-            environments = [environment] if environment else make_environments(config, resumed_at)
+            environments = [environment] if environment else []
+            if not environments:
+                environments, unfinished = environments_of(config, resumed_at, unfinished)
             for made in environments:
                 on_error.callback(made.close)
             spec = environments[0].spec
@@ -102,14 +104,11 @@ def train(
         stack.callback(loop.close)
         lock.acquire()
         run = _Run(config, directory, loop, spec)
+        evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
         if snapshots:
-            run.restore(snapshots)
-        evaluation = PeriodicEvaluation(config, agent, start=loop.counters.steps)
-        names = [
-            *metric_names(config.entry, agent, loop.replay.shapes[0]),
-            *evaluation.columns,
-        ]
-        table = MetricsTable(directory, names, resumed_at=resumed_at)
+            run.restore(snapshots, unfinished, evaluation)
+        names = metric_names(config.entry, agent, loop.replay.shapes[0]) + evaluation.columns
+        table = MetricsTable(directory, names, resumed_at=loop.flushed_at if resume else None)
         stack.callback(table.close)
         log = setup_log(directory)
         stack.callback(close_log, log)
@@ -135,21 +134,17 @@ class _Run:
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
         self._evaluated: dict[str, float] = {}  # the newest evaluation, until it has a row
+        self._extra: dict[str, float] = {}  # that at the end, if it is due at no interval
+        self._resumed = ""  # a sentence for the log
 
-    def restore(self, snapshots: Snapshots) -> None:
-        """Restores the newest snapshot.
-
-        Raises:
-          ValueError: it is damaged or of another config.
-        """
-        learner = jax.tree.map(_shape, self._loop.learner.state)
-        snapshot = snapshots.restore(learner, self._loop.actors_template())
-        try:
-            counters = dict(snapshot.counters)
-            self._seconds = float(counters.pop("seconds"))
-            self._loop.restore(snapshot._replace(counters=counters))
-        except Exception as error:
-            raise snapshots.damaged(error) from error
+    def restore(
+        self, snapshots: Snapshots, unfinished: Unfinished, evaluation: PeriodicEvaluation
+    ) -> None:
+        """Restores the newest snapshot, or raises `ValueError`."""
+        self._seconds = restore(self._loop, snapshots, unfinished)
+        self._resumed = unfinished.describe(self._loop.counters.steps)
+        if unfinished.outputs is not None:
+            self._evaluated, evaluation.next, self._last_return = unfinished.outputs
 
     def run(
         self,
@@ -165,7 +160,7 @@ class _Run:
         steps, log_every, snapshot_every = config.schedule
         self._started = time.perf_counter() - self._seconds
         self._describe(log)
-        next_log = _next_multiple(loop.counters.steps, log_every)
+        next_log = _next_multiple(loop.flushed_at, log_every)
         next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
         with contextlib.ExitStack() as stack:
             snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
@@ -174,22 +169,27 @@ class _Run:
             stack.enter_context(progress)
             expectation = Expectation(steps, loop.counters)
             loop.start()
-            evaluated = None
-            while loop.counters.steps < steps and not stop.is_set():
+            while True:  # a stopped run is resumed in the middle of a round
+                evaluated, is_best = self._evaluate(evaluation, snapshots, log, stop)
+                if stop.is_set():
+                    break
+                if loop.counters.steps >= next_log and not self._extra:
+                    self._write_row(table, progress, log)
+                    next_log = _next_multiple(loop.counters.steps, log_every)
+                if is_best or next_snapshot <= loop.counters.steps < steps:
+                    self._save(snapshots, self._unfinished(evaluation), evaluated)
+                    next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
+                if loop.counters.steps >= steps:
+                    break
                 loop.advance()
                 elapsed = time.perf_counter() - self._started
                 if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
                     log.info(line)
-                evaluated, is_best = self._evaluate(evaluation, snapshots, log, stop)
-                if loop.counters.steps >= next_log:
-                    self._write_row(table, progress, log)
-                    next_log = _next_multiple(loop.counters.steps, log_every)
-                if is_best or next_snapshot <= loop.counters.steps < steps:
-                    self._save(snapshots, evaluated)
-                    next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
+            # Before the last row: a resumed run replaces it by that of the whole interval.
+            unfinished = self._unfinished(evaluation)
             if loop.has_new_steps:
                 self._write_row(table, progress, log)
-            self._save(snapshots, evaluated)
+            self._save(snapshots, unfinished, evaluated)
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
@@ -206,8 +206,8 @@ class _Run:
         log.info(describe_default_preset(config.entry, config.environment, self._spec))
         if self._spec.max_episode_steps is not None:
             log.info(f"Episodes end after {self._spec.max_episode_steps} steps at the latest.")
-        if self._loop.counters.steps:
-            log.info(f"Resumed at {self._loop.counters.steps} steps.")
+        if self._resumed:
+            log.info(self._resumed)
 
     def _evaluate(
         self,
@@ -220,10 +220,12 @@ class _Run:
         steps, loop = self._loop.counters.steps, self._loop
         if not evaluation.is_due(steps):
             return None, False
+        awaiting = self._extra if steps < evaluation.next else self._evaluated
         means = evaluation.run(steps, loop.learner.params, loop.actor_states, stop)
         if not means:
             return None, False
-        self._evaluated, found, best = means, means["evaluation_return"], snapshots.best()
+        found, best = means["evaluation_return"], snapshots.best()
+        awaiting.update(means)
         is_best = found >= (-math.inf if best is None else best[1])
         log.info(
             f"Evaluation at {steps} steps: return {found:.3g} over "
@@ -234,7 +236,7 @@ class _Run:
     def _write_row(self, table: MetricsTable, progress: Progress, log: logging.Logger) -> None:
         means, clock = self._loop.flush()
         clock["seconds"] = time.perf_counter() - self._started
-        table.write(self._loop.counters, {**means, **self._evaluated}, clock)
+        table.write(self._loop.counters, {**means, **self._evaluated, **self._extra}, clock)
         self._evaluated = {}
         self._last_return = means.get("episode_return", self._last_return)
         line = progress.show(self._loop.counters, self._last_return, clock)
@@ -243,14 +245,17 @@ class _Run:
         if advice := self._advice.first(means):
             log.warning(advice)
 
-    def _save(self, snapshots: Snapshots, evaluated: float | None) -> None:
+    def _unfinished(self, evaluation: PeriodicEvaluation) -> bytes:
+        return pack_unfinished(self._loop, [self._evaluated, evaluation.next, self._last_return])
+
+    def _save(self, snapshots: Snapshots, unfinished: bytes, evaluated: float | None) -> None:
         steps = self._loop.counters.steps
         if steps in snapshots.steps():
             return
         snapshot = self._loop.snapshot()
         seconds = time.perf_counter() - self._started
         counters = {**snapshot.counters, "seconds": seconds}
-        snapshot = snapshot._replace(counters=counters)
+        snapshot = snapshot._replace(counters=counters, unfinished=unfinished)
         snapshots.save(steps, snapshot, evaluation_return=evaluated)
 
     def _summary(self, log: logging.Logger, stop: threading.Event) -> Summary:
@@ -288,10 +293,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"the environment or the agent called sys.exit({error.code!r})"
     return first_line(error).rstrip(".")
-
-
-def _shape(x: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
 def _next_multiple(value: int, of: int) -> int:

@@ -65,7 +65,7 @@ class Replay(Protocol):
         """What `restore` needs, a pytree of arrays."""
 
     def restore(self, state: Any, counters: Mapping[str, int]) -> None:
-        """Restores a state, for environments that start new episodes.
+        """Restores a state.
 
         Args:
           state: of a replay that was made with the same arguments.

@@ -91,7 +91,9 @@ class LocalReplay:
         return {**self.store.state(), **kind, "schedule": self._schedule.state()}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Restores the store and the schedule, and cuts the running episodes.
+        """Restores the store and the schedule.
+
+        Where environments begin new episodes, the store's `cut` must follow.
 
         Raises:
           ValueError: the state refers to a Reverb checkpoint, or is that of a replay with other
@@ -104,7 +106,6 @@ class LocalReplay:
             )
         check_stored_as(state, self._sequence, self._config)
         self.store.restore(state)
-        self.store.cut()
         self._steps = counters["steps"]
         self._schedule.restore(state["schedule"], counters)
 

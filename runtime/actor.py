@@ -3,7 +3,7 @@
 `E` denotes the environments of one actor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -11,10 +11,11 @@ import numpy as np
 from dm_env import StepType
 
 from ..agents.base import Agent, Params
-from ..datatypes import Row, TimeStep, VectorEnvironment
+from ..datatypes import Resumable, Row, TimeStep, VectorEnvironment
 from ..environments.failures import one_sentence
 from ..replay.interface import Writer
 from .metrics import RunningReturns
+from .parameters import ParameterClient
 
 
 class ParameterSource(Protocol):
@@ -139,6 +140,41 @@ class Actor:
     def update(self) -> None:
         """Counts one time step, and may fetch newer parameters."""
         self._parameters.step()
+
+    def running(self) -> dict[str, Any]:
+        """The running episodes, for `restore_running`: plain data, not copied.
+
+        Raises:
+          ValueError: the environments have no state.
+        """
+        environment = self._environment
+        if not isinstance(environment, Resumable):
+            raise ValueError(f"{type(environment).__name__} has no state that could be kept")
+        client = self._client
+        return {
+            "environment": environment.state(),
+            "timestep": [np.array(part) for part in self._timestep],
+            "sums": self._running.state(),
+            "parameters": None if client is None else client.state(),
+        }
+
+    def restore_running(self, state: Mapping[str, Any]) -> None:
+        """Continues the running episodes of another actor.
+
+        Raises:
+          ValueError: the environments are not like those of the other actor.
+        """
+        assert isinstance(self._environment, Resumable), "make_environments has restored it before"
+        self._environment.restore(state["environment"])
+        self._timestep = TimeStep(*state["timestep"])
+        self._running.restore(state["sums"])
+        if self._client is not None:
+            self._client.restore(state["parameters"], self._params_shape)
+
+    @property
+    def _client(self) -> ParameterClient | None:
+        """What fetches the parameters, where the actor does not read the newest ones."""
+        return self._parameters if isinstance(self._parameters, ParameterClient) else None
 
     def take_episodes(self) -> dict[str, list[float]]:
         """`return`, `length` and episode metrics of episodes that ended since the last call."""

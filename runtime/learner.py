@@ -130,6 +130,15 @@ class Learner:
         self.updates = snapshot.counters["updates"]
         self._next = self._running = None
 
+    def published(self) -> dict[str, Any] | None:
+        """The published parameters, for `restore_published`; None if actors read `params`."""
+        return None if self._parameters is None else self._parameters.state()
+
+    def restore_published(self, state: dict[str, Any] | None) -> None:
+        """Publishes the parameters again that were published when the state was taken."""
+        if self._parameters is not None and state is not None:
+            self._parameters.restore(state, self.params)
+
     def close(self) -> None:
         """Ends the host thread and closes the replay."""
         self._host.shutdown()

@@ -55,6 +55,14 @@ class RunningReturns:
         ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
         return ended, self._returns[ended], self._lengths[ended]
 
+    def state(self) -> list[np.ndarray]:
+        """What `restore` needs; not copied."""
+        return [self._returns, self._lengths]
+
+    def restore(self, state: Sequence[np.ndarray]) -> None:
+        """Restores the sums of the running episodes."""
+        self._returns, self._lengths = state
+
 
 class MetricsAccumulator:
     """Means of what was added since the last `flush`."""
@@ -79,6 +87,14 @@ class MetricsAccumulator:
         for name, value in metrics.items():
             self._totals[name] = self._totals.get(name, 0.0) + count * float(value)
             self._counts[name] = self._counts.get(name, 0) + count
+
+    def state(self) -> list[dict[str, Any]]:
+        """What `restore` needs; not copied."""
+        return [self._episodes, self._totals, self._counts]
+
+    def restore(self, state: Sequence[dict[str, Any]]) -> None:
+        """Restores what was added since the last `flush`."""
+        self._episodes, self._totals, self._counts = state
 
     def flush(self) -> dict[str, float]:
         """Means of everything that was added, which is then forgotten."""

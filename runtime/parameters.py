@@ -7,16 +7,18 @@ published when the learner has compiled, so an actor that waits for it waits for
 import pickle
 import threading
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from ..agents.base import Params
 from ..replay.waiting import Stopped, WaitTimeout, never
 
 _POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 0.5
+_KEPT = ("version", "new_priority", "staleness", "_steps", "_known")  # of a client's state
 
 Get = Callable[[int], tuple[int, bytes | None]]
 
@@ -57,6 +59,22 @@ class ParameterServer:
     def version(self) -> int:
         """The newest published version, -1 before the first."""
         return self._version
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, in plain data."""
+        published = None if self._blob is None else pickle.loads(self._blob)
+        return {
+            "version": self._version,
+            "wanted": self._wanted,
+            "published": published and (_leaves(published.params), published.new_priority),
+        }
+
+    def restore(self, state: Mapping[str, Any], like: Params) -> None:
+        """Publishes again what was published; `like` has the structure of the parameters."""
+        if state["published"] is not None:
+            leaves, new_priority = state["published"]
+            self.publish(state["version"], _with_leaves(like, leaves), new_priority)
+        self._wanted = state["wanted"]
 
     def publish(self, version: int, params: Params, new_priority: float = 1.0) -> None:
         """Makes a version available; called by the learner's thread between updates."""
@@ -149,6 +167,18 @@ class ParameterClient:
             self._ask()
         self._replace()
 
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, in plain data, of a client without a thread between two steps."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return {"params": None if self.params is None else _leaves(self.params), **kept}
+
+    def restore(self, state: Mapping[str, Any], like: Params) -> None:
+        """Restores parameters and counts; `like` has the structure of the parameters."""
+        for name in _KEPT:
+            setattr(self, name, state[name])
+        if state["params"] is not None:
+            self.params = jax.device_put(_with_leaves(like, state["params"]))
+
     def close(self) -> None:
         """Ends the thread, or abandons it if a call takes long."""
         self._closed.set()
@@ -189,3 +219,12 @@ class ParameterClient:
         self.failures, self._reason = 0, "the learner has not compiled yet"
         if blob is not None:
             self._known, self._arrived = version, (version, blob)
+
+
+def _leaves(params: Params) -> list[np.ndarray]:
+    return [np.array(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def _with_leaves(like: Params, leaves: Sequence[np.ndarray]) -> Params:
+    """Parameters of the structure of others."""
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)

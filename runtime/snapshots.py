@@ -19,6 +19,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 from .._imports import first_line
 
 _BOX = "state"
+_UNFINISHED = "unfinished"
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
 _RETURN = "evaluation_return"  # orbax keeps it with a snapshot
 
@@ -31,12 +32,15 @@ class Snapshot(NamedTuple):
       replay: `Replay.state`.
       counters: JSON values: steps, episodes, updates, learning_since, seconds.
       actors: the agent's actor states; None where actors keep their own (programs).
+      unfinished: running episodes and open means, packed by whoever runs the loop; None in
+        programs.
     """
 
     learner: Any
     replay: Any
     counters: dict[str, Any]
     actors: Any = None
+    unfinished: bytes | None = None
 
 
 class Snapshots:
@@ -137,6 +141,9 @@ class Snapshots:
         }
         if snapshot.actors is not None:
             items["actors"] = ocp.args.StandardSave(_boxed(snapshot.actors))
+        if snapshot.unfinished is not None:
+            content = np.frombuffer(snapshot.unfinished, np.uint8)
+            items[_UNFINISHED] = ocp.args.StandardSave(_boxed(content))
         with _quiet():
             self._manager.save(
                 steps,
@@ -176,6 +183,14 @@ class Snapshots:
         """Actor states of a snapshot (see `find`)."""
         template = ocp.args.StandardRestore(_boxed(actors_template))
         return self._read(self.find(which), actors=template)["actors"]
+
+    def restore_unfinished(self) -> bytes | None:
+        """`Snapshot.unfinished` of the newest snapshot; None if an older version wrote it."""
+        steps = self.newest()
+        if not (self.directory / str(steps) / _UNFINISHED).is_dir():
+            return None
+        read = self._read(steps, **{_UNFINISHED: ocp.args.StandardRestore()})
+        return np.asarray(read[_UNFINISHED][_BOX]).tobytes()
 
     def close(self) -> None:
         """Ends orbax's threads."""

@@ -70,6 +70,7 @@ class ContextualReplay:
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Restores the local replay, and waits for the first rows of new episodes."""
         self.local.restore(state, counters)
+        self.local.store.cut()
         self._next.clear()
 
     def close(self) -> None:

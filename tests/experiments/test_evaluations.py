@@ -222,7 +222,7 @@ def scripted(monkeypatch):
         coming = list(returns)
 
         def run(self, steps, *arguments):
-            self._next = self._after(steps)
+            self.next = self._after(steps)
             return {"evaluation_return": coming.pop(0), "evaluation_length": 9.0}
 
         monkeypatch.setattr(PeriodicEvaluation, "run", run)

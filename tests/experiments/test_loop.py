@@ -12,6 +12,7 @@ from retrax.agents import acer, reactor
 from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
+from retrax.environments.plain_data import pack, unpack
 from retrax.experiments.assembly import NewestParameters
 from retrax.experiments.loop import Loop
 from retrax.replay.local import LocalReplay
@@ -313,6 +314,25 @@ def test_restore_continues_from_the_counters():
     assert fresh.counters.updates == 3
     fresh.advance()
     assert fresh.counters.updates == 4
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_restored_episodes_are_cut_unless_they_continue(continues):
+    loop, store = make_loop(replay=make_replay(min_rows=100))
+    for _ in range(5):
+        loop.advance()
+    snapshot = jax.tree.map(np.array, loop.snapshot())
+    running, window = unpack(pack([loop.running(), loop.window()]))
+    fresh, kept = make_loop(replay=make_replay(min_rows=100), seed=1)
+    fresh.restore(snapshot, window, running if continues else None)
+    for each in (loop, fresh):
+        for _ in range(25):
+            each.advance()
+    rows, _ = kept.read(np.array([3]))  # from row 3 on; the restore was after row 4
+    assert rows.is_last.tolist() == [[False, not continues, False, False]]
+    if continues:
+        jax.tree.map(np.testing.assert_array_equal, store.state(), kept.state())
+        assert fresh.flush()[0] == loop.flush()[0]
 
 
 @pytest.fixture(scope="module")

@@ -162,9 +162,9 @@ def test_resume_restores_the_actors_states(run, retrax, monkeypatch):
     def keys(self):
         return np.array(jax.random.key_data(self._actors[0].state.actor.key))
 
-    def record(self, snapshot):
+    def record(self, snapshot, *unfinished):
         fresh = keys(self)
-        restore(self, snapshot)
+        restore(self, snapshot, *unfinished)
         restored.append(
             (fresh, keys(self), np.array(jax.random.key_data(snapshot.actors.actor.key)))
         )

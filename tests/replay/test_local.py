@@ -85,7 +85,6 @@ def test_a_restored_replay_continues_identically_in_the_middle_of_a_round():
         replay.add(zero_rows(replay))
     assert replay.sample() is not None
     updates += 1
-    replay.store.cut()  # a restored replay is cut
     other = make_replay(seed=5, **ROUNDS)
     other.restore(replay.state(), counters(replay, updates))
     drawn = 0
@@ -143,17 +142,20 @@ def test_rows_that_were_cut_or_selected_in_another_way_are_refused(changes, diff
     assert other.store.num_rows == 0
 
 
-def test_restored_episodes_are_cut():
+@pytest.mark.parametrize("cut", [False, True])
+def test_restored_episodes_go_on_until_they_are_cut(cut):
     replay, other = make_replay(), make_replay()
     for _ in range(5):
         replay.add(zero_rows(replay))
     other.restore(replay.state(), counters(replay, 0))
+    if cut:
+        other.store.cut()
     rows, _ = other.store.read(np.array([0]))
     assert not rows.is_last.any()
     for _ in range(2):
         other.add(zero_rows(other))
     rows, _ = other.store.read(np.array([1]))  # rows 3 to 6: the restore was after row 4
-    assert rows.is_last.tolist() == [[False, True, False, False]]
+    assert rows.is_last.tolist() == [[False, cut, False, False]]
 
 
 def test_a_writer_adds_the_rows_of_its_environments():

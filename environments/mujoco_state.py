@@ -1,0 +1,86 @@
+"""The complete state of a MuJoCo simulation: all arrays of its data, and what changed in its model.
+
+MuJoCo's own `mj_getState` leaves out what follows from the state. Tasks read some of it before the
+next step computes it anew (`xpos`, sensors), and then it is that of the step before.
+"""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+_LARGE = 65_536  # bytes of an array of the model that is kept only if it has changed
+
+
+class MujocoState:
+    """Reads and writes the state of one simulation; made before its first reset.
+
+    Episodes of some tasks change their model (the size of a target, the terrain). So the model's
+    arrays are kept too, but of the large ones (meshes, textures) only those that have changed.
+
+    Args:
+      model: a `mujoco.MjModel`.
+      data: its `mujoco.MjData`.
+    """
+
+    def __init__(self, model: Any, data: Any) -> None:
+        import mujoco  # where a simulation is, it has been imported
+
+        self._forward = mujoco.mj_forward
+        self._model, self._data = model, data
+        large = {n: array for n, array in _arrays(model).items() if array.nbytes > _LARGE}
+        self._digests = {name: _digest(array) for name, array in large.items()}
+        # Arrays of contacts and constraints have another size at each step, and none here.
+        found = _arrays(mujoco.MjData(model))
+        self._shapes = {name: array.shape for name, array in found.items() if array.size}
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, in plain data."""
+        unchanged, arrays = self._unchanged(), _arrays(self._data)
+        return {
+            "time": float(self._data.time),
+            "data": {name: arrays[name].copy() for name in self._shapes},
+            "model": {n: x.copy() for n, x in _arrays(self._model).items() if n not in unchanged},
+            "unchanged": unchanged,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restores a state of a simulation of the same model.
+
+        Raises:
+          ValueError: the model is another one.
+        """
+        model, unchanged = _arrays(self._model), self._unchanged()
+        shapes = {name: array.shape for name, array in state["data"].items()}
+        if (
+            shapes != self._shapes
+            or model.keys() != state["model"].keys() | state["unchanged"].keys()
+            or any(model[name].shape != array.shape for name, array in state["model"].items())
+            or any(unchanged.get(name) != found for name, found in state["unchanged"].items())
+        ):
+            raise ValueError("the model of the physics is another one")
+        for name, array in state["model"].items():
+            model[name][:] = array
+        self._write(state)
+        self._forward(self._model, self._data)  # contacts and constraints
+        self._write(state)
+
+    def _unchanged(self) -> dict[str, str]:
+        """Digests of large arrays of the model that are as they were."""
+        arrays = _arrays(self._model)
+        return {name: d for name, d in self._digests.items() if _digest(arrays[name]) == d}
+
+    def _write(self, state: dict[str, Any]) -> None:
+        self._data.time = state["time"]
+        for name, array in state["data"].items():
+            getattr(self._data, name)[:] = array
+
+
+def _arrays(struct: Any) -> dict[str, np.ndarray]:
+    """All arrays of a model or of data, by name; views."""
+    named = ((name, getattr(struct, name)) for name in dir(struct) if name[0] != "_")
+    return {name: value for name, value in named if isinstance(value, np.ndarray)}
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()

@@ -1,0 +1,116 @@
+"""Resuming a run where it was: its environments, running episodes and open means of metrics."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from .._imports import first_line
+from ..datatypes import VectorEnvironment
+from ..environments.plain_data import pack, unpack
+from ..runtime.run_directory import RunConfig
+from ..runtime.snapshots import Snapshots
+from .assembly import make_environments
+from .loop import Loop
+
+
+class Unfinished(NamedTuple):
+    """What was unfinished when a snapshot was taken.
+
+    Attributes:
+      window: see `Loop.window`; None in a snapshot of an older version.
+      outputs: plain data of the run's outputs; None likewise.
+      running: see `Loop.running`, packed; None where environments cannot continue.
+      reason: why not.
+    """
+
+    window: list[Any] | None = None
+    outputs: list[Any] | None = None
+    running: bytes | None = None
+    reason: str = "the snapshot has no state of them"
+
+    def describe(self, steps: int) -> str:
+        """A line for the log of a run that is resumed at a number of steps."""
+        new = f" The environments begin new episodes: {self.reason}."
+        return f"Resumed at {steps} steps.{'' if self.running else new}"
+
+
+def pack_unfinished(loop: Loop, outputs: list[Any]) -> bytes:
+    """`Snapshot.unfinished` of a run between two steps."""
+    running, reason = None, ""
+    try:
+        running = pack(loop.running())
+    except Exception as error:  # of somebody's environment, which nobody asked to have a state
+        reason = first_line(error).rstrip(".")
+    return pack(list(Unfinished(loop.window(), outputs, running, reason)))
+
+
+def read_unfinished(snapshots: Snapshots | None) -> Unfinished:
+    """What was unfinished at the newest snapshot.
+
+    Raises:
+      ValueError: the snapshot is damaged.
+    """
+    content = snapshots.restore_unfinished() if snapshots else None
+    if snapshots is None or content is None:
+        return Unfinished()
+    try:
+        return Unfinished(*unpack(content))
+    except (TypeError, ValueError) as error:
+        raise snapshots.damaged(error) from error
+
+
+def environments_of(
+    config: RunConfig, resumed_at: int | None, unfinished: Unfinished
+) -> tuple[list[VectorEnvironment], Unfinished]:
+    """The environments of each actor, which continue or begin new episodes.
+
+    Args:
+      config: of the run.
+      resumed_at: steps of the snapshot; None for a new run.
+      unfinished: of the snapshot.
+
+    Returns:
+      The environments; and `unfinished`, without `running` if they refused their states.
+
+    Raises:
+      ValueError: as of `make_environments`.
+    """
+    if unfinished.running is None:
+        return make_environments(config, resumed_at), unfinished
+    environments = make_environments(config, None)
+    try:
+        states = unpack(unfinished.running)["actors"]
+        for environment, state in zip(environments, states, strict=True):
+            environment.restore(state["environment"])  # type: ignore[attr-defined]
+    except Exception as error:
+        for environment in environments:
+            environment.close()
+        reason = f"they cannot continue ({first_line(error).rstrip('.')})"
+        unfinished = unfinished._replace(running=None, reason=reason)
+        return make_environments(config, resumed_at), unfinished
+    return environments, unfinished
+
+
+def restore(loop: Loop, snapshots: Snapshots, unfinished: Unfinished) -> float:
+    """Restores the newest snapshot; returns the seconds that its run had taken.
+
+    Raises:
+      ValueError: it is damaged or of another config.
+    """
+    snapshot = snapshots.restore(jax.tree.map(_shape, loop.learner.state), loop.actors_template())
+    running = unfinished.running
+    try:
+        counters = dict(snapshot.counters)
+        seconds = float(counters.pop("seconds"))
+        loop.restore(
+            snapshot._replace(counters=counters),
+            unfinished.window,
+            None if running is None else unpack(running),
+        )
+    except Exception as error:
+        raise snapshots.damaged(error) from error
+    return seconds
+
+
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)

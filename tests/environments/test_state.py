@@ -1,0 +1,270 @@
+"""States of environments: a new environment with the state of another one goes on as that one."""
+
+import collections
+import functools
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+from dm_env import specs
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from retrax.datatypes import Resumable
+from retrax.environments import make
+from retrax.environments.attributes import attributes
+from retrax.environments.plain_data import NotPlainError, pack, unpack
+
+NUM_ENVS = 2
+
+
+def random_actions(spec, generator):
+    shape = (NUM_ENVS, *spec.actions.shape)
+    if isinstance(spec.actions, specs.DiscreteArray):
+        return generator.integers(spec.actions.num_values, size=shape, dtype=np.int32)
+    return generator.uniform(spec.actions.minimum, spec.actions.maximum, shape).astype(np.float32)
+
+
+def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
+    """Returns the episodes that ended, and the bytes of the state."""
+    one, other = (make(id, seed=seed, num_envs=NUM_ENVS) for seed in seeds)
+    generator = np.random.default_rng(0)
+    for environment, steps in ((one, before), (other, 5)):
+        environment.reset()
+        for _ in range(steps):
+            environment.step(random_actions(one.spec, generator))
+    state = pack(one.state())
+    other.restore(unpack(state))
+    assert pack(other.state()) == state
+    ended = 0
+    for _ in range(after):
+        actions = random_actions(one.spec, generator)
+        wanted, found = one.step(actions), other.step(actions)
+        for name, x, y in zip(wanted._fields, wanted, found, strict=True):
+            assert x.tobytes() == y.tobytes(), name
+        ended += int((wanted.step_type == dm_env.StepType.LAST).sum())
+    one.close()
+    other.close()
+    return ended, state
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "catch",
+        "memory,length=3",
+        "noisy_deep_sea,size=4",
+        "random_coin,side=3",
+        "random_disco_maze",
+        "CartPole-v1",
+        "Pendulum-v1,max_episode_steps=20",
+        "FrozenLake-v1",
+        "Blackjack-v1",
+    ],
+)
+def test_a_restored_environment_goes_on_bit_for_bit(id):
+    assert check_continuation(id)[0] > 2
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "Hopper-v5",  # episodes end; rewards use the position before the step
+        "dm_control:reacher/easy,time_limit=0.5",  # an episode changes the model
+        "dm_control:lqr/lqr_2_1",  # the seed makes the model
+    ],
+)
+def test_simulations_go_on_bit_for_bit(id):
+    pytest.importorskip("mujoco" if "v5" in id else "dm_control", reason="no mujoco extra")
+    assert (check_continuation(id)[0] > 1) == ("lqr" not in id)
+
+
+def test_a_state_is_restored_before_the_first_reset():
+    one, other = (make("CartPole-v1", seed=seed) for seed in (0, 1))
+    one.reset()
+    state = pack(one.state())
+    other.restore(unpack(state))
+    assert pack(other.state()) == state
+
+
+def test_a_state_of_other_physics_is_refused():
+    pytest.importorskip("dm_control", reason="no mujoco extra")
+    walker, hopper = (make(f"dm_control:{task}") for task in ("walker/walk", "hopper/hop"))
+    state = unpack(pack(walker.state()))
+    with pytest.raises(ValueError, match="class Hopper instead of PlanarWalker"):
+        hopper.restore(state)
+    with pytest.raises(ValueError, match="model of the physics is another one"):
+        hopper._simulations[0].restore(state["environments"][0]["physics"][0])
+
+
+def test_atari_has_no_state():
+    """ale-py's vector of emulators offers none."""
+    environment = make("ALE/Pong-v5")
+    assert not isinstance(environment, Resumable)
+    assert isinstance(make("catch"), Resumable)
+    environment.close()
+
+
+class Walk(gymnasium.Env):
+    """Counts to five, in an attribute that a test chooses."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, attribute=None):
+        self.attribute, self.place = attribute, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.place += 1
+        return np.full(1, self.place, np.float32), 0.0, self.place == 5, False, {}
+
+
+class Hidden(list):
+    pass
+
+
+class Slots:
+    __slots__ = ("__dict__", "x")
+
+
+def seeded_space():
+    space = gymnasium.spaces.Discrete(3)
+    space.seed(0)
+    return gymnasium.spaces.Dict({"a": space})
+
+
+SHARED = np.zeros(6)
+
+
+HIDING = {
+    "object": object(),
+    "subclass": Hidden(),
+    "set": {1, 2},
+    "partial": functools.partial(max, 1),
+    "closure": (lambda x: lambda: x)([1]),
+    "method": np.random.default_rng(0).random,
+    "array of objects": np.array([object()]),
+    "overlapping arrays": [SHARED[:4], SHARED[2:]],
+    "a library's memory": np.asarray(memoryview(bytearray(8))),
+    "seeded space": seeded_space(),
+}
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_attributes_that_may_hide_a_state_are_refused(name):
+    environment = make(lambda: Walk(HIDING[name]))
+    with pytest.raises(NotPlainError, match="attribute"):
+        pack(environment.state())
+
+
+def test_classes_that_may_hide_a_state_are_refused():
+    for thing in (Hidden(), Slots(), 3):
+        with pytest.raises(NotPlainError, match="is not a plain Python class"):
+            attributes(thing)
+
+
+def test_constants_must_be_equal():
+    one, other = (make(lambda f=function: Walk(f)) for function in (same, check_continuation))
+    with pytest.raises(ValueError, match=r"constants .* instead of"):
+        other.restore(unpack(pack(one.state())))
+
+
+def test_attributes_of_the_restored_environment_alone_are_deleted():
+    one, other = make(Walk), make(Walk)
+    one.reset()
+    other.reset()
+    other._environments[0].later = 3
+    other.restore(unpack(pack(one.state())))
+    assert vars(other._environments[0]).keys() == vars(one._environments[0]).keys()
+
+
+# Plain data
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+)
+ARRAYS = arrays.arrays(
+    st.sampled_from(["f4", "i8", "?", "u1", "S3", "U2", "f2"]), arrays.array_shapes(min_dims=0)
+)
+TREES = st.recursive(
+    SCALARS | ARRAYS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.lists(inner, max_size=3).map(lambda items: collections.deque(items, 4))
+        | st.dictionaries(st.text() | st.integers() | st.tuples(st.booleans()), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def same(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray | np.generic):
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    elif isinstance(one, list | tuple | collections.deque):
+        assert len(one) == len(other)
+        assert getattr(one, "maxlen", None) == getattr(other, "maxlen", None)
+        for pair in zip(one, other, strict=True):
+            same(*pair)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            same(one[key], other[key])
+    else:
+        assert one == other
+
+
+@given(TREES)
+def test_plain_data_are_the_same_again(tree):
+    same(tree, unpack(pack(tree)))
+
+
+def test_numbers_without_an_equal_are_kept():
+    assert np.isnan(unpack(pack(float("nan"))))
+    assert np.signbit(unpack(pack(-0.0)))
+    same(np.float64("inf"), unpack(pack(np.float64("inf"))))
+
+
+@pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+def test_generators_go_on_and_stay_shared(bits):
+    generator = np.random.Generator(getattr(np.random, bits)(3))
+    generator.integers(5, size=3, dtype=np.int32)  # half of a 64-bit number is left
+    first, second = unpack(pack([generator, generator]))
+    assert first is second
+    assert first.normal(size=9).tolist() == generator.normal(size=9).tolist()
+
+
+def test_older_generators_go_on():
+    generator = np.random.RandomState(3)
+    generator.normal(size=3)  # the fourth is drawn already
+    assert unpack(pack(generator)).normal(size=9).tolist() == generator.normal(size=9).tolist()
+
+
+def test_what_is_shared_stays_shared():
+    array, items = np.zeros(3), []
+    items.append(items)
+    found = unpack(pack({"a": array, "b": array, "items": items, "other": np.zeros(3)}))
+    assert found["a"] is found["b"]
+    assert found["a"] is not found["other"]
+    assert found["items"][0] is found["items"]
+
+
+@pytest.mark.parametrize("cut", [0, 4, 20, -1])
+def test_damaged_states_are_refused(cut):
+    data = pack({"a": np.arange(9), "b": np.random.default_rng(0)})
+    with pytest.raises(ValueError, match="the state is damaged"):
+        unpack(data[:cut])
+
+
+def test_only_numpys_own_generators_are_made():
+    data = pack(np.random.default_rng(0)).replace(b'"PCG64"', b'"shape"')
+    with pytest.raises(ValueError, match="there is no generator shape"):
+        unpack(data)
