@@ -11,7 +11,7 @@ from ..environments.failures import one_sentence
 from ..replay.local import LocalReplay
 from ..runtime.actor import Actor, ParameterSource
 from ..runtime.learner import Learner
-from ..runtime.parameters import ParameterClient, ParameterServer
+from ..runtime.parameters import ParameterClient, ParameterServer, packing_of
 from ..runtime.run_directory import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
 from .checks import checked_agent
@@ -100,7 +100,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
         seed=config.seed,
     )
     period = config.actor_update_period
-    published = None if period is None else ParameterServer(max_wait=0.0)
+    published = None if period is None else ParameterServer(packing_of(agent), max_wait=0.0)
     learner = Learner(
         agent,
         replay,
@@ -116,7 +116,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
             agent,
             environment,
             replay.writer(ids),
-            _parameters(learner, published, period),
+            _parameters(agent, learner, published, period),
             keys=keys[ids.start : ids.stop],
             first_id=ids.start,
             num_actors=config.num_envs,
@@ -129,8 +129,8 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
 
 
 def _parameters(
-    learner: Learner, published: ParameterServer | None, period: int | None
+    agent: Agent, learner: Learner, published: ParameterServer | None, period: int | None
 ) -> ParameterSource:
     if published is None or period is None:
         return NewestParameters(learner)
-    return ParameterClient(published.get, update_period=period, threaded=False)
+    return ParameterClient(published.get, packing_of(agent), update_period=period, threaded=False)

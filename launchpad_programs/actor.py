@@ -10,7 +10,7 @@ from ..replay.reverb import ReverbWriter
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
 from ..runtime.actor_states import ActorStates
-from ..runtime.parameters import ParameterClient
+from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
@@ -144,7 +144,10 @@ def make_actor(
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        learner.get, update_period=config.run.actor_update_period or 1, stop=stop.is_set
+        learner.get,
+        packing_of(agent),
+        update_period=config.run.actor_update_period or 1,
+        stop=stop.is_set,
     )
     spec, sequence = environment.spec, agent.sequence
     writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)

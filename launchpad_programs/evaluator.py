@@ -10,7 +10,7 @@ from ..datatypes import VectorEnvironment
 from ..evaluation.episodes import Interruptible, run_episodes
 from ..replay.waiting import Stopped
 from ..runtime.best_parameters import BestParameters
-from ..runtime.parameters import ParameterClient
+from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
@@ -137,11 +137,15 @@ def make_evaluator(
     seed = derive_seed(config.run.seed, Purpose.EVALUATOR, config.resumed_at or 0)
     num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
     environment = config.run.make_environment(seed=seed, num_envs=num_envs)
+    agent = config.make_agent(environment.spec)
+    parameters = ParameterClient(
+        learner.get, packing_of(agent), update_period=1, stop=stop.is_set, threaded=False
+    )
     return EvaluatorNode(
         config,
-        config.make_agent(environment.spec),
+        agent,
         environment,
-        ParameterClient(learner.get, update_period=1, stop=stop.is_set, threaded=False),
+        parameters,
         CounterClient(counter, stop),
         key=jax.random.key(seed),
         stop=stop,

@@ -14,7 +14,7 @@ from ..replay.waiting import Stopped
 from ..runtime.advice import Advice
 from ..runtime.learner import Learner
 from ..runtime.metrics import metric_names
-from ..runtime.parameters import ParameterServer
+from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
@@ -171,7 +171,7 @@ def make_learner(
         num_environments=run.num_envs,
         seed=run.seed,
     )
-    parameters = ParameterServer()
+    parameters = ParameterServer(packing_of(agent))
     learner = Learner(
         agent,
         learner_replay,

@@ -15,7 +15,7 @@ from ..datatypes import Resumable, Row, TimeStep, VectorEnvironment
 from ..environments.failures import one_sentence
 from ..replay.interface import Writer
 from .metrics import RunningReturns
-from .parameters import ParameterClient
+from .parameters import ParameterClient, packing_of
 
 
 class ParameterSource(Protocol):
@@ -73,9 +73,7 @@ class Actor:
         self._environment, self._writer, self._parameters = environment, writer, parameters
         # Donated, the states are updated in place: they may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
-        self._params_shape = jax.eval_shape(
-            lambda key: agent.acting_params(agent.init(key)), jax.random.key(0)
-        )
+        self._params_shape = packing_of(agent).like
         # Jitted, each array has a buffer of its own, which donation requires.
         begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
         ids = first_id + np.arange(len(keys), dtype=np.int32)
@@ -169,7 +167,7 @@ class Actor:
         self._timestep = TimeStep(*state["timestep"])
         self._running.restore(state["sums"])
         if self._client is not None:
-            self._client.restore(state["parameters"], self._params_shape)
+            self._client.restore(state["parameters"])
 
     @property
     def _client(self) -> ParameterClient | None:

@@ -137,7 +137,7 @@ class Learner:
     def restore_published(self, state: dict[str, Any] | None) -> None:
         """Publishes the parameters again that were published when the state was taken."""
         if self._parameters is not None and state is not None:
-            self._parameters.restore(state, self.params)
+            self._parameters.restore(state)
 
     def close(self) -> None:
         """Ends the host thread and closes the replay."""

@@ -1,19 +1,19 @@
-"""Acting parameters, from a learner to actors elsewhere; pickled once for each version.
+"""Acting parameters, from a learner to actors elsewhere; packed once for each version.
 
 A version is the number of the learner's updates, -1 before the first. The first version is
 published when the learner has compiled, so an actor that waits for it waits for the learner.
 """
 
-import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
-from ..agents.base import Params
+from ..agents.base import Agent, Params
+from ..replay.packing import Packing
 from ..replay.waiting import Stopped, WaitTimeout, never
 
 _POLL_SECONDS = 0.05
@@ -23,28 +23,63 @@ _KEPT = ("version", "new_priority", "staleness", "_steps", "_known")  # of a cli
 Get = Callable[[int], tuple[int, bytes | None]]
 
 
-class Published(NamedTuple):
-    """What is pickled.
+class ParameterPacking:
+    """Acting parameters, and the priority that actors give new sequences, as bytes.
+
+    Not as pickles, which run code of whoever sends them, and which cost more.
 
     Attributes:
-      params: acting parameters as NumPy arrays.
-      new_priority: what actors give new sequences, where the replay takes a priority from them.
+      like: shapes and dtypes of the parameters.
     """
 
-    params: Params
-    new_priority: float
+    def __init__(self, like: Params):
+        """Takes `jax.ShapeDtypeStruct`s or arrays."""
+        self.like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), like)
+        priority = jax.ShapeDtypeStruct((), np.dtype(np.float64))
+        self._packing = Packing({"new_priority": priority, "params": self.like})
+        self._layout = self._packing.layout.encode()
+
+    def pack(self, params: Params, new_priority: float) -> bytes:
+        """Copies them from the device: a hash of names, dtypes and shapes, then the values."""
+        values = {"new_priority": np.float64(new_priority), "params": jax.device_get(params)}
+        rows = jax.tree.map(lambda x: np.asarray(x)[None], values)
+        return self._layout + self._packing.pack(rows).tobytes()
+
+    def unpack(self, blob: bytes) -> tuple[Params, float]:
+        """Parameters, on the device, and the priority.
+
+        Raises:
+          ValueError: the bytes are of other parameters.
+        """
+        size, layout = len(self._layout), blob[: len(self._layout)]
+        if layout != self._layout or len(blob) != size + self._packing.dtype.itemsize:
+            raise ValueError(
+                f"The learner's parameters are {len(blob)} bytes of the layout {layout!r}, those "
+                f"here {size + self._packing.dtype.itemsize} bytes of {self._layout!r}: both need "
+                "the same agent and config."
+            )
+        packed = np.frombuffer(blob, np.uint8, offset=size)[None]
+        values = jax.tree.map(lambda x: x[0], self._packing.unpack(packed))
+        return jax.device_put(values["params"]), float(values["new_priority"])
+
+
+def packing_of(agent: Agent) -> ParameterPacking:
+    """The packing of an agent's acting parameters."""
+    shapes = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), jax.random.key(0))
+    return ParameterPacking(shapes)
 
 
 class ParameterServer:
     """The learner's side. `get` may be called by any thread, and over Courier."""
 
-    def __init__(self, *, max_wait: float = 0.2):
+    def __init__(self, packing: ParameterPacking, *, max_wait: float = 0.2):
         """Nothing is published yet.
 
         Args:
+          packing: of the parameters.
           max_wait: seconds for which `get` waits for a newer version; 0 in programs of one thread.
         """
-        self._max_wait = max_wait
+        self._packing, self._max_wait = packing, max_wait
         self._changed = threading.Condition()
         self._version = -1
         self._blob: bytes | None = None
@@ -52,7 +87,7 @@ class ParameterServer:
 
     @property
     def wanted(self) -> bool:
-        """Whether `get` was called since the last `publish`; if not, pickling is not needed."""
+        """Whether `get` was called since the last `publish`; if not, packing is not needed."""
         return self._wanted
 
     @property
@@ -62,24 +97,16 @@ class ParameterServer:
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, in plain data."""
-        published = None if self._blob is None else pickle.loads(self._blob)
-        return {
-            "version": self._version,
-            "wanted": self._wanted,
-            "published": published and (_leaves(published.params), published.new_priority),
-        }
+        return {"version": self._version, "wanted": self._wanted, "blob": self._blob}
 
-    def restore(self, state: Mapping[str, Any], like: Params) -> None:
-        """Publishes again what was published; `like` has the structure of the parameters."""
-        if state["published"] is not None:
-            leaves, new_priority = state["published"]
-            self.publish(state["version"], _with_leaves(like, leaves), new_priority)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Publishes again what was published."""
+        self._version, self._blob = state["version"], state["blob"]
         self._wanted = state["wanted"]
 
     def publish(self, version: int, params: Params, new_priority: float = 1.0) -> None:
         """Makes a version available; called by the learner's thread between updates."""
-        published = Published(jax.device_get(params), new_priority)
-        blob = pickle.dumps(published, pickle.HIGHEST_PROTOCOL)
+        blob = self._packing.pack(params, new_priority)
         with self._changed:
             self._version, self._blob, self._wanted = version, blob, False
             self._changed.notify_all()
@@ -109,6 +136,7 @@ class ParameterClient:
     def __init__(
         self,
         get: Get,
+        packing: ParameterPacking,
         *,
         update_period: int,
         stop: Callable[[], bool] = never,
@@ -118,6 +146,7 @@ class ParameterClient:
 
         Args:
           get: `ParameterServer.get`, over Courier with a call timeout; may raise anything.
+          packing: the server's.
           update_period: calls of `step` between fetches.
           stop: whether the program must end.
           threaded: False fetches within `step`, for programs of one thread.
@@ -127,7 +156,8 @@ class ParameterClient:
         self.new_priority = 1.0
         self.staleness = 0
         self.failures = 0
-        self._get, self._period, self._stop = get, update_period, stop
+        self._get, self._packing = get, packing
+        self._period, self._stop = update_period, stop
         self._steps, self._reason = 0, "no call was made yet"
         self._arrived: tuple[int, bytes] | None = None
         self._known = -1  # the newest version that has arrived
@@ -170,14 +200,15 @@ class ParameterClient:
     def state(self) -> dict[str, Any]:
         """What `restore` needs, in plain data, of a client without a thread between two steps."""
         kept = {name: getattr(self, name) for name in _KEPT}
-        return {"params": None if self.params is None else _leaves(self.params), **kept}
+        params = None if self.params is None else self._packing.pack(self.params, 0.0)
+        return {"params": params, **kept}
 
-    def restore(self, state: Mapping[str, Any], like: Params) -> None:
-        """Restores parameters and counts; `like` has the structure of the parameters."""
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restores parameters and counts."""
         for name in _KEPT:
             setattr(self, name, state[name])
         if state["params"] is not None:
-            self.params = jax.device_put(_with_leaves(like, state["params"]))
+            self.params, _ = self._packing.unpack(state["params"])
 
     def close(self) -> None:
         """Ends the thread, or abandons it if a call takes long."""
@@ -197,9 +228,8 @@ class ParameterClient:
         if arrived is None:
             return
         version, blob = arrived
-        published: Published = pickle.loads(blob)
         self.staleness = max(0, version - self.version) if self.params is not None else 0
-        self.params, self.new_priority = jax.device_put(published.params), published.new_priority
+        self.params, self.new_priority = self._packing.unpack(blob)
         self.version = version
 
     def _run(self) -> None:
@@ -219,12 +249,3 @@ class ParameterClient:
         self.failures, self._reason = 0, "the learner has not compiled yet"
         if blob is not None:
             self._known, self._arrived = version, (version, blob)
-
-
-def _leaves(params: Params) -> list[np.ndarray]:
-    return [np.array(leaf) for leaf in jax.tree.leaves(params)]
-
-
-def _with_leaves(like: Params, leaves: Sequence[np.ndarray]) -> Params:
-    """Parameters of the structure of others."""
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)

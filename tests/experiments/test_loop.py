@@ -19,7 +19,7 @@ from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
 from retrax.runtime.learner import Learner, check_finite
 from retrax.runtime.metrics import Counters
-from retrax.runtime.parameters import ParameterClient, ParameterServer
+from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
 
 NUM_ENVS = 3
 
@@ -435,7 +435,7 @@ def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
     environments = [make("catch", seed=10 + index) for index in range(num_actors)]
     spec = environments[0].spec
     local = LocalReplay(spec, agent.sequence, config, num_environments=num_actors, seed=seed)
-    server = ParameterServer(max_wait=0.0)
+    server = ParameterServer(packing_of(agent), max_wait=0.0)
     learner_key, actor_key = jax.random.split(jax.random.key(seed))
     learner = Learner(agent, local, key=learner_key, parameters=server)
     keys = jax.random.split(actor_key, num_actors)
@@ -448,7 +448,9 @@ def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
                 agent,
                 made,
                 local.writer([index]),
-                ParameterClient(server.get, update_period=period, threaded=False),
+                ParameterClient(
+                    server.get, packing_of(agent), update_period=period, threaded=False
+                ),
                 keys=keys[index : index + 1],
                 first_id=index,
                 num_actors=num_actors,

@@ -32,7 +32,7 @@ from retrax.replay.reverb.library import reverb
 from retrax.replay.waiting import Stopped
 from retrax.runtime.actor import Actor
 from retrax.runtime.learner import Learner
-from retrax.runtime.parameters import ParameterClient, ParameterServer
+from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
 
 from acme.utils import counting, loggers  # isort: skip
 
@@ -92,9 +92,11 @@ class Parts:
     """An actor on one environment, and what it reads and writes."""
 
     def __init__(self, actor_id=0):
-        self.server = ParameterServer(max_wait=0.0)
+        self.server = ParameterServer(packing_of(AGENT), max_wait=0.0)
         self.server.publish(0, {"version": np.int32(0)}, 3.0)
-        client = ParameterClient(self.server.get, update_period=1, threaded=False)
+        client = ParameterClient(
+            self.server.get, packing_of(AGENT), update_period=1, threaded=False
+        )
         client.wait()
         self.writer, self.environment = Recorder(), make("catch", seed=1)
         self.actor = Actor(
@@ -314,13 +316,13 @@ def test_a_learner_is_acmes_learner():
         replay = LocalReplay(
             environment.spec, agent.sequence, config.replay, num_environments=1, seed=3
         )
-        server = ParameterServer(max_wait=0.0)
+        server = ParameterServer(packing_of(agent), max_wait=0.0)
         learner = Learner(agent, replay, key=jax.random.key(7), parameters=server)
         return replay, server, learner, AgentLearner(learner, timeout=0.0)
 
     replay, server, learner, acme_learner = make_learner()
     learner.publish()
-    client = ParameterClient(server.get, update_period=1, threaded=False)
+    client = ParameterClient(server.get, packing_of(agent), update_period=1, threaded=False)
     keys = jax.random.split(jax.random.key(0), 1)
     actor = Actor(agent, environment, replay.writer([0]), client, keys=keys)
     acme_actor = AgentActor(actor)
@@ -355,9 +357,9 @@ def test_catch_improves_through_a_reverb_server(selector):
     server = reverb.Server(make_tables(*names, num_environments=1))
     address = f"127.0.0.1:{server.port}"
     replay = make_replay(address, *names, num_environments=1, seed=0)
-    parameters = ParameterServer()
+    parameters = ParameterServer(packing_of(agent))
     learner = Learner(agent, replay, key=jax.random.key(0), parameters=parameters)
-    client = ParameterClient(parameters.get, update_period=20, stop=stop.is_set)
+    client = ParameterClient(parameters.get, packing_of(agent), update_period=20, stop=stop.is_set)
     counter = counting.Counter()
 
     def act():

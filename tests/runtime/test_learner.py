@@ -12,7 +12,7 @@ from retrax.agents.base import Agent, Update
 from retrax.datatypes import Sample, SequenceSpec
 from retrax.replay.interface import ReplayStatus
 from retrax.runtime.learner import Learner
-from retrax.runtime.parameters import ParameterServer
+from retrax.runtime.parameters import ParameterServer, packing_of
 
 SHAPES = Sample({}, jax.ShapeDtypeStruct((2,), np.float32), {})
 
@@ -79,7 +79,7 @@ def make_learner():
 
 
 def test_it_publishes_when_it_is_asked(make_learner):
-    server = ParameterServer(max_wait=0.0)
+    server = ParameterServer(packing_of(AGENT), max_wait=0.0)
     learner = make_learner(Replay(due=10), parameters=server)
     learner.compile()
     assert server.version == -1
@@ -95,7 +95,7 @@ def test_it_publishes_when_it_is_asked(make_learner):
 
 def test_idle_it_publishes_what_is_wanted_and_not_yet_published(make_learner):
     """Or the last evaluation of a run would be of older parameters."""
-    server = ParameterServer(max_wait=0.0)
+    server = ParameterServer(packing_of(AGENT), max_wait=0.0)
     learner = make_learner(Replay(due=2), parameters=server)
     learner.publish()
     for _ in range(3):

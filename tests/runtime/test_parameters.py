@@ -1,6 +1,5 @@
 """Parameters between a learner and its actors, without Courier."""
 
-import pickle
 import threading
 import time
 
@@ -9,9 +8,10 @@ import numpy as np
 import pytest
 
 from retrax.replay.waiting import Stopped, WaitTimeout
-from retrax.runtime.parameters import ParameterClient, ParameterServer
+from retrax.runtime.parameters import ParameterClient, ParameterPacking, ParameterServer
 
 PARAMS = {"w": np.arange(3, dtype=np.float32)}
+PACKING = ParameterPacking(PARAMS)
 
 
 def wait_for(condition):
@@ -21,22 +21,21 @@ def wait_for(condition):
         time.sleep(0.005)
 
 
-def test_a_version_is_pickled_once_and_sent_to_those_who_lack_it():
-    server = ParameterServer(max_wait=0.0)
+def test_a_version_is_packed_once_and_sent_to_those_who_lack_it():
+    server = ParameterServer(PACKING, max_wait=0.0)
     assert server.get(-1) == (-1, None)
     server.publish(3, jax.device_put(PARAMS), 2.0)
     version, blob = server.get(-1)
     assert version == server.version == 3
     assert server.get(0)[1] is blob
     assert server.get(3) == (3, None)
-    published = pickle.loads(blob)
-    assert isinstance(published.params["w"], np.ndarray)
-    np.testing.assert_array_equal(published.params["w"], PARAMS["w"])
-    assert published.new_priority == 2.0
+    params, new_priority = PACKING.unpack(blob)
+    np.testing.assert_array_equal(params["w"], PARAMS["w"])
+    assert new_priority == 2.0
 
 
 def test_a_learner_that_went_back_to_a_snapshot_is_followed():
-    server = ParameterServer(max_wait=0.0)
+    server = ParameterServer(PACKING, max_wait=0.0)
     server.publish(3, PARAMS)
     version, blob = server.get(7)
     assert version == 3
@@ -44,7 +43,7 @@ def test_a_learner_that_went_back_to_a_snapshot_is_followed():
 
 
 def test_publishing_can_be_spared_while_nobody_asks():
-    server = ParameterServer(max_wait=0.0)
+    server = ParameterServer(PACKING, max_wait=0.0)
     assert server.wanted
     server.publish(0, PARAMS)
     assert not server.wanted
@@ -53,7 +52,7 @@ def test_publishing_can_be_spared_while_nobody_asks():
 
 
 def test_a_call_waits_a_moment_for_a_newer_version():
-    server = ParameterServer(max_wait=10.0)
+    server = ParameterServer(PACKING, max_wait=10.0)
     server.publish(0, PARAMS)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(server.get(0)), daemon=True)
@@ -66,8 +65,8 @@ def test_a_call_waits_a_moment_for_a_newer_version():
 
 @pytest.mark.parametrize("threaded", [True, False])
 def test_an_actor_fetches_every_few_steps_and_knows_how_old_its_parameters_were(threaded):
-    server = ParameterServer(max_wait=0.0)
-    client = ParameterClient(server.get, update_period=3, threaded=threaded)
+    server = ParameterServer(PACKING, max_wait=0.0)
+    client = ParameterClient(server.get, PACKING, update_period=3, threaded=threaded)
     assert client.params is None
     server.publish(5, PARAMS, 4.0)
     client.wait()
@@ -84,7 +83,7 @@ def test_an_actor_fetches_every_few_steps_and_knows_how_old_its_parameters_were(
 
 
 def test_an_actor_goes_on_with_old_parameters_while_the_learner_is_away():
-    server, away = ParameterServer(max_wait=0.0), threading.Event()
+    server, away = ParameterServer(PACKING, max_wait=0.0), threading.Event()
 
     def get(version):
         if away.is_set():
@@ -92,7 +91,7 @@ def test_an_actor_goes_on_with_old_parameters_while_the_learner_is_away():
         return server.get(version)
 
     server.publish(1, PARAMS)
-    client = ParameterClient(get, update_period=1)
+    client = ParameterClient(get, PACKING, update_period=1)
     client.wait()
     away.set()
     wait_for(lambda: client.step() or client.failures >= 3)
@@ -108,7 +107,9 @@ def test_an_actor_goes_on_with_old_parameters_while_the_learner_is_away():
 
 def test_a_call_that_hangs_does_not_hold_the_actor():
     release = threading.Event()
-    client = ParameterClient(lambda version: release.wait(10) and (0, None), update_period=1)
+    client = ParameterClient(
+        lambda version: release.wait(10) and (0, None), PACKING, update_period=1
+    )
     started = time.monotonic()
     for _ in range(100):
         client.step()
@@ -122,16 +123,54 @@ def test_waiting_for_the_first_parameters_ends(threaded):
     def fail(version):
         raise RuntimeError("nobody is there")
 
-    client = ParameterClient(fail, update_period=1, threaded=threaded)
+    client = ParameterClient(fail, PACKING, update_period=1, threaded=threaded)
     with pytest.raises(
         WaitTimeout,
         match=r"first parameters: \d+ calls failed, the last one with: nobody is there\.",
     ):
         client.wait(max_wait=0.3)
-    server = ParameterServer(max_wait=0.0)
-    client = ParameterClient(server.get, update_period=1, threaded=threaded)
+    server = ParameterServer(PACKING, max_wait=0.0)
+    client = ParameterClient(server.get, PACKING, update_period=1, threaded=threaded)
     with pytest.raises(WaitTimeout, match=r"with: the learner has not compiled yet\."):
         client.wait(max_wait=0.3)
-    client = ParameterClient(server.get, update_period=1, threaded=threaded, stop=lambda: True)
+    client = ParameterClient(
+        server.get, PACKING, update_period=1, threaded=threaded, stop=lambda: True
+    )
     with pytest.raises(Stopped, match="first parameters"):
         client.wait()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        (),
+        np.float32(1.5),
+        {
+            "a/b": {
+                "w": np.arange(6.0, dtype=np.float32).reshape(2, 3),
+                "b": np.zeros(0, np.float32),
+            }
+        },
+        [np.array([1, 2], np.int8), (np.array(True), np.arange(3, dtype=np.uint32))],
+    ],
+)
+def test_any_tree_of_arrays_is_packed(params):
+    packing = ParameterPacking(params)
+    found, priority = packing.unpack(packing.pack(jax.device_put(params), 0.25))
+    assert priority == 0.25
+    assert jax.tree.structure(found) == jax.tree.structure(params)
+    expected = jax.device_put(params)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert jax.tree.map(lambda x: x.dtype, found) == jax.tree.map(lambda x: x.dtype, expected)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"w": np.zeros(4, np.float32)}, {"w": np.zeros(3, np.int32)}, {"v": PARAMS["w"]}],
+)
+def test_parameters_of_another_layout_are_refused(other):
+    blob = ParameterPacking(other).pack(other, 1.0)
+    with pytest.raises(ValueError, match="both need the same agent and config"):
+        PACKING.unpack(blob)
+    with pytest.raises(ValueError, match="both need the same agent and config"):
+        PACKING.unpack(PACKING.pack(PARAMS, 1.0)[:-1])
