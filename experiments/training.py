@@ -17,6 +17,7 @@ from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
+from ..runtime.resuming import open_snapshots
 from ..runtime.run_directory import (
     RunConfig,
     check_new_directory,
@@ -70,7 +71,7 @@ def train(
     Args:
       config: what to run.
       directory: the run directory; a new one under runs/ if None. If `resume`, an existing one.
-      resume: continue from the newest snapshot in the directory.
+      resume: continue from the newest whole snapshot in the directory; anew if there is none yet.
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id and the seed of the config, which are
         closed at the end; made if None. For one actor, and not with `resume`.
@@ -84,10 +85,10 @@ def train(
     directory = directory or new_directory(config)
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(DirectoryLock(directory))
-        snapshots = None
-        if resume:
-            snapshots = stack.enter_context(contextlib.closing(_snapshots(directory, config)))
-        resumed_at = snapshots.newest() if snapshots else None
+        snapshots, notes = open_snapshots(directory, config.steps) if resume else (None, [])
+        if snapshots:
+            stack.callback(snapshots.close)
+        resumed_at = snapshots.newest_whole() if snapshots else None
         with contextlib.ExitStack() as on_error:
             environments = [environment] if environment else make_environments(config, resumed_at)
             for made in environments:
@@ -109,10 +110,12 @@ def train(
             *metric_names(config.entry, agent, loop.replay.shapes[0]),
             *evaluation.columns,
         ]
-        table = MetricsTable(directory, names, resumed_at=resumed_at)
+        table = MetricsTable(directory, names, resumed_at=loop.counters.steps if resume else None)
         stack.callback(table.close)
         log = setup_log(directory)
         stack.callback(close_log, log)
+        for note in notes:
+            log.warning(note)
         write_config(directory, config)
         stop = stack.enter_context(stop_on_signals())
         try:
@@ -149,7 +152,7 @@ class _Run:
             self._seconds = float(counters.pop("seconds"))
             self._loop.restore(snapshot._replace(counters=counters))
         except Exception as error:
-            raise snapshots.damaged(error) from error
+            raise snapshots.misfit(error) from error
 
     def run(
         self,
@@ -170,6 +173,7 @@ class _Run:
         with contextlib.ExitStack() as stack:
             snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
             stack.enter_context(contextlib.closing(snapshots))
+            snapshots.remove_newer(loop.counters.steps)
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)
             expectation = Expectation(steps, loop.counters)
@@ -268,19 +272,6 @@ class _Run:
         return Summary(
             self._directory, counters.steps, counters.updates, self._last_return, interrupted
         )
-
-
-def _snapshots(directory: Path, config: RunConfig) -> Snapshots:
-    """The snapshots of a run that has steps left."""
-    snapshots = Snapshots(directory, writable=False)
-    if snapshots.newest() >= (config.steps or 0):
-        newest = snapshots.newest()
-        snapshots.close()
-        raise ValueError(
-            f"{directory} is at {newest} steps already: to continue, give more steps than that, "
-            f"got {config.steps}."
-        )
-    return snapshots
 
 
 def _reason(error: BaseException) -> str:

@@ -117,7 +117,8 @@ def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int
             named = not arguments[0].startswith("-")  # the agent, which config.json has
             given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
             lock = stack.enter_context(DirectoryLock(given.resume))
-            program = _resumed(given)
+            program, found = _resumed(given)
+            notes += found
         else:
             given, run, spec = _parsed(arguments)
             if given.launch == "sync":
@@ -177,7 +178,8 @@ def _new(given: Any, run: RunConfig) -> ProgramConfig:
     )
 
 
-def _resumed(given: Any) -> ProgramConfig:
+def _resumed(given: Any) -> tuple[ProgramConfig, list[str]]:
+    """The program, and sentences for its log."""
     run = read_config(given.resume)
     if not (given.resume / PROGRAM).is_file():
         raise ValueError(

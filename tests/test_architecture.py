@@ -30,6 +30,7 @@ FOLDERS["experiments"] = tuple(FOLDERS)
 FOLDERS["launchpad_programs"] = tuple(FOLDERS)
 # At the root: importable by all folders, as the version is.
 SHARED = (
+    "retrax._checksums",
     "retrax._imports",
     "retrax._libraries",
     "retrax._memory",
