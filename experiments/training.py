@@ -110,10 +110,10 @@ def train(
             *metric_names(config.entry, agent, loop.replay.shapes[0]),
             *evaluation.columns,
         ]
-        table = MetricsTable(directory, names, resumed_at=loop.counters.steps if resume else None)
-        stack.callback(table.close)
         log = setup_log(directory)
         stack.callback(close_log, log)
+        table = MetricsTable(directory, names, resumed_at=loop.counters.steps if resume else None)
+        stack.callback(table.close)
         for note in notes:
             log.warning(note)
         write_config(directory, config)

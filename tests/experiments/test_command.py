@@ -427,12 +427,6 @@ def test_snapshot_of_another_config(run, retrax, contents):
     assert "is of another agent, config or version" in err
 
 
-def test_resume_without_metrics(run, retrax, contents):
-    (run / "metrics.csv").unlink()
-    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert "metrics.csv does not exist" in err
-
-
 def test_resume_with_a_damaged_replay(run, retrax, contents):
     (run / "snapshots" / "240" / "replay" / "_METADATA").write_text("{")
     shutil.rmtree(run / "snapshots" / "160" / "replay")

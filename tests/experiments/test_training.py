@@ -206,6 +206,15 @@ def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, fi
     assert len(timeless(run)) == len(timeless(finished))
 
 
+def test_a_run_without_metrics_is_resumed(run, retrax):
+    (run / "metrics.csv").unlink()
+    status, _, err = retrax("train", "--resume", run, "--steps", 280)
+    assert status == 0
+    sentence = f"{run / 'metrics.csv'} was missing or empty: it begins anew"
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert [row["steps"] for row in timeless(run)] == ["280"]
+
+
 def test_a_run_without_a_snapshot_begins_anew(finished, run, tiny, retrax):
     """As after a kill before the first one."""
     shutil.rmtree(run / "snapshots")
