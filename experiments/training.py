@@ -1,6 +1,7 @@
 """One training run in one process, with all its files: metrics, log, snapshots."""
 
 import contextlib
+import functools
 import logging
 import math
 import threading
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .._imports import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.advice import Advice
 from ..runtime.directory_lock import DirectoryLock
@@ -30,6 +30,7 @@ from ..runtime.stop import stop_on_signals
 from .assembly import make_environments, make_loop
 from .checks import checked_agent
 from .evaluations import PeriodicEvaluation
+from .failing import kept_on_failure, run_failed
 from .loop import Loop
 from .progress import Expectation, Progress
 
@@ -50,10 +51,6 @@ class Summary(NamedTuple):
     updates: int
     last_return: float
     interrupted: bool
-
-
-class RunFailedError(RuntimeError):
-    """A run that failed after its start; the message says where and why."""
 
 
 def train(
@@ -110,6 +107,8 @@ def train(
             *metric_names(config.entry, agent, loop.replay.shapes[0]),
             *evaluation.columns,
         ]
+        if not resume:
+            write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)
         stack.callback(close_log, log)
         table = MetricsTable(directory, names, resumed_at=loop.counters.steps if resume else None)
@@ -122,10 +121,7 @@ def train(
             return run.run(table, evaluation, log, stop, plain=plain)
         except (Exception, SystemExit) as error:
             log.exception("The run failed.")
-            raise RunFailedError(
-                f"The run failed at {loop.counters.steps} steps: {_reason(error)} "
-                f"(traceback in {directory / 'log.txt'})."
-            ) from error
+            raise run_failed(error, loop, directory) from error
 
 
 class _Run:
@@ -176,6 +172,8 @@ class _Run:
             snapshots.remove_newer(loop.counters.steps)
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)
+            keep = functools.partial(self._keep, table, progress, log, snapshots)
+            stack.enter_context(kept_on_failure(loop, keep))
             expectation = Expectation(steps, loop.counters)
             loop.start()
             evaluated = None
@@ -191,9 +189,7 @@ class _Run:
                 if is_best or next_snapshot <= loop.counters.steps < steps:
                     self._save(snapshots, evaluated)
                     next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
-            if loop.has_new_steps:
-                self._write_row(table, progress, log)
-            self._save(snapshots, evaluated)
+            keep(evaluated)
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
@@ -247,6 +243,19 @@ class _Run:
         if advice := self._advice.first(means):
             log.warning(advice)
 
+    def _keep(
+        self,
+        table: MetricsTable,
+        progress: Progress,
+        log: logging.Logger,
+        snapshots: Snapshots,
+        evaluated: float | None = None,
+    ) -> None:
+        """Writes what the last steps add: a row and a snapshot."""
+        if self._loop.has_new_steps:
+            self._write_row(table, progress, log)
+        self._save(snapshots, evaluated)
+
     def _save(self, snapshots: Snapshots, evaluated: float | None) -> None:
         steps = self._loop.counters.steps
         if steps in snapshots.steps():
@@ -272,13 +281,6 @@ class _Run:
         return Summary(
             self._directory, counters.steps, counters.updates, self._last_return, interrupted
         )
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of an error, without a full stop."""
-    if isinstance(error, SystemExit):
-        return f"the environment or the agent called sys.exit({error.code!r})"
-    return first_line(error).rstrip(".")
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:

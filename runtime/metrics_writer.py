@@ -3,6 +3,7 @@
 TensorBoard's own writer is used below the level at which it would load TensorFlow.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .._writing import writing
 from .metrics import Counters
 
 with warnings.catch_warnings():
@@ -58,7 +60,7 @@ class MetricsWriter:
           ValueError: if `columns` is not as said, or `metrics.csv` exists already.
         """
         self._columns = _checked(columns)
-        path = Path(directory) / _CSV_NAME
+        self._path = path = Path(directory) / _CSV_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             raise ValueError(f"{path} exists already: resume its run, or use another directory.")
@@ -84,8 +86,9 @@ class MetricsWriter:
         """
         self = cls.__new__(cls)
         self._columns = _checked(columns)
-        path = Path(directory) / _CSV_NAME
-        _repair(path, self._columns, steps)
+        self._path = path = Path(directory) / _CSV_NAME
+        with writing(path):
+            _repair(path, self._columns, steps)
         self._csv = path.open("a", encoding="utf-8", newline="")
         self._events = _EventFile(path.parent)
         self._events.forget(steps + 1)
@@ -101,6 +104,7 @@ class MetricsWriter:
         Raises:
           ValueError: if names are missing or unknown, or a value is not a scalar; nothing is
             written then.
+          OSError: a file cannot be written; names it.
         """
         missing = [name for name in self._columns if name not in row]
         unknown = [name for name in row if name not in self._columns]
@@ -109,12 +113,14 @@ class MetricsWriter:
         values = {name: _scalar(name, row[name]) for name in self._columns}
         self._write_line("" if np.isnan(value) else str(value) for value in values.values())
         steps = int(values.pop("steps"))
-        self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
+        with writing(self._path.with_name(f"{_EVENTS_PREFIX}*")):
+            self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
 
     def close(self) -> None:
         """Closes both files. Calling it twice does no harm."""
-        self._csv.close()
-        self._events.close()
+        for file in (self._csv, self._events):
+            with contextlib.suppress(OSError):  # on a full disk, of a row that was not written
+                file.close()
 
     def __enter__(self) -> "MetricsWriter":
         return self
@@ -128,8 +134,9 @@ class MetricsWriter:
         self.close()
 
     def _write_line(self, cells: Iterable[str]) -> None:
-        self._csv.write(_line(cells))
-        self._csv.flush()
+        with writing(self._path):
+            self._csv.write(_line(cells))
+            self._csv.flush()
 
 
 class MetricsTable:

@@ -18,6 +18,7 @@ import orbax.checkpoint as ocp
 
 from .._checksums import read_sealed, sealed
 from .._imports import first_line
+from .._writing import writing
 from .numbered_folders import NumberedFolders
 from .quiet_orbax import ignore_orphans, quiet
 
@@ -124,6 +125,9 @@ class Snapshots(NumberedFolders):
           steps: its name.
           snapshot: what to write.
           evaluation_return: of its policy; None or NaN if it was not evaluated.
+
+        Raises:
+          OSError: it cannot be written; names its path. The older snapshots stay.
         """
         items = {
             "learner": ocp.args.StandardSave(_boxed(snapshot.learner)),
@@ -134,12 +138,17 @@ class Snapshots(NumberedFolders):
             items["actors"] = ocp.args.StandardSave(_boxed(snapshot.actors))
         partial = self._unfinished(steps)
         shutil.rmtree(partial, ignore_errors=True)  # of an attempt that failed
-        with quiet():
-            self._checkpointer.save(partial, args=ocp.args.Composite(**items))
-        if evaluation_return is not None and not math.isnan(evaluation_return):
-            text = repr(float(evaluation_return))
-            (partial / _EVALUATION).write_bytes(sealed(text.encode()))
-        self._finish(steps)
+        try:
+            with writing(partial):
+                with quiet():
+                    self._checkpointer.save(partial, args=ocp.args.Composite(**items))
+                if evaluation_return is not None and not math.isnan(evaluation_return):
+                    text = repr(float(evaluation_return))
+                    (partial / _EVALUATION).write_bytes(sealed(text.encode()))
+                self._finish(steps)
+        except OSError:
+            self._clean()  # a full disk needs the room
+            raise
         self._remove_old()
 
     def restore(self, learner_template: Any, actors_template: Any = None) -> Snapshot:

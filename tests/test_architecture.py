@@ -35,6 +35,7 @@ SHARED = (
     "retrax._libraries",
     "retrax._memory",
     "retrax._validation",
+    "retrax._writing",
     "retrax.datatypes",
 )
 # At the root: what users import, above everything.

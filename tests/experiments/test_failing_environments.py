@@ -5,6 +5,7 @@ import sys
 import pytest
 
 MODULE = """
+import pathlib
 import sys
 import gymnasium
 import numpy as np
@@ -30,6 +31,13 @@ class Exit(Reset):
         self.steps += 1
         if self.steps == 30:
             sys.exit(0)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+class Once(Exit):
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27 and not pathlib.Path("mended").exists():
+            raise RuntimeError("no power")
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 class Spaceless(gymnasium.Env):
@@ -101,6 +109,19 @@ def test_sys_exit_in_a_step_is_a_failure(here, retrax, tiny, name, sentence):
     assert sentence in err
     assert "Traceback" not in err
     assert "Traceback" in (here / "run" / "log.txt").read_text()
+
+
+def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
+    status, _, err = train(retrax, tiny, "Once")
+    assert status == 1
+    assert "environment 0 failed at step 27: RuntimeError: no power (traceback in" in err
+    assert err.endswith("; retrax train --resume run continues at 104 steps.\n")
+    newest = max(int(path.name) for path in (here / "run" / "snapshots").iterdir())
+    last = (here / "run" / "metrics.csv").read_text().splitlines()[-1]
+    assert last.startswith("104,")
+    assert newest == 104
+    (here / "mended").write_text("")
+    assert retrax("train", "--resume", "run")[0] == 0
 
 
 def test_a_missing_library_is_named_with_its_environment(retrax, tmp_path, monkeypatch):
