@@ -58,6 +58,14 @@ class Loop:
         """Whether `snapshot` makes sense: between steps, and while an environment takes one."""
         return not self._is_advancing or any(actor.is_stepping for actor in self._actors)
 
+    def doing(self) -> str:
+        """What a stop has to wait for now, as the end of a sentence."""
+        if any(actor.is_stepping for actor in self._actors):
+            return f"the environments' step after {self.counters.steps} steps"
+        if self._is_advancing:
+            return "decisions and updates to be computed"
+        return "the evaluation or the snapshot"
+
     @property
     def has_new_steps(self) -> bool:
         """Whether steps were taken since the last `flush`."""

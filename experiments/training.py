@@ -63,7 +63,8 @@ def train(
 ) -> Summary:
     """Trains an agent in this process. Everything is checked before anything is written.
 
-    Ctrl-C ends the run with a snapshot.
+    Ctrl-C ends the run with a snapshot, and so does an error in an environment's step. A second
+    Ctrl-C waits for nothing.
 
     Args:
       config: what to run.
@@ -116,7 +117,7 @@ def train(
         for note in notes:
             log.warning(note)
         write_config(directory, config)
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(stop_on_signals(loop.doing))
         try:
             return run.run(table, evaluation, log, stop, plain=plain)
         except (Exception, SystemExit) as error:

@@ -1,0 +1,120 @@
+"""What runs survive: damaged files, and processes that get in each other's way. Prints tables.
+
+    python benchmarks/abuse.py [flips two_at_once ...] [--count N]
+
+Each section is a function of SECTIONS, which takes a folder and how often to try, and yields lines.
+"""
+
+import argparse
+import collections
+import contextlib
+import io
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import retrax
+from retrax.experiments.commands.main import main
+from retrax.runtime.resuming import open_snapshots
+
+# The smallest agent that still has all its parts.
+TINY = (
+    "train reactor --environment catch --plain --num-envs 4 --agent.replay.min-rows 40 "
+    "--agent.replay.batch-size 2 --agent.replay.capacity 400 --agent.memory-size 4 "
+    "--agent.shared-size 4 --agent.head-size 4 --agent.num-atoms 5 --agent.sequence-length 4 "
+    "--agent.vector-sizes 4"
+)
+COMMAND = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+
+
+def train(directory, steps):
+    """A finished run of the tiny agent, with snapshots at a third, two thirds and the end."""
+    options = ["--steps", steps, "--snapshot-every", steps // 3, "--keep-snapshots", 3]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert main([*TINY.split(), *map(str, options), "--run-directory", str(directory)]) == 0
+
+
+def is_refused(path, read):
+    """Whether reading raises a ValueError of one sentence that names the file."""
+    try:
+        read()
+    except ValueError as error:
+        return str(path) in str(error) and "\n" not in str(error)
+    return False
+
+
+def goes_back(path, run, steps):
+    """Whether a resumed run continues at an older snapshot, and names the file."""
+    snapshots, notes = open_snapshots(run)
+    with contextlib.closing(snapshots):
+        return snapshots.newest_whole() == steps and any(str(path) in note for note in notes)
+
+
+def flips(folder, count):
+    """Flips one random bit of a random file of the newest snapshot: who notices?"""
+    run, random = folder / "run", np.random.default_rng(0)
+    train(run, 240)
+    files = sorted(path for path in (run / "snapshots" / "240").rglob("*") if path.is_file())
+    found = collections.Counter()
+    for index in random.integers(len(files), size=count):
+        path = files[index]
+        data = path.read_bytes()
+        byte, bit = int(random.integers(len(data))), int(random.integers(8))
+        path.write_bytes(data[:byte] + bytes([data[byte] ^ 1 << bit]) + data[byte + 1 :])
+        part = path.relative_to(run / "snapshots" / "240").parts[0]
+        found[part, "flips"] += 1
+        found[part, "--resume goes back"] += goes_back(path, run, 160)
+        found[part, "evaluate refuses"] += is_refused(path, lambda: retrax.load_agent(run))
+        path.write_bytes(data)
+    columns = ("flips", "--resume goes back", "evaluate refuses")
+    yield f"| part | {' | '.join(columns)} |"
+    yield "|---|---|---|---|"
+    for part in sorted({part for part, _ in found}):
+        yield f"| {part} | {' | '.join(str(found[part, column]) for column in columns)} |"
+    totals = [sum(n for (_, name), n in found.items() if name == column) for column in columns]
+    yield f"| all | {' | '.join(map(str, totals))} |"
+
+
+def two_at_once(folder, count):
+    """Starts two runs in one directory at the same time: one must run, one must be refused."""
+    found = collections.Counter()
+    for index in range(count):
+        directory = folder / str(index)
+        command = [sys.executable, "-c", COMMAND, *TINY.split(), "--steps", "80"]
+        both = [
+            subprocess.Popen(
+                [*command, "--run-directory", str(directory)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        ends = []
+        for process in both:
+            _, err = process.communicate()
+            reason = re.search(r"is in use by process|holds this run already", err)
+            ends.append(f"{process.returncode} {reason[0] if reason else ''}".strip())
+        found[" and ".join(sorted(ends))] += 1
+    yield "| exit statuses | times |"
+    yield "|---|---|"
+    yield from (f"| {ends} | {times} |" for ends, times in found.most_common())
+
+
+SECTIONS = {"flips": (flips, 100), "two_at_once": (two_at_once, 20)}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--count", type=int, help="how often to try; each section has its own")
+    given = parser.parse_args()
+    for name in given.sections or SECTIONS:
+        section, count = SECTIONS[name]
+        with tempfile.TemporaryDirectory() as temporary:
+            print(f"\n## {name}\n", flush=True)
+            for line in section(pathlib.Path(temporary), given.count or count):
+                print(line, flush=True)
