@@ -43,6 +43,7 @@ def _check_tier() -> None:
         version = ".".join(map(str, sys.version_info[:2]))
         raise ModuleNotFoundError(
             "Launching needs Linux, Python 3.10 and the distributed tier: pip install -r "
-            f"requirements.txt (this is Python {version}; not installed: {', '.join(missing)}). "
+            "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' "
+            f"(this is Python {version}; not installed: {', '.join(missing)}). "
             "`retrax train` and `--launch sync` work without it."
         )
