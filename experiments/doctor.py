@@ -32,7 +32,7 @@ print(json.dumps(opengl.draw()))
 """
 _MEND = {
     "core": "pip install retrax",
-    # Without pinned versions, pip's resolver searches Acme's dependencies for minutes.
+    # The tested set; "retrax[distributed]" has ranges.
     "distributed": "pip install -r requirements.txt",
     "mujoco": 'pip install "retrax[mujoco]"',
     "video": 'pip install "retrax[video]"',

@@ -52,6 +52,20 @@ class Loop:
         self._since = Counters()
         self._continues = False  # with the parameters that the actors had
         self._acting_seconds = self._learning_seconds = self.seconds = 0.0
+        self._is_advancing = False
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether `snapshot` makes sense: between steps, and while an environment takes one."""
+        return not self._is_advancing or any(actor.is_stepping for actor in self._actors)
+
+    def doing(self) -> str:
+        """What a stop has to wait for now, as the end of a sentence."""
+        if any(actor.is_stepping for actor in self._actors):
+            return f"the environments' step after {self.counters.steps} steps"
+        if self._is_advancing:
+            return "decisions and updates to be computed"
+        return "the evaluation or the snapshot"
 
     @property
     def has_new_steps(self) -> bool:
@@ -73,7 +87,7 @@ class Loop:
 
     def advance(self) -> None:
         """One time step in every environment, and all updates that are due after it."""
-        started = time.perf_counter()
+        started, self._is_advancing = time.perf_counter(), True
         indices = range(len(self._actors))
         for index in indices if self._order is None else self._order.permutation(len(indices)):
             self._act(self._actors[index])
@@ -87,6 +101,7 @@ class Loop:
         self._acting_seconds += acted - started
         self._learning_seconds += learned - acted
         self.seconds += learned - started
+        self._is_advancing = False
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second, since the last call."""

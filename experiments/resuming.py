@@ -56,7 +56,7 @@ def read_unfinished(snapshots: Snapshots | None) -> Unfinished:
     try:
         return Unfinished(*unpack(content))
     except (TypeError, ValueError) as error:
-        raise snapshots.damaged(error) from error
+        raise snapshots.misfit(error) from error
 
 
 def environments_of(
@@ -108,7 +108,7 @@ def restore(loop: Loop, snapshots: Snapshots, unfinished: Unfinished) -> float:
             None if running is None else unpack(running),
         )
     except Exception as error:
-        raise snapshots.damaged(error) from error
+        raise snapshots.misfit(error) from error
     return seconds
 
 

@@ -1,6 +1,7 @@
 """One training run in one process, with all its files: metrics, log, snapshots."""
 
 import contextlib
+import functools
 import logging
 import math
 import threading
@@ -8,13 +9,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from .._imports import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.advice import Advice
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
+from ..runtime.resuming import open_snapshots
 from ..runtime.run_directory import (
     RunConfig,
     check_new_directory,
@@ -27,6 +28,7 @@ from ..runtime.stop import stop_on_signals
 from .assembly import make_loop
 from .checks import checked_agent
 from .evaluations import PeriodicEvaluation
+from .failing import kept_on_failure, run_failed
 from .loop import Loop
 from .progress import Expectation, Progress
 from .resuming import Unfinished, environments_of, pack_unfinished, read_unfinished, restore
@@ -50,10 +52,6 @@ class Summary(NamedTuple):
     interrupted: bool
 
 
-class RunFailedError(RuntimeError):
-    """A run that failed after its start; the message says where and why."""
-
-
 def train(
     config: RunConfig,
     directory: Path | None = None,
@@ -64,12 +62,13 @@ def train(
 ) -> Summary:
     """Trains an agent in this process. Everything is checked before anything is written.
 
-    Ctrl-C ends the run with a snapshot.
+    Ctrl-C ends the run with a snapshot, and so does an error in an environment's step. A second
+    Ctrl-C waits for nothing.
 
     Args:
       config: what to run.
       directory: the run directory; a new one under runs/ if None. If `resume`, an existing one.
-      resume: continue from the newest snapshot in the directory.
+      resume: continue from the newest whole snapshot in the directory; anew if there is none yet.
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id and the seed of the config, which are
         closed at the end; made if None. For one actor, and not with `resume`.
@@ -83,10 +82,10 @@ def train(
     directory = directory or new_directory(config)
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(DirectoryLock(directory))
-        snapshots = None
-        if resume:
-            snapshots = stack.enter_context(contextlib.closing(_snapshots(directory, config)))
-        resumed_at = snapshots.newest() if snapshots else None
+        snapshots, notes = open_snapshots(directory, config.steps) if resume else (None, [])
+        if snapshots:
+            stack.callback(snapshots.close)
+        resumed_at = snapshots.newest_whole() if snapshots else None
         unfinished = read_unfinished(snapshots)
         with contextlib.ExitStack() as on_error:
             environments = [environment] if environment else []
@@ -108,20 +107,21 @@ def train(
         if snapshots:
             run.restore(snapshots, unfinished, evaluation)
         names = metric_names(config.entry, agent, loop.replay.shapes[0]) + evaluation.columns
-        table = MetricsTable(directory, names, resumed_at=loop.flushed_at if resume else None)
-        stack.callback(table.close)
+        if not resume:
+            write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)
         stack.callback(close_log, log)
+        table = MetricsTable(directory, names, resumed_at=loop.flushed_at if resume else None)
+        stack.callback(table.close)
+        for note in notes:
+            log.warning(note)
         write_config(directory, config)
-        stop = stack.enter_context(stop_on_signals())
+        stop = stack.enter_context(stop_on_signals(loop.doing))
         try:
             return run.run(table, evaluation, log, stop, plain=plain)
         except (Exception, SystemExit) as error:
             log.exception("The run failed.")
-            raise RunFailedError(
-                f"The run failed at {loop.counters.steps} steps: {_reason(error)} "
-                f"(traceback in {directory / 'log.txt'})."
-            ) from error
+            raise run_failed(error, loop, directory) from error
 
 
 class _Run:
@@ -165,8 +165,11 @@ class _Run:
         with contextlib.ExitStack() as stack:
             snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
             stack.enter_context(contextlib.closing(snapshots))
+            snapshots.remove_newer(loop.counters.steps)
             progress = Progress(steps, start=loop.counters.steps, plain=plain)
             stack.enter_context(progress)
+            keep = functools.partial(self._keep, table, progress, log, snapshots)
+            stack.enter_context(kept_on_failure(loop, keep))
             expectation = Expectation(steps, loop.counters)
             loop.start()
             while True:  # a stopped run is resumed in the middle of a round
@@ -185,11 +188,7 @@ class _Run:
                 elapsed = time.perf_counter() - self._started
                 if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
                     log.info(line)
-            # Before the last row: a resumed run replaces it by that of the whole interval.
-            unfinished = self._unfinished(evaluation)
-            if loop.has_new_steps:
-                self._write_row(table, progress, log)
-            self._save(snapshots, unfinished, evaluated)
+            keep(self._unfinished(evaluation), evaluated)
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
@@ -248,7 +247,27 @@ class _Run:
     def _unfinished(self, evaluation: PeriodicEvaluation) -> bytes:
         return pack_unfinished(self._loop, [self._evaluated, evaluation.next, self._last_return])
 
-    def _save(self, snapshots: Snapshots, unfinished: bytes, evaluated: float | None) -> None:
+    def _keep(
+        self,
+        table: MetricsTable,
+        progress: Progress,
+        log: logging.Logger,
+        snapshots: Snapshots,
+        unfinished: bytes | None = None,
+        evaluated: float | None = None,
+    ) -> None:
+        """Writes what the last steps add: a row and a snapshot.
+
+        `unfinished` was packed before the row: a resumed run replaces it by that of the whole
+        interval. Without it, as after a failure, a resumed run begins new episodes.
+        """
+        if self._loop.has_new_steps:
+            self._write_row(table, progress, log)
+        self._save(snapshots, unfinished, evaluated)
+
+    def _save(
+        self, snapshots: Snapshots, unfinished: bytes | None, evaluated: float | None
+    ) -> None:
         steps = self._loop.counters.steps
         if steps in snapshots.steps():
             return
@@ -273,26 +292,6 @@ class _Run:
         return Summary(
             self._directory, counters.steps, counters.updates, self._last_return, interrupted
         )
-
-
-def _snapshots(directory: Path, config: RunConfig) -> Snapshots:
-    """The snapshots of a run that has steps left."""
-    snapshots = Snapshots(directory, writable=False)
-    if snapshots.newest() >= (config.steps or 0):
-        newest = snapshots.newest()
-        snapshots.close()
-        raise ValueError(
-            f"{directory} is at {newest} steps already: to continue, give more steps than that, "
-            f"got {config.steps}."
-        )
-    return snapshots
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of an error, without a full stop."""
-    if isinstance(error, SystemExit):
-        return f"the environment or the agent called sys.exit({error.code!r})"
-    return first_line(error).rstrip(".")
 
 
 def _next_multiple(value: int, of: int) -> int:

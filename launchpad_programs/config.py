@@ -15,8 +15,9 @@ from .._imports import import_from, make_importable
 from .._validation import Range, check_fields
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec
+from ..runtime.numbered_folders import NumberedFolders
+from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
-from ..runtime.snapshots import Snapshots
 
 SERVING = ("replay", "counter", "learner")  # nodes that others call
 _NOT_WRITTEN = ("run", "directory", "resumed_at")  # config.json and the snapshots have them
@@ -117,21 +118,33 @@ def write_options(config: ProgramConfig) -> None:
     (config.directory / PROGRAM).write_text(text, encoding="utf-8")
 
 
-def read_options(directory: Path, run: RunConfig, *, port: int | None = None) -> ProgramConfig:
-    """The config of a program that is resumed, from program.json and the newest snapshot."""
+def read_options(
+    directory: Path, run: RunConfig, *, port: int | None = None
+) -> tuple[ProgramConfig, list[str]]:
+    """The config of a program that is resumed, from program.json and the newest whole snapshot.
+
+    Returns:
+      The config, and sentences for the log, as of `open_snapshots`.
+
+    Raises:
+      ValueError: no snapshot is whole, or the state of an actor or the evaluator is damaged.
+    """
+    from ..replay.reverb import Checkpoints  # TensorFlow, which not every node needs
+
     options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
-    options |= {"port": port, "resumed_at": newest_snapshot(directory)}
-    return ProgramConfig(run=run, directory=directory, **options)
+    config = ProgramConfig(run=run, directory=directory, **{**options, "port": port})
+    also = Checkpoints(directory).check if config.keeps_sequences else None
+    snapshots, notes = open_snapshots(directory, also=also)
+    if snapshots is None:
+        return config, notes if (directory / "metrics.csv").is_file() else []
+    with contextlib.closing(snapshots):
+        check_states(directory)
+        return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
 
 
 def newest_snapshot(directory: Path) -> int | None:
     """Steps of the newest snapshot in a run directory, None if there is none."""
-    try:
-        snapshots = Snapshots(directory, writable=False)
-    except ValueError:
-        return None
-    with contextlib.closing(snapshots):
-        return max(snapshots.steps(), default=None)
+    return max(NumberedFolders(directory / "snapshots").steps(), default=None)
 
 
 def _fields(config: ProgramConfig) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Network isolation: Reverb and Courier listen on all interfaces, without a password.
+"""Network isolation: whoever can connect to a program can execute code in it.
 
-So a program runs in a network namespace of its own, whose only interface is a loopback that only
-its own processes see. Linux allows this to root, and on most systems to everybody within a user
-namespace. It cannot be undone, so only a process that exists for the program does it.
+Reverb and Courier listen on all interfaces (the address `[::]` is compiled in), know no password,
+and Courier unpickles what it receives, which executes code. So a program runs in a network
+namespace of its own, whose only interface is a loopback that only its own processes see. Linux
+allows this to root, and on most systems to everybody within a user namespace. It cannot be undone,
+so only a process that exists for the program does it.
 """
 
 import ctypes
@@ -10,6 +12,8 @@ import fcntl
 import os
 import socket
 import struct
+import subprocess
+import sys
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1  # linux/sockios.h, linux/if.h
@@ -37,6 +41,31 @@ def isolate() -> str:
         return "this system has no namespaces"
     _raise_loopback()
     return ""
+
+
+def probe() -> str:
+    """What `isolate` would return, asked in a process that ends at once."""
+    command = [sys.executable, "-S", __file__]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def check_allowed(refused: str) -> None:
+    """Refuses to run where others could connect.
+
+    Args:
+      refused: as returned by `isolate`.
+
+    Raises:
+      ValueError: it is not empty; names both ways to continue.
+    """
+    if refused:
+        raise ValueError(
+            "Whoever can connect to a program can execute code in it, and this system refuses it a "
+            f"private network namespace ({refused}): allow user namespaces (sysctl "
+            "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0; "
+            "in a container, --cap-add SYS_ADMIN), or give --listen-everywhere where you trust "
+            "everybody on the network and on this machine."
+        )
 
 
 def check_ports(first: int, count: int) -> None:
@@ -82,3 +111,7 @@ def _raise_loopback() -> None:
         answer = fcntl.ioctl(control, _SIOCGIFFLAGS, request)
         (flags,) = struct.unpack_from("h", answer, 16)
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(isolate())

@@ -70,21 +70,23 @@ def launch(
     """Trains an agent as a program of many processes, and waits for its end.
 
     Everything is checked first; then the program runs in a process of its own, with a network
-    namespace of its own where the kernel allows that.
+    namespace of its own.
 
     Args:
       config: what to run; `num_actors` actors share its environments.
       directory: the run directory; a new one under runs/ if None.
       mode: processes or threads.
       port: the first of 3 ports to listen on; free ones if None.
-      listen_everywhere: listen on all interfaces.
+      listen_everywhere: listen on all interfaces: whoever can connect can execute code.
       acme: `package.module:NAME` of `AcmeOptions`.
       plain: log lines instead of a live table.
 
     Raises:
-      ValueError: the environment, the agent, its config or the directory is refused, or another
-        process writes into the directory.
+      ValueError: the environment, the agent, its config or the directory is refused, another
+        process writes into the directory, or the system refuses the namespace.
     """
+    if not listen_everywhere:
+        isolation.check_allowed(isolation.probe())
     _check_actors(config.num_actors, mode)
     spec = spec_of(config)
     run = config.resolve(spec)
@@ -109,22 +111,32 @@ def launch(
     return _summary(program, failed=_wait(process) != 0)
 
 
-def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int:
-    """Launches, and prints how it ended and what to do next."""
-    notes = [network_note]
+def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
+    """Launches, and prints how it ended and what to do next.
+
+    Args:
+      arguments: of the command line.
+      refused: why this process has no network namespace of its own; "" if it has one.
+
+    Raises:
+      ValueError: one sentence about what is wrong.
+    """
+    notes: list[str] = []
     with contextlib.ExitStack() as stack:
         if resumes(arguments):
             named = not arguments[0].startswith("-")  # the agent, which config.json has
             given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
             lock = stack.enter_context(DirectoryLock(given.resume))
-            program = _resumed(given)
+            program, found = _resumed(given)
+            notes += [*found, _network(given, refused)]
         else:
             given, run, spec = _parsed(arguments)
             if given.launch == "sync":
                 return _train(run, given)
+            network = _network(given, refused)
             _check_actors(run.num_actors, given.launch)
             checked_agent(run, spec)
-            notes.insert(0, describe_default_preset(run.entry, run.environment, spec))
+            notes += [describe_default_preset(run.entry, run.environment, spec), network]
             program = _new(given, run)
             lock = stack.enter_context(DirectoryLock(program.directory))
             check_new_directory(program.directory, program.run)
@@ -132,6 +144,14 @@ def launch_with_arguments(arguments: Sequence[str], *, network_note: str) -> int
             isolation.check_ports(given.port, len(SERVING))
         _prepare(program, lock)
         return _run(program, given, notes)
+
+
+def _network(given: Any, refused: str) -> str:
+    """A sentence for the log: who can connect."""
+    if given.listen_everywhere:
+        return "Listening on all interfaces: whoever can connect can execute code in this program."
+    isolation.check_allowed(refused)
+    return "Only this program can connect to it: it has a network namespace of its own."
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
@@ -177,7 +197,8 @@ def _new(given: Any, run: RunConfig) -> ProgramConfig:
     )
 
 
-def _resumed(given: Any) -> ProgramConfig:
+def _resumed(given: Any) -> tuple[ProgramConfig, list[str]]:
+    """The program, and sentences for its log."""
     run = read_config(given.resume)
     if not (given.resume / PROGRAM).is_file():
         raise ValueError(

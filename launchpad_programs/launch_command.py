@@ -1,6 +1,7 @@
 """`retrax launch`: what must happen before anything heavy is imported."""
 
 import importlib.util
+import itertools
 import sys
 from collections.abc import Sequence
 
@@ -19,21 +20,17 @@ def launch_command(arguments: Sequence[str]) -> int:
       ModuleNotFoundError: the distributed tier is not installed.
       ValueError: one sentence about what is wrong with the arguments.
     """
-    in_one_thread = "sync" in arguments or "--launch=sync" in arguments
+    given = [argument.replace("_", "-") for argument in arguments]
+    in_one_thread = "--launch=sync" in given or ("--launch", "sync") in itertools.pairwise(given)
     if not in_one_thread:
         _check_tier()
-    note = ""
-    if not in_one_thread and not {"-h", "--help", "--listen-everywhere"} & set(arguments):
+    refused = "it was not asked for"
+    if not in_one_thread and not {"-h", "--help", "--listen-everywhere"} & set(given):
         # Before NumPy, which every other module imports, has started its threads.
         refused = isolation.isolate()
-        note = (
-            f"Others on the network could connect: no private network namespace ({refused})."
-            if refused
-            else "Only this program can connect to it: it has a network namespace of its own."
-        )
     from .launch import launch_with_arguments
 
-    return launch_with_arguments(arguments, network_note=note or "Listening on all interfaces.")
+    return launch_with_arguments(arguments, refused=refused)
 
 
 def missing_packages() -> list[str]:
@@ -46,6 +43,7 @@ def _check_tier() -> None:
         version = ".".join(map(str, sys.version_info[:2]))
         raise ModuleNotFoundError(
             "Launching needs Linux, Python 3.10 and the distributed tier: pip install -r "
-            f"requirements.txt (this is Python {version}; not installed: {', '.join(missing)}). "
+            "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' "
+            f"(this is Python {version}; not installed: {', '.join(missing)}). "
             "`retrax train` and `--launch sync` work without it."
         )

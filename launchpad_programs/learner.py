@@ -62,6 +62,7 @@ class LearnerNode:
         self._checkpoints = Checkpoints(config.directory) if config.keeps_sequences else None
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:
+            self._snapshots.remove_newer(config.resumed_at)
             snapshot = self._snapshots.restore(jax.eval_shape(lambda: learner.state))
             learner.restore(snapshot)
             self._counters = dict(snapshot.counters)

@@ -114,14 +114,19 @@ def start_threads(program: lp.Program, threads: Threads) -> list[ThreadWorker]:
 
 @contextlib.contextmanager
 def _temporary_files(folder: Path) -> Iterator[None]:
-    """Keeps Launchpad's pickled nodes here: a launcher that is killed leaves them behind."""
+    """Keeps Launchpad's pickled nodes here: a launcher that is killed leaves them behind.
+
+    Only their owner may read and write them: to unpickle them is to execute them.
+    """
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
         yield
     finally:
         tempfile.tempdir = before
+        for path in folder.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def _launch(program: lp.Program, launch_type: str, **options: Any) -> Any:

@@ -80,6 +80,7 @@ class Actor:
         self.state = begin(keys, ids, num_actors or len(keys))
         self._episode_metrics = tuple(episode_metrics)
         self._episodes: dict[str, list[float]] = {}
+        self.is_stepping = False
         self.reset()
 
     def reset(self) -> None:
@@ -110,7 +111,11 @@ class Actor:
           The transitions taken: E less the environments whose episode was at its end.
         """
         ended = self._timestep.step_type == StepType.LAST
-        self.observe(self._environment.step(self.decide()))
+        actions = self.decide()
+        self.is_stepping = True
+        timestep = self._environment.step(actions)
+        self.is_stepping = False
+        self.observe(timestep)
         self.update()
         return int(np.sum(~np.asarray(ended)))
 

@@ -12,6 +12,8 @@ import numpy as np
 from ..agents.base import Params
 from .state_file import load_state, save_state
 
+BEST = "best.npz"  # in the run directory of a program
+
 
 class Evaluated(NamedTuple):
     """Parameters with their evaluation.
@@ -32,7 +34,7 @@ class BestParameters:
 
     def __init__(self, directory: Path):
         """Takes the run directory."""
-        self._path = directory / "best.npz"
+        self._path = directory / BEST
 
     @property
     def exists(self) -> bool:

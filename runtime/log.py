@@ -1,5 +1,6 @@
 """The log of a run: `log.txt` in its directory, and the console."""
 
+import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -20,6 +21,32 @@ class _StderrHandler(logging.StreamHandler):
         """Ignored: the base class sets it once."""
 
 
+class _FileHandler(logging.FileHandler):
+    """A file that may be on a full disk: one sentence on stderr, and the run goes on."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # of opening the file; others go to `handleError` already
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        if not self._is_told:
+            self._is_told = True
+            sys.stderr.write(f"retrax: {self.baseFilename} cannot be written: {_why()}.\n")
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+    _is_told = False
+
+
+def _why() -> str:
+    error = sys.exc_info()[1]
+    return str(getattr(error, "strerror", None) or error)
+
+
 def setup_log(directory: Path) -> logging.Logger:
     """The log of a run: `log.txt` in its directory (appended to), and the console (stderr).
 
@@ -36,7 +63,7 @@ def setup_log(directory: Path) -> logging.Logger:
     directory.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger("retrax")
     close_log(logger)
-    file = logging.FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
+    file = _FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     console = _StderrHandler()
     console.setFormatter(logging.Formatter("%(message)s"))

@@ -3,9 +3,11 @@
 TensorBoard's own writer is used below the level at which it would load TensorFlow.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
+import logging
 import os
 import socket
 import time
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .._writing import writing
 from .metrics import Counters
 
 with warnings.catch_warnings():
@@ -33,6 +36,7 @@ WALL_CLOCK_COLUMNS = (
     "steps_per_second",
 )
 _CSV_NAME = "metrics.csv"
+_log = logging.getLogger("retrax")
 _EVENTS_PREFIX = "events.out.tfevents."
 
 
@@ -56,7 +60,7 @@ class MetricsWriter:
           ValueError: if `columns` is not as said, or `metrics.csv` exists already.
         """
         self._columns = _checked(columns)
-        path = Path(directory) / _CSV_NAME
+        self._path = path = Path(directory) / _CSV_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             raise ValueError(f"{path} exists already: resume its run, or use another directory.")
@@ -69,7 +73,8 @@ class MetricsWriter:
         """Continues the metrics of a run that is resumed from a snapshot.
 
         Rows that the run wrote after the snapshot are dropped, and so is an incomplete last line.
-        An event makes TensorBoard drop them too.
+        An event makes TensorBoard drop them too. Damaged rows are removed, and a missing file
+        begins anew; the log says so.
 
         Args:
           directory: the run directory.
@@ -77,13 +82,13 @@ class MetricsWriter:
           steps: the snapshot's steps; rows with more are dropped.
 
         Raises:
-          ValueError: if there is no `metrics.csv`, its header is not `columns`, or it is damaged;
-        nothing is changed then.
+          ValueError: if the header of `metrics.csv` is not `columns`; nothing is changed then.
         """
         self = cls.__new__(cls)
         self._columns = _checked(columns)
-        path = Path(directory) / _CSV_NAME
-        _drop_newer(path, self._columns, steps)
+        self._path = path = Path(directory) / _CSV_NAME
+        with writing(path):
+            _repair(path, self._columns, steps)
         self._csv = path.open("a", encoding="utf-8", newline="")
         self._events = _EventFile(path.parent)
         self._events.forget(steps + 1)
@@ -99,6 +104,7 @@ class MetricsWriter:
         Raises:
           ValueError: if names are missing or unknown, or a value is not a scalar; nothing is
             written then.
+          OSError: a file cannot be written; names it.
         """
         missing = [name for name in self._columns if name not in row]
         unknown = [name for name in row if name not in self._columns]
@@ -107,12 +113,14 @@ class MetricsWriter:
         values = {name: _scalar(name, row[name]) for name in self._columns}
         self._write_line("" if np.isnan(value) else str(value) for value in values.values())
         steps = int(values.pop("steps"))
-        self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
+        with writing(self._path.with_name(f"{_EVENTS_PREFIX}*")):
+            self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
 
     def close(self) -> None:
         """Closes both files. Calling it twice does no harm."""
-        self._csv.close()
-        self._events.close()
+        for file in (self._csv, self._events):
+            with contextlib.suppress(OSError):  # on a full disk, of a row that was not written
+                file.close()
 
     def __enter__(self) -> "MetricsWriter":
         return self
@@ -126,8 +134,9 @@ class MetricsWriter:
         self.close()
 
     def _write_line(self, cells: Iterable[str]) -> None:
-        self._csv.write(_line(cells))
-        self._csv.flush()
+        with writing(self._path):
+            self._csv.write(_line(cells))
+            self._csv.flush()
 
 
 class MetricsTable:
@@ -142,7 +151,7 @@ class MetricsTable:
           resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
 
         Raises:
-          ValueError: a new run has a `metrics.csv`, or a resumed one has none, or a damaged one.
+          ValueError: a new run has a `metrics.csv`, or that of a resumed one has other columns.
         """
         self._counters = [field.name for field in dataclasses.fields(Counters)]
         self._means = ["episode_return", "episode_length", *names]
@@ -229,19 +238,34 @@ def _line(cells: Iterable[str]) -> str:
     return text.getvalue()
 
 
-def _drop_newer(path: Path, columns: Sequence[str], steps: int) -> None:
-    """Replaces the file in one go, so that a kill in the middle loses nothing."""
-    if not path.is_file():
-        raise ValueError(f"{path} does not exist: there are no metrics to continue.")
-    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    header, *rows = list(csv.reader(complete.splitlines())) or [[]]
-    if header != list(columns):
-        raise ValueError(f"{path} has the columns {header}, but this run writes {list(columns)}.")
-    place = header.index("steps")
-    try:
-        kept = [header, *(row for row in rows if int(row[place]) <= steps)]
-    except (ValueError, IndexError):
-        raise ValueError(f"{path} is damaged: a row of it has no steps.") from None
+def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
+    """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing."""
+    data = path.read_bytes() if path.is_file() else b""
+    complete, _, _ = data.decode("utf-8", errors="replace").rpartition("\n")
+    header, *lines = complete.split("\n")
+    if complete and header != _line(columns).rstrip("\n"):
+        raise ValueError(
+            f"{path} has the columns {header[:200]}, but this run writes {','.join(columns)}: "
+            "remove it to continue without its rows."
+        )
+    rows = [line.split(",") for line in lines]
+    whole = [row for row in rows if _is_whole(row, columns)]
+    place = columns.index("steps")
+    kept = [columns, *(row for row in whole if int(row[place]) <= steps)]
     partial = path.with_suffix(".csv.partial")
     partial.write_text("".join(map(_line, kept)), encoding="utf-8", newline="")
     partial.replace(path)
+    if not complete:
+        _log.warning(f"{path} was missing or empty: it begins anew, without the earlier rows.")
+    elif len(whole) < len(rows):
+        _log.warning(f"{path}: {len(rows) - len(whole)} damaged rows were removed.")
+
+
+def _is_whole(row: Sequence[str], columns: Sequence[str]) -> bool:
+    """Whether a row has a number, or nothing, for each column."""
+    try:
+        numbers = [float(cell) for cell in row if cell]
+        int(row[columns.index("steps")])
+    except (ValueError, IndexError):
+        return False
+    return len(row) == len(columns) and bool(numbers)

@@ -1,27 +1,31 @@
-"""Snapshots of a run, written by orbax, whole or not at all."""
+"""Snapshots of a run, written by orbax, whole or not at all.
+
+A snapshot gets its name when all its files and their checksums are written (`manifest.txt`). None
+is read before its files were compared with them.
+"""
 
 import contextlib
-import functools
 import gc
-import logging
 import math
-import sys
-import warnings
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 
+from .._checksums import read_sealed, sealed
 from .._imports import first_line
+from .._writing import writing
+from .numbered_folders import NumberedFolders
+from .quiet_orbax import ignore_orphans, quiet
 
 _BOX = "state"
 _UNFINISHED = "unfinished"
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
-_RETURN = "evaluation_return"  # orbax keeps it with a snapshot
+_EVALUATION = "evaluation.txt"  # in a snapshot that was evaluated: the return
 
 
 class Snapshot(NamedTuple):
@@ -43,63 +47,53 @@ class Snapshot(NamedTuple):
     unfinished: bytes | None = None
 
 
-class Snapshots:
+class Snapshots(NumberedFolders):
     """The snapshots/ folder of a run; each snapshot is named after its number of steps.
 
     The newest ones are kept, and the best of those that were evaluated: the one with the largest
     return, the newer one if two are equal.
     """
 
-    def __init__(self, directory: Path, *, writable: bool = True, keep: int | None = None):
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        writable: bool = True,
+        keep: int | None = None,
+        also: Callable[[int], None] | None = None,
+    ):
         """Opens the folder.
 
         Args:
           directory: the run directory.
           writable: False never creates, cleans or changes anything.
           keep: how many of the newest are kept beside the best one, >= 1; all if None.
+          also: a further check of the snapshot at some steps, which raises ValueError.
 
         Raises:
-          ValueError: there is no folder, and none may be made; or an evaluation in it is damaged.
+          ValueError: there is no folder, and none may be made.
         """
-        self.directory = (directory / "snapshots").absolute()
-        if not writable and not self.directory.is_dir():
+        super().__init__(directory / "snapshots", also=also)
+        self._keep = keep
+        if writable:
+            self._clean()
+        elif not self.directory.is_dir():
             raise self._none()
-        best = BestN(n=1, get_metric_fn=_return_of, keep_checkpoints_without_metrics=False)
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=AnyPreservationPolicy([LatestN(n=keep), best]),
-            best_fn=_return_of,
-            create=writable,
-            cleanup_tmp_directories=writable,
-            enable_async_checkpointing=False,
-        )
-        try:
-            with _quiet():
-                self._manager = ocp.CheckpointManager(self.directory, options=options)
-        except ValueError as error:  # of the JSON that orbax keeps with a snapshot
-            raise ValueError(
-                f"A file */metrics/metrics in {self.directory} is damaged ({error}): remove it, "
-                "and its snapshot counts as not evaluated."
-            ) from error
-
-    def steps(self) -> list[int]:
-        """The steps of all complete snapshots, oldest first."""
-        return sorted(self._manager.all_steps())
-
-    def newest(self) -> int:
-        """The steps of the newest complete snapshot.
-
-        Raises:
-          ValueError: there is none.
-        """
-        steps = self.steps()
-        if not steps:
-            raise self._none()
-        return steps[-1]
+        self._checkpointer = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
 
     def best(self) -> tuple[int, float] | None:
-        """Steps and return of the best snapshot that was evaluated; None if none was."""
-        steps = self._manager.best_step()
-        return None if steps is None else (steps, _return_of(self._manager.metrics(steps)))
+        """Steps and return of the best snapshot that was evaluated; None if none was.
+
+        One whose return is damaged counts as not evaluated.
+        """
+        evaluated = []
+        for steps in self.steps():
+            with contextlib.suppress(ValueError):
+                evaluated += [(found, steps) for found in self._returns(steps)]
+        if not evaluated:
+            return None
+        found, steps = max(evaluated)
+        return steps, found
 
     def find(self, which: int | str) -> int:
         """The steps of a snapshot.
@@ -108,12 +102,15 @@ class Snapshots:
           which: `newest`, `best`, or a number of steps.
 
         Raises:
-          ValueError: there is no such snapshot; names those that there are.
+          ValueError: there is no such snapshot; names those that there are. Or the best one was
+            asked for, and the return of one is damaged.
         """
         newest, best = self.newest(), self.best()
         if which == "newest":
             return newest
         if which == "best" and best is not None:
+            for steps in self.steps():
+                self._returns(steps)
             return best[0]
         if str(which).isdecimal() and int(which) in self.steps():
             return int(which)
@@ -132,8 +129,10 @@ class Snapshots:
           steps: its name.
           snapshot: what to write.
           evaluation_return: of its policy; None or NaN if it was not evaluated.
+
+        Raises:
+          OSError: it cannot be written; names its path. The older snapshots stay.
         """
-        is_evaluated = evaluation_return is not None and not math.isnan(evaluation_return)
         items = {
             "learner": ocp.args.StandardSave(_boxed(snapshot.learner)),
             "replay": ocp.args.StandardSave(snapshot.replay),
@@ -144,23 +143,30 @@ class Snapshots:
         if snapshot.unfinished is not None:
             content = np.frombuffer(snapshot.unfinished, np.uint8)
             items[_UNFINISHED] = ocp.args.StandardSave(_boxed(content))
-        with _quiet():
-            self._manager.save(
-                steps,
-                args=ocp.args.Composite(**items),
-                metrics={_RETURN: evaluation_return} if is_evaluated else None,
-            )
-            self._manager.wait_until_finished()
+        partial = self._unfinished(steps)
+        shutil.rmtree(partial, ignore_errors=True)  # of an attempt that failed
+        try:
+            with writing(partial):
+                with quiet():
+                    self._checkpointer.save(partial, args=ocp.args.Composite(**items))
+                if evaluation_return is not None and not math.isnan(evaluation_return):
+                    text = repr(float(evaluation_return))
+                    (partial / _EVALUATION).write_bytes(sealed(text.encode()))
+                self._finish(steps)
+        except OSError:
+            self._clean()  # a full disk needs the room
+            raise
+        self._remove_old()
 
     def restore(self, learner_template: Any, actors_template: Any = None) -> Snapshot:
-        """Reads the newest snapshot.
+        """Reads the newest whole snapshot.
 
         Args:
           learner_template: shapes and dtypes of the learner's state (`jax.eval_shape` of init).
           actors_template: those of the actors' states; None leaves them out.
 
         Raises:
-          ValueError: there is none, it is damaged, or it belongs to another agent or config.
+          ValueError: there is none, or it belongs to another agent or config.
         """
         items = {
             "learner": ocp.args.StandardRestore(_boxed(learner_template)),
@@ -169,7 +175,7 @@ class Snapshots:
         }
         if actors_template is not None:
             items["actors"] = ocp.args.StandardRestore(_boxed(actors_template))
-        return Snapshot(**self._read(self.newest(), **items))
+        return Snapshot(**self._read(self.newest_whole(), **items))
 
     def restore_learner(
         self, learner_template: Any, which: int | str = "newest"
@@ -185,8 +191,8 @@ class Snapshots:
         return self._read(self.find(which), actors=template)["actors"]
 
     def restore_unfinished(self) -> bytes | None:
-        """`Snapshot.unfinished` of the newest snapshot; None if an older version wrote it."""
-        steps = self.newest()
+        """`Snapshot.unfinished` of the newest whole snapshot; None if it has none."""
+        steps = self.newest_whole()
         if not (self.directory / str(steps) / _UNFINISHED).is_dir():
             return None
         read = self._read(steps, **{_UNFINISHED: ocp.args.StandardRestore()})
@@ -194,31 +200,40 @@ class Snapshots:
 
     def close(self) -> None:
         """Ends orbax's threads."""
-        self._manager.close()
+        self._checkpointer.close()
 
-    def damaged(self, error: Exception, steps: int | None = None) -> ValueError:
-        """One sentence for any error raised while a snapshot, by default the newest, was read."""
-        steps = self.newest() if steps is None else steps
-        others = [other for other in self.steps() if other != steps]
-        advice = f"remove it to resume from {others[-1]} steps" if others else "there is no other"
-        if steps != self.newest():
-            advice = f"there are others at {', '.join(map(str, others))} steps"
+    def misfit(self, error: Exception, steps: int | None = None) -> ValueError:
+        """One sentence for an error of a whole snapshot, by default the newest, that was read."""
+        steps = self.newest_whole() if steps is None else steps
         return ValueError(
-            f"The snapshot {self.directory / str(steps)} is damaged or of another config: "
-            f"{advice} ({first_line(error)[:_MAX_REASON].rstrip('.')})."
+            f"The snapshot {self.directory / str(steps)} is of another agent, config or version "
+            f"({first_line(error)[:_MAX_REASON].rstrip('.')})."
         )
 
-    def _none(self) -> ValueError:
-        return ValueError(
-            f"{self.directory} holds no complete snapshot: training was stopped before the first "
-            "one, and this run must be trained anew."
-        )
+    def _returns(self, steps: int) -> list[float]:
+        """The return of a snapshot that was evaluated; nothing of another."""
+        path = self.directory / str(steps) / _EVALUATION
+        if not path.is_file():
+            return []
+        try:
+            return [float(read_sealed(path))]
+        except ValueError as error:
+            self._damage[steps] = str(error)
+            raise self._damaged(steps) from None
+
+    def _remove_old(self) -> None:
+        steps, best = self.steps(), self.best()
+        kept = {*steps[-(self._keep or len(steps)) :], *([best[0]] if best else [])}
+        for other in set(steps) - kept:
+            self._remove(other)
 
     def _read(self, steps: int, **items: Any) -> dict[str, Any]:
-        _ignore_orphans()
+        self._check(steps)
+        ignore_orphans()
         try:
-            with _quiet():
-                restored = self._manager.restore(steps, args=ocp.args.Composite(**items))
+            with quiet():
+                path = self.directory / str(steps)
+                restored = self._checkpointer.restore(path, args=ocp.args.Composite(**items))
             read = {name: restored[name] for name in items}
             if any(value is None for value in read.values()):
                 raise ValueError("a part is missing")
@@ -229,50 +244,12 @@ class Snapshots:
                 _check_shapes(items[name].item, read[name])
                 read[name] = read[name][_BOX]
         except Exception as error:  # orbax raises nearly every type for damaged files
-            refusal = self.damaged(error, steps)
+            refusal = self.misfit(error, steps)
         else:
             return read
-        with _quiet():
+        with quiet():
             gc.collect()  # frees what orbax abandoned, which prints errors then
         raise refusal
-
-
-def _return_of(metrics: Mapping[str, float]) -> float:
-    return metrics[_RETURN]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides what orbax logs: it raises everything that matters."""
-    logger = logging.getLogger("absl")
-    logger.addFilter(_nothing)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "coroutine .* never awaited", RuntimeWarning)
-            yield
-    finally:
-        logger.removeFilter(_nothing)
-
-
-@functools.cache
-def _ignore_orphans() -> None:
-    """Hides errors of reads that orbax abandons after one of many arrays could not be read.
-
-    They end later, in threads of their own, and would print their errors on the terminal.
-    """
-    before = sys.unraisablehook
-
-    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
-        code = getattr(unraisable.object, "cr_code", None)  # of a coroutine
-        abandoned = code is not None and "orbax" in code.co_filename
-        if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
-            before(unraisable)
-
-    sys.unraisablehook = hook
-
-
-def _nothing(record: logging.LogRecord) -> bool:
-    return False
 
 
 def _boxed(tree: Any) -> dict[str, Any]:

@@ -1,19 +1,29 @@
-"""Pytrees in files of their own beside the snapshots, written whole or not at all."""
+"""Pytrees in files of their own beside the snapshots, whole or not at all, with a checksum."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from .._checksums import read_sealed, sealed
+from .._writing import writing
+
 
 def save_state(path: Path, state: Any) -> None:
-    """Writes a pytree of arrays, PRNG keys included, to an .npz file; makes its folder."""
+    """Writes a pytree of arrays, PRNG keys included, as NumPy's .npz and a checksum behind it.
+
+    The folder is made if it does not exist.
+    """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_without_keys(state))]
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_suffix(".partial.npz")
-    np.savez(partial, *leaves)
-    partial.replace(path)
+    data = io.BytesIO()
+    np.savez(data, *leaves)
+    partial = path.with_suffix(".partial")
+    with writing(path):
+        path.parent.mkdir(exist_ok=True)
+        partial.write_bytes(sealed(data.getvalue()))
+        partial.replace(path)
 
 
 def load_state(path: Path, template: Any) -> Any:
@@ -28,7 +38,7 @@ def load_state(path: Path, template: Any) -> Any:
     """
     wanted, structure = jax.tree.flatten(_without_keys(template))
     try:
-        with open(path, "rb") as file, np.load(file) as arrays:
+        with np.load(io.BytesIO(read_sealed(path))) as arrays:
             found = list(arrays.values())
         leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
     except Exception as error:  # NumPy and zipfile raise many types for damaged files

@@ -2,10 +2,14 @@
 
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
+
+_POLL_SECONDS = 0.2
+_PATIENCE_SECONDS = 1.0
 
 
 class StopEvent(Protocol):
@@ -21,12 +25,16 @@ class StopEvent(Protocol):
 
 
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threading.Event]:
     """Sets an event on the first SIGINT, SIGTERM or SIGHUP; the second raises KeyboardInterrupt.
 
     Outside of the main thread, where Python handles no signals, the event is never set.
+
+    Args:
+      doing: what the program is doing now; told on stderr if it has not ended a second after the
+        first signal.
     """
-    stop = threading.Event()
+    stop, ended = threading.Event(), threading.Event()
 
     def request(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
@@ -36,8 +44,23 @@ def stop_on_signals() -> Iterator[threading.Event]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
+    if doing is not None:
+        # A thread of its own: a signal handler must neither wait for locks nor start threads.
+        threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True).start()
     try:
         yield stop
     finally:
+        ended.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _tell(doing: Callable[[], str], stop: threading.Event, ended: threading.Event) -> None:
+    while not ended.wait(_POLL_SECONDS):
+        if stop.is_set():
+            if not ended.wait(_PATIENCE_SECONDS):
+                sys.stderr.write(
+                    f"Stopping: waiting for {doing()}. Ctrl-C again does not wait, and the newest "
+                    "snapshot stays the last.\n"
+                )
+            return

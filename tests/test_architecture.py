@@ -30,10 +30,12 @@ FOLDERS["experiments"] = tuple(FOLDERS)
 FOLDERS["launchpad_programs"] = tuple(FOLDERS)
 # At the root: importable by all folders, as the version is.
 SHARED = (
+    "retrax._checksums",
     "retrax._imports",
     "retrax._libraries",
     "retrax._memory",
     "retrax._validation",
+    "retrax._writing",
     "retrax.datatypes",
 )
 # At the root: what users import, above everything.

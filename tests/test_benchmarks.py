@@ -42,6 +42,8 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
                 "setting its priorities",
             ],
         ),
+        ("abuse.py flips --count 3", ["| all | 3 | 3 | 3 |"]),
+        ("abuse.py two_at_once --count 1", ["| 0 and 2 ", " | 1 |"]),
     ],
 )
 def test_benchmark_runs(arguments, printed, tmp_path):

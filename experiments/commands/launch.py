@@ -28,7 +28,7 @@ class ProgramArguments(OutputArguments):
     one thread, in a seeded order; the same every time, for debuggers."""
 
     listen_everywhere: Switch = False
-    """Listen on all interfaces, and be reachable from other machines; there is no password."""
+    """Listen on all interfaces, in no network namespace: whoever can connect can execute code."""
 
     port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """The first of 3 ports to listen on; by default free ones."""

@@ -9,8 +9,9 @@ from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..assembly import MANY, spec_of
+from ..failing import RunFailedError
 from ..parsing import parse, tell, wants_help
-from ..training import RunFailedError, Summary, train
+from ..training import Summary, train
 from .run_arguments import ResumeArguments, RunArguments, parse_new_run, resumes
 
 _USAGE = """\

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..._checksums import MANIFEST, check_manifest, write_manifest
 from .layout import check_signature
 
 _DONE = "DONE"  # Reverb's mark of a complete checkpoint; without it a server would start empty
@@ -35,6 +36,15 @@ class Checkpoints:
         kept = self._folder / str(steps)
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(self.live, kept, copy_function=os.link)
+        write_manifest(kept)
+
+    def check(self, steps: int) -> None:
+        """Compares the checkpoint of the snapshot at `steps` with its checksums.
+
+        Raises:
+          ValueError: names a file that is missing or damaged, without a full stop.
+        """
+        check_manifest(self._folder / str(steps))
 
     def prune(self, steps: Iterable[int]) -> None:
         """Removes the checkpoints of all snapshots but those at `steps`."""
@@ -61,7 +71,8 @@ class Checkpoints:
                 f"The snapshot at {steps} steps needs the Reverb checkpoint {kept}, which is "
                 "missing or incomplete: the replay would be empty."
             )
-        shutil.copytree(kept, self.live, copy_function=os.link)
+        names = shutil.ignore_patterns(MANIFEST)
+        shutil.copytree(kept, self.live, copy_function=os.link, ignore=names)
 
 
 def check_tables(wanted: Mapping[str, Any], served: Mapping[str, Any]) -> None:

@@ -365,18 +365,19 @@ class TestDamage:
         err = refused(retrax, contents, run, *command, run)
         assert f"{run / 'config.json'} is damaged or of another version" in err
 
-    def test_no_snapshot(self, run, retrax, contents, command):
-        shutil.rmtree(run / "snapshots")
-        err = refused(retrax, contents, run, *command, run)
-        assert "holds no complete snapshot" in err
-        assert "trained anew" in err
 
-    def test_damaged_snapshot(self, run, retrax, contents, command):
-        path = run / "snapshots" / "240" / "learner" / "manifest.ocdbt"
-        path.write_bytes(path.read_bytes()[:20])
-        err = refused(retrax, contents, run, *command, run)
-        assert f"{run / 'snapshots' / '240'} is damaged" in err
-        assert "remove it to resume from 160 steps" in err
+def test_evaluate_without_a_snapshot(run, retrax, contents):
+    shutil.rmtree(run / "snapshots")
+    err = refused(retrax, contents, run, "evaluate", run, "--episodes", "1")
+    assert "holds no complete snapshot" in err
+    assert "--resume begins anew" in err
+
+
+def test_no_snapshot_is_whole(run, retrax, contents):
+    for name in ("160", "240"):
+        (run / "snapshots" / name / "manifest.txt").unlink()
+    err = refused(retrax, contents, run, "train", "--resume", run)
+    assert "no older one is whole, and the run must be trained anew in another directory" in err
 
 
 def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):
@@ -390,7 +391,7 @@ def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):
 def test_a_snapshot_whose_counters_contradict_its_folder(run, retrax, contents):
     (run / "snapshots" / "240").rename(run / "snapshots" / "250")
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert f"{run / 'snapshots' / '250'} is damaged or of another config: remove it" in err
+    assert f"{run / 'snapshots' / '250'} is of another agent, config or version" in err
     assert "(its counters are those at 240 steps)" in err
     assert "at 240 steps" in refused(retrax, contents, run, "evaluate", run)
 
@@ -416,26 +417,21 @@ def test_rows_that_were_stored_in_another_way(run, retrax, contents, old, new, s
     (run / "config.json").write_text(text.replace(old, new))
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
     assert sentence in err
-    assert f"{run / 'snapshots' / '240'} is damaged or of another config" in err
+    assert f"{run / 'snapshots' / '240'} is of another agent, config or version" in err
 
 
 def test_snapshot_of_another_config(run, retrax, contents):
     text = (run / "config.json").read_text()
     (run / "config.json").write_text(text.replace('"memory_size": 4', '"memory_size": 5'))
     err = refused(retrax, contents, run, "evaluate", run)
-    assert "is damaged or of another config" in err
-
-
-def test_resume_without_metrics(run, retrax, contents):
-    (run / "metrics.csv").unlink()
-    err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert "metrics.csv does not exist" in err
+    assert "is of another agent, config or version" in err
 
 
 def test_resume_with_a_damaged_replay(run, retrax, contents):
     (run / "snapshots" / "240" / "replay" / "_METADATA").write_text("{")
+    shutil.rmtree(run / "snapshots" / "160" / "replay")
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert f"{run / 'snapshots' / '240'} is damaged" in err
+    assert f"240 steps is damaged ({run / 'snapshots' / '240' / 'replay' / '_METADATA'} is" in err
 
 
 # End to end

@@ -4,8 +4,15 @@ import sys
 
 import pytest
 
+from retrax.runtime import stop
+from retrax.runtime.resuming import open_snapshots
+
 MODULE = """
+import os
+import pathlib
+import signal
 import sys
+import time
 import gymnasium
 import numpy as np
 from retrax.environments.tiny import Catch
@@ -30,6 +37,22 @@ class Exit(Reset):
         self.steps += 1
         if self.steps == 30:
             sys.exit(0)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+class Once(Exit):
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27 and not pathlib.Path("mended").exists():
+            raise RuntimeError("no power")
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+class Hang(Exit):
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27:
+            for _ in range(2):  # Ctrl-C, twice
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.6)
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 class Spaceless(gymnasium.Env):
@@ -101,6 +124,31 @@ def test_sys_exit_in_a_step_is_a_failure(here, retrax, tiny, name, sentence):
     assert sentence in err
     assert "Traceback" not in err
     assert "Traceback" in (here / "run" / "log.txt").read_text()
+
+
+def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
+    status, _, err = train(retrax, tiny, "Once")
+    assert status == 1
+    assert "environment 0 failed at step 27: RuntimeError: no power (traceback in" in err
+    assert err.endswith("; retrax train --resume run continues at 104 steps.\n")
+    newest = max(int(path.name) for path in (here / "run" / "snapshots").iterdir())
+    last = (here / "run" / "metrics.csv").read_text().splitlines()[-1]
+    assert last.startswith("104,")
+    assert newest == 104
+    (here / "mended").write_text("")
+    assert retrax("train", "--resume", "run")[0] == 0
+
+
+def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, tiny, monkeypatch):
+    monkeypatch.setattr(stop, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(stop, "_PATIENCE_SECONDS", 0.05)
+    status, _, err = train(retrax, tiny, "Hang")
+    assert status == 130
+    assert err.count("waiting for the environments' step after 104 steps. Ctrl-C again") == 1
+    assert err.endswith("retrax: Interrupted.\n")
+    snapshots, notes = open_snapshots(here / "run")
+    assert (snapshots.newest_whole(), notes) == (80, [])
+    snapshots.close()
 
 
 def test_a_missing_library_is_named_with_its_environment(retrax, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from retrax._checksums import write_manifest
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation
 from retrax.experiments.loop import Loop
@@ -231,9 +232,10 @@ def resumed_line(directory):
     return line.partition("Resumed at ")[2]
 
 
-def test_an_older_snapshot_is_resumed_with_new_episodes(whole, resume, tmp_path):
+def test_a_snapshot_without_environments_is_resumed_with_new_episodes(whole, resume, tmp_path):
     run = shutil.copytree(whole, tmp_path / "run")
     shutil.rmtree(run / "snapshots" / "240" / "unfinished")
+    write_manifest(run / "snapshots" / "240")
     assert resumed_line(resume(run, 320)) == (
         "240 steps. The environments begin new episodes: the snapshot has no state of them."
     )
@@ -286,38 +288,40 @@ def test_environments_that_cannot_continue_begin_new_episodes(
 
 
 @pytest.fixture
-def abuse(folder, monkeypatch):
-    """benchmarks/abuse.py, whose `main` takes arguments."""
+def exact_resume(folder, monkeypatch):
+    """benchmarks/exact_resume.py, whose `main` takes arguments."""
     monkeypatch.chdir(folder)
-    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "abuse.py"
-    spec = importlib.util.spec_from_file_location("abuse", path)
+    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "exact_resume.py"
+    spec = importlib.util.spec_from_file_location("exact_resume", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     main = module.main
 
     def with_arguments(*words):
-        monkeypatch.setattr(sys, "argv", ["abuse.py", *words, "--agents", "noisy_agent:NOISY"])
+        monkeypatch.setattr(
+            sys, "argv", ["exact_resume.py", *words, "--agents", "noisy_agent:NOISY"]
+        )
         return main()
 
     module.main = with_arguments
     return module
 
 
-def test_the_table_of_abuse(abuse, capsys):
-    assert abuse.main("resume", "--steps", "60", "--environments", "catch") == 0
+def test_the_table_of_equal_runs(exact_resume, capsys):
+    assert exact_resume.main("resume", "--steps", "60", "--environments", "catch") == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "stopped at" in line]
     assert line.endswith("equal")
 
 
-def test_the_table_shows_what_differs(abuse, whole, tmp_path, capsys):
+def test_the_table_shows_what_differs(exact_resume, whole, tmp_path, capsys):
     config, other = read_config(whole), shutil.copytree(whole, tmp_path / "other")
-    assert not abuse.differs(config, whole, other, "copied")
+    assert not exact_resume.differs(config, whole, other, "copied")
     metrics = (other / "metrics.csv").read_text().splitlines()
     (other / "metrics.csv").write_text("\n".join(metrics[:-1]) + "\n")
-    assert abuse.differs(config, whole, other, "cut")
+    assert exact_resume.differs(config, whole, other, "cut")
     assert capsys.readouterr().out.splitlines()[-1].split()[2:5] == ["cut", "1", "of"]
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_again_and_again_is_one_run(abuse):
-    assert abuse.main("kills", "--environments", "catch", "CartPole-v1") == 0
+def test_a_run_that_is_killed_again_and_again_is_one_run(exact_resume):
+    assert exact_resume.main("kills", "--environments", "catch", "CartPole-v1") == 0

@@ -189,6 +189,45 @@ def test_resume_forgets_what_came_after_the_snapshot(run, retrax):
     assert snapshots(run) == [160, 240]
 
 
+def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, finished, retrax):
+    path = run / "snapshots" / "240" / "learner" / "manifest.ocdbt"
+    path.write_bytes(path.read_bytes()[:20])
+    status, _, err = retrax("evaluate", run, "--episodes", "1")
+    assert status == 2
+    assert f"The snapshot at 240 steps is damaged ({path} is not what was written" in err
+    assert "the newest older one that is whole is at 160 steps" in err
+    status, _, err = retrax("train", "--resume", run)
+    assert status == 0
+    sentence = "going back to the one at 160 steps."
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert "Resumed at 160 steps." in err
+    assert retrax("evaluate", run, "--episodes", "1")[0] == 0
+    assert snapshots(run) == [160, 240]
+    assert len(timeless(run)) == len(timeless(finished))
+
+
+def test_a_run_without_metrics_is_resumed(run, retrax):
+    (run / "metrics.csv").unlink()
+    status, _, err = retrax("train", "--resume", run, "--steps", 280)
+    assert status == 0
+    sentence = f"{run / 'metrics.csv'} was missing or empty: it begins anew"
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert [row["steps"] for row in timeless(run)] == ["280"]
+
+
+def test_a_run_without_a_snapshot_begins_anew(finished, run, tiny, retrax):
+    """As after a kill before the first one."""
+    shutil.rmtree(run / "snapshots")
+    status, _, err = retrax(*tiny, "--run-directory", run)
+    assert status == 2
+    assert f"retrax train --resume {run}" in err
+    status, _, err = retrax("train", "--resume", run)
+    assert status == 0
+    sentence = f"{run} holds no snapshot yet: the run begins anew."
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert timeless(run) == timeless(finished)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_a_snapshot(tiny, retrax, tmp_path, monkeypatch, number):
     before = signal.getsignal(number)

@@ -1,16 +1,23 @@
 """The configuration of a program, and how nodes and resumed programs get it."""
 
+import dataclasses
+import shutil
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
 from program_configs import make_config, make_run
 
+from retrax._checksums import write_manifest
+from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs.config import AcmeOptions, ProgramConfig, read_options, write_options
+from retrax.runtime.actor_states import ActorStates
+from retrax.runtime.snapshots import Snapshot, Snapshots
 
 pytestmark = pytest.mark.distributed
 
@@ -33,7 +40,8 @@ def test_options_are_written_and_read(tmp_path, acme_module):
     run = make_run(search_path=str(acme_module))
     config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", final_evaluation_seconds=3.0)
     write_options(config)
-    resumed = read_options(tmp_path, run, port=2000)
+    resumed, notes = read_options(tmp_path, run, port=2000)
+    assert notes == []  # nothing was trained yet
     assert resumed == ProgramConfig(
         run=run,
         directory=tmp_path,
@@ -41,6 +49,50 @@ def test_options_are_written_and_read(tmp_path, acme_module):
         final_evaluation_seconds=3.0,
         port=2000,
     )
+
+
+def saved_program(directory):
+    """A run directory of a program with snapshots, checkpoints and actors' states."""
+    config = AGENT.presets["small"]()
+    replay = dataclasses.replace(config.replay, selector="uniform")
+    run = make_run(agent_config=dataclasses.replace(config, replay=replay))
+    write_options(make_config(directory, run=run))
+    (directory / "metrics.csv").write_text("steps\n")
+    snapshots = Snapshots(directory)
+    for steps in (100, 200):
+        (directory / "reverb" / str(steps)).mkdir(parents=True)
+        (directory / "reverb" / str(steps) / "DONE").write_text("yes")
+        write_manifest(directory / "reverb" / str(steps))
+        snapshots.save(steps, Snapshot(np.ones(2), {"rows": np.ones(2)}, {"steps": steps}))
+    snapshots.close()
+    ActorStates(directory, 0).save(np.ones(3))
+    return run
+
+
+@pytest.mark.parametrize(
+    "damaged", ["snapshots/200/manifest.txt", "reverb/200/DONE", "reverb/200/manifest.txt"]
+)
+def test_a_program_goes_back_to_what_is_whole(tmp_path, damaged):
+    run = saved_program(tmp_path)
+    assert read_options(tmp_path, run)[0].resumed_at == 200
+    (tmp_path / damaged).write_text("")
+    config, (note,) = read_options(tmp_path, run)
+    assert config.resumed_at == 100
+    assert f"200 steps is damaged ({tmp_path / damaged} is not what was written" in note
+    shutil.rmtree(tmp_path / "snapshots")
+    config, (note,) = read_options(tmp_path, run)
+    assert config.resumed_at is None
+    assert note.endswith("the run begins anew.")
+
+
+def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path):
+    run = saved_program(tmp_path)
+    path = tmp_path / "actors" / "0.npz"
+    data = bytearray(path.read_bytes())
+    data[12] ^= 1  # the date of a file in the archive, which NumPy does not look at
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f"{path} is not what was written: .*: remove the file"):
+        read_options(tmp_path, run)
 
 
 @pytest.mark.parametrize(

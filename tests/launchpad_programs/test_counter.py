@@ -188,9 +188,12 @@ def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_
     assert [row["steps"] for row in read_rows(tmp_path)] == ["110", "110"]
 
 
-def test_a_resumed_run_without_metrics_is_refused(make_counter, tmp_path):
-    with pytest.raises(ValueError, match="no metrics to continue"):
-        make_counter(tmp_path).start({"steps": 200, "seconds": 1.0}, ["loss"])
+def test_a_resumed_run_without_metrics_begins_them_anew(make_counter, tmp_path, caplog):
+    counter = make_counter(tmp_path)
+    counter.start({"steps": 200, "seconds": 1.0}, ["loss"])
+    counter.close()
+    assert [row["steps"] for row in read_rows(tmp_path)] == ["200"]
+    assert f"{tmp_path / 'metrics.csv'} was missing or empty" in caplog.text
 
 
 def test_a_resumed_run_continues_counting(make_counter, tmp_path):

@@ -59,6 +59,14 @@ def test_an_isolated_process_talks_to_itself_alone(alone):
         socket.create_connection(("localhost", port), timeout=5)
 
 
+def test_asking_changes_nothing(alone):
+    """The answer is that of a process which is isolated, and this one is not."""
+    before = pathlib.Path("/proc/self/ns/net").readlink()
+    assert isolation.probe() == ""
+    assert pathlib.Path("/proc/self/ns/net").readlink() == before
+    isolation.check_allowed("")
+
+
 def test_listening_ports_by_hand():
     with socket.create_server(("localhost", 0)) as server:
         port = server.getsockname()[1]

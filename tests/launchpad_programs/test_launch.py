@@ -7,6 +7,7 @@ import pytest
 from program_configs import make_run
 
 import retrax
+from retrax._checksums import write_manifest
 from retrax.experiments import checks
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch_command
@@ -45,12 +46,11 @@ def refused(monkeypatch, capsys):
 
 
 def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch):
-    """Without pins, pip would search for minutes, as doctor says too."""
     monkeypatch.setattr(launch_command, "missing_packages", lambda: ["launchpad", "reverb"])
     sentence = refused("reactor", "--environment", "catch")
     assert "Python 3.10" in sentence
     assert "pip install -r requirements.txt" in sentence
-    assert "retrax[distributed]" not in sentence
+    assert "elsewhere pip install 'retrax[distributed]'" in sentence
     assert "not installed: launchpad, reverb" in sentence
 
 
@@ -115,6 +115,40 @@ def test_a_taken_port(refused, tmp_path):
 
 @pytest.mark.distributed
 @needs_launchpad
+@pytest.mark.parametrize("name", ["run", "sync"])  # a directory's name must not matter
+def test_without_a_namespace_it_is_refused(refused, monkeypatch, tmp_path, name):
+    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "not permitted")
+    monkeypatch.chdir(tmp_path)
+    sentence = refused("reactor", "--environment", "catch", "--run-directory", name)
+    assert "can execute code in it" in sentence
+    assert "private network namespace (not permitted)" in sentence
+    assert "--listen-everywhere" in sentence
+    assert "kernel.unprivileged_userns_clone=1" in sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_from_python_it_is_refused_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch_command.isolation, "probe", lambda: "not permitted")
+    with pytest.raises(ValueError, match=r"namespace \(not permitted\).* or give --listen-every"):
+        retrax.launch(make_run(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.distributed
+@needs_launchpad
+@pytest.mark.parametrize("switch", ["--listen-everywhere", "--listen_everywhere"])
+def test_listening_everywhere_is_asked_for(launched, told, monkeypatch, tmp_path, switch):
+    def isolate():
+        raise AssertionError("it must not be isolated")
+
+    monkeypatch.setattr(launch_command.isolation, "isolate", isolate)
+    run = ["--environment", "catch", "--run-directory", str(tmp_path / "run")]
+    assert main(["launch", "reactor", *run, switch]) == 0
+    assert "whoever can connect can execute code in this program" in told[0][1]
+
+
+@pytest.mark.distributed
+@needs_launchpad
 def test_run_directories_that_are_in_use(refused, tmp_path):
     launch = ["reactor", "--environment", "catch", "--run-directory"]
     (tmp_path / "file").write_text("")
@@ -171,6 +205,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(
     resume = ["launch", "--resume", str(directory), "--steps", "2000"]
     assert main(resume) == 0
     (directory / "snapshots" / "300").mkdir(parents=True)
+    write_manifest(directory / "snapshots" / "300")
     assert main([*resume[:1], "reactor", *resume[1:]]) == 0
     assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
     capsys.readouterr()

@@ -112,8 +112,9 @@ def check_network(program, nodes):
     """Reverb and Courier listen, but nobody outside of the program sees it."""
     listening = listening_ports(nodes["replay/0"].pid)
     assert len(listening) >= 3
-    if "no private network namespace" in (program.directory / "log.txt").read_text():
-        return
+    jobs = program.directory / "logs" / "jobs"
+    assert jobs.stat().st_mode & 0o777 == 0o700
+    assert all(p.stat().st_mode & 0o077 == 0 for p in jobs.rglob("*"))
     assert not listening & listening_ports()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("localhost", min(listening)), timeout=5)

@@ -176,20 +176,41 @@ def test_resumes_again_and_again(tmp_path):
 
 def test_resume_rejects_other_columns(tmp_path):
     write(tmp_path, [make_row(1)])
-    match = (
-        r"has the columns \['steps', 'loss', 'episode_return'\], but this run writes \['steps'\]"
-    )
+    match = r"has the columns steps,loss,episode_return, but this run writes steps: remove it to"
     with pytest.raises(ValueError, match=match):
         MetricsWriter.resume(tmp_path, ["steps"], 0)
     assert read_csv(tmp_path).endswith("\n1,0.5,1.0\n")
 
 
-@pytest.mark.parametrize("text", [None, ""])
-def test_resume_rejects_what_was_not_started(tmp_path, text):
-    if text is not None:
-        (tmp_path / "metrics.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"does not exist: there are no|has the columns \[\]"):
-        MetricsWriter.resume(tmp_path, COLUMNS, 0)
+@pytest.mark.parametrize("data", [None, b"", b"steps,lo"])
+def test_resume_without_metrics_begins_anew(tmp_path, caplog, data):
+    if data is not None:
+        (tmp_path / "metrics.csv").write_bytes(data)
+    MetricsWriter.resume(tmp_path, COLUMNS, 0).close()
+    assert read_csv(tmp_path) == "steps,loss,episode_return\n"
+    assert f"{tmp_path / 'metrics.csv'} was missing or empty" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"2,0.5\n",
+        b"\0\0\0\n",
+        b"2,0.5,1.0\0\0\n",
+        b"\n",
+        b",0.5,1.0\n",
+        b"2,0.5,1.0,3\n",
+        b"2,\xff,1\n",
+    ],
+)
+def test_damaged_rows_are_removed(tmp_path, caplog, damaged):
+    write(tmp_path, [make_row(1)])
+    with (tmp_path / "metrics.csv").open("ab") as file:
+        file.write(damaged + b"3,,1.0\n" + b"4,0.5,1.0\n" + damaged + b"\0" * 10)
+    with MetricsWriter.resume(tmp_path, COLUMNS, 3) as writer:
+        writer.write(make_row(5))
+    assert read_csv(tmp_path).splitlines()[1:] == ["1,0.5,1.0", "3,,1.0", "5,0.5,1.0"]
+    assert "metrics.csv: 2 damaged rows were removed." in caplog.text
 
 
 def test_close_twice(tmp_path):
@@ -232,7 +253,5 @@ def test_a_resumed_table_continues(tmp_path):
         table.write(Counters(steps=6 if resumed_at else 5), {}, clock)
         table.close()
     assert [line.split(",")[0] for line in read_csv(tmp_path).splitlines()] == ["steps", "5", "6"]
-    with pytest.raises(ValueError, match=r"metrics\.csv does not exist"):
-        MetricsTable(tmp_path / "new", [], resumed_at=0)
     with pytest.raises(ValueError, match=r"metrics\.csv exists already"):
         MetricsTable(tmp_path, [], resumed_at=None)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrax.runtime import numbered_folders
 from retrax.runtime.snapshots import Snapshot, Snapshots
 
 
@@ -76,7 +77,7 @@ def test_restores_actors_with_their_keys(tmp_path, reader):
     found = reader().restore(template(), shapes).actors
     chex.assert_trees_all_equal(found, actors)
     shapes["count"] = jax.ShapeDtypeStruct((3,), jnp.int32)
-    with pytest.raises(ValueError, match="damaged or of another config"):
+    with pytest.raises(ValueError, match="is of another agent, config or version"):
         reader().restore(template(), shapes)
 
 
@@ -93,7 +94,6 @@ def test_typed_keys_are_restored_as_keys(tmp_path, reader):
 
 def test_learner_alone(tmp_path, reader):
     save(tmp_path, 7)
-    shutil.rmtree(tmp_path / "snapshots" / "7" / "replay")
     learner, counters = reader().restore_learner(template())
     chex.assert_trees_all_equal(learner, make_snapshot(7).learner)
     assert counters["steps"] == 7
@@ -171,18 +171,20 @@ def test_the_best_of_none_that_were_evaluated(tmp_path, reader):
 def test_a_damaged_older_one_is_told(tmp_path, reader):
     save(tmp_path, 1, 2, 3, returns={1: 0.5})
     shutil.rmtree(tmp_path / "snapshots" / "1" / "learner")
-    with pytest.raises(ValueError, match=r"1 is damaged .*: there are others at 2, 3 steps \("):
+    with pytest.raises(ValueError, match=r"1 steps is damaged \(.*_METADATA is missing\): no old"):
         reader().restore_learner(template(), "best")
     assert reader().restore_learner(template())[1]["steps"] == 3
 
 
-def test_a_damaged_evaluation_is_told(tmp_path, reader):
-    save(tmp_path, 1, returns={1: 0.5})
-    (tmp_path / "snapshots" / "1" / "metrics" / "metrics").write_text('{"evaluation_ret')
-    with pytest.raises(
-        ValueError, match=r"A file \*/metrics/metrics in .* is damaged .* evaluated"
-    ):
-        reader()
+def test_a_damaged_evaluation_is_told_to_those_who_want_the_best(tmp_path, reader):
+    save(tmp_path, 1, 2, 3, returns={1: 0.5, 2: 0.2})
+    path = tmp_path / "snapshots" / "1" / "evaluation.txt"
+    path.write_text(path.read_text().replace("0.5", "0.1"))
+    with pytest.raises(ValueError, match=r"at 1 steps is damaged \(.*evaluation.txt is not what"):
+        reader().find("best")
+    assert reader().find("newest") == reader().newest_whole() == 3
+    save(tmp_path, 4, keep=1)
+    assert reader().steps() == [2, 4]
 
 
 def test_reading_changes_nothing(tmp_path, reader, contents):
@@ -199,8 +201,9 @@ def test_reading_changes_nothing(tmp_path, reader, contents):
 
 def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path):
     save(tmp_path, 1)
-    unfinished = tmp_path / "snapshots" / "3.orbax-checkpoint-tmp-1"
-    unfinished.mkdir()
+    for name in ("3.partial.orbax-checkpoint-tmp-1", "3.partial", "3.orbax-checkpoint-tmp-1"):
+        (tmp_path / "snapshots" / name).mkdir()
+    assert Snapshots(tmp_path, writable=False).steps() == [1]
     save(tmp_path, 2)
     assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1", "2"]
 
@@ -222,14 +225,14 @@ def test_no_snapshots(tmp_path, reader):
 
 def test_another_shape_is_refused(tmp_path, reader):
     save(tmp_path, 7)
-    with pytest.raises(ValueError, match=r"7 is damaged or of another config: there is no other"):
+    with pytest.raises(ValueError, match=r"7 is of another agent, config or version \(.*shape"):
         reader().restore(template(size=4))
 
 
 def test_another_structure_is_refused(tmp_path, reader):
     save(tmp_path, 7)
     other = template()._replace(params={"other": jax.ShapeDtypeStruct((1,), jnp.float32)})
-    with pytest.raises(ValueError, match=r"7 is damaged or of another config"):
+    with pytest.raises(ValueError, match=r"7 is of another agent, config or version"):
         reader().restore(other)
 
 
@@ -250,10 +253,11 @@ def test_damage_is_told_in_one_sentence(tmp_path, reader, part, how):
     if how == "truncated":
         path.write_bytes(kept)
     with pytest.raises(
-        ValueError, match=r"another config: remove it to resume from 6 steps"
+        ValueError, match=r"newest older one that is whole is at 6 steps, and --resume goes back"
     ) as error:
-        reader().restore(template())
-    assert str(tmp_path / "snapshots" / "7") in str(error.value)
+        reader().restore_learner(template())
+    assert str(path) in str(error.value)
+    assert reader().restore(template()).counters["steps"] == 6
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400 + len(str(tmp_path))
 
@@ -262,14 +266,88 @@ def test_damage_is_told_in_one_sentence(tmp_path, reader, part, how):
 def test_a_missing_part_is_told(tmp_path, reader, part):
     save(tmp_path, 7)
     shutil.rmtree(tmp_path / "snapshots" / "7" / part)
-    with pytest.raises(ValueError, match=r"damaged or of another config"):
+    with pytest.raises(
+        ValueError, match=r"is damaged .* must be trained anew in another directory"
+    ):
         reader().restore(template())
 
 
-def test_the_older_one_serves_when_the_newest_is_removed(tmp_path, reader):
+def flip(path, bit):
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_100_of_100_flipped_bits_are_refused(tmp_path, reader):
+    save(tmp_path, 5, 6, 7, keep=None)
+    flip(largest(tmp_path / "snapshots" / "6" / "learner"), 0)
+    files = [path for path in (tmp_path / "snapshots" / "7").rglob("*") if path.is_file()]
+    random = np.random.default_rng(0)
+    for path in (files[int(i)] for i in random.integers(len(files), size=100)):
+        bit = random.integers(8 * path.stat().st_size)
+        flip(path, bit)
+        snapshots = reader()
+        with pytest.raises(ValueError, match=f"{path} is not what .* whole is at 5 steps"):
+            snapshots.restore_learner(template())
+        assert snapshots.newest_whole() == 5
+        first, second = snapshots.passed_over()
+        assert "at 6 steps is damaged" in first
+        assert second.startswith(f"The snapshot at 7 steps is damaged ({path} is not")
+        assert second.endswith(": going back to the one at 5 steps.")
+        flip(path, bit)
+    assert reader().newest_whole() == 7
+    assert reader().passed_over() == []
+
+
+def test_a_snapshot_without_checksums_does_not_count(tmp_path, reader):
+    """A kill after orbax, before the manifest; or another version of retrax."""
     save(tmp_path, 6, 7)
-    shutil.rmtree(tmp_path / "snapshots" / "7")
+    (tmp_path / "snapshots" / "7" / "manifest.txt").unlink()
+    assert reader().newest_whole() == 6
+    with pytest.raises(ValueError, match=r"7 steps is damaged \(.*manifest.txt is missing: "):
+        reader().restore_learner(template())
+
+
+@pytest.mark.parametrize("call", ["write_manifest", "rename"])
+def test_a_kill_while_saving_leaves_the_older_ones(tmp_path, reader, monkeypatch, call):
+    class Killed(BaseException):
+        pass
+
+    def kill(*arguments):
+        raise Killed
+
+    save(tmp_path, 6, keep=1)
+    where = numbered_folders if call == "write_manifest" else numbered_folders.Path
+    with monkeypatch.context() as patch:
+        patch.setattr(where, call, kill)
+        with pytest.raises(Killed):
+            save(tmp_path, 7, keep=1)
+    assert reader().steps() == [6]
     assert reader().restore(template()).counters["steps"] == 6
+    save(tmp_path, 7, keep=1)
+    assert reader().steps() == [7]
+
+
+def test_newer_ones_are_removed_when_a_run_goes_back(tmp_path):
+    save(tmp_path, 5, 6, 7, keep=None)
+    snapshots = Snapshots(tmp_path, keep=None)
+    snapshots.remove_newer(5)
+    assert snapshots.steps() == [5]
+    snapshots.save(6, make_snapshot(6))
+    assert snapshots.newest_whole() == 6
+    snapshots.close()
+
+
+def test_a_further_check_counts_too(tmp_path):
+    def also(steps):
+        if steps == 7:
+            raise ValueError("its checkpoint is missing")
+
+    save(tmp_path, 6, 7)
+    snapshots = Snapshots(tmp_path, writable=False, also=also)
+    assert snapshots.newest_whole() == 6
+    assert "(its checkpoint is missing)" in snapshots.passed_over()[0]
+    snapshots.close()
 
 
 @pytest.mark.parametrize(

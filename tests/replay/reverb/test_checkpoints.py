@@ -1,5 +1,7 @@
 """Reverb's checkpoints beside the snapshots, with a real server."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -72,12 +74,29 @@ def test_a_server_starts_with_the_checkpoint_of_the_snapshot(serve, tmp_path):
     checkpoints.prune([100, 200])
     server.insert(7)
     server.client.checkpoint()  # of a snapshot that was never completed
+    checkpoints.check(200)
     checkpoints.prepare(200)
     assert serve().size == 4
+    checkpoints.check(200)  # the server has left what is kept as it was
     with pytest.raises(ValueError, match="snapshot at 300 steps needs the Reverb checkpoint"):
         checkpoints.prepare(300)
     checkpoints.prepare(None)
     assert serve().size == 0
+
+
+def test_a_flipped_bit_of_a_checkpoint_is_found(serve, tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    server = serve()
+    server.insert(2)
+    server.client.checkpoint()
+    checkpoints.keep(100)
+    files = [path for path in (tmp_path / "reverb" / "100").rglob("*") if path.is_file()]
+    path = max(files, key=lambda path: path.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=re.escape(f"{path} is not what was written")):
+        checkpoints.check(100)
 
 
 @pytest.mark.parametrize(
