@@ -154,7 +154,7 @@ def _packages(tier: str) -> list[Package]:
         fits = installed is not None and requirement.specifier.contains(installed, prereleases=True)
         wanted = str(requirement.specifier)
         packages.append(Package(tier, requirement.name, wanted, installed, fits))
-        if requirement.name == "jax":
+        if (tier, requirement.name) == ("core", "jax"):
             jaxlib = _version("jaxlib")
             packages.append(Package(tier, "jaxlib", "", jaxlib, jaxlib is not None))
     return packages

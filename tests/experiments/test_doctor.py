@@ -87,7 +87,10 @@ def test_this_machine_is_well():
 
 
 def test_lists_what_pyproject_requires_and_jaxlib(no_jax_process):
-    packages = {package.name: package for package in doctor.report().packages}
+    every = doctor.report().packages
+    tiers = [(package.tier, package.name) for package in every]
+    assert len(tiers) == len(set(tiers))
+    packages = {package.name: package for package in reversed(every)}  # the core is the first
     for name in ("jax", "jaxlib", "dm-haiku", "optax", "rlax", "chex", "numpy", "gymnasium"):
         assert packages[name].tier == "core"
         assert packages[name].installed == metadata.version(name)
