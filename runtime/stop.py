@@ -44,13 +44,16 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
+    # A thread of its own: a signal handler must neither wait for locks nor start threads.
+    teller = threading.Thread(target=_tell, args=(doing or str, stop, ended), daemon=True)
     if doing is not None:
-        # A thread of its own: a signal handler must neither wait for locks nor start threads.
-        threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True).start()
+        teller.start()
     try:
         yield stop
     finally:
         ended.set()
+        if doing is not None:
+            teller.join()  # a thread that still runs when Python ends may abort it
         for number, handler in before.items():
             signal.signal(number, handler)
 
