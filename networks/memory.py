@@ -59,8 +59,9 @@ class _LSTM(hk.Module):
         num_inputs = inputs.shape[-1]
         weights, bias = _Affine(4 * self._size, name="linear")(num_inputs + self._size)
         projected = inputs @ weights[:num_inputs] + bias
+        goes_on = jnp.logical_not(is_first)
         hidden, cell = unroll_lstm(
-            projected, weights[num_inputs:], is_first, state.hidden, state.cell
+            projected, weights[num_inputs:], goes_on, state.hidden, state.cell
         )
         return hidden, hk.LSTMState(hidden[-1], cell[-1])
 
@@ -82,7 +83,7 @@ class _Affine(hk.Module):
 def unroll_lstm(
     projected: jax.Array,
     weights: jax.Array,
-    is_first: jax.Array,
+    goes_on: jax.Array,
     hidden: jax.Array,
     cell: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
@@ -98,7 +99,7 @@ def unroll_lstm(
     Args:
       projected: `[T, 4H]`, bias included.
       weights: `[H, 4H]`, of the hidden units.
-      is_first: bool `[T]`; the state before such a step is 0.
+      goes_on: bool `[T]`; the state before a step where it is False is 0.
       hidden: `[H]`, h before the first step.
       cell: `[H]`, c before the first step.
 
@@ -109,15 +110,15 @@ def unroll_lstm(
     def step(
         state: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array]
     ) -> tuple[Any, Any]:
-        projected_t, is_first_t = inputs
-        hidden, cell = (jnp.where(is_first_t, 0.0, x) for x in state)
+        projected_t, goes_on_t = inputs
+        hidden, cell = (jnp.where(goes_on_t, x, 0.0) for x in state)
         i, g, f, o = jnp.split(projected_t + hidden @ weights, 4)
         cell = jax.nn.sigmoid(f + 1) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
         state = jax.nn.sigmoid(o) * jnp.tanh(cell), cell
         return state, state
 
     outputs: tuple[jax.Array, jax.Array]
-    _, outputs = jax.lax.scan(step, (hidden, cell), (projected, is_first), unroll=_UNROLL)
+    _, outputs = jax.lax.scan(step, (hidden, cell), (projected, goes_on), unroll=_UNROLL)
     return outputs
 
 
@@ -128,8 +129,8 @@ def _forward(*inputs: jax.Array) -> tuple[Any, Any]:
 
 def _backward(saved: Any, gradients: tuple[jax.Array, jax.Array]) -> tuple[Any, ...]:
     """The chain rule backwards in time; the loop has only what depends on the step after."""
-    (projected, weights, is_first, hidden, cell), (hiddens, cells) = saved
-    goes_on = ~is_first[:, None]
+    (projected, weights, goes_on, hidden, cell), (hiddens, cells) = saved
+    goes_on = goes_on[:, None]
     hidden_tm1 = jnp.where(goes_on, jnp.concatenate([hidden[None], hiddens[:-1]]), 0.0)
     cell_tm1 = jnp.where(goes_on, jnp.concatenate([cell[None], cells[:-1]]), 0.0)
     i, g, f, o = jnp.split(projected + hidden_tm1 @ weights, 4, axis=1)
