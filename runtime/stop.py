@@ -34,7 +34,7 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
       doing: what the program is doing now; told on stderr if it has not ended a second after the
         first signal.
     """
-    stop, ended = threading.Event(), threading.Event()
+    stop = threading.Event()
 
     def request(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
@@ -44,18 +44,25 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
-    # A thread of its own: a signal handler must neither wait for locks nor start threads.
-    teller = threading.Thread(target=_tell, args=(doing or str, stop, ended), daemon=True)
-    if doing is not None:
-        teller.start()
     try:
-        yield stop
+        with _telling(doing, stop) if doing else contextlib.nullcontext():
+            yield stop
     finally:
-        ended.set()
-        if doing is not None:
-            teller.join()  # a thread that still runs when Python ends may abort it
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _telling(doing: Callable[[], str], stop: threading.Event) -> Iterator[None]:
+    """Tells what a stop waits for, in a thread: signal handlers must neither wait nor start one."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()  # a thread that still runs when Python ends may abort it
 
 
 def _tell(doing: Callable[[], str], stop: threading.Event, ended: threading.Event) -> None:
