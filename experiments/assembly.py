@@ -116,7 +116,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
             agent,
             environment,
             replay.writer(ids),
-            _parameters(agent, learner, published, period),
+            _parameters(learner, published, period),
             keys=keys[ids.start : ids.stop],
             first_id=ids.start,
             num_actors=config.num_envs,
@@ -129,8 +129,8 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
 
 
 def _parameters(
-    agent: Agent, learner: Learner, published: ParameterServer | None, period: int | None
+    learner: Learner, published: ParameterServer | None, period: int | None
 ) -> ParameterSource:
     if published is None or period is None:
         return NewestParameters(learner)
-    return ParameterClient(published.get, packing_of(agent), update_period=period, threaded=False)
+    return ParameterClient(published.get, published.packing, update_period=period, threaded=False)

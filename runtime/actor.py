@@ -71,9 +71,9 @@ class Actor:
           episode_metrics: as in `AgentEntry`.
         """
         self._environment, self._writer, self._parameters = environment, writer, parameters
+        self._agent = agent
         # Donated, the states are updated in place: they may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
-        self._params_shape = packing_of(agent).like
         # Jitted, each array has a buffer of its own, which donation requires.
         begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
         ids = first_id + np.arange(len(keys), dtype=np.int32)
@@ -95,7 +95,7 @@ class Actor:
 
     def compile(self) -> None:
         """Compiles the decision before there are parameters; changes nothing."""
-        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._params_shape)
+        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), packing_of(self._agent).like)
         params, state = jax.device_put(zeros), jax.tree.map(lambda x: x.copy(), self.state)
         for _ in range(2):  # a computed state may have another weak type than the first
             state = self._act(params, state, self._timestep).state

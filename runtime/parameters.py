@@ -70,7 +70,11 @@ def packing_of(agent: Agent) -> ParameterPacking:
 
 
 class ParameterServer:
-    """The learner's side. `get` may be called by any thread, and over Courier."""
+    """The learner's side. `get` may be called by any thread, and over Courier.
+
+    Attributes:
+      packing: of the parameters; clients need the same.
+    """
 
     def __init__(self, packing: ParameterPacking, *, max_wait: float = 0.2):
         """Nothing is published yet.
@@ -79,7 +83,7 @@ class ParameterServer:
           packing: of the parameters.
           max_wait: seconds for which `get` waits for a newer version; 0 in programs of one thread.
         """
-        self._packing, self._max_wait = packing, max_wait
+        self.packing, self._max_wait = packing, max_wait
         self._changed = threading.Condition()
         self._version = -1
         self._blob: bytes | None = None
@@ -106,7 +110,7 @@ class ParameterServer:
 
     def publish(self, version: int, params: Params, new_priority: float = 1.0) -> None:
         """Makes a version available; called by the learner's thread between updates."""
-        blob = self._packing.pack(params, new_priority)
+        blob = self.packing.pack(params, new_priority)
         with self._changed:
             self._version, self._blob, self._wanted = version, blob, False
             self._changed.notify_all()
