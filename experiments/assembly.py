@@ -107,6 +107,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
         key=learner_key,
         updates_per_call=config.replay.updates_per_call,
         parameters=published,
+        num_devices=config.learner_devices,
     )
     keys = jax.random.split(actor_key, config.num_envs)
     actors = []

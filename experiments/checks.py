@@ -17,7 +17,9 @@ from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
+from ..runtime.devices import too_few
 from ..runtime.run_directory import RunConfig
+from .subprocess_probe import devices
 
 _MAX_INTEGER = 2**31 - 1  # of JAX's integers
 _LARGE = 1_000_000  # a size with which an agent may already take memory when it is made
@@ -51,8 +53,29 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
     agent: Agent = make()
     check_agent_shapes(agent, spec, entry=config.entry)
     _check_states(config, spec, lambda: agent)
+    check_devices(config.learner_devices)
+    _check_batches(config, spec, agent.sequence)
     check_capacity(spec, agent.sequence, config.replay, num_envs=config.num_envs)
     return agent
+
+
+def check_devices(count: int) -> None:
+    """Refuses more devices for the learner than a process has on this machine."""
+    if count > 1 and len(found := devices()) < count:
+        raise ValueError(too_few(count, found))
+
+
+def _check_batches(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> None:
+    """Refuses batches that the learner's devices cannot share evenly."""
+    replay = config.replay.for_environments(config.num_envs)
+    samples = sample_shapes(spec, sequence, replay, num_environments=config.num_envs)
+    for sample in samples:
+        size = sample.weights.shape[0] // replay.updates_per_call
+        if size % config.learner_devices:
+            raise ValueError(
+                f"learner_devices must divide the {size} sequences of an update, got "
+                f"{config.learner_devices}."
+            )
 
 
 def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], Agent]) -> None:

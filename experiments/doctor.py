@@ -14,17 +14,13 @@ from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from .subprocess_probe import ask
+from .subprocess_probe import ask, devices
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from rich.console import Console
 
 _EXTRAS = ("distributed", "mujoco", "video")
-_JAX_PROGRAM = """
-import json, jax
-print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.devices()]))
-"""
 _MUJOCO_PROGRAM = """
 import json
 from retrax.environments import opengl
@@ -194,7 +190,7 @@ def _devices() -> Check:
     if _version("jax") is None:
         return Check("JAX", False, "is missing", _MEND["core"])
     try:
-        return Check("JAX", True, ", ".join(ask(_JAX_PROGRAM)))
+        return Check("JAX", True, ", ".join(devices()))
     except RuntimeError as error:
         return Check("JAX", False, str(error), "pip install --upgrade jax")
 

@@ -7,6 +7,19 @@ import sys
 from typing import Any
 
 SECONDS = 120.0
+_DEVICES = """
+import json, jax
+print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devices()]))
+"""
+
+
+def devices() -> list[str]:
+    """The devices that JAX has in a process of its own on this machine.
+
+    Raises:
+      RuntimeError: as of `ask`.
+    """
+    return list(ask(_DEVICES))
 
 
 def ask(program: str) -> Any:

@@ -13,7 +13,7 @@ import psutil
 
 from ..datatypes import EnvironmentSpec
 from ..experiments.assembly import spec_of
-from ..experiments.checks import checked_agent
+from ..experiments.checks import check_devices, checked_agent
 from ..experiments.commands.launch import (
     PROG,
     UPDATE_PERIOD,
@@ -210,8 +210,8 @@ def _resumed(given: Any) -> tuple[ProgramConfig, list[str]]:
             f"{given.resume} was run by processes around Reverb and cannot continue in one thread: "
             "leave --launch sync out."
         )
-    if given.steps is not None:
-        run = dataclasses.replace(run, steps=given.steps)
+    run = given.changed(run)
+    check_devices(run.learner_devices)
     return read_options(given.resume, run, port=given.port)
 
 

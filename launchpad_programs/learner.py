@@ -179,6 +179,7 @@ def make_learner(
         key=config.keys()[0],
         updates_per_call=run.replay.updates_per_call,
         parameters=parameters,
+        num_devices=run.learner_devices,
     )
     names = [
         *metric_names(run.entry, agent, learner_replay.shapes[0]),

@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-VERSION = 1
+VERSION = 2
+_ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -55,6 +56,8 @@ def run_fields(
     if version == 0:
         added = _ADDED_TO_RUN if is_program else {**_ADDED_TO_RUN, **_ADDED_TO_RUN_OF_ONE_PROCESS}
         values = {**added, **values}
+    if version < 2:
+        values = {**_ADDED_TO_RUN_IN_2, **values}
     problems = _problems(run_class, values)
     if {"agent", "search_path", "agent_config"} <= values.keys():
         config_class = agent_class(values["agent"], values["search_path"])

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..agents.base import Agent, Params, Update, updates_in_one_call
+from ..agents.base import Agent, Params, Update
 from ..datatypes import Sample
 from ..replay.interface import Replay
+from .devices import Devices
 from .metrics import MetricsAccumulator
 from .parameters import ParameterServer
 from .snapshots import Snapshot
@@ -48,6 +49,7 @@ class Learner:
         key: jax.Array,
         updates_per_call: int = 1,
         parameters: ParameterServer | None = None,
+        num_devices: int = 1,
     ):
         """Makes the initial state.
 
@@ -57,12 +59,14 @@ class Learner:
           key: a PRNG key, for `agent.init`.
           updates_per_call: as in `ReplayConfig`.
           parameters: where parameters are published; None if actors read `params`.
+          num_devices: local devices over which each batch is split.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
-        self._update = jax.jit(updates_in_one_call(agent, updates_per_call), donate_argnums=0)
+        self._devices = Devices(num_devices)
+        self._update = self._devices.jit(agent, updates_per_call)
         self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
-        self.state = jax.jit(agent.init)(key)
+        self.state = self._devices.replicate(jax.jit(agent.init)(key))
         self.updates = 0
         self.metrics = MetricsAccumulator()
         self.idle_seconds = 0.0
@@ -72,7 +76,7 @@ class Learner:
     @property
     def params(self) -> Params:
         """The newest acting parameters."""
-        return self._agent.acting_params(self.state)
+        return self._agent.acting_params(self._devices.first(self.state))
 
     def compile(self) -> None:
         """Compiles the update for everything that the replay may serve; changes nothing."""
@@ -121,12 +125,13 @@ class Learner:
     def snapshot(self) -> Snapshot:
         """Learner, replay and `updates`; the caller adds the other counters."""
         self.finish()
-        return Snapshot(_copy(self.state), self._replay.state(), {"updates": self.updates})
+        state = _copy(self._devices.first(self.state))
+        return Snapshot(state, self._replay.state(), {"updates": self.updates})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restores a snapshot; its counters are `steps`, `updates` and `learning_since`."""
         self._replay.restore(snapshot.replay, snapshot.counters)
-        self.state = jax.device_put(_copy(snapshot.learner))
+        self.state = self._devices.replicate(jax.device_put(_copy(snapshot.learner)))
         self.updates = snapshot.counters["updates"]
         self._next = self._running = None
 

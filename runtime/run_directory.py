@@ -56,6 +56,9 @@ class RunConfig:
     """Time steps of an actor between fetches of parameters; None reads the newest ones always,
     which takes an actor in the learner's process."""
 
+    learner_devices: Annotated[int, Range(1)] = 1
+    """Local devices over which the learner splits each batch."""
+
     snapshot_every: Annotated[int | None, Range(1)] = None
     """Steps between snapshots; a fifth of the run if None."""
 

@@ -57,6 +57,9 @@ class RunArguments(OutputArguments, Generic[AgentConfig]):
     evaluation_episodes: int = 20
     """Episodes of one evaluation of the greedy policy."""
 
+    learner_devices: int = 1
+    """Devices (GPUs) of this machine over which the learner splits each batch."""
+
     agent: tyro.conf.FlagConversionOff[AgentConfig]
     """The agent's config."""
 
@@ -70,6 +73,15 @@ class ResumeArguments(OutputArguments):
 
     steps: OptionalCount = None
     """A new last step; by default the run's own."""
+
+    learner_devices: OptionalCount = None
+    """Devices over which the learner splits each batch; by default the run's own number."""
+
+    def changed(self, config: RunConfig) -> RunConfig:
+        """The run with what is given here."""
+        given = {"steps": self.steps, "learner_devices": self.learner_devices}
+        changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+        return dataclasses.replace(config, **changes)
 
 
 def resumes(arguments: Sequence[str]) -> bool:
@@ -126,6 +138,7 @@ def parse_new_run(
         keep_snapshots=given.keep_snapshots,
         log_every=given.log_every,
         evaluation_episodes=given.evaluation_episodes,
+        learner_devices=given.learner_devices,
         agent_config=given.agent,
     )
     return given, config.resolve(spec or make_spec(config))

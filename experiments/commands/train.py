@@ -102,9 +102,7 @@ def _resume(arguments: Sequence[str]) -> Summary:
             f"{given.resume} was started by retrax launch: continue it with retrax launch --resume "
             f"{given.resume}"
         )
-    if given.steps is not None:
-        config = dataclasses.replace(config, steps=given.steps)
-    return train(config, given.resume, resume=True, plain=given.plain)
+    return train(given.changed(config), given.resume, resume=True, plain=given.plain)
 
 
 def _finish(summary: Summary) -> int:

@@ -77,6 +77,29 @@ def test_too_much_is_refused_with_its_numbers(retrax, tmp_path, monkeypatch, arg
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [
+        (3, "learner_devices must divide the 16 sequences of an update, got 3."),
+        (16, "learner_devices is 16, but JAX has 4 here: cpu:0 name, cpu:1 name, cpu:2 name, cpu:"),
+    ],
+)
+@pytest.mark.parametrize("command", [CATCH, ("launch", *CATCH[1:], "--launch", "sync")])
+def test_devices_that_cannot_share_a_batch(retrax, tmp_path, monkeypatch, command, count, sentence):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checks, "devices", lambda: [f"cpu:{number} name" for number in range(4)])
+    status, out, err = retrax(*command, "--learner-devices", count)
+    assert sentence in err
+    assert (status, out, err.count("\n"), os.listdir(tmp_path)) == (2, "", 1, [])
+
+
+def test_a_resumed_run_may_have_another_number_of_devices(retrax, run, monkeypatch):
+    monkeypatch.setattr(checks, "devices", lambda: ["cpu:0 name"])
+    status, _, err = retrax("train", "--resume", run, "--steps", 300, "--learner-devices", 2)
+    assert "learner_devices is 2, but JAX has 1 here: cpu:0 name." in err
+    assert status == 2
+
+
 def test_an_agent_that_cannot_be_made_while_it_is_traced_is_made_as_it_is():
     def make_agent(spec, config):
         made.append(np.asarray(jnp.linspace(0.0, 1.0, 3)))

@@ -187,7 +187,7 @@ def test_wrong_python(monkeypatch, no_jax_process, version):
     ],
 )
 def test_jax_that_does_not_start(monkeypatch, program, detail):
-    monkeypatch.setattr(doctor, "_JAX_PROGRAM", program)
+    monkeypatch.setattr(subprocess_probe, "_DEVICES", program)
     monkeypatch.setattr(subprocess_probe, "SECONDS", 3.0)
     check = doctor._devices()
     assert not check.works

@@ -112,8 +112,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 2}, "its version is 2, and the newest known one is 1"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 1"),
+        ({"version": 3}, "its version is 3, and the newest known one is 2"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 2"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -204,12 +204,20 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 1
+    assert values.pop("version") == 2
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 
 
-@pytest.mark.parametrize("field", ["num_actors", "agent_config.frame_stack"])
+@pytest.mark.parametrize("older", [None, 1])
+def test_runs_from_before_there_were_learner_devices_had_one(tmp_path, older):
+    with edited(tmp_path) as values:
+        del values["version"], values["learner_devices"]
+        values |= {"version": older} if older else {}
+    assert configs.read_config(tmp_path) == make_run(learner_devices=1)
+
+
+@pytest.mark.parametrize("field", ["num_actors", "learner_devices", "agent_config.frame_stack"])
 def test_files_with_a_version_lack_nothing(tmp_path, field):
     with edited(tmp_path) as values:
         *outer, name = field.split(".")

@@ -1,0 +1,144 @@
+"""Updates of every agent on one and on all local devices: prints what `test_devices.py` compares.
+
+A process of its own: the number of virtual devices is chosen before JAX starts.
+"""
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import retrax
+from retrax.agents import testing
+from retrax.agents.entry import find_agent
+from retrax.replay.interface import ReplayStatus
+from retrax.runtime.devices import Devices
+from retrax.runtime.learner import Learner
+from retrax.runtime.run_directory import RunConfig, read_config
+
+TASKS = {
+    "reactor": "catch",
+    "acer": "catch",
+    "d4pg": "Pendulum-v1",
+    "agent57": "deep_sea",
+}
+BATCH, UPDATES = 8, 2
+
+
+class Replay:
+    """Serves given batches in turn."""
+
+    def __init__(self, batches):
+        self.batches, self.priorities = list(batches), []
+        self.shapes = [
+            jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batches[0]),
+        ]
+
+    def sample(self, timeout=0.0):
+        return (None, self.batches.pop(0)) if self.batches else None
+
+    def set_priorities(self, keys, priorities):
+        self.priorities.append(priorities)
+
+    def status(self):
+        return ReplayStatus(0, 0, None, None, 1.0)
+
+    def state(self):
+        return {}
+
+    def restore(self, state, counters):
+        pass
+
+    def close(self):
+        pass
+
+
+def learn(agent, batches, *, per_call, num_devices):
+    """State, priorities and metrics after the batches, and the devices of the learner's state."""
+    replay = Replay(batches)
+    learner = Learner(
+        agent, replay, key=jax.random.key(1), updates_per_call=per_call, num_devices=num_devices
+    )
+    learner.compile()
+    while learner.step():
+        pass
+    snapshot = learner.snapshot()
+    leaves = [np.asarray(x) for x in jax.tree.leaves(jax.tree.map(plain, snapshot.learner))]
+    assert all(len(x.devices()) == 1 for x in jax.tree.leaves(snapshot.learner))
+    assert all(len(x.devices()) == 1 for x in jax.tree.leaves(learner.params))
+    held = {len(x.devices()) for x in jax.tree.leaves(learner.state)}
+    learner.restore(snapshot._replace(counters={"updates": learner.updates}))
+    assert held == {len(x.devices()) for x in jax.tree.leaves(learner.state)}
+    compiled = learner._update.lower(learner.state, batches[0]).compile()
+    learner.close()
+    metrics = learner.metrics.flush()
+    return {
+        "state": leaves,
+        "priorities": np.concatenate(replay.priorities),
+        "metrics": np.array([metrics[name] for name in sorted(metrics)]),
+        "held": sorted(held),
+        "operations": compiled.cost_analysis()["flops"],  # of one device
+    }
+
+
+def plain(x):
+    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def difference(one, many):
+    return np.abs(np.asarray(one, np.float64) - np.asarray(many, np.float64)).max(initial=0.0)
+
+
+def compare(name, per_call):
+    entry = find_agent(name)
+    run = RunConfig(agent=name, environment=TASKS[name], num_envs=BATCH, preset="small")
+    environment = run.make_environment(seed=0, num_envs=1)
+    spec = environment.spec
+    environment.close()
+    agent = entry.make_agent(spec, run.resolve(spec).agent_config)
+    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
+    generator = np.random.default_rng(0)
+    act = testing._act(agent, params, spec, "explore", BATCH, generator)
+    if per_call > 1:
+        act = [jax.tree.map(lambda *x: np.concatenate(x), *act)] * UPDATES
+    one = learn(agent, act, per_call=per_call, num_devices=1)
+    many = learn(agent, act, per_call=per_call, num_devices=jax.local_device_count())
+    before = jax.tree.leaves(jax.tree.map(plain, jax.jit(agent.init)(jax.random.key(1))))
+    changes = [
+        difference(*x) for x in zip(before, one["state"], strict=True) if x[0].dtype == np.float32
+    ]
+    return {
+        "learned": max(changes),
+        "state": max(map(difference, one["state"], many["state"])),
+        "priorities": difference(one["priorities"], many["priorities"]),
+        "metrics": difference(one["metrics"], many["metrics"]),
+        "held": many["held"],
+        "operations": many["operations"] / one["operations"],
+    }
+
+
+def train_and_resume(directory):
+    """A run on all devices, continued on one: the learners' devices, and its updates in the end."""
+    counts, init = [], Devices.__init__
+    Devices.__init__ = lambda self, count: counts.append(count) or init(self, count)
+    run = RunConfig(
+        agent="reactor",
+        environment="catch",
+        steps=600,
+        learner_devices=jax.local_device_count(),
+    )
+    first = retrax.train(run, directory, plain=True)
+    run = dataclasses.replace(read_config(directory), steps=700, learner_devices=1)
+    second = retrax.train(run, directory, resume=True)
+    return counts, first.updates, second.updates
+
+
+if __name__ == "__main__":
+    found = {f"{name}-1": compare(name, 1) for name in TASKS}
+    found["d4pg-2"] = compare("d4pg", 2)
+    with tempfile.TemporaryDirectory() as folder:
+        found["run"] = train_and_resume(Path(folder) / "run")
+    print(json.dumps(found))
