@@ -1,6 +1,6 @@
-"""What runs survive: damaged files, and processes that get in each other's way. Prints tables.
+"""What runs survive: damaged files, other processes, long times. Prints tables.
 
-    python benchmarks/abuse.py [flips two_at_once ...] [--count N]
+    python benchmarks/abuse.py [flips two_at_once soak ...] [--count N]
 
 Each section is a function of SECTIONS, which takes a folder and how often to try, and yields lines.
 Stopped and killed runs are those of exact_resume.py.
@@ -12,11 +12,14 @@ import contextlib
 import io
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
+import psutil
 
 import retrax
 from retrax.experiments.commands.main import main
@@ -106,12 +109,35 @@ def two_at_once(folder, count):
     yield from (f"| {ends} | {times} |" for ends, times in found.most_common())
 
 
-SECTIONS = {"flips": (flips, 100), "two_at_once": (two_at_once, 20)}
+def soak(folder, minutes):
+    """Trains for some minutes with a snapshot every few seconds: does its memory grow?"""
+    command = [*TINY.split(), "--steps", "1000000000", "--snapshot-every", "1000"]
+    command = [sys.executable, "-c", COMMAND, *command, "--run-directory", str(folder / "run")]
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started, found = time.monotonic(), {}
+    while (elapsed := (time.monotonic() - started) / 60) < minutes:
+        time.sleep(1)
+        snapshots = [
+            int(path.name) for path in folder.glob("run/snapshots/*") if path.name.isdigit()
+        ]
+        if snapshots and elapsed > minutes / 10:  # caches fill in the beginning
+            found.setdefault(max(snapshots), (elapsed, process.memory_info().rss / 1e6))
+    process.send_signal(signal.SIGINT)
+    status = process.wait(60)
+    at, rss = np.array(sorted(found.values())).T
+    slope = np.polyfit(at, rss, 1)[0]
+    yield "| minutes | steps | snapshots watched | MB, first and last | MB in 30 minutes | exit |"
+    yield "|---|---|---|---|---|---|"
+    cells = minutes, max(found), len(found), f"{rss[0]:.1f}, {rss[-1]:.1f}", f"{30 * slope:.2f}"
+    yield f"| {' | '.join(map(str, cells))} | {status} |"
+
+
+SECTIONS = {"flips": (flips, 100), "two_at_once": (two_at_once, 20), "soak": (soak, 30)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--count", type=int, help="how often to try; each section has its own")
+    parser.add_argument("--count", type=int, help="tries, or minutes of the soak; each has its own")
     given = parser.parse_args()
     for name in given.sections or SECTIONS:
         section, count = SECTIONS[name]

@@ -1,31 +1,24 @@
-"""A tree of known priorities with wide nodes, for proportional and uniform selection.
-
-`n` denotes the length of a batch of slots.
-"""
+"""A tree of known priorities with wide nodes, for proportional and uniform selection."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from .priorities import check_priorities
-from .slots import SlotChecks
+from .slots import SlotTree
 
 _TOP = 1024  # sums in the top level, about
 
 
-class BlockTree:
+class BlockTree(SlotTree):
     """Draws slots in proportion to their priorities; new slots have priority 1.
 
     Its methods are those of `ContextualPriorityTree`, whose estimates need binary nodes. Without
     them a tree of three levels does: NumPy calls, which small batches consist of, are a few at each
     level, and a binary tree of a million slots has 20 (benchmarks/priority_tree.py).
-
-    Every argument `slots` is an integer array `[n]` with entries in `[0, capacity)`; ValueError is
-    raised for anything else. `n = 0` does nothing. A call that raises leaves the tree unchanged.
     """
 
     def __init__(self, capacity: int) -> None:
-        self._checks = SlotChecks(capacity)
+        super().__init__(capacity)
         self._present = _BlockSums(capacity)
         self._priorities = _BlockSums(capacity)
 
@@ -33,104 +26,46 @@ class BlockTree:
         """The number of present slots."""
         return int(self._present.total)
 
-    def insert(self, slots: np.ndarray) -> None:
-        """Makes slots present with priority 1, whether or not they were present before."""
-        slots = self._checks.check(slots)
-        self._present.assign(slots, 1.0)
-        self._priorities.assign(slots, 1.0)
-
-    def remove(self, slots: np.ndarray) -> None:
-        """Makes slots absent.
-
-        Raises:
-          ValueError: a slot is absent or repeated.
-        """
-        slots = self._check_present(slots)
-        self._checks.check_distinct(slots)
-        self._present.assign(slots, 0.0)
-        self._priorities.assign(slots, 0.0)
-
-    def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets priorities.
-
-        Args:
-          slots: present. A training batch may hold a slot twice: the last priority counts.
-          priorities: `[n]`, in [0, 1e100].
-
-        Raises:
-          ValueError: a slot is absent, or priorities have another shape, are NaN, infinite,
-            negative or too large.
-        """
-        slots = self._check_present(slots)
-        self._priorities.assign(slots, check_priorities(priorities, slots.size))
-
-    def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """The probability of each slot in one draw of `sample`.
-
-        Returns:
-          float64 `[n]`; the sum over all present slots is 1.
-
-        Raises:
-          ValueError: a slot is absent.
-        """
-        slots = self._check_present(slots)
-        total = self._priorities.total
-        if total == 0:
-            return np.full(slots.shape, 1 / max(len(self), 1))
-        return self._priorities.values[slots] / total
-
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draws slots in proportion to their priorities, with replacement; uniformly if all are 0.
-
-        Args:
-          rng: source of randomness; the same seed gives the same slots.
-          n: number of draws, at least 1.
-
-        Returns:
-          int64 `[n]`.
-
-        Raises:
-          ValueError: the tree is empty or n < 1.
-        """
-        self._checks.check_draw(n, len(self))
-        return (self._priorities if self._priorities.total else self._present).draw(rng, n)
-
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draws present slots uniformly, otherwise as `sample`."""
-        self._checks.check_draw(n, len(self))
-        return self._present.draw(rng, n)
-
     def state(self) -> dict[str, np.ndarray]:
-        """Copies of what `restore` needs.
-
-        Returns:
-          `present`, bool `[capacity]`, and `priorities`, float64 `[capacity]`, 0 where absent.
-        """
-        slots = slice(self._checks.capacity)
+        """As of `SlotTree`, and `priorities`, float64 `[capacity]`, 0 where absent."""
+        slots = slice(self.capacity)
         return {
             "present": self._present.values[slots] > 0,
             "priorities": self._priorities.values[slots].copy(),
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces all slots by those of `state`, from a tree of the same capacity.
-
-        Raises:
-          ValueError: an array is missing or of another shape or dtype, an absent slot has a
-            priority, or priorities are not in [0, 1e100].
-        """
-        self._checks.check_state(state, {"present": np.bool_, "priorities": np.float64})
-        priorities = check_priorities(state["priorities"], self._checks.capacity)
-        lost = np.flatnonzero((priorities > 0) & ~state["present"])
-        if lost.size:
-            raise ValueError(f"a slot with a priority must be present, {lost[0]} is absent.")
+        """As of `SlotTree`."""
+        dtypes = {"present": np.bool_, "priorities": np.float64}
+        priorities = self._check_state(state, dtypes, needs="priorities")
         self._present.fill(state["present"])
         self._priorities.fill(priorities)
 
-    def _check_present(self, slots: np.ndarray) -> np.ndarray:
-        slots = self._checks.check(slots)
-        self._checks.check_present(slots, self._present.values[slots] > 0)
-        return slots
+    def _insert(self, slots: np.ndarray) -> None:
+        self._present.assign(slots, 1.0)
+        self._priorities.assign(slots, 1.0)
+
+    def _remove(self, slots: np.ndarray) -> None:
+        self._present.assign(slots, 0.0)
+        self._priorities.assign(slots, 0.0)
+
+    def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
+        self._priorities.assign(slots, priorities)
+
+    def _are_present(self, slots: np.ndarray) -> np.ndarray:
+        return self._present.values[slots] > 0
+
+    def _masses(self, slots: np.ndarray) -> np.ndarray:
+        return self._priorities.values[slots]
+
+    def _mass_of_all(self) -> float:
+        return self._priorities.total
+
+    def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        return (self._priorities if self._priorities.total else self._present).draw(rng, n)
+
+    def _draw_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        return self._present.draw(rng, n)
 
 
 class _BlockSums:

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .priorities import check_priorities
-from .slots import SlotChecks
+from .slots import SlotTree
 
 # For batches at least this large, recomputing whole levels near the root is faster than following
 # the path of each slot.
 LARGE_BATCH = 256
 
 
-class ContextualPriorityTree:
+class ContextualPriorityTree(SlotTree):
     """Draws slots in proportion to their priorities, estimated from neighbours where unknown.
 
     Slots `0 .. capacity - 1` are in time order. A slot is absent, present with an unknown priority,
@@ -46,15 +45,11 @@ class ContextualPriorityTree:
 
     Counts are integers and masses are recomputed from children, so rounding errors do not
     accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
-
-    Every argument `slots` is an integer array `[n]` with entries in `[0, capacity)`; ValueError is
-    raised for anything else. `n = 0` does nothing. A call that raises leaves the tree unchanged.
     """
 
     def __init__(self, capacity: int) -> None:
-        self._checks = SlotChecks(capacity)
-        self._capacity = self._checks.capacity
-        self._depth = (self._capacity - 1).bit_length()
+        super().__init__(capacity)
+        self._depth = (self.capacity - 1).bit_length()
         self._leaves = 1 << self._depth
         # Node 1 is the root, node i has children 2i and 2i + 1, slot s is node `_leaves + s`.
         self._count = np.zeros(2 * self._leaves, np.int32)  # c
@@ -67,81 +62,61 @@ class ContextualPriorityTree:
         """The number of present slots."""
         return int(self._count[1])
 
-    def insert(self, slots: np.ndarray) -> None:
-        """Makes slots present, with unknown priorities, whether or not they were present before."""
-        slots = self._checks.check(slots)
-        self._assign(slots[self._checks.last(slots)], present=1, known=0, priorities=0.0)
-
-    def remove(self, slots: np.ndarray) -> None:
-        """Makes slots absent.
-
-        Raises:
-          ValueError: a slot is absent or repeated.
-        """
-        slots = self._check_present(slots)
-        self._checks.check_distinct(slots)
-        self._assign(slots, present=0, known=0, priorities=0.0)
-
-    def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Makes priorities known.
-
-        Args:
-          slots: present. A training batch may hold a slot twice: the last priority counts.
-          priorities: `[n]`, in [0, 1e100].
-
-        Raises:
-          ValueError: a slot is absent, or priorities have another shape, are NaN, infinite,
-            negative or too large.
-        """
-        slots = self._check_present(slots)
-        priorities = check_priorities(priorities, slots.size)
-        last = self._checks.last(slots)
-        self._assign(slots[last], present=1, known=1, priorities=priorities[last])
-
-    def contains(self, slots: np.ndarray) -> np.ndarray:
-        """Whether each slot is present, bool `[n]`."""
-        return self._count[self._checks.check(slots) + self._leaves] > 0
-
     def is_known(self, slots: np.ndarray) -> np.ndarray:
         """Whether each slot is present with a known priority, bool `[n]`."""
-        return self._known[self._checks.check(slots) + self._leaves] > 0
+        return self._known[self._checked(slots) + self._leaves] > 0
 
-    def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """The probability of each slot in one draw of `sample`.
+    def state(self) -> dict[str, np.ndarray]:
+        """As of `SlotTree`: `present`, `known`, and `priorities`; inner nodes are recomputed.
 
         Returns:
-          float64 `[n]`; the sum over all present slots is 1.
-
-        Raises:
-          ValueError: a slot is absent.
+          `known` is bool `[capacity]`, `priorities` float64 `[capacity]`, 0 where unknown.
         """
-        slots = self._check_present(slots)
-        total = self._mass[1]
-        if total == 0:
-            return np.full(slots.shape, 1 / max(len(self), 1))
+        slots = slice(self._leaves, self._leaves + self.capacity)
+        return {
+            "present": self._count[slots] > 0,
+            "known": self._known[slots] > 0,
+            "priorities": self._mass[slots].copy(),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """As of `SlotTree`."""
+        dtypes = {"present": np.bool_, "known": np.bool_, "priorities": np.float64}
+        priorities = self._check_state(state, dtypes, needs="known")
+        slots = slice(self._leaves, self._leaves + self.capacity)
+        self._count[slots] = state["present"]
+        self._known[slots] = state["known"]
+        self._mass[slots] = np.where(state["known"], priorities, 0.0)
+        self._rebuild(self._depth)
+
+    def _insert(self, slots: np.ndarray) -> None:
+        self._assign(slots[self._last(slots)], present=1, known=0, priorities=0.0)
+
+    def _remove(self, slots: np.ndarray) -> None:
+        self._assign(slots, present=0, known=0, priorities=0.0)
+
+    def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
+        last = self._last(slots)
+        self._assign(slots[last], present=1, known=1, priorities=priorities[last])
+
+    def _are_present(self, slots: np.ndarray) -> np.ndarray:
+        return self._count[slots + self._leaves] > 0
+
+    def _masses(self, slots: np.ndarray) -> np.ndarray:
         paths = self._paths(slots, self._depth)
         nearest = (self._known[paths] > 0).argmax(axis=0)  # the first ancestor with a known mean
         nodes = paths[nearest, np.arange(slots.size)]
-        return self._mass[nodes] / total / self._count[nodes]
+        return self._mass[nodes] / self._count[nodes]
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draws slots in proportion to known or estimated priorities, with replacement.
+    def _mass_of_all(self) -> float:
+        return float(self._mass[1])
 
-        A uniform number at every level is compared with the probability of the left child, which is
-        exactly 0 or 1 where one side has no mass. So rounding never selects an absent slot, nor one
-        of mass zero while another has more.
+    def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """At every level a uniform number is compared with the probability of the left child.
 
-        Args:
-          rng: source of randomness; the same seed gives the same slots.
-          n: number of draws, at least 1.
-
-        Returns:
-          int64 `[n]`.
-
-        Raises:
-          ValueError: the tree is empty or n < 1.
+        It is exactly 0 or 1 where one side has no mass. So rounding never selects an absent slot,
+        nor one of mass zero while another has more.
         """
-        self._checks.check_draw(n, len(self))
         nodes = np.ones(n, np.int64)
         for uniform in rng.random((self._depth, n)):
             right = uniform >= self._left[nodes]
@@ -149,9 +124,8 @@ class ContextualPriorityTree:
             nodes += right
         return nodes - self._leaves
 
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Draws present slots uniformly, otherwise as `sample`; exact, since it uses the counts."""
-        self._checks.check_draw(n, len(self))
+    def _draw_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Exact: it uses the counts."""
         ranks = rng.integers(len(self), size=n)
         nodes = np.ones(n, np.int64)
         for _ in range(self._depth):
@@ -161,44 +135,6 @@ class ContextualPriorityTree:
             ranks -= before * right
             nodes += right
         return nodes - self._leaves
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Copies of what `restore` needs; inner nodes are recomputed.
-
-        Returns:
-          `present` and `known`, bool `[capacity]`, and `priorities`, float64 `[capacity]`, 0 where
-          unknown.
-        """
-        slots = slice(self._leaves, self._leaves + self._capacity)
-        return {
-            "present": self._count[slots] > 0,
-            "known": self._known[slots] > 0,
-            "priorities": self._mass[slots].copy(),
-        }
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces all slots by those of `state`, from a tree of the same capacity.
-
-        Raises:
-          ValueError: an array is missing or of another shape or dtype, a known slot is not present,
-            or priorities are not in [0, 1e100].
-        """
-        dtypes = {"present": np.bool_, "known": np.bool_, "priorities": np.float64}
-        self._checks.check_state(state, dtypes)
-        lost = np.flatnonzero(state["known"] & ~state["present"])
-        if lost.size:
-            raise ValueError(f"a slot with a known priority must be present, {lost[0]} is absent.")
-        priorities = check_priorities(state["priorities"], self._capacity)
-        slots = slice(self._leaves, self._leaves + self._capacity)
-        self._count[slots] = state["present"]
-        self._known[slots] = state["known"]
-        self._mass[slots] = np.where(state["known"], priorities, 0.0)
-        self._rebuild(self._depth)
-
-    def _check_present(self, slots: np.ndarray) -> np.ndarray:
-        slots = self._checks.check(slots)
-        self._checks.check_present(slots, self._count[slots + self._leaves] > 0)
-        return slots
 
     def _paths(self, slots: np.ndarray, levels: int) -> np.ndarray:
         """Nodes from leaves (first row) to their ancestors `levels` up, `[levels + 1, n]`."""

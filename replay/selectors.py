@@ -12,6 +12,7 @@ import numpy as np
 from .block_tree import BlockTree
 from .priorities import check_priorities
 from .priority_tree import ContextualPriorityTree
+from .slots import SlotTree
 
 
 class Selector(Protocol):
@@ -64,7 +65,7 @@ class TreeSelector:
 
     def __init__(
         self,
-        tree: ContextualPriorityTree | BlockTree,
+        tree: SlotTree,
         *,
         priority_exponent: float,
         uniform_fraction: float,
