@@ -29,6 +29,7 @@ _TINY: dict[str, Callable[..., VectorEnvironment]] = {
     "random_disco_maze": RandomDiscoMaze,
 }
 _ALE = "ALE/"
+_MINATAR = "MinAtar/"
 
 
 def make(
@@ -123,6 +124,8 @@ def _make(
         return _make_control(id, **common)
     if ":" in id:
         return _make_from_module(id, search_path, render=render, **common)
+    if id.startswith(_MINATAR):
+        _register_minatar(id)
     if id in _gymnasium_ids():
         return _make_gymnasium(id, render=render, **common)
     point = registered(GROUP, id)
@@ -146,6 +149,21 @@ def _make_control(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -
         raise _unknown(id)
     refuse_unknown(switches, parameters(ControlSuite) - COMMON - {"domain", "task"}, id)
     return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
+
+
+def _register_minatar(id: str) -> None:
+    """Registers MinAtar's ids, which Gymnasium 1 does not find by itself.
+
+    The package is under GPL-3, so it is imported only for these ids.
+    """
+    try:
+        from minatar.gym import register_envs
+    except ImportError:
+        raise ImportError(
+            f"{id} needs the package minatar (GPL-3): pip install 'retrax[minatar]'"
+        ) from None
+    if not any(known.startswith(_MINATAR) for known in _gymnasium_ids()):
+        register_envs()
 
 
 def _control_ids() -> list[str]:

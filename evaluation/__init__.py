@@ -1,6 +1,7 @@
 """Evaluation of agents: episodes, statistics, plots and videos.
 
-`retrax.evaluation.atari57` compares agents on 57 Atari games with published scores.
+`retrax.evaluation.atari57` compares agents on 57 Atari games with published scores,
+`retrax.evaluation.comparison` over the tasks and seeds of any suite.
 """
 
 from .episodes import EpisodeResults, run_episodes

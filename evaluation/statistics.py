@@ -107,3 +107,11 @@ def moving_average(values: np.ndarray, window: int) -> np.ndarray:
         raise ValueError(f"window must be at least 1, got {window}.")
     values = np.asarray(values, np.float64)
     return np.array([np.mean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))])
+
+
+def check_table(scores: np.ndarray, rows: str, columns: str) -> np.ndarray:
+    """Scores as float64 `[rows, columns]`; ValueError if they are not, or not finite."""
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim != 2 or 0 in scores.shape or not np.all(np.isfinite(scores)):
+        raise ValueError(f"scores must be finite, [{rows}, {columns}], got shape {scores.shape}.")
+    return scores

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from rich.console import Console
 
-_EXTRAS = ("distributed", "mujoco", "video")
+_EXTRAS = ("distributed", "mujoco", "minatar", "video")
 _MUJOCO_PROGRAM = """
 import json
 from retrax.environments import opengl
@@ -31,6 +31,7 @@ _MEND = {
     # The tested set; "retrax[distributed]" has ranges.
     "distributed": "pip install -r requirements.txt",
     "mujoco": 'pip install "retrax[mujoco]"',
+    "minatar": 'pip install "retrax[minatar]"',
     "video": 'pip install "retrax[video]"',
 }
 
@@ -39,7 +40,7 @@ class Package(NamedTuple):
     """One required package.
 
     Attributes:
-      tier: `core`, `distributed`, `mujoco` or `video`.
+      tier: `core`, `distributed`, `mujoco`, `minatar` or `video`.
       name: its name for pip.
       wanted: the supported versions, as a pip specifier; empty for any version.
       installed: the installed version, or None.

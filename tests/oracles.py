@@ -997,6 +997,24 @@ def quartiles_cut_mean(values):
     return sum(kept) / len(kept)
 
 
+# evaluation/comparison.py
+
+
+def improvement(scores, others):
+    """Over tasks, the mean fraction of pairs of runs that the first wins; ties are half wins."""
+    tasks = []
+    for g in range(scores.shape[1]):
+        pairs = [(x, y) for x in scores[:, g] for y in others[:, g]]
+        tasks.append(sum((x > y) + 0.5 * (x == y) for x, y in pairs) / len(pairs))
+    return sum(tasks) / len(tasks)
+
+
+def gap(scores, target):
+    """How much is missing to the target, on average over runs that miss it or not."""
+    missing = [max(0.0, target - x) for x in scores.flatten()]
+    return sum(missing) / len(missing)
+
+
 # environments/area_resize.py
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from scipy import optimize, stats
 from scipy.sparse import csgraph
 
+from ..statistics import check_table
+
 _ELO = 400.0 / np.log(10.0)  # rating points in one unit of log odds
 
 
@@ -84,7 +86,9 @@ def mean_rank(scores: np.ndarray) -> np.ndarray:
     Returns:
       `[A]`, each in [1, A].
     """
-    return stats.rankdata(-_checked(scores), axis=0, method="max").mean(axis=1)
+    return stats.rankdata(-check_table(scores, "algorithms", "games"), axis=0, method="max").mean(
+        axis=1
+    )
 
 
 def count_wins(scores: np.ndarray) -> np.ndarray:
@@ -96,7 +100,7 @@ def count_wins(scores: np.ndarray) -> np.ndarray:
     Returns:
       `[A, A]`: wins of the first index over the second; 0 on the diagonal.
     """
-    scores = _checked(scores)
+    scores = check_table(scores, "algorithms", "games")
     above = (scores[:, None] > scores[None]).sum(axis=-1)
     equal = (scores[:, None] == scores[None]).sum(axis=-1)
     wins = above + 0.5 * equal
@@ -136,13 +140,6 @@ def elo(wins: np.ndarray, anchor: int) -> np.ndarray:
     strengths = _strengths(wins[np.ix_(equals, equals)])
     ratings[equals] = _ELO * (strengths - strengths[equals == anchor])
     return ratings
-
-
-def _checked(scores: np.ndarray) -> np.ndarray:
-    scores = np.asarray(scores, np.float64)
-    if scores.ndim != 2 or 0 in scores.shape or not np.all(np.isfinite(scores)):
-        raise ValueError(f"scores must be finite, [algorithms, games], got shape {scores.shape}.")
-    return scores
 
 
 def _reaches(wins: np.ndarray, goal: int) -> np.ndarray:

@@ -13,7 +13,16 @@ from rich.console import Console
 import retrax
 from retrax.experiments import doctor, subprocess_probe
 
-CHECKS = ["Python", "core", "JAX", "distributed tier", "mujoco tier", "video tier", "Atari ROMs"]
+CHECKS = [
+    "Python",
+    "core",
+    "JAX",
+    "distributed tier",
+    "mujoco tier",
+    "minatar tier",
+    "video tier",
+    "Atari ROMs",
+]
 PICTURES = "MuJoCo rendering"
 REAL_DEVICES = doctor._devices
 REAL_PICTURES = doctor._pictures

@@ -1,0 +1,127 @@
+"""Suites of tasks on which agents are compared: budgets, protocols and published scores, as data.
+
+Sources of the published scores in `data/suite_scores.csv`:
+
+* control: danijar/dreamer, scores/baselines.json; D4PG from pixels and A3C from state, 1e8 steps,
+  returns of 1000 steps;
+* classic: benchmark.md of the zoos of Stable Baselines 3 (DQN, QR-DQN, DDPG) and 2 (ACER), one run
+  each;
+* minatar: kenjyoung/MinAtar, learning curves of 30 seeds, training returns; read off the figures,
+  so within a few per cent; Seaquest before its correction in 1.0.11;
+* atari5: human play (see `retrax.evaluation.atari57`).
+"""
+
+import csv
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+_DATA = Path(__file__).parent / "data"
+_ABOUT = {
+    "atari5": "five games that predict the median of 57 (Aitchison et al. 2023)",
+    "classic": "Gymnasium's classic control, and LunarLander; 1 is the return that solves a task",
+    "control": "17 tasks of the DeepMind Control Suite, from state; 1 is a return of 1000",
+    "minatar": "five small games (Young and Tian 2019), all actions; 1 is DQN's after 5M frames",
+}
+
+
+class Published(NamedTuple):
+    """A published score.
+
+    Attributes:
+      algorithm: its name.
+      steps: environment steps of its training; None if unknown.
+      score: mean return.
+    """
+
+    algorithm: str
+    steps: int | None
+    score: float
+
+
+class Task(NamedTuple):
+    """A task of a suite.
+
+    Attributes:
+      name: within the suite; in names of files.
+      environment: its id.
+      steps: environment steps of training.
+      episodes: of the greedy evaluation at the end.
+      low: the return of uniform random play (measured: 100 episodes, MinAtar's Freeway 20), or 0.
+      high: the return that counts as 1; above `low`.
+      published: scores of others.
+    """
+
+    name: str
+    environment: str
+    steps: int
+    episodes: int
+    low: float
+    high: float
+    published: tuple[Published, ...]
+
+
+class Suite(NamedTuple):
+    """A suite.
+
+    Attributes:
+      name: its name.
+      about: what is in it, and what its normalised scores mean.
+      tasks: at least one.
+    """
+
+    name: str
+    about: str
+    tasks: tuple[Task, ...]
+
+    def choose(self, names: tuple[str, ...]) -> tuple[Task, ...]:
+        """The tasks of these names; all if there are none.
+
+        Raises:
+          ValueError: there is no task of a name; names those that there are.
+        """
+        known = {task.name: task for task in self.tasks}
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{self.name} has no task {name!r}: it has {', '.join(known)}.")
+        return tuple(task for task in self.tasks if not names or task.name in names)
+
+
+@functools.cache
+def suites() -> dict[str, Suite]:
+    """All suites, by name."""
+    published: dict[tuple[str, str], list[Published]] = {}
+    for row in _rows("suite_scores.csv"):
+        steps = int(row["steps"]) if row["steps"] else None
+        score = Published(row["algorithm"], steps, float(row["score"]))
+        published.setdefault((row["suite"], row["task"]), []).append(score)
+    tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
+    for row in _rows("suite_tasks.csv"):
+        name = row["task"]
+        task = Task(
+            name=name,
+            environment=row["environment"],
+            steps=int(row["steps"]),
+            episodes=int(row["episodes"]),
+            low=float(row["low"]),
+            high=float(row["high"]),
+            published=tuple(published.get((row["suite"], name), ())),
+        )
+        tasks[row["suite"]].append(task)
+    return {name: Suite(name, about, tuple(tasks[name])) for name, about in _ABOUT.items()}
+
+
+def find_suite(name: str) -> Suite:
+    """The suite of a name.
+
+    Raises:
+      ValueError: there is none; names those that there are.
+    """
+    if name not in suites():
+        raise ValueError(f"There is no suite {name!r}: allowed are {', '.join(suites())}.")
+    return suites()[name]
+
+
+def _rows(file: str) -> list[dict[str, str]]:
+    with (_DATA / file).open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
