@@ -1,48 +1,69 @@
 """Statistics over the tasks of a suite and the seeds of each, with bootstrap intervals.
 
 Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
-sections 4.1 to 4.3. `N` denotes seeds, `G` tasks. Scores are float64 `[N, G]`, normalised so that
+sections 4.1 to 4.3. `N` denotes seeds, `G` tasks, `B` resamples. Scores are normalised so that
 tasks can be compared: 0 is random play, 1 the score to reach.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from .statistics import check_table
+from .statistics import Interval, check_table
 
-_REPETITIONS = 2000  # as in the paper
 _TRIMMED = 0.25  # of the scores, at either end
 
 
-class Estimate(NamedTuple):
-    """A statistic and its bootstrap interval.
+def interquartile_mean(scores: np.ndarray) -> np.ndarray:
+    """The mean of the middle half of the scores of all seeds and tasks (section 4.3).
 
-    Attributes:
-      value: of all scores.
-      low: the lower limit.
-      high: the upper limit.
+    Args:
+      scores: `[..., N, G]`.
+
+    Returns:
+      `[...]`. The lowest and the highest `floor(n / 4)` of n values are discarded.
     """
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        """`0.95 (0.9 to 1.02)`."""
-        return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+    flat = np.reshape(scores, (*np.shape(scores)[:-2], -1))
+    return stats.trim_mean(flat, _TRIMMED, axis=-1)
 
 
-def interquartile_mean(scores: np.ndarray) -> float:
-    """The mean of the middle half of all scores, over seeds and tasks together (section 4.3)."""
-    return float(stats.trim_mean(check_table(scores, "seeds", "tasks"), _TRIMMED, axis=None))
+def optimality_gap(scores: np.ndarray, target: float = 1.0) -> np.ndarray:
+    """By how much scores are below the target on average; none counts beyond it (section 4.3).
+
+    Args:
+      scores: `[..., N, G]`.
+      target: a normalised score.
+
+    Returns:
+      `[...]`.
+    """
+    return target - np.mean(np.minimum(scores, target), axis=(-2, -1))
 
 
-def optimality_gap(scores: np.ndarray, target: float = 1.0) -> float:
-    """By how much scores are below the target on average; none counts beyond it (section 4.3)."""
-    return float(target - np.mean(np.minimum(check_table(scores, "seeds", "tasks"), target)))
+def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How probable it is that a run beats another algorithm's, on a random task (section 4.3).
+
+    The Mann-Whitney statistic of each task, in which a tie is half a win, and their mean.
+
+    Args:
+      scores: `[..., N, G]`.
+      others: `[..., M, G]`, on the same tasks.
+
+    Returns:
+      `[...]`, in [0, 1].
+
+    Raises:
+      ValueError: the tasks are not as many.
+    """
+    scores, others = np.asarray(scores), np.asarray(others)
+    if scores.shape[-1] != others.shape[-1]:
+        raise ValueError(
+            f"scores and others must be of the same tasks, got {scores.shape[-1]} and "
+            f"{others.shape[-1]}."
+        )
+    wins = (np.sign(scores[..., :, None, :] - others[..., None, :, :]) + 1.0) / 2.0
+    return np.mean(wins, axis=(-3, -2, -1))
 
 
 def performance_profile(scores: np.ndarray, thresholds: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -55,71 +76,53 @@ def performance_profile(scores: np.ndarray, thresholds: Sequence[float] | np.nda
     Returns:
       `[K]`, each in [0, 1].
     """
-    return np.mean(
-        check_table(scores, "seeds", "tasks")[..., None] > np.asarray(thresholds), axis=(0, 1)
-    )
-
-
-def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> float:
-    """How probable it is that a run beats another algorithm's, on a random task (section 4.3).
-
-    A tie counts as half an improvement: the Mann-Whitney statistic of each task, and their mean.
-
-    Args:
-      scores: `[N, G]`.
-      others: `[M, G]`, on the same tasks.
-
-    Returns:
-      In [0, 1].
-
-    Raises:
-      ValueError: the tasks are not as many.
-    """
-    scores, others = check_table(scores, "seeds", "tasks"), check_table(others, "seeds", "tasks")
-    if scores.shape[1] != others.shape[1]:
-        raise ValueError(
-            f"scores and others must be of the same tasks, got {scores.shape[1]} and "
-            f"{others.shape[1]}."
-        )
-    return float(np.mean((np.sign(scores[:, None] - others[None]) + 1.0) / 2.0))
+    scores = check_table(scores, "seeds", "tasks")
+    return np.mean(scores[..., None] > np.asarray(thresholds), axis=(0, 1))
 
 
 def stratified_bootstrap(
-    statistic: Callable[..., float],
+    statistic: Callable[..., np.ndarray],
     *scores: np.ndarray,
-    rng: np.random.Generator,
-    repetitions: int = _REPETITIONS,
+    generator: np.random.Generator,
     confidence: float = 0.95,
-) -> Estimate:
+    resamples: int = 2000,
+) -> Interval:
     """A statistic with its percentile interval (section 4.1).
 
-    Each repetition draws, for every task by itself, as many seeds as there are, with replacement.
+    Stratified: for each task, as many of its seeds as there are are drawn with replacement, so
+    every resample contains each task as often as the data.
 
     Args:
-      statistic: of as many arrays `[N, G]` as are given.
-      *scores: of the algorithms.
-      rng: source of randomness; the same seed gives the same interval.
-      repetitions: at least 1.
-      confidence: coverage probability of the interval, in (0, 1).
+      statistic: of as many arrays `[..., N, G]` as are given: one of the above.
+      *scores: `[N, G]` of each algorithm.
+      generator: draws the seeds.
+      confidence: in (0, 1).
+      resamples: B, at least 1.
+
+    Returns:
+      The statistic of all scores, and its interval, whose limits are NaN for single seeds, whose
+      spread is unknown.
 
     Raises:
-      ValueError: `repetitions` or `confidence` is out of its range, or scores are not finite.
+      ValueError: an argument is out of its range.
     """
-    if repetitions < 1:
-        raise ValueError(f"repetitions must be at least 1, got {repetitions}.")
+    tables = [check_table(table, "seeds", "tasks") for table in scores]
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}.")
-    arrays = [check_table(x, "seeds", "tasks") for x in scores]
-    found = [statistic(*(_resampled(x, rng) for x in arrays)) for _ in range(repetitions)]
-    outside = 50.0 * (1.0 - confidence)
-    low, high = np.percentile(found, [outside, 100.0 - outside])
-    return Estimate(float(statistic(*arrays)), float(low), float(high))
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}.")
+    value = float(statistic(*tables))
+    if all(len(table) == 1 for table in tables):
+        return Interval(value, np.nan, np.nan)
+    drawn = []
+    for table in tables:
+        seeds = generator.integers(len(table), size=(resamples, *table.shape))
+        drawn.append(np.take_along_axis(table[None], seeds, axis=1))
+    limits = (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0
+    low, high = np.quantile(statistic(*drawn), limits)
+    return Interval(value, float(low), float(high))
 
 
 def normalised(score: float, low: float, high: float) -> float:
     """`(score - low) / (high - low)`: 0 is random play, 1 the score to reach."""
     return (score - low) / (high - low)
-
-
-def _resampled(scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return np.take_along_axis(scores, rng.integers(len(scores), size=scores.shape), axis=0)

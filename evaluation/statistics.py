@@ -11,10 +11,10 @@ from scipy import special
 
 
 class Interval(NamedTuple):
-    """A mean and its confidence interval.
+    """A mean, or another statistic, and its confidence interval.
 
     Attributes:
-      mean: the mean of the values.
+      mean: of the values.
       low: the lower limit; NaN if unknown.
       high: the upper limit; NaN if unknown.
     """

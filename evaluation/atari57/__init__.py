@@ -2,8 +2,8 @@
 
 `load_scores` returns published scores as arrays, and `read_scores` a user's scores. `make_table`
 computes the statistics of each algorithm (median, mean rank, Elo ...), together with the papers'
-values. `plot_scores` plots a table. The statistics (`human_normalised`, `mean_rank`, `elo`,
-`iqm_interval` ...) are functions of plain arrays.
+values. `plot_scores` plots a table. The statistics (`human_normalised`, `mean_rank`, `elo` ...) are
+functions of plain arrays.
 """
 
 from .charts import plot_scores
@@ -17,7 +17,6 @@ from .scores import (
     load_sources,
     read_scores,
 )
-from .seeds import interquartile_mean, iqm_interval
 from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
 from .table import Entry, Table, make_table
 
@@ -34,8 +33,6 @@ __all__ = [
     "elo",
     "game_slug",
     "human_normalised",
-    "interquartile_mean",
-    "iqm_interval",
     "load_headlines",
     "load_scores",
     "load_sources",

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..comparison import interquartile_mean, stratified_bootstrap
 from ..statistics import Interval
 from .games import GAMES
 from .scores import load_headlines, load_scores
-from .seeds import iqm_interval
 from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
 
 # Part of every comparison: ranks include both, and the human's rating is 0.
@@ -115,7 +115,11 @@ def _entries(
                 summary=summarise(normalised),
                 mean_rank=float(rank),
                 elo=float(rating),
-                iqm=iqm_interval(human_normalised(scores[name], random, human), generator),
+                iqm=stratified_bootstrap(
+                    interquartile_mean,
+                    human_normalised(scores[name], random, human),
+                    generator=generator,
+                ),
                 seeds=len(scores[name]),
                 printed=printed.get(name, {}),
             )

@@ -1,0 +1,285 @@
+"""One HTML page of a benchmark: scores beside published ones, statistics, and curves.
+
+Everything is in the page itself, pictures too: it loads nothing. Its sources are `scores.csv`,
+`curves.csv` and `suite.json` of `retrax benchmark`.
+"""
+
+import base64
+import csv
+import html
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import comparison
+from .statistics import mean_curve
+from .suites import Suite, Task, find_suite
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLUMNS = 3
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+img { max-width: 100%; }
+code { background: #f3f3f3; padding: 0 .2rem; overflow-wrap: anywhere; }
+"""
+
+
+class Results(NamedTuple):
+    """What a benchmark's directory holds.
+
+    Attributes:
+      suite: of the tasks.
+      scores: from (agent, task) to the mean returns of its seeds, seed by seed.
+      curves: from (agent, task, seed) to steps and training returns.
+      runs: the rows of scores.csv.
+      about: what suite.json has: command, versions, machine.
+    """
+
+    suite: Suite
+    scores: dict[tuple[str, str], dict[int, float]]
+    curves: dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]]
+    runs: list[dict[str, str]]
+    about: dict[str, Any]
+
+    @property
+    def agents(self) -> list[str]:
+        """In the order of the alphabet."""
+        return sorted({agent for agent, _ in self.scores})
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Those with a score, in the suite's order."""
+        done = {task for _, task in self.scores}
+        return [task for task in self.suite.tasks if task.name in done]
+
+    def normalised(self, agent: str) -> np.ndarray | None:
+        """Normalised scores `[seeds, tasks]` of an agent; None unless all tasks have all seeds."""
+        found = [self.scores.get((agent, task.name), {}) for task in self.tasks]
+        seeds = sorted(set().union(*found))
+        if any(sorted(each) != seeds for each in found):
+            return None
+        columns = zip(found, self.tasks, strict=True)
+        return np.array(
+            [
+                [comparison.normalised(each[seed], task.low, task.high) for seed in seeds]
+                for each, task in columns
+            ]
+        ).T
+
+
+def read_results(directory: Path) -> Results:
+    """Reads a benchmark's directory.
+
+    Raises:
+      ValueError: it is none, or holds no complete run.
+    """
+    try:
+        about = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
+        runs, points = _rows(directory / "scores.csv"), _rows(directory / "curves.csv")
+        suite = find_suite(about["suite"])
+    except (OSError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"{directory} has no results of retrax benchmark: {error}.") from error
+    if not runs:
+        raise ValueError(f"{directory} has no complete run yet.")
+    scores: dict[tuple[str, str], dict[int, float]] = {}
+    for row in runs:
+        scores.setdefault((row["agent"], row["task"]), {})[int(row["seed"])] = float(row["score"])
+    curves: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    for row in points:
+        key = row["agent"], row["task"], int(row["seed"])
+        curves.setdefault(key, []).append((float(row["steps"]), float(row["episode_return"])))
+    arrays = {key: tuple(np.array(value).T) for key, value in curves.items()}
+    return Results(suite, scores, {key: (x, y) for key, (x, y) in arrays.items()}, runs, about)
+
+
+def write_report(directory: Path, output: Path) -> None:
+    """Writes the page.
+
+    Args:
+      directory: of `retrax benchmark`.
+      output: the HTML file.
+
+    Raises:
+      ValueError: as of `read_results`.
+    """
+    results = read_results(directory)
+    title = f"{results.suite.name}: {', '.join(results.agents)}"
+    sections = [
+        f"<h1>{html.escape(title)}</h1><p>{html.escape(results.suite.about)}.</p>",
+        "<h2>Mean return</h2><p>Greedy evaluation at the end of training: the mean over seeds, with"
+        " the lowest and the highest seed. Published scores with their environment steps.</p>",
+        *_score_tables(results),
+        "<h2>Over all tasks</h2>",
+        *_statistics(results),
+        "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",
+        _picture(_draw_curves(results), "training returns of each task"),
+        "<h2>Runs</h2>",
+        _table(list(results.runs[0]), [[_short(x) for x in row.values()] for row in results.runs]),
+        "<h2>How it was made</h2>",
+        _table(["", ""], [[name, _text(value)] for name, value in results.about.items()]),
+    ]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>\n"
+        + "\n".join(sections)
+        + "\n</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def _score_tables(results: Results) -> Iterable[str]:
+    others = list(
+        dict.fromkeys(
+            (each.algorithm, each.steps) for task in results.tasks for each in task.published
+        )
+    )
+    header = ["task", *results.agents, *(_headline(*other) for other in others)]
+    rows = []
+    for task in results.tasks:
+        ours = [_seeds(results.scores.get((agent, task.name), {})) for agent in results.agents]
+        published = {(each.algorithm, each.steps): each.score for each in task.published}
+        theirs = [f"{published[other]:g}" if other in published else "" for other in others]
+        rows.append([task.name, *ours, *theirs])
+    yield _table(header, rows)
+
+
+def _headline(algorithm: str, steps: int | None) -> str:
+    return algorithm if steps is None else f"{algorithm}, {steps:.0e} steps".replace("e+0", "e")
+
+
+def _seeds(scores: Mapping[int, float]) -> str:
+    """The mean, and the range of several seeds."""
+    if not scores:
+        return ""
+    values = list(scores.values())
+    spread = f" ({min(values):.4g} to {max(values):.4g})" if len(values) > 1 else ""
+    return f"{np.mean(values):.4g}{spread}"
+
+
+def _statistics(results: Results) -> Iterable[str]:
+    """Interquartile mean and optimality gap of each agent, and who beats whom."""
+    complete = {agent: results.normalised(agent) for agent in results.agents}
+    tables = {agent: scores for agent, scores in complete.items() if scores is not None}
+    for agent in results.agents:
+        if agent not in tables:
+            yield f"<p>{html.escape(agent)} has not all seeds on all tasks.</p>"
+    if not tables:
+        return
+    yield (
+        "<p>Normalised scores: 0 is random play, 1 the score that the suite names. In brackets:"
+        " 95 % stratified bootstrap intervals over seeds (Agarwal et al. 2021).</p>"
+    )
+    generator = np.random.default_rng(0)
+    rows = []
+    for agent, scores in tables.items():
+        pair = comparison.interquartile_mean, comparison.optimality_gap
+        found = [
+            comparison.stratified_bootstrap(each, scores, generator=generator) for each in pair
+        ]
+        rows.append([agent, str(len(scores)), *map(str, found)])
+    yield _table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
+    if len(tables) > 1:
+        yield "<p>Probability that a run of the row beats one of the column, on a random task:</p>"
+        rows = []
+        for agent, scores in tables.items():
+            chances = [
+                ""
+                if other == agent
+                else str(
+                    comparison.stratified_bootstrap(
+                        comparison.probability_of_improvement, scores, others, generator=generator
+                    )
+                )
+                for other, others in tables.items()
+            ]
+            rows.append([agent, *chances])
+        yield _table(["", *tables], rows)
+    yield _picture(_draw_profiles(tables), "performance profiles")
+
+
+def _draw_curves(results: Results) -> "Figure":
+    tasks = results.tasks
+    rows = -(-len(tasks) // _COLUMNS)
+    figure = _figure(4.2 * min(_COLUMNS, len(tasks)), 3.0 * rows)
+    panels = figure.subplots(rows, min(_COLUMNS, len(tasks)), squeeze=False).flatten()
+    for panel, task in zip(panels, tasks, strict=False):
+        for number, agent in enumerate(results.agents):
+            curves = [
+                curve
+                for (name, of, _), curve in results.curves.items()
+                if (name, of) == (agent, task.name)
+            ]
+            for x, y in curves:
+                panel.plot(x, y, color=f"C{number}", linewidth=0.6, alpha=0.5)
+            if curves:
+                x, y = mean_curve(curves)
+                panel.plot(x, y, color=f"C{number}", linewidth=2, label=agent)
+        panel.axhline(task.high, color="grey", linestyle=":", linewidth=1)
+        panel.set(title=task.name, xlabel="environment steps")
+    for panel in panels[len(tasks) :]:
+        panel.set_axis_off()
+    panels[0].legend()
+    return figure
+
+
+def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
+    thresholds = np.linspace(-0.25, 2.0, 200)
+    figure = _figure(6.0, 3.5)
+    panel = figure.subplots()
+    for number, (agent, scores) in enumerate(tables.items()):
+        profile = comparison.performance_profile(scores, thresholds)
+        panel.plot(thresholds, profile, color=f"C{number}", label=agent)
+    panel.set(xlabel="normalised score", ylabel="fraction of runs above it", ylim=(-0.02, 1.02))
+    panel.legend()
+    return figure
+
+
+def _figure(width: float, height: float) -> "Figure":
+    # Imported here, as in plots.py.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+
+
+def _picture(figure: "Figure", description: str) -> str:
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    data = base64.b64encode(content.getvalue()).decode("ascii")
+    return f'<img alt="{description}" src="data:image/png;base64,{data}">'
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_line("th", header), *(_line("td", row) for row in rows)]
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _line(kind: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _short(cell: str) -> str:
+    """A number with at most six digits; anything else as it is."""
+    try:
+        return f"{float(cell):.6g}" if "." in cell else cell
+    except ValueError:
+        return cell
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))

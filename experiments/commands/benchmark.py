@@ -1,0 +1,228 @@
+"""`retrax benchmark`: an agent on the tasks of a suite."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ... import __version__
+from ...agents.entry import find_agent
+from ...evaluation.suites import Suite, find_suite
+from ...runtime.directory_lock import DirectoryLock
+from ...runtime.run_directory import RunConfig, preset_config
+from ...runtime.stop import stop_on_signals
+from ..assembly import spec_of
+from ..checks import checked_agent
+from ..grid import CURVES, SCORES, Cell, Progress, run_grid, write_tables
+from ..parsing import parse, tell
+
+_PROG = "retrax benchmark"
+_SUITE = "suite.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BenchmarkArguments:
+    """Train and evaluate an agent on the tasks of a suite, as far as that has not been done.
+
+    Ctrl-C leaves snapshots; the same command goes on. Several agents may share a directory, which
+    `retrax report` shows.
+    """
+
+    suite: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SUITE")]
+    """atari5, classic, control or minatar."""
+
+    agent: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
+    """A registered agent, or module:NAME of your own."""
+
+    tasks: tuple[str, ...] = ()
+    """Tasks of the suite; by default all in which the agent can act."""
+
+    seeds: int = 3
+    """Runs of each task, with seeds from 0 on."""
+
+    jobs: int = 1
+    """Runs at a time."""
+
+    directory: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Where runs and tables are kept; by default runs/benchmark-SUITE."""
+
+    preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """The preset for all tasks; by default the agent's for each."""
+
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Steps of each run; by default those of the task."""
+
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Episodes of each evaluation; by default those of the task."""
+
+    num_envs: int = 8
+    """Environments of a run, stepped together."""
+
+    plain: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Lines instead of a live table."""
+
+
+def benchmark_command(arguments: Sequence[str]) -> int:
+    """Runs what is missing, and writes the tables.
+
+    Returns:
+      The exit status: 1 if a run failed, else 0.
+    """
+    given = parse(BenchmarkArguments, arguments, prog=_PROG)
+    for name in ("seeds", "jobs", "num_envs", "steps", "episodes"):
+        if (value := getattr(given, name)) is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}.")
+    suite, entry = find_suite(given.suite), find_agent(given.agent)
+    if given.preset is not None:
+        preset_config(entry, given.preset)
+    directory = given.directory or Path("runs") / f"benchmark-{suite.name}"
+    cells = list(_cells(given, suite, directory))
+    with DirectoryLock(directory) as lock:
+        _check(directory, suite, cells)
+        lock.acquire()
+        _write_suite(directory, suite)
+        with stop_on_signals() as stop, _screen(cells, plain=given.plain) as show:
+            end = run_grid(cells, jobs=given.jobs, logs=directory / "logs", stop=stop, show=show)
+        write_tables(directory, _all_cells(given, suite, directory))
+    return _finish(directory, end, stopped=stop.is_set())
+
+
+def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator[Cell]:
+    """The grid, seed by seed: a grid that is stopped early has all tasks with fewer seeds."""
+    able, refused = [], {}
+    for task in suite.choose(given.tasks):
+        probe = RunConfig(
+            agent=given.agent, environment=task.environment, num_envs=given.num_envs, steps=1
+        )
+        try:
+            spec = spec_of(probe)
+            checked_agent(probe.resolve(spec), spec)
+            able.append(task)
+        except ValueError as error:
+            refused[task.name] = str(error)
+    for name, sentence in refused.items():
+        tell(f"{name} is left out: {sentence}")
+    if not able:
+        raise ValueError(f"{given.agent} can act in no task: {next(iter(refused.values()))}")
+    for seed in range(given.seeds):
+        for task in able:
+            config = RunConfig(
+                agent=given.agent,
+                environment=task.environment,
+                preset=given.preset,
+                steps=given.steps or task.steps,
+                seed=seed,
+                num_envs=given.num_envs,
+            )
+            name = f"{given.agent.replace(':', '-')}-{task.name}-{seed}"
+            yield Cell(task, config, directory / "runs" / name, given.episodes or task.episodes)
+
+
+def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
+    """Refuses a directory of another suite or of other runs."""
+    path = directory / _SUITE
+    if path.is_file() and (found := json.loads(path.read_text())["suite"]) != suite.name:
+        raise ValueError(f"{directory} is of the suite {found}: choose another --directory.")
+    for cell in cells:
+        cell.check()
+
+
+def _write_suite(directory: Path, suite: Suite) -> None:
+    """What the report tells of the machine and the versions; those of the newest call."""
+    (directory / _SUITE).write_text(
+        json.dumps(
+            {
+                "suite": suite.name,
+                "command": [_PROG, *sys.argv[2:]],
+                "retrax": __version__,
+                "python": platform.python_version(),
+                "jax": metadata.version("jax"),
+                "numpy": metadata.version("numpy"),
+                "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+
+
+def _all_cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> list[Cell]:
+    """A cell for every run directory, those of other agents and earlier calls included."""
+    by_environment = {task.environment: task for task in suite.tasks}
+    found = []
+    for path in sorted((directory / "runs").glob("*/config.json")):
+        values = json.loads(path.read_text())
+        task = by_environment[values["environment"]]
+        config = RunConfig(
+            agent=values["agent"],
+            environment=values["environment"],
+            seed=values["seed"],
+            steps=values["steps"],
+        )
+        found.append(Cell(task, config, path.parent, given.episodes or task.episodes))
+    return found
+
+
+@contextlib.contextmanager
+def _screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[Progress], None]]:
+    """Shows progress: a live table in a terminal, a line for each event elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal and not plain:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda progress: live.update(_table(cells, progress), refresh=True)
+        return
+    before: dict[str, str] = {}
+
+    def lines(progress: Progress) -> None:
+        for cell in cells:
+            state = progress.states[cell.name]
+            if state not in ("waiting", before.get(cell.name)):
+                score = "" if state != "complete" else f", return {cell.score:.6g}"
+                tell(f"{cell.name}: {state}{score}{_left(progress)}")
+            before[cell.name] = state
+
+    yield lines
+
+
+def _table(cells: Sequence[Cell], progress: Progress) -> Table:
+    complete = sum(state == "complete" for state in progress.states.values())
+    table = Table(title=f"{complete} of {len(cells)} runs{_left(progress)}", title_justify="left")
+    for column in ("run", "state", "steps", "return"):
+        table.add_column(column, justify="left" if column in ("run", "state") else "right")
+    for cell in cells:
+        score = cell.score
+        cells_of_row = (cell.name, progress.states[cell.name], f"{cell.steps}/{cell.config.steps}")
+        table.add_row(*cells_of_row, "" if score is None else f"{score:.6g}")
+    return table
+
+
+def _left(progress: Progress) -> str:
+    if progress.eta is None or not progress.eta:
+        return ""
+    return f" (ETA {timedelta(seconds=math.ceil(progress.eta))})"
+
+
+def _finish(directory: Path, end: Progress, *, stopped: bool) -> int:
+    complete = sum(state == "complete" for state in end.states.values())
+    for name in end.failed:
+        tell(f"{name} failed: {end.states[name]} (all of it: {directory / 'logs' / name}.txt)")
+    if stopped:
+        tell("Stopped by you. The same command goes on.")
+    print(
+        f"{complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
+        f"{directory / CURVES}. Next: retrax report {directory}"
+    )
+    return int(bool(end.failed))

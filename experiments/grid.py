@@ -1,0 +1,299 @@
+"""A grid of runs, one for each task and seed: what is missing is trained and evaluated.
+
+Each stage of a run is a process of its own (`retrax train`, `retrax evaluate`), so one that fails
+leaves the others alone, and a grid goes on where it was stopped or killed.
+"""
+
+import contextlib
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from .._writing import writing
+from ..evaluation import read_metrics
+from ..evaluation.comparison import normalised
+from ..evaluation.suites import Task
+from ..runtime.run_directory import RunConfig, read_config
+from ..runtime.snapshots import Snapshots
+from ..runtime.stop import StopEvent
+
+SCORES = "scores.csv"
+CURVES = "curves.csv"
+_EVALUATION = "evaluation.json"
+_EVALUATION_SEED = 1_000_000  # of no training run
+_POLL_SECONDS = 0.5
+_LAST_SECONDS = 120  # for a snapshot
+# Ends with the benchmark's process, with a snapshot (Linux; elsewhere the run goes on by itself).
+_PROGRAM = """
+import ctypes, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGINT)
+from retrax.experiments.commands.main import main
+sys.exit(main())
+"""
+
+
+class Cell(NamedTuple):
+    """A run of the grid.
+
+    Attributes:
+      task: its task.
+      config: its run, not resolved.
+      directory: its run directory.
+      episodes: of its evaluation.
+    """
+
+    task: Task
+    config: RunConfig
+    directory: Path
+    episodes: int
+
+    @property
+    def name(self) -> str:
+        """In tables and names of files."""
+        return self.directory.name
+
+    @property
+    def score(self) -> float | None:
+        """The mean return of the evaluation; None if there is none yet."""
+        path = self.directory / _EVALUATION
+        return json.loads(path.read_text())["mean_return"] if path.is_file() else None
+
+    @property
+    def steps(self) -> int:
+        """Steps so far, up to the last row of metrics.csv."""
+        with contextlib.suppress(ValueError):
+            return int(read_metrics(self.directory)["steps"][-1])
+        return 0
+
+    def next_stage(self) -> list[str] | None:
+        """The arguments of the command that comes next; None if the cell is complete."""
+        if self.score is not None:
+            return None
+        if not (self.directory / "config.json").is_file():
+            return self._train()
+        if self._newest() < (self.config.steps or 0):
+            return ["train", "--resume", str(self.directory), "--plain"]
+        seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
+        return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
+
+    def check(self) -> None:
+        """Refuses a run directory of another run.
+
+        Raises:
+          ValueError: names what differs.
+        """
+        if not (self.directory / "config.json").is_file():
+            return
+        found = read_config(self.directory)
+        for name in ("agent", "environment", "seed", "steps", "preset", "num_envs"):
+            wanted, is_ = getattr(self.config, name), getattr(found, name)
+            if is_ != wanted and not (name == "preset" and wanted is None):
+                raise ValueError(
+                    f"{self.directory} was run with {name} {is_}, not {wanted}: choose another "
+                    "--directory."
+                )
+
+    def _train(self) -> list[str]:
+        config = self.config
+        return [
+            "train",
+            config.agent,
+            *("--environment", config.environment, "--steps", str(config.steps)),
+            *("--seed", str(config.seed), "--num-envs", str(config.num_envs)),
+            *(["--preset", config.preset] if config.preset else []),
+            *("--run-directory", str(self.directory), "--plain"),
+        ]
+
+    def _newest(self) -> int:
+        """Steps of the newest snapshot, 0 if there is none."""
+        try:
+            with contextlib.closing(Snapshots(self.directory, writable=False)) as snapshots:
+                return snapshots.newest()
+        except ValueError:
+            return 0
+
+
+class Progress(NamedTuple):
+    """How far a grid is.
+
+    Attributes:
+      states: of each cell, by name: "waiting", "training", "evaluating", "complete", or the last
+        line of what it printed when it failed.
+      eta: seconds that are left, by the steps so far; None before there are any.
+    """
+
+    states: dict[str, str]
+    eta: float | None
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of cells that failed."""
+        usual = ("waiting", "training", "evaluating", "complete")
+        return [name for name, state in self.states.items() if state not in usual]
+
+
+class _Process(NamedTuple):
+    process: "subprocess.Popen[bytes]"
+    output: IO[bytes]
+    log: Path
+    evaluates: bool
+
+
+def run_grid(
+    cells: Sequence[Cell],
+    *,
+    jobs: int,
+    logs: Path,
+    stop: StopEvent,
+    show: Callable[[Progress], None],
+) -> Progress:
+    """Runs what is missing.
+
+    Args:
+      cells: the grid, in the order in which they begin.
+      jobs: processes at a time, at least 1.
+      logs: the folder of their output.
+      stop: ends them, with snapshots.
+      show: called about twice a second.
+
+    Returns:
+      The state in the end.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    states = {cell.name: "waiting" for cell in cells}
+    running: dict[Cell, _Process] = {}
+    started, before = time.monotonic(), sum(cell.steps for cell in cells)
+    try:
+        while True:
+            for cell, process in _ended(running):
+                states[cell.name] = _end(cell, process)
+            _start(cells, states, running, jobs - len(running), logs)
+            done = sum(cell.steps for cell in cells) - before
+            left = sum(_steps_left(cell, states[cell.name]) for cell in cells)
+            eta = (time.monotonic() - started) * left / done if done > 0 else None
+            show(Progress(dict(states), eta))
+            if not running or stop.wait(_POLL_SECONDS):
+                return Progress(states, eta)
+    finally:
+        for each in running.values():
+            each.process.send_signal(signal.SIGINT)
+        for each in running.values():
+            _wait(each)
+
+
+def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
+    """Writes scores.csv and curves.csv of the complete cells."""
+    complete = [cell for cell in cells if cell.score is not None]
+    with _table(directory / SCORES) as write:
+        write("agent preset task seed steps updates seconds episodes score low high normalised")
+        for cell in complete:
+            write(_scores_of(cell))
+    with _table(directory / CURVES) as write:
+        write("agent task seed steps episode_return")
+        for cell in complete:
+            metrics = read_metrics(cell.directory)
+            for steps, value in zip(metrics["steps"], metrics["episode_return"], strict=True):
+                if np.isfinite(value):  # an episode ended
+                    write([cell.config.agent, cell.task.name, cell.config.seed, int(steps), value])
+
+
+@contextlib.contextmanager
+def _table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
+    """Writes a CSV file, whole or not at all; names of columns are given as one text."""
+    partial = path.with_suffix(".partial")
+    with writing(path):
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
+        partial.replace(path)
+
+
+def _scores_of(cell: Cell) -> list[Any]:
+    found = json.loads((cell.directory / _EVALUATION).read_text())
+    metrics, config = read_metrics(cell.directory), read_config(cell.directory)
+    score = found["mean_return"]
+    return [
+        *(config.agent, config.preset, cell.task.name, config.seed, config.steps),
+        *(int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)),
+        *(found["episodes"], score, found["low"], found["high"]),
+        normalised(score, cell.task.low, cell.task.high),
+    ]
+
+
+def _steps_left(cell: Cell, state: str) -> int:
+    return (cell.config.steps or 0) - cell.steps if state in ("waiting", "training") else 0
+
+
+def _ended(running: dict[Cell, _Process]) -> list[tuple[Cell, _Process]]:
+    """Takes those that have ended out of the running ones."""
+    ended = [(cell, each) for cell, each in running.items() if each.process.poll() is not None]
+    for cell, each in ended:
+        each.output.close()
+        del running[cell]
+    return ended
+
+
+def _end(cell: Cell, each: _Process) -> str:
+    """The state of a cell after one of its processes."""
+    if each.process.returncode:
+        lines = each.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "no output")
+    if each.evaluates:
+        result = each.log.with_suffix(".json")
+        result.replace(cell.directory / _EVALUATION)
+        return "complete"
+    return "waiting"
+
+
+def _wait(each: _Process) -> None:
+    """Waits for the snapshot of a process that was asked to end."""
+    try:
+        each.process.wait(_LAST_SECONDS)
+    except subprocess.TimeoutExpired:
+        each.process.kill()
+        each.process.wait()
+    each.output.close()
+
+
+def _start(
+    cells: Sequence[Cell],
+    states: dict[str, str],
+    running: dict[Cell, _Process],
+    free: int,
+    logs: Path,
+) -> None:
+    """Starts the next stages of waiting cells, those that have begun first."""
+    waiting = [cell for cell in cells if states[cell.name] == "waiting"]
+    for cell in sorted(waiting, key=lambda cell: not cell.directory.exists()):
+        arguments = cell.next_stage()
+        if arguments is None:
+            states[cell.name] = "complete"
+        elif free > 0:
+            running[cell] = _spawn(cell, arguments, logs)
+            states[cell.name] = "evaluating" if running[cell].evaluates else "training"
+            free -= 1
+
+
+def _spawn(cell: Cell, arguments: list[str], logs: Path) -> _Process:
+    """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
+    evaluates, log = arguments[0] == "evaluate", logs / f"{cell.name}.txt"
+    output = (log.with_suffix(".json") if evaluates else log).open("wb")
+    with contextlib.ExitStack() as stack:
+        errors = stack.enter_context(log.open("ab")) if evaluates else subprocess.STDOUT
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+    return _Process(process, output, log, evaluates)

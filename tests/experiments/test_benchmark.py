@@ -1,0 +1,264 @@
+"""`retrax benchmark` and `retrax report`: a grid of real runs, and what stops it."""
+
+import csv
+import html.parser
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from retrax.evaluation import atari57
+from retrax.evaluation.report import read_results
+from retrax.evaluation.suites import find_suite, suites
+from retrax.experiments import grid
+from retrax.experiments.commands.main import main
+from retrax.runtime.run_directory import RunConfig
+
+STEPS = 240
+GRID = ["--tasks", "cart-pole", "--steps", str(STEPS), "--episodes", "2", "--num-envs", "4"]
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="session")
+def done(tmp_path_factory):
+    """A benchmark of two seeds; tests must not change it."""
+    directory = tmp_path_factory.mktemp("benchmark") / "here"
+    arguments = ["benchmark", "classic", "acer", *GRID, "--seeds", "2", "--jobs", "2"]
+    assert main([*arguments, "--directory", str(directory)]) == 0
+    return directory
+
+
+def test_tables(done):
+    found = rows(done / grid.SCORES)
+    assert [(row["agent"], row["preset"], row["task"], row["seed"]) for row in found] == [
+        ("acer", "small", "cart-pole", "0"),
+        ("acer", "small", "cart-pole", "1"),
+    ]
+    (task,) = find_suite("classic").choose(("cart-pole",))
+    for seed, row in enumerate(found):
+        run = done / "runs" / f"acer-cart-pole-{seed}"
+        score = json.loads((run / "evaluation.json").read_text())["mean_return"]
+        assert float(row["score"]) == score
+        assert float(row["normalised"]) == (score - task.low) / (task.high - task.low)
+        assert (row["steps"], row["episodes"]) == (str(STEPS), "2")
+        metrics = rows(run / "metrics.csv")
+        assert row["updates"] == str(int(float(metrics[-1]["updates"])))
+        curve = [x for x in rows(done / grid.CURVES) if x["seed"] == str(seed)]
+        assert [(x["steps"], float(x["episode_return"])) for x in curve] == [
+            (x["steps"], float(x["episode_return"])) for x in metrics if x["episode_return"]
+        ]
+
+
+def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
+    monkeypatch.setattr(grid, "_spawn", None)
+    before = (done / grid.SCORES).read_text()
+    arguments = ["benchmark", "classic", "acer", *GRID, "--seeds", "1", "--directory", str(done)]
+    assert main(arguments) == 0
+    assert "1 of 1 runs are complete" in capsys.readouterr().out
+    assert (done / grid.SCORES).read_text() == before  # with the other seed
+
+
+def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
+    output = tmp_path / "page.html"
+    assert main(["report", str(done), "--output", str(output)]) == 0
+    assert capsys.readouterr().out == f"{output}\n"
+    page = Page(output.read_text())
+    results = read_results(done)
+    scores = list(results.scores["acer", "cart-pole"].values())
+    mean = f"{np.mean(scores):.4g} ({min(scores):.4g} to {max(scores):.4g})"
+    assert page.rows[1] == ["cart-pole", mean, "500", "498.6"]
+    assert page.rows[0][:2] == ["task", "acer"]
+    assert any(row[:2] == ["acer", "2"] for row in page.rows)
+    assert len(page.sources) == 2
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert page.open == []
+
+
+class Page(html.parser.HTMLParser):
+    """Rows of tables, sources of what is loaded, and elements that were not closed."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.rows, self.sources, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.sources += [value for name, value in attributes if name in ("src", "href")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("atari6", "acer"),
+            "There is no suite 'atari6': allowed are atari5, classic, control, min",
+        ),
+        (("classic", "acer9"), "acer9"),
+        (
+            ("classic", "acer", "--tasks", "cart"),
+            "classic has no task 'cart': it has cart-pole, acr",
+        ),
+        (("classic", "acer", "--seeds", "0"), "--seeds must be at least 1, got 0."),
+        (("classic", "acer", "--preset", "big"), "Unknown preset 'big' of acer"),
+        (("classic", "d4pg", "--tasks", "acrobot"), "d4pg can act in no task: "),
+    ],
+)
+def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = retrax("benchmark", *arguments)
+    assert sentence in err
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
+
+
+def test_a_directory_of_other_runs_is_refused(retrax, done):
+    arguments = ["benchmark", "classic", "acer", *GRID, "--directory", done]
+    status, _, err = retrax(*arguments, "--steps", "300")
+    assert (status, "was run with steps 240, not 300: choose another" in err) == (2, True)
+    status, _, err = retrax("benchmark", "atari5", "acer", "--tasks", "qbert", "--directory", done)
+    assert (status, f"{done} is of the suite classic: choose another" in err) == (2, True)
+    status, _, err = retrax("report", done / "runs")
+    assert (status, "has no results of retrax benchmark" in err) == (2, True)
+
+
+@pytest.fixture
+def cells(tmp_path):
+    """Three cells that nothing was done for."""
+    (task,) = find_suite("classic").choose(("cart-pole",))
+    configs = [
+        RunConfig(agent="acer", environment="CartPole-v1", steps=100, seed=seed, num_envs=2)
+        for seed in range(3)
+    ]
+    return [
+        grid.Cell(task, config, tmp_path / "runs" / f"run-{config.seed}", 2) for config in configs
+    ]
+
+
+def run(cells, tmp_path, stop=None, jobs=2):
+    shown = []
+    end = grid.run_grid(
+        cells,
+        jobs=jobs,
+        logs=tmp_path / "logs",
+        stop=stop or threading.Event(),
+        show=lambda progress: shown.append(list(progress.states.values())),
+    )
+    return end, shown
+
+
+def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
+    program = "import sys; sys.exit('retrax: the sentence') if '1' in sys.argv else print('{}')"
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    monkeypatch.setattr(grid.Cell, "score", property(lambda self: None))
+    for cell in cells:
+        cell.directory.mkdir(parents=True)
+    trained = set()
+
+    def next_stage(self):
+        name = "evaluate" if self in trained else "train"
+        return [name, str(self.config.seed)]
+
+    def watched(cell, *rest):
+        trained.add(cell)
+        return spawn(cell, *rest)
+
+    spawn = grid._spawn
+    monkeypatch.setattr(grid, "_spawn", watched)
+    monkeypatch.setattr(grid.Cell, "next_stage", next_stage)
+    end, shown = run(cells, tmp_path, jobs=1)
+    assert end.states == {"run-0": "complete", "run-1": "retrax: the sentence", "run-2": "complete"}
+    assert end.failed == ["run-1"]
+    assert all(states.count("training") + states.count("evaluating") <= 1 for states in shown)
+
+
+def test_a_stop_ends_the_processes_with_one_signal(cells, tmp_path, monkeypatch):
+    program = """
+import pathlib, signal, sys, time
+log = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1] + ".signals")
+def end(number, frame):
+    log.write_text(log.read_text() + "one ")
+    time.sleep(0.5)
+    sys.exit(0)
+signal.signal(signal.SIGINT, end)
+log.parent.mkdir(parents=True, exist_ok=True)
+log.write_text("")
+time.sleep(60)
+"""
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    stop = threading.Event()
+    logs = [cell.directory.with_name(cell.name + ".signals") for cell in cells]
+
+    def watch():
+        while not all(log.exists() for log in logs[:2]):
+            time.sleep(0.05)
+        stop.set()
+
+    threading.Thread(target=watch).start()
+    end, _ = run(cells, tmp_path, stop)
+    assert end.failed == []
+    assert [log.read_text() for log in logs[:2]] == ["one ", "one "]
+    assert not logs[2].exists()
+
+
+def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, retrax):
+    """A real one: stopped in the first run, and continued to its end."""
+    options = [*GRID, "--steps", "1000", "--seeds", "1", "--directory", str(tmp_path / "here")]
+    program = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "benchmark", "classic", "acer", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = tmp_path / "here" / "runs" / "acer-cart-pole-0" / "metrics.csv"
+    while process.poll() is None and (not metrics.is_file() or metrics.read_text().count("\n") < 3):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, "The same command goes on." in err) == (0, True), err
+    assert "0 of 1 runs are complete" in out
+    status, out, _ = retrax("benchmark", "classic", "acer", *options)
+    assert (status, "1 of 1 runs are complete" in out) == (0, True)
+    assert int(rows(metrics)[-1]["steps"]) >= 1000
+
+
+def test_suites_are_as_published():
+    assert {name: len(suite.tasks) for name, suite in suites().items()} == {
+        "atari5": 5,
+        "classic": 6,
+        "control": 17,
+        "minatar": 5,
+    }
+    for suite in suites().values():
+        for task in suite.tasks:
+            assert task.low < task.high
+            assert task.published
+            assert task.steps >= 20_000
+
+
+def test_atari5_has_the_scores_of_the_table_of_57():
+    table = atari57.load_scores("noop")
+    for task in find_suite("atari5").tasks:
+        index = atari57.GAMES.index(task.name)
+        assert (task.low, task.high) == (table["random"][index], table["human"][index])
