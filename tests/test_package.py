@@ -173,7 +173,8 @@ def test_the_pins_satisfy_every_range():
     wanted = [
         *PROJECT["build-system"]["requires"],
         *PROJECT["project"]["dependencies"],
-        *(text for extra in EXTRAS.values() for text in extra),
+        # The site of documents is made in an environment of its own.
+        *(text for name, extra in EXTRAS.items() if name != "docs" for text in extra),
     ]
     assert unpinned(wanted, versions, TARGET) == []
 
