@@ -115,7 +115,11 @@ def with_links(page: str) -> tuple[str, dict[str, str | bytes]]:
             linked[name] = listing(path)
         elif name.endswith(COPIED):
             linked[name] = (ROOT / path).read_bytes()
-        return f"]({posixpath.relpath(name, folder or '.')}{match[2] or ''})"
+        anchor = match[2] or ""
+        if anchor and name.startswith("reference/"):  # `module.py#name`: the definition
+            parts = (PACKAGE, *Path(path).with_suffix("").parts, anchor[1:])
+            anchor = "#" + ".".join(parts)
+        return f"]({posixpath.relpath(name, folder or '.')}{anchor})"
 
     parts = _FENCE.split((ROOT / page).read_text(encoding="utf-8"))
     parts[::2] = [_LINK.sub(replace, part) for part in parts[::2]]
@@ -213,5 +217,8 @@ def _navigation() -> list[Any]:
 
 
 def _mathml(match: re.Match[str]) -> str:
+    """An equation; one with a line of its own may be wider than a phone, and is scrolled then."""
     display = "block" if match[2] == "[" else "inline"
-    return to_mathml(html.unescape(match[3]).strip(), display=display)
+    equation = to_mathml(html.unescape(match[3]).strip(), display=display)
+    style = "margin: 1em 0; overflow-x: auto; overflow-y: hidden"
+    return f'<div style="{style}">{equation}</div>' if display == "block" else equation
