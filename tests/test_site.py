@@ -19,12 +19,19 @@ for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
     pytest.importorskip(module, reason=REASON)
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "docs" / "site_pages.py"
 # Tags that make a browser load a file; an <a> is not one of them.
 LOADING = {"script": "src", "img": "src", "source": "src", "iframe": "src", "link": "href"}
-_spec = importlib.util.spec_from_file_location("site_pages", SCRIPT)
-site_pages = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(site_pages)
+
+
+def script(name):
+    """A module of docs/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+site_pages, docstring_equations = script("site_pages"), script("docstring_equations")
 
 
 class Page(HTMLParser):
@@ -120,6 +127,21 @@ def test_every_public_name_has_an_anchor(site, package):
     assert {f"retrax.{package}.{name}" for name in names} <= anchors
 
 
+def test_every_equation_is_drawn(site):
+    """No command of LaTeX is left over: an unknown one would be shown as text."""
+    text = (site / "docs" / "algorithms" / "index.html").read_text(encoding="utf-8")
+    equations = re.findall(r"<math.*?</math>", text, re.DOTALL)
+    assert len(equations) > 40
+    assert [equation for equation in equations if "\\" in equation] == []
+    assert "arithmatex" not in text
+
+
+def test_equations_of_docstrings_are_code(site):
+    page = site / "reference" / "losses" / "off_policy" / "index.html"
+    text = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+    assert "q*_i(x_t, a_t) = sum_{n&gt;=1} sum_a alpha_{n,a} sum_j q_j(x_{t+n}, a)" in text
+
+
 def test_broken_links_are_found(tmp_path):
     here, there = tmp_path / "index.html", tmp_path / "there" / "index.html"
     there.parent.mkdir()
@@ -168,3 +190,19 @@ def test_equations_become_mathml():
     assert "<math" in html
     assert "<mo>&lt;</mo>" in html.replace("&#x0003C;", "&lt;")
     assert "arithmatex" not in html
+
+
+@pytest.mark.parametrize(
+    ("docstring", "shown"),
+    [
+        (
+            "One.\n\nTwo:\n  x = 1\n  y = 2\nThree.",
+            "One.\n\nTwo:\n\n```text\n  x = 1\n  y = 2\n```\nThree.",
+        ),
+        ("One.\n\n  x = 1", "One.\n\n\n```text\n  x = 1\n```"),
+        ("One.\n\n* a\n  b\n* c", "One.\n\n* a\n  b\n* c"),
+        ("One.\n\nArgs:\n  x: y.", "One.\n\nArgs:\n  x: y."),
+    ],
+)
+def test_indented_lines_of_docstrings_are_fenced(docstring, shown):
+    assert docstring_equations.with_equations(docstring).strip() == shown
