@@ -125,6 +125,24 @@ def test_the_source_distribution_has_the_whole_repository(tmp_path):
     missing = {path.as_posix() for path in source_files()} - names
     assert missing <= {".gitignore", ".gitattributes"}
     assert {"CHANGELOG.md", "SECURITY.md", "requirements.txt", "tests/oracles.py"} <= names
+    assert {"CITATION.cff", "mkdocs.yml", ".pre-commit-config.yaml"} <= names
+
+
+def test_hooks_before_a_commit_are_what_ci_runs():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    [step] = re.findall(r'^step "lint and types"\n(.*?)\n\n', script, re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^ +entry: (.*)$", hooks, re.MULTILINE) == step.splitlines()
+    assert hooks.count("language: system") == hooks.count("- id: ") == 3
+
+
+def test_the_citation_names_this_version_and_every_agent():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    fields = dict(re.findall(r"^([a-z-]+): (.+)$", text, re.MULTILINE))
+    assert fields["version"] == retrax.__version__
+    assert fields["license"] == PROJECT["project"]["license"]
+    for word in ("Reactor", "Actor-Critic with Experience", "Deterministic Policy", "Agent57"):
+        assert re.search(rf"^    title: .*{word}", text, re.MULTILINE), word
 
 
 def test_every_folder_with_modules_is_a_listed_package():
@@ -173,7 +191,8 @@ def test_the_pins_satisfy_every_range():
     wanted = [
         *PROJECT["build-system"]["requires"],
         *PROJECT["project"]["dependencies"],
-        *(text for extra in EXTRAS.values() for text in extra),
+        # The site of documents is made in an environment of its own.
+        *(text for name, extra in EXTRAS.items() if name != "docs" for text in extra),
     ]
     assert unpinned(wanted, versions, TARGET) == []
 

@@ -1,0 +1,224 @@
+"""Pages of the documentation site: hooks of MkDocs, named in `mkdocs.yml`.
+
+Nothing is written twice. The repository's Markdown files are the pages, under their own paths; each
+public module has a reference page, made from its docstrings; what a page links to besides is
+copied (pictures, data) or shown as a listing. Equations become MathML here, so that a browser
+needs no file from another host.
+"""
+
+import ast
+import functools
+import html
+import itertools
+import posixpath
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert as to_mathml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "retrax"
+FOLDERS = ("agents/*", "launchpad_programs", "evaluation/*", "examples/*")
+PAGES = ("*.md", "docs/**/*.md", *(f"{folder}/README.md" for folder in FOLDERS))
+OUTSIDE = ("tests", "benchmarks", "docs", "examples", "build", "dist", "runs")
+COPIED = (".png", ".gif", ".svg", ".csv", ".json")
+LISTING = "~~~~~~~~"  # a fence that no listed file has
+
+_FENCE = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
+_MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Adds the reference to the navigation, before the last entry."""
+    modules.cache_clear()  # `mkdocs serve` builds again after a change
+    _parsed.cache_clear()
+    config.nav.insert(len(config.nav) - 1, {"Reference": _navigation()})
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Replaces the files of `docs_dir` by those that the repository gives."""
+    for file in list(files):
+        if file.src_dir == config.docs_dir:
+            files.remove(file)
+    contents: dict[str, str | bytes] = {}
+    for page in pages():
+        contents[page], linked = with_links(page)
+        contents |= linked
+    for module in modules():
+        contents[reference_page(module)] = reference(module)
+    for name, content in sorted(contents.items()):
+        files.append(File.generated(config, name, content=content))
+        if name.startswith("source/"):
+            files.get_file_from_path(name).inclusion = InclusionLevel.NOT_IN_NAV
+    return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Replaces LaTeX by MathML."""
+    return _MATH.sub(_mathml, html)
+
+
+def pages() -> list[str]:
+    """The Markdown files that are pages, relative to the repository."""
+    return sorted({path.relative_to(ROOT).as_posix() for glob in PAGES for path in ROOT.glob(glob)})
+
+
+@functools.cache
+def modules() -> dict[str, Path]:
+    """The public modules of the package, by name, packages before what they hold."""
+    found = {}
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    sources = [folder.rglob("*.py") for folder in folders if folder.name not in OUTSIDE]
+    for path in itertools.chain(ROOT.glob("*.py"), *sources):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        if not any(part.startswith("_") for part in parts):
+            found[".".join((PACKAGE, *parts))] = path
+    return dict(sorted(found.items()))
+
+
+def reference_page(module: str) -> str:
+    """The page of a module."""
+    parts = module.split(".")[1:]
+    name = "index" if modules()[module].name == "__init__.py" else parts.pop()
+    return "/".join(("reference", *parts, f"{name}.md"))
+
+
+def shown_at(path: str) -> str:
+    """The file of the site that shows a file or folder of the repository."""
+    if (ROOT / path).is_dir():
+        names = (posixpath.join(path, name) for name in ("README.md", "__init__.py"))
+        path = next(name for name in names if (ROOT / name).exists())
+    if not path.endswith(".py"):
+        return path if path.endswith((".md", *COPIED)) else f"source/{path}.md"
+    of_path = {file: module for module, file in modules().items()}
+    module = of_path.get(ROOT / path)
+    return reference_page(module) if module else f"source/{path}.md"
+
+
+def with_links(page: str) -> tuple[str, dict[str, str | bytes]]:
+    """A page whose links lead to files of the site, and the files that only links lead to."""
+    linked: dict[str, str | bytes] = {}
+    folder = posixpath.dirname(page)
+
+    def replace(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(folder, match[1]))
+        name = shown_at(path)
+        if name.startswith("source/"):
+            linked[name] = listing(path)
+        elif name.endswith(COPIED):
+            linked[name] = (ROOT / path).read_bytes()
+        anchor = match[2] or ""
+        if anchor and name.startswith("reference/"):  # `module.py#name`: the definition
+            parts = (PACKAGE, *Path(path).with_suffix("").parts, anchor[1:])
+            anchor = "#" + ".".join(parts)
+        return f"]({posixpath.relpath(name, folder or '.')}{anchor})"
+
+    parts = _FENCE.split((ROOT / page).read_text(encoding="utf-8"))
+    parts[::2] = [_LINK.sub(replace, part) for part in parts[::2]]
+    parts[1::2] = [_for_python_markdown(part) for part in parts[1::2]]
+    return "".join(parts), linked
+
+
+def _for_python_markdown(fence: str) -> str:
+    """A fenced block as MkDocs reads it: one word after the fence, four spaces in a list."""
+    fence = re.sub(r"^( *```\w+) .*", r"\1", fence)
+    return textwrap.indent(fence, "  ") if fence.startswith("  `") else fence
+
+
+def listing(path: str) -> str:
+    """A page that shows a text file."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    language = {".py": "python", ".sh": "bash"}.get(Path(path).suffix, "text")
+    return f"# {path}\n\n{LISTING}{language}\n{text}\n{LISTING}\n"
+
+
+def reference(module: str) -> str:
+    """The reference page of a module: docstring, re-exported names, then everything defined."""
+    tree = _parsed(modules()[module])
+    lines = [f"# {module}", "", f"::: {module}", "    options:", f"      members: {_own(tree)}", ""]
+    exported = list(_exported(module, tree))
+    if exported:
+        lines += ["## Public names", "", "| name | what it is |", "| --- | --- |"]
+    for name, target, summary in exported:
+        anchor = f'<a id="{module}.{name}"></a>'
+        lines.append(f"| {anchor}[`{name}`][{target}] | {summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def _own(tree: ast.Module) -> list[str] | bool:
+    """The public names that a module defines itself."""
+    names = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
+    return [name for name in names if not name.startswith("_")] or False
+
+
+def _exported(module: str, tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """Names of `__all__` that are imported: name, full name of the definition, its summary."""
+    public: list[str] = []
+    sources: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            public = ast.literal_eval(node.value)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            up = node.level - (modules()[module].name == "__init__.py")
+            base = module.rsplit(".", up)[0] if up else module
+            for alias in node.names:
+                source = f"{base}.{node.module}" if node.module else base
+                sources[alias.asname or alias.name] = (source, alias.name)
+    for name in public:
+        source, original = sources.get(name, ("_", ""))  # "_": defined here
+        if not any(part.startswith("_") for part in f"{source}.{original}".split(".")):
+            yield name, f"{source}.{original}", _summary(source, original)
+
+
+def _summary(module: str, name: str) -> str:
+    """The first sentence of a definition's docstring; empty for other names."""
+    inner = modules().get(f"{module}.{name}")
+    nodes = [_parsed(inner)] if inner else _parsed(modules()[module]).body
+    for node in nodes:
+        if isinstance(node, ast.Module) or getattr(node, "name", None) == name:
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            return html.escape(first).replace("|", "\\|").replace("*", "\\*")
+    return ""
+
+
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _navigation() -> list[Any]:
+    """A tree of the reference pages: packages are folders, whose first page is their own."""
+    tree: list[Any] = []
+    folders = {PACKAGE: tree}
+    for module in modules():
+        page, (parent, _, name) = reference_page(module), module.rpartition(".")
+        if page.endswith("index.md"):
+            inner = folders.setdefault(module, [])
+            if parent:
+                folders[parent].append({name: inner})
+            inner.append(page)
+        else:
+            folders[parent].append({name: page})
+    return tree
+
+
+def _mathml(match: re.Match[str]) -> str:
+    """An equation; one with a line of its own may be wider than a phone, and is scrolled then."""
+    display = "block" if match[2] == "[" else "inline"
+    equation = to_mathml(html.unescape(match[3]).strip(), display=display)
+    style = "margin: 1em 0; overflow-x: auto; overflow-y: hidden"
+    return f'<div style="{style}">{equation}</div>' if display == "block" else equation

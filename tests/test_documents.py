@@ -1,0 +1,71 @@
+"""What the documents say about the package itself, and the figures that scripts draw."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from retrax.agents.entry import agent_names
+from retrax.experiments.commands import main
+
+ROOT = Path(__file__).parents[1]
+OWN_AGENTS = {path.parent.name for path in (ROOT / "agents").glob("*/config.py")}
+_spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
+figures = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(figures)
+
+
+def row(page, name):
+    """The cells of a table's row, after its name."""
+    [line] = re.findall(rf"^\| {re.escape(name)} \| (.*) \|$", page, re.MULTILINE)
+    return line.split(" | ")
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+
+
+def test_our_agents_and_commands(comparison):
+    [agents], [commands] = row(comparison, "agents"), row(comparison, "commands")
+    assert set(agents.split(", ")) == OWN_AGENTS <= set(agent_names())
+    assert commands.split(", ") == list(main._COMMANDS)
+    for agent in OWN_AGENTS:
+        [cells] = re.findall(rf"^\| {agent} \| (.*)$", comparison, re.MULTILINE | re.IGNORECASE)
+        assert cells.startswith("yes"), agent
+
+
+def test_our_versions_of_python_and_license(comparison):
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    [versions], [license_] = row(comparison, "Python"), row(comparison, "license")
+    assert versions.split(", ") == re.findall(r'"Programming Language :: Python :: (.*)"', project)
+    assert f'license = "{license_}"' in project
+    [programs] = row(comparison, "Python of programs of many processes")
+    assert programs == "3.10 on Linux"
+    assert "python_version < '3.11' and sys_platform == 'linux'" in project
+
+
+def test_tables_have_cells_of_equal_number(comparison):
+    [first, *others] = re.findall(r"^\|.*\|$", comparison.partition("| | retrax |")[2], re.M)
+    assert others
+    assert {line.count("|") for line in others} == {9}, first
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_figures_are_those_that_the_script_draws(name):
+    drawn = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert drawn == figures.svg(*figures.FIGURES[name]), "run python docs/figures.py"
+
+
+def test_every_definition_that_a_page_links_to_exists():
+    links = [
+        (page, *link)
+        for page in ROOT.glob("docs/*.md")
+        for link in re.findall(r"\[`(\w+)`\]\(([^)#]+\.py)#(\w+)\)", page.read_text("utf-8"))
+    ]
+    assert len(links) > 50
+    for page, name, path, anchor in links:
+        source = (page.parent / path).read_text(encoding="utf-8")
+        assert name == anchor
+        assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
