@@ -51,7 +51,7 @@ def modulator(
 
     The n-th error has weight 1 / n in mu_e and sigma_e, and from n = W on 1 / W: both are
     cumulative over the first W errors, and forget exponentially afterwards. Errors of a predictor
-    that was never trained say nothing about novelty: alpha is 1, and they are not counted.
+    that was never trained say nothing about novelty: they are not counted, so alpha is 1.
 
     Args:
       moments: of the earlier errors.
@@ -71,7 +71,7 @@ def modulator(
     alpha = 1.0 + jnp.where(deviation > 0, (error - mean) / jnp.maximum(deviation, 1e-30), 0.0)
     counted = Moments(number, mean, variance)
     new = jax.tree.map(lambda x, y: jnp.where(is_trained, x, y), counted, moments)
-    return jnp.where(is_trained, alpha, 1.0), new
+    return alpha, new
 
 
 def intrinsic_reward(episodic: jax.Array, alpha: jax.Array, max_modulator: float) -> jax.Array:

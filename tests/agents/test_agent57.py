@@ -352,7 +352,7 @@ def actor(**changes):
 
 def test_scripted_episodes_reach_the_rows_without_an_offset():
     """Row t has what arrived with x_t: r^i(x_t), a_{t-1}; and r^i is 0 on a first row."""
-    config, agent, explore, _, learner = actor(novelty_window=5)
+    config, agent, explore, _, learner = actor(novelty_window=2)
     learner = learner._replace(num_updates=jnp.int32(1))
     params, steps = agent.acting_params(learner), script((5, 4))
     state = agent.begin(jax.random.key(1), 0, 2)
