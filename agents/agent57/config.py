@@ -244,29 +244,32 @@ class Config:
             cls(
                 convolutions=None,
                 num_arms=8,
-                discount_high=0.97,
-                discount_middle=0.95,
-                discount_low=0.9,
+                discount_high=0.99,
+                discount_middle=0.97,
+                discount_low=0.95,
+                # Even the last actor tries new actions in 6 of 100 steps: the intrinsic values say
+                # nothing about those that were never taken.
+                actor_epsilon_exponent=2.0,
                 bandit_window=40,
                 bandit_bonus=0.1,  # returns are at most 1
                 evaluator_window=200,
                 episodic_capacity=500,
                 num_neighbours=3,
-                kernel_epsilon=0.01,  # NGU's in its maze
+                kernel_epsilon=0.1,
                 novelty_window=100,
                 # Novelty must last until the values have propagated it, which takes one target
                 # update for each step, and must end.
                 auxiliary_frames=20,
-                auxiliary_learning_rate=1e-4,
-                target_update_period=25,
+                auxiliary_learning_rate=3e-4,
+                target_update_period=10,
                 embedding_refresh="step",
                 learning_rate=1e-3,
                 trace_length=20,
                 replay_period=10,
                 replay=ReplayConfig(
                     selector="proportional",
-                    capacity=200_000,
-                    min_rows=1_000,
+                    capacity=20_000,  # old intrinsic rewards must leave
+                    min_rows=400,
                     batch_size=32,
                     acting_steps_per_update=4.0,
                     priority_exponent=0.9,
