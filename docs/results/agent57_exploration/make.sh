@@ -3,17 +3,19 @@
 # complete are skipped, and one that was stopped is resumed, so it goes on where it was stopped. An argument is the number of
 # seeds (5).
 set -euo pipefail
-train() { # SIZE SEED STEPS
-  local run=runs/deep_sea_$1-$2
+train() { # NAME SIZE SEED STEPS [FLAGS]
+  local run=runs/$1_$2-$3
   [ -e "$run/complete" ] && return
   if [ -e "$run/config.json" ]; then
     retrax train --resume "$run" --plain
   else
-    retrax train agent57 --environment "deep_sea,size=$1" --seed "$2" --steps "$3" --log-every 250 --evaluate-every 500 \
-      --evaluation-episodes 16 --run-directory "$run" --plain
+    retrax train agent57 --environment "deep_sea,size=$2" --seed "$3" --steps "$4" --log-every 250 --evaluate-every 500 \
+      --evaluation-episodes 16 --run-directory "$run" --plain "${@:5}"
   fi
   touch "$run/complete"
 }
 for seed in $(seq 0 $((${1:-5} - 1))); do
-  train 10 "$seed" 6000
+  train agent57 10 "$seed" 6000
+  train r2d2_retrace 10 "$seed" 6000 --preset small_r2d2_retrace
+  train cumulative 10 "$seed" 6000 --agent.novelty-window 1000000000
 done

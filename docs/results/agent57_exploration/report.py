@@ -30,21 +30,22 @@ def main(output: str) -> None:
     solved = defaultdict(list)
     with open(output, "w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["size", "seed", "steps", "found", "solved", "updates", "seconds"])
-        for run in sorted(Path("runs").glob("deep_sea_*-*")):
+        table.writerow(["run", "size", "seed", "steps", "found", "solved", "updates", "seconds"])
+        for run in sorted(Path("runs").glob("*_*-*")):
             if not (run / "complete").exists():
                 continue
-            size, seed = run.name.removeprefix("deep_sea_").split("-")
+            name, _, rest = run.name.rpartition("_")
+            size, seed = rest.split("-")
             with open(run / "metrics.csv", newline="") as metrics:
                 rows = list(csv.DictReader(metrics))
             steps = json.loads((run / "config.json").read_text())["steps"]
             found = first(rows, "episode_return", 1e-6)
             goal = first(rows, "evaluation_return_greedy_arm", SOLVED)
             seconds = f"{float(rows[-1]['seconds']):.0f}"
-            table.writerow([size, seed, steps, found, goal, rows[-1]["updates"], seconds])
-            solved[int(size)].append(float("inf") if goal is None else goal)
-    for size, steps in sorted(solved.items()):
-        print(f"size {size}: median {statistics.median(steps)} steps of {len(steps)} seeds")
+            table.writerow([name, size, seed, steps, found, goal, rows[-1]["updates"], seconds])
+            solved[name, int(size)].append(float("inf") if goal is None else goal)
+    for (name, size), steps in sorted(solved.items()):
+        print(f"{name}, size {size}: median {statistics.median(steps)} steps of {len(steps)} seeds")
 
 
 if __name__ == "__main__":
