@@ -37,6 +37,9 @@ class AgentEntry:
       warm_start: `(state of a new evaluator, states of all actors [E, ...]) -> state of the
         evaluator`, not batched over evaluators: initialises the evaluator of a saved run from the
         states of the run's actors. None: the evaluator's state is that of `Agent.begin`.
+      with_arm: `(Config, arm) -> Config` whose `Agent.exploit` follows one of the agent's policies
+        only, numbered from 0; raises `ValueError` if there is no such arm. None: the agent has no
+        arms.
       advice: `(Config, metrics) -> sentence or None`, called with the means of each log row; its
         first sentence is logged as a warning: what the metrics show to be wrong, and what to set.
     """
@@ -51,6 +54,7 @@ class AgentEntry:
     episode_metrics: tuple[str, ...] = ()
     evaluation_modes: tuple[str, ...] = ()
     warm_start: Callable[[ActorState, ActorState], ActorState] | None = None
+    with_arm: Callable[[Any, int], Any] | None = None
     advice: Callable[[Any, Mapping[str, float]], str | None] | None = None
 
     def __post_init__(self) -> None:

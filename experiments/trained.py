@@ -1,6 +1,7 @@
 """Trained agents out of run directories: loaded, ready to act, and evaluated."""
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,6 +105,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     starts: Sequence[str] = ("noop",),
+    arm: int | None = None,
     video: Path | None = None,
 ) -> Evaluation:
     """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
@@ -114,6 +116,7 @@ def evaluate(
       episodes: >= 1.
       seed: >= 0, of the evaluation's environments.
       starts: `("noop",)`, or `("states", FILE)` for Atari games.
+      arm: follow this arm only, for an agent with a family of policies.
       video: a file for a video of the episodes, .mp4 or .gif.
 
     Raises:
@@ -123,7 +126,7 @@ def evaluate(
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}.")
     run = Path(run)
-    config = read_config(run)
+    config = _with_arm(read_config(run), arm)
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
     num_envs = 1 if video else min(episodes, MAX_ENVS)
     with contextlib.ExitStack() as stack:
@@ -159,6 +162,14 @@ def evaluate(
             for name, returns in results.returns_by_mode().items()
         },
     )
+
+
+def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
+    if arm is None:
+        return config
+    if config.entry.with_arm is None:
+        raise ValueError(f"{config.agent} has no arms, so arm {arm} cannot be evaluated.")
+    return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))
 
 
 def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:

@@ -461,13 +461,22 @@ class EpisodicMemory:
         return 0.0 if similarity > self.s_max else 1 / similarity
 
 
-def lifelong_modulators(errors):
-    """alpha_t = 1 + (err_t - mean) / deviation over err_1 .. err_t."""
+def lifelong_modulators(errors, window):
+    """alpha_t = 1 + (err_t - mean) / deviation; each error's weight is 1 / min(t, window) at first.
+
+    Every later error s multiplies it by 1 - 1 / min(s, window), so the weights sum to 1, and are
+    equal for the first `window` errors.
+    """
     alphas = []
     for t in range(1, len(errors) + 1):
         seen = np.asarray(errors[:t], np.float64)
-        deviation = seen.std()
-        alphas.append(1 + (seen[-1] - seen.mean()) / deviation if deviation > 0 else 1.0)
+        weights = np.zeros(t)
+        for s in range(1, t + 1):
+            weights *= 1 - 1 / min(s, window)
+            weights[s - 1] = 1 / min(s, window)
+        mean = np.sum(weights * seen)
+        deviation = np.sqrt(np.sum(weights * (seen - mean) ** 2))
+        alphas.append(1 + (seen[-1] - mean) / deviation if deviation > 0 else 1.0)
     return np.array(alphas)
 
 

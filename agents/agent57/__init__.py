@@ -4,6 +4,8 @@ Its parts are modules of pure functions: `families`, `bandit`, `episodic_memory`
 `auxiliary`, `intrinsic`.
 """
 
+import dataclasses
+
 from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
@@ -23,6 +25,16 @@ __all__ = [
     "make_agent",
 ]
 
+
+def with_arm(config: Config, arm: int) -> Config:
+    """`AgentEntry.with_arm`: the config whose evaluators follow one arm.
+
+    Raises:
+      ValueError: the agent has no such arm.
+    """
+    return dataclasses.replace(config, evaluation="arm", evaluation_arm=arm)
+
+
 AGENT = AgentEntry(
     name="agent57",
     make_agent=make_agent,
@@ -34,4 +46,5 @@ AGENT = AgentEntry(
     episode_metrics=("arm", "intrinsic_return", "epsilon"),
     evaluation_modes=("greedy_arm", "sampled_arm"),
     warm_start=warm_start,
+    with_arm=with_arm,
 )

@@ -16,7 +16,8 @@ from ...datatypes import TimeStep
 from ...networks import Agent57Networks, R2D2Inputs
 from ..base import Decision
 from ..exploration import epsilon_greedy, epsilon_of_actor
-from . import bandit, intrinsic
+from . import arms, bandit, intrinsic
+from .arms import EvaluatorState
 from .bandit import BanditState
 from .config import Config
 from .policies import HEADS, combine, is_curious, make_arms
@@ -43,8 +44,7 @@ class ActorState(NamedTuple):
       epsilon: float32 `[]`, epsilon_l.
       arm: int32 `[]`, of this episode.
       bandit: the actor's meta-controller: the episodes of `explore`.
-      evaluator_bandit: the evaluator's: the episodes of `exploit`, and those of `warm_start`.
-      evaluator_episodes: int32 `[]`, episodes that `exploit` has finished.
+      evaluator: of an evaluator: the episodes of `exploit`, and what `warm_start` takes.
       previous_action: int32 `[]`.
       memory: recurrent states of the value networks before the next observation.
       intrinsic: `IntrinsicState`, or None without intrinsic rewards.
@@ -58,8 +58,7 @@ class ActorState(NamedTuple):
     epsilon: jax.Array
     arm: jax.Array
     bandit: BanditState
-    evaluator_bandit: BanditState
-    evaluator_episodes: jax.Array
+    evaluator: EvaluatorState
     previous_action: jax.Array
     memory: dict[str, Any]
     intrinsic: Any
@@ -85,8 +84,7 @@ def begin(
         ),
         arm=jnp.zeros((), jnp.int32),
         bandit=bandit.init(config.bandit_window),
-        evaluator_bandit=bandit.init(config.evaluator_window),
-        evaluator_episodes=jnp.zeros((), jnp.int32),
+        evaluator=arms.begin_evaluator(config.evaluator_window),
         previous_action=jnp.zeros((), jnp.int32),
         memory={name: networks.value.initial_state() for name in HEADS[config.values]},
         intrinsic=intrinsic.begin(config, networks) if is_curious(config) else None,
@@ -124,10 +122,11 @@ def explore(
     """One time step of an actor: the arm of its own bandit, epsilon_l-greedy actions."""
     act = functools.partial(_act, config=config, networks=networks, num_actions=num_actions)
     key, arm_key, *keys = jax.random.split(state.key, 4)
-    arm = _actors_arm(arm_key, state, config)
+    arm = arms.of_actor(arm_key, state.bandit, state.number, config)
     decision = act(keys, params, state._replace(key=key), timestep, arm, state.epsilon)
     state = decision.state
-    pulls = _with_episode(state.bandit, state, timestep)
+    pulls = bandit.update(state.bandit, state.arm, state.extrinsic_return)
+    pulls = _where_last(timestep, pulls, state.bandit)
     return decision._replace(state=state._replace(bandit=pulls))
 
 
@@ -143,65 +142,33 @@ def exploit(
     """One time step of an evaluator: the arm of its own bandit, a small epsilon."""
     act = functools.partial(_act, config=config, networks=networks, num_actions=num_actions)
     key, arm_key, *keys = jax.random.split(state.key, 4)
-    arm, is_greedy = _evaluators_arm(arm_key, state, config)
+    arm, is_greedy = arms.of_evaluator(arm_key, state.evaluator, state.number, config)
     epsilon = jnp.float32(config.evaluation_epsilon)
     decision = act(keys, params, state._replace(key=key), timestep, arm, epsilon)
     state = decision.state
-    state = state._replace(
-        evaluator_bandit=_with_episode(state.evaluator_bandit, state, timestep),
-        evaluator_episodes=state.evaluator_episodes + (timestep.step_type == StepType.LAST),
-    )
+    after = arms.evaluated(state.evaluator, state.arm, state.extrinsic_return, ~is_greedy)
+    state = state._replace(evaluator=_where_last(timestep, after, state.evaluator))
     extras = {**decision.extras, "greedy_arm": is_greedy, "sampled_arm": ~is_greedy}
     return decision._replace(extras=extras, state=state)
 
 
 def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
-    """`AgentEntry.warm_start`: a new evaluator's bandit starts with the actors' newest pulls.
+    """`AgentEntry.warm_start`: the evaluator's greedy arm is the best one by all actors' pulls.
 
-    Its greedy arm is the best one by these pulls. The alternation between greedy and sampled
-    episodes restarts.
+    It stays so: neither mode's episodes change it.
 
     Args:
       evaluator: a state of `begin`.
       actors: `[E, ...]`, the states of all actors.
     """
-    window = evaluator.evaluator_bandit.arms.shape[0]
-    return evaluator._replace(evaluator_bandit=bandit.pool(actors.bandit, window))
+    greedy = bandit.best_of_all(actors.bandit)
+    return evaluator._replace(evaluator=evaluator.evaluator._replace(greedy_arm=greedy))
 
 
-def _actors_arm(key: jax.Array, state: ActorState, config: Config) -> jax.Array:
-    if config.arm_choice == "bandit":
-        return _choose(key, state.bandit, config.bandit_epsilon, config)
-    if config.arm_choice == "uniform":
-        return jax.random.randint(key, (), 0, config.num_arms, jnp.int32)
-    return state.number % config.num_arms if config.arm_choice == "actor" else jnp.int32(0)
-
-
-def _evaluators_arm(
-    key: jax.Array, state: ActorState, config: Config
-) -> tuple[jax.Array, jax.Array]:
-    """The arm of an episode, and whether it is the greedy one."""
-    if config.evaluation == "arm_0":
-        return jnp.int32(0), jnp.array(True)
-    greedy = bandit.best(state.evaluator_bandit, config.num_arms)
-    if config.evaluation == "greedy":
-        return greedy, jnp.array(True)
-    is_greedy = state.evaluator_episodes % 2 == 1
-    sampled = _choose(key, state.evaluator_bandit, config.evaluator_epsilon, config)
-    return jnp.where(is_greedy, greedy, sampled), is_greedy
-
-
-def _choose(key: jax.Array, pulls: BanditState, epsilon: float, config: Config) -> jax.Array:
-    return bandit.choose(
-        key, pulls, num_arms=config.num_arms, bonus=config.bandit_bonus, epsilon=epsilon
-    )
-
-
-def _with_episode(pulls: BanditState, state: ActorState, timestep: TimeStep) -> BanditState:
-    """A bandit, with this episode's pull if the episode ends."""
+def _where_last(timestep: TimeStep, new: Any, old: Any) -> Any:
+    """`new` if the episode ends, else `old`."""
     is_last = timestep.step_type == StepType.LAST
-    new = bandit.update(pulls, state.arm, state.extrinsic_return)
-    return jax.tree.map(lambda x, y: jnp.where(is_last, x, y), new, pulls)
+    return jax.tree.map(lambda x, y: jnp.where(is_last, x, y), new, old)
 
 
 def _act(

@@ -139,7 +139,12 @@ def acting_params(state: LearnerState, *, config: Config) -> ActingParams:
     if not is_curious(config):
         return ActingParams(state.params, None)
     auxiliary = state.auxiliary_params
-    intrinsic = IntrinsicParams(auxiliary["embedding"], auxiliary["predictor"], state.random_params)
+    intrinsic = IntrinsicParams(
+        embedding=auxiliary["embedding"],
+        predictor=auxiliary["predictor"],
+        random=state.random_params,
+        num_updates=state.num_updates,
+    )
     return ActingParams(state.params, intrinsic)
 
 

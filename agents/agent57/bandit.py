@@ -76,7 +76,13 @@ def statistics(state: BanditState, num_arms: int) -> tuple[jax.Array, jax.Array]
 
 
 def choose(
-    key: jax.Array, state: BanditState, *, num_arms: int, bonus: float, epsilon: float
+    key: jax.Array,
+    state: BanditState,
+    *,
+    num_arms: int,
+    bonus: float,
+    epsilon: float,
+    first: jax.Array | int = 0,
 ) -> jax.Array:
     """The next arm: each arm once; then the largest upper confidence bound, or a uniform draw.
 
@@ -90,6 +96,8 @@ def choose(
       num_arms: N.
       bonus: beta_UCB >= 0.
       epsilon: epsilon_UCB in [0, 1].
+      first: int32 `[]`, >= 0: modulo N, the arm of the first pull; the others follow in turn. 0 in
+        the paper.
 
     Returns:
       An arm, int32 `[]`.
@@ -101,11 +109,12 @@ def choose(
     uniform = jax.random.randint(arm_key, (), 0, num_arms, jnp.int32)
     best = jnp.argmax(bound).astype(jnp.int32)
     later = jnp.where(jax.random.uniform(coin_key) < epsilon, uniform, best)
-    return jnp.where(state.num_pulls < num_arms, state.num_pulls, later).astype(jnp.int32)
+    in_turn = (first + state.num_pulls) % num_arms
+    return jnp.where(state.num_pulls < num_arms, in_turn, later).astype(jnp.int32)
 
 
 def best(state: BanditState, num_arms: int) -> jax.Array:
-    """The arm with the largest mean return within the window: the evaluator's greedy mode.
+    """The arm with the largest mean return within the window.
 
     Args:
       state: the bandit's.
@@ -118,32 +127,20 @@ def best(state: BanditState, num_arms: int) -> jax.Array:
     return jnp.argmax(jnp.where(counts > 0, means, -jnp.inf)).astype(jnp.int32)
 
 
-def pool(states: BanditState, window: int) -> BanditState:
-    """One bandit with the newest pulls of several.
-
-    If not all pulls fit, those with the fewest later pulls of the same bandit are kept: each bandit
-    with enough pulls contributes the same number.
+def best_of_all(states: BanditState) -> jax.Array:
+    """The arm with the largest mean return over the windows of several bandits together.
 
     Args:
-      states: `[E, ...]`, E bandits with windows of W pulls.
-      window: of the result, >= 1.
+      states: `[E, ...]`, E bandits with windows of W >= N pulls.
 
     Returns:
-      A bandit whose pulls are ordered from the oldest to the newest.
-
-    Raises:
-      ValueError: a window of less than one pull.
+      An arm, int32 `[]`; 0 before the first pull.
     """
-    width = states.arms.shape[1]
-    filled = jnp.minimum(states.num_pulls, width)[:, None]
-    age = (states.num_pulls[:, None] - 1 - jnp.arange(width)) % width  # [E, W], 0 for the newest
-    order = jnp.argsort(jnp.where(age < filled, age, width).reshape(-1), stable=True)[:window]
-    count = jnp.minimum(jnp.sum(filled), window)
-    rank = jnp.arange(order.shape[0])
-    slot = jnp.where(rank < count, count - 1 - rank, window)  # index `window`: dropped
-    empty = init(window)
-    return BanditState(
-        empty.arms.at[slot].set(states.arms.reshape(-1)[order], mode="drop"),
-        empty.returns.at[slot].set(states.returns.reshape(-1)[order], mode="drop"),
-        count.astype(jnp.int32),
+    window = states.arms.shape[1]
+    filled = jnp.arange(window) < states.num_pulls[:, None]
+    counts, totals = (
+        jnp.zeros(window).at[states.arms].add(jnp.where(filled, x, 0.0))
+        for x in (1.0, states.returns)
     )
+    means = jnp.where(counts > 0, totals / jnp.maximum(counts, 1.0), -jnp.inf)
+    return jnp.argmax(means).astype(jnp.int32)

@@ -12,7 +12,7 @@ _REPLAY = ReplayConfig(
     capacity=5_000_000,
     min_rows=500_000,
     batch_size=64,
-    acting_steps_per_update=5120.0,
+    acting_steps_per_update=13_312.0,
     priority_exponent=0.9,
     importance_exponent=0.0,
     uniform_fraction=0.0,
@@ -34,9 +34,12 @@ class Config:
     """An actor's arm for an episode: the meta-controller's (paper); uniformly random (NGU as the
     paper describes it); the actor's index (NGU as printed); or always arm 0 (R2D2)."""
 
-    evaluation: Literal["alternate", "greedy", "arm_0"] = "alternate"
-    """An evaluator's arm: its own bandit's and the best one in turn (paper); always the best one;
-    or arm 0, which has no intrinsic reward (NGU)."""
+    evaluation: Literal["alternate", "greedy", "arm"] = "alternate"
+    """An evaluator's arm: its own bandit's and the best one, five episodes each (paper); always the
+    best one; or always evaluation_arm (NGU)."""
+
+    evaluation_arm: Annotated[int, Range(0)] = 0
+    """The arm of that evaluation, at most num_arms - 1. NGU: 0, which has no intrinsic reward."""
 
     num_arms: Annotated[int, Range(2)] = 32
     """N, the number of pairs (beta_j, gamma_j). Paper: 32."""
@@ -121,6 +124,10 @@ class Config:
     max_modulator: Annotated[float, Range(1.0)] = 5.0
     """L, the largest factor of life-long novelty. NGU: 5."""
 
+    novelty_window: Annotated[int, Range(1)] = 10_000
+    """Steps of an actor over which mean and deviation of its novelty errors forget; before, they
+    are cumulative. Unspecified in the papers; our choice, not measured on Atari."""
+
     embedding_refresh: Literal["episode", "step"] = "episode"
     """When actors use new embedding parameters. NGU: once per episode, from a copy in each
     actor."""
@@ -168,8 +175,8 @@ class Config:
 
     replay: ReplayConfig = _REPLAY
     """Replay. NGU: batches of 64, 5e6 steps, first update at 6250 sequences, exponent 0.9.
-    Importance exponent: 0, not confirmed by the papers; R2D2: 0.6. Acting steps per update are our
-    choice: each sequence is drawn about once."""
+    Importance exponent: 0, not confirmed by the papers; R2D2: 0.6. Acting steps per update:
+    NGU's 256 actors take 260 steps/s each, its learner 5 updates/s."""
 
     network_scale: Annotated[float, Range(0.0, above=True)] = 1.0
     """Factor on channels and units of all networks, for smaller machines. Our addition."""
@@ -204,6 +211,7 @@ class Config:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_field(self, "evaluation_arm", Range(0, self.num_arms - 1))
         check_field(self, "bandit_window", Range(self.num_arms))
         check_field(self, "evaluator_window", Range(self.num_arms))
         check_field(self, "num_neighbours", Range(1, self.episodic_capacity))
@@ -236,30 +244,32 @@ class Config:
             cls(
                 convolutions=None,
                 num_arms=8,
-                discount_high=0.97,
-                discount_middle=0.95,
-                discount_low=0.9,
+                discount_high=0.99,
+                discount_middle=0.97,
+                discount_low=0.95,
+                # Even the last actor tries new actions in 6 of 100 steps: the intrinsic values say
+                # nothing about those that were never taken.
+                actor_epsilon_exponent=2.0,
                 bandit_window=40,
                 bandit_bonus=0.1,  # returns are at most 1
                 evaluator_window=200,
                 episodic_capacity=500,
                 num_neighbours=3,
-                # The episodic reward is about 1 for all states instead of up to 60, so that the
-                # life-long novelty decides.
-                kernel_epsilon=1.0,
+                kernel_epsilon=0.1,
+                novelty_window=100,
                 # Novelty must last until the values have propagated it, which takes one target
                 # update for each step, and must end.
                 auxiliary_frames=20,
-                auxiliary_learning_rate=1e-4,
-                target_update_period=25,
+                auxiliary_learning_rate=3e-4,
+                target_update_period=10,
                 embedding_refresh="step",
                 learning_rate=1e-3,
                 trace_length=20,
                 replay_period=10,
                 replay=ReplayConfig(
                     selector="proportional",
-                    capacity=200_000,
-                    min_rows=1_000,
+                    capacity=20_000,  # old intrinsic rewards must leave
+                    min_rows=400,
                     batch_size=32,
                     acting_steps_per_update=4.0,
                     priority_exponent=0.9,

@@ -23,11 +23,13 @@ class IntrinsicParams(NamedTuple):
       embedding: the controllable state's.
       predictor: the trained network of random network distillation.
       random: the fixed one.
+      num_updates: int32 `[]`, updates of the predictor.
     """
 
     embedding: Any
     predictor: Any
     random: Any
+    num_updates: jax.Array
 
 
 class IntrinsicState(NamedTuple):
@@ -35,7 +37,7 @@ class IntrinsicState(NamedTuple):
 
     Attributes:
       memory: the episode's states.
-      moments: of the novelty errors, over the actor's life (unspecified in the paper; our choice).
+      moments: of the novelty errors that this actor computed.
       embedding: the embedding's parameters of this episode; `()` if the newest are always used.
     """
 
@@ -96,6 +98,8 @@ def reward(
         for part in (params.predictor, params.random)
     )
     error = novelty.distillation_error(predicted, random)
-    alpha, moments = novelty.modulator(state.moments, error)
+    alpha, moments = novelty.modulator(
+        state.moments, error, config.novelty_window, params.num_updates > 0
+    )
     intrinsic = novelty.intrinsic_reward(episodic, alpha, config.max_modulator)
     return intrinsic, state._replace(memory=memory, moments=moments)

@@ -12,21 +12,21 @@ import jax.numpy as jnp
 
 
 class Moments(NamedTuple):
-    """Mean and deviation of a stream of numbers, by Welford's recursion.
+    """Mean and variance of the newest numbers of a stream.
 
     Attributes:
-      number: int32 `[]`.
+      number: int32 `[]`, numbers so far, at most the window.
       mean: float32 `[]`.
-      squares: float32 `[]`, the sum of squared deviations from the mean.
+      variance: float32 `[]`.
     """
 
     number: jax.Array
     mean: jax.Array
-    squares: jax.Array
+    variance: jax.Array
 
 
 def init() -> Moments:
-    """The moments of an empty stream."""
+    """The moments of no number."""
     return Moments(jnp.zeros((), jnp.int32), jnp.zeros(()), jnp.zeros(()))
 
 
@@ -44,23 +44,34 @@ def distillation_error(prediction: jax.Array, target: jax.Array) -> jax.Array:
     return jnp.sum(jnp.square(prediction - jax.lax.stop_gradient(target)), axis=-1)
 
 
-def modulator(moments: Moments, error: jax.Array) -> tuple[jax.Array, Moments]:
-    """alpha_t = 1 + (err(x_t) - mu_e) / sigma_e, over the errors so far, this one included.
+def modulator(
+    moments: Moments, error: jax.Array, window: int, is_trained: jax.Array
+) -> tuple[jax.Array, Moments]:
+    """alpha_t = 1 + (err(x_t) - mu_e) / sigma_e, over the newest errors, this one included.
+
+    The n-th error has weight 1 / n in mu_e and sigma_e, and from n = W on 1 / W: both are
+    cumulative over the first W errors, and forget exponentially afterwards. Errors of a predictor
+    that was never trained say nothing about novelty: they are not counted, so alpha is 1.
 
     Args:
       moments: of the earlier errors.
       error: `[]`, err(x_t).
+      window: W >= 1.
+      is_trained: bool `[]`, whether the predictor has been updated.
 
     Returns:
       alpha_t, `[]`, 1 while all errors were equal, and the new moments.
     """
-    number = moments.number + 1
+    number = jnp.minimum(moments.number + 1, window)
+    step = 1.0 / number
     difference = error - moments.mean
-    mean = moments.mean + difference / number
-    squares = moments.squares + difference * (error - mean)
-    deviation = jnp.sqrt(squares / number)
+    mean = moments.mean + step * difference
+    variance = (1.0 - step) * (moments.variance + step * jnp.square(difference))
+    deviation = jnp.sqrt(variance)
     alpha = 1.0 + jnp.where(deviation > 0, (error - mean) / jnp.maximum(deviation, 1e-30), 0.0)
-    return alpha, Moments(number, mean, squares)
+    counted = Moments(number, mean, variance)
+    new = jax.tree.map(lambda x, y: jnp.where(is_trained, x, y), counted, moments)
+    return alpha, new
 
 
 def intrinsic_reward(episodic: jax.Array, alpha: jax.Array, max_modulator: float) -> jax.Array:

@@ -33,6 +33,10 @@ class EvaluateArguments:
     """How episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or `states
     FILE`, the emulator states that record-states wrote, in turn."""
 
+    arm: Annotated[int | None, tyro.conf.arg(metavar="J")] = None
+    """Follow this arm of an agent that has a family of policies, from 0; Agent57's arm 0 has no
+    intrinsic reward. Without it, the agent chooses."""
+
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print one JSON object: mean_return, low, high (95 %), episodes, steps (training steps of the
     snapshot), mean_length, modes (mean_return and episodes of each)."""
@@ -53,6 +57,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         episodes=given.episodes,
         seed=given.seed,
         starts=given.starts,
+        arm=given.arm,
         video=given.video,
     )
     if given.json:

@@ -352,7 +352,8 @@ def actor(**changes):
 
 def test_scripted_episodes_reach_the_rows_without_an_offset():
     """Row t has what arrived with x_t: r^i(x_t), a_{t-1}; and r^i is 0 on a first row."""
-    config, agent, explore, _, learner = actor()
+    config, agent, explore, _, learner = actor(novelty_window=2)
+    learner = learner._replace(num_updates=jnp.int32(1))
     params, steps = agent.acting_params(learner), script((5, 4))
     state = agent.begin(jax.random.key(1), 0, 2)
     rows, states = play(explore, params, state, steps)
@@ -370,7 +371,8 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
         episodic.append(memory.reward(embed(params.intrinsic.embedding, x)[0]))
         outputs = (novel(p, x) for p in (params.intrinsic.predictor, params.intrinsic.random))
         errors.append(float(np.square(np.subtract(*outputs)).sum()))
-    expected = np.array(episodic) * np.clip(oracles.lifelong_modulators(errors), 1, 5)
+    alphas = oracles.lifelong_modulators(errors, config.novelty_window)
+    expected = np.array(episodic) * np.clip(alphas, 1, 5)
     actual = [extras["intrinsic_reward"] for _, _, extras in rows]
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
     assert actual[0] == actual[5] == 0
@@ -388,8 +390,14 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
     assert [int(extras["arm"]) for _, _, extras in rows] == [0] * 5 + [1] * 4
     assert [int(s.bandit.num_pulls) for s in states] == [0] * 4 + [1] * 4 + [2]
     np.testing.assert_allclose(states[-1].bandit.returns[:2], [2 + 3 + 4 + 5, 7 + 8 + 9])
-    assert not states[-1].evaluator_bandit.num_pulls
-    assert not states[-1].evaluator_episodes
+    assert not states[-1].evaluator.sampled.num_pulls
+    assert not states[-1].evaluator.episodes
+
+    # Before its first update the predictor's errors do not count.
+    untrained = params._replace(intrinsic=params.intrinsic._replace(num_updates=jnp.int32(0)))
+    rows, _ = play(explore, untrained, state, steps[:5])
+    actual = [extras["intrinsic_reward"] for _, _, extras in rows]
+    np.testing.assert_allclose(actual, episodic[:5], rtol=1e-3, atol=1e-6)
 
 
 def test_learner_reads_what_the_actor_read():
@@ -500,51 +508,97 @@ def with_pulls(state, pulls, window):
     return state
 
 
-def evaluated(states, rows):
-    """Arms of the episodes that were played, and whether they were the greedy ones."""
-    first = [extras for step, _, extras in rows if step.step_type == StepType.FIRST]
-    for kind in (StepType.FIRST, StepType.LAST):
-        those = [e for step, _, e in rows if step.step_type == kind]
-        assert [bool(e["greedy_arm"]) for e in those] == [False, True] * (len(those) // 2)
-        assert [bool(e["sampled_arm"]) for e in those] == [True, False] * (len(those) // 2)
-    assert states[-1].evaluator_episodes == len(first)
-    return [int(extras["arm"]) for extras in first]
+@functools.cache
+def evaluator():
+    """Without intrinsic rewards, which no arm's choice depends on: agent, `exploit`, parameters."""
+    config = tiny(values="extrinsic", evaluator_window=20, evaluator_epsilon=0.0, bandit_bonus=0.0)
+    agent = make_agent(SPEC, config)
+    learner = jax.jit(agent.init)(jax.random.key(0))
+    return agent, jax.jit(agent.exploit), agent.acting_params(learner)
 
 
-def test_evaluator_alternates_between_sampled_and_greedy_arms():
-    """Sampled: each arm in turn, by number of pulls; greedy: the best of its own pulls."""
-    _, agent, _, exploit, learner = actor(evaluation="alternate", evaluator_epsilon=0.0)
-    steps = script((2,) * 6)  # rewards rise, so the newest arm paid most
+def evaluated(agent, exploit, params, state, episodes, paid):
+    """Plays episodes of one transition; `paid` is each arm's return.
+
+    Returns the state after them, and of each episode the arm and whether the mode was greedy.
+    """
+    arms, modes = [], []
+    for _ in range(episodes):
+        observation = np.ones(D, np.float32)
+        first = TimeStep(np.int32(0), np.float32(0), np.float32(1), observation)
+        decision = exploit(params, state, first)
+        arm = int(decision.extras["arm"])
+        last = TimeStep(np.int32(2), np.float32(paid[arm]), np.float32(0), observation)
+        ended = exploit(params, decision.state, last)
+        for extras in (decision.extras, ended.extras):
+            assert extras["greedy_arm"] != extras["sampled_arm"]
+        arms.append(arm)
+        modes.append(bool(ended.extras["greedy_arm"]))
+        assert modes[-1] == decision.extras["greedy_arm"]
+        state = ended.state
+    return state, arms, modes
+
+
+PAID = (1.0, 3.0, 9.0, 2.0, 0.5)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_evaluators_alternate_between_five_greedy_and_five_sampled_episodes(number):
+    """The sampled arms are all, from the evaluator's number on; the best one of them is greedy."""
+    assert N == 5
+    agent, exploit, params = evaluator()
+    state = agent.begin(jax.random.key(0), number, 8)
+    state, arms, modes = evaluated(agent, exploit, params, state, 20, PAID)
+    greedy = [number % 2 == 0] * 5 + [number % 2 == 1] * 5
+    assert modes == greedy * 2
+    sampled = [arm for arm, mode in zip(arms, modes, strict=True) if not mode]
+    assert sampled[:5] == [(number + k) % N for k in range(N)]
+    assert sampled[5:] == [2] * 5, "by upper confidence bound"
+    known = [arm for arm, mode in zip(arms, modes, strict=True) if mode]
+    assert known == [0] * 5 * (number % 2 == 0) + [2] * 5 * (1 + number % 2)
+    assert state.evaluator.episodes == 20
+    assert not state.bandit.num_pulls
+
+
+def test_greedy_episodes_are_no_pulls_of_the_sampled_mode():
+    agent, exploit, params = evaluator()
     state = agent.begin(jax.random.key(0), 0, 1)
-    rows, states = play(exploit, agent.acting_params(learner), state, steps)
-    assert evaluated(states, rows) == [0, 0, 2, 2, 4, 4]
-    assert states[-1].evaluator_bandit.num_pulls == 6
-    assert not states[-1].bandit.num_pulls
+    state, _, _ = evaluated(agent, exploit, params, state, 9, PAID)
+    assert state.evaluator.sampled.num_pulls == 4
+    np.testing.assert_array_equal(state.evaluator.sampled.arms[:4], [0, 1, 2, 3])
+    np.testing.assert_array_equal(state.evaluator.sampled.returns[:4], PAID[:4])
 
 
-@pytest.mark.parametrize("num_pulls", [5, 6])
-def test_warm_started_evaluator_knows_what_the_actors_know(num_pulls):
-    """Its greedy arm is theirs; it begins with a sampled episode however many pulls it knows."""
-    config, agent, _, exploit, learner = actor(evaluation="alternate", evaluator_epsilon=0.0)
+def test_warm_started_evaluators_keep_the_best_arm_of_all_actors():
+    """Means 2, 3, 0: neither failures nor better arms of its own episodes change it."""
+    agent, exploit, params = evaluator()
     begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
     actors = begin(jax.random.split(jax.random.key(1)), np.arange(2), 2)
-    pulls = [(0, 1.0), (1, 2.0), (2, 3.0), (3, 1e6), (4, 2.0), (3, 1e6)][:num_pulls]
-    shares = [pulls[:3], pulls[3:]]
-    books = [with_pulls(bandit.init(config.bandit_window), share, 6) for share in shares]
+    shares = [[(1, 9.0), (0, 2.0)], [(1, 0.0), (1, 0.0), (4, 0.0)]]
+    window = len(actors.bandit.arms[0])
+    books = [with_pulls(bandit.init(window), share, window) for share in shares]
     actors = actors._replace(bandit=jax.tree.map(lambda *x: jnp.stack(x), *books))
     fresh = agent.begin(jax.random.key(0), 0, 1)
     state = agent57.AGENT.warm_start(fresh, actors)
-    assert state.evaluator_bandit.num_pulls == num_pulls
     chex.assert_trees_all_equal_shapes_and_dtypes(state, fresh)
-    chex.assert_trees_all_equal(
-        state._replace(evaluator_bandit=fresh.evaluator_bandit, key=0), fresh._replace(key=0)
+    assert state.evaluator.sampled.num_pulls == 0, "its bandit has its own pulls only"
+    state, arms, modes = evaluated(agent, exploit, params, state, 15, (1, -5, 9, 2, 3))
+    assert [arm for arm, mode in zip(arms, modes, strict=True) if mode] == [1] * 10
+    assert arms[5:10] == [0, 1, 2, 3, 4]
+    assert state.evaluator.sampled.num_pulls == 5
+
+
+def test_warm_start_from_actors_without_a_pull():
+    agent, _, _ = evaluator()
+    actors = jax.vmap(agent.begin, in_axes=(0, 0, None))(
+        jax.random.split(jax.random.key(1)), np.arange(2), 2
     )
-    rows, states = play(exploit, agent.acting_params(learner), state, script((2,) * 2))
-    assert evaluated(states, rows)[1] == 3
+    state = agent57.AGENT.warm_start(agent.begin(jax.random.key(0), 0, 1), actors)
+    assert state.evaluator.greedy_arm == 0
 
 
 def test_warm_start_batches_over_evaluators():
-    _, agent, _, _, _ = actor(evaluation="alternate", evaluator_epsilon=0.0)
+    agent, _, _ = evaluator()
     begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
     actors = begin(jax.random.split(jax.random.key(1), 3), np.arange(3), 3)
     evaluators = begin(jax.random.split(jax.random.key(2)), np.arange(2), 2)
@@ -660,7 +714,9 @@ def test_continuous_actions_are_refused():
         ({"values": "both"}, "values must be one of split, mixed, extrinsic, got 'both'"),
         ({"target": "q"}, "target must be one of retrace, double_q, got 'q'"),
         ({"arm_choice": "best"}, "arm_choice must be one of bandit, uniform, actor, zero"),
-        ({"evaluation": "best"}, "evaluation must be one of alternate, greedy, arm_0"),
+        ({"evaluation": "best"}, "evaluation must be one of alternate, greedy, arm, got"),
+        ({"evaluation_arm": 32}, "evaluation_arm must be an integer >= 0 and <= 31, got 32"),
+        ({"novelty_window": 0}, "novelty_window must be an integer >= 1, got 0"),
         ({"embedding_refresh": 400}, "embedding_refresh must be one of episode, step, got 400"),
         ({"discount_high": 1.0}, "discount_high must be a number >= 0.0 and < 1.0, got 1.0"),
         ({"discount_low": 0.998}, "discount_low must not increase, got 0.9999, 0.997, 0.998"),
@@ -714,6 +770,17 @@ def test_each_rung_of_the_ladder_lacks_one_part_more(prefix):
     assert fields[0] == {"trace_length", "replay_period"}
     assert fields[1] <= {"arm_choice", "evaluation", "discounts"}
     assert fields[2:] == [{"values"}, {"values", "arm_choice"}, {"target"}]
+
+
+@pytest.mark.parametrize("prefix", ["", "small_"])
+def test_r2d2_with_a_bandit_chooses_among_discounts_only(prefix):
+    with_bandit, without = (
+        agent57.PRESETS[prefix + name]() for name in ("r2d2_bandit", "r2d2_retrace")
+    )
+    fields = {line.split(":")[0] for line in differences(without, with_bandit)}
+    assert fields == {"arm_choice", "evaluation", "discounts"}
+    agent57_values = ("bandit", "alternate", "agent57")
+    assert (with_bandit.arm_choice, with_bandit.evaluation, with_bandit.discounts) == agent57_values
 
 
 def test_entry_offers_what_the_harness_needs():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax._libraries import rlax
-from retrax.agents.agent57 import auxiliary, episodic_memory, novelty
+from retrax.agents.agent57 import Config, auxiliary, episodic_memory, novelty
 
 CONSTANTS = {
     "cluster_distance": 0.008,
@@ -143,6 +143,26 @@ def test_too_similar_states_are_paid_nothing():
     assert reward == 0
 
 
+def test_small_pays_a_new_state_much_more_than_a_revisited_one():
+    """With kernel_epsilon 1 the ratios are 1.2 and 1.4: the reward says nothing about novelty."""
+    small = Config.small()
+    constants = {name: getattr(small, name) for name in (*CONSTANTS, "num_neighbours")}
+    bonus = jax.jit(functools.partial(episodic_memory.bonus, **constants))
+    state = episodic_memory.init(small.episodic_capacity, small.embedding_size)
+    new, again = [], [[], [], []]
+    for number, embedding in enumerate(
+        np.random.default_rng(0).normal(size=(40, small.embedding_size)).astype(np.float32)
+    ):
+        reward, state = bonus(state, embedding)
+        new.append(float(reward))
+        for rewards in again if number % 8 == 7 else []:
+            reward, state = bonus(state, embedding)
+            rewards.append(float(reward))
+    known_once, _, known_thrice = (np.mean(rewards[1:]) for rewards in again)
+    assert np.mean(new[10:]) > 1.6 * known_once
+    assert np.mean(new[10:]) > 2.5 * known_thrice
+
+
 def test_memory_is_updated_in_place():
     """A copy of 30,000 entries in each step would cost more than the look-up."""
     compiled = bonus_of(10).lower(episodic_memory.init(30_000, 32), jnp.ones(32)).compile()
@@ -154,26 +174,79 @@ def test_memory_is_updated_in_place():
     assert state.entries.unsafe_buffer_pointer() == before
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=12))
-def test_modulator_is_its_definition(errors):
-    errors = np.float32(errors)
+modulator = jax.jit(novelty.modulator, static_argnums=2)
+
+
+def modulators(errors, window):
+    """alpha of each error, and the moments after all of them."""
     moments, alphas = novelty.init(), []
-    for error in errors:
-        alpha, moments = jax.jit(novelty.modulator)(moments, error)
-        alphas.append(alpha)
-    if np.std(errors) > 1e-3 * np.mean(errors):
-        np.testing.assert_allclose(
-            alphas[-1], oracles.lifelong_modulators(errors)[-1], rtol=2e-3, atol=2e-3
-        )
-    np.testing.assert_allclose(moments.mean, errors.mean(), rtol=1e-4, atol=1e-6)
+    for error in np.float32(errors):
+        alpha, moments = modulator(moments, error, window, True)
+        alphas.append(float(alpha))
+    return np.array(alphas), moments
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    errors=st.lists(st.floats(0, 100), min_size=1, max_size=12),
+    window=st.sampled_from([1, 2, 5, 100]),
+)
+def test_modulator_is_its_definition(errors, window):
+    errors = np.float32(errors)
+    alphas, moments = modulators(errors, window)
+    if np.std(errors[-2:]) > 1e-3 * np.max(errors):
+        expected = oracles.lifelong_modulators(errors, window)
+        np.testing.assert_allclose(alphas[-1], expected[-1], rtol=2e-3, atol=2e-3)
+    assert moments.number == min(len(errors), window)
+    if window == 100:
+        np.testing.assert_allclose(moments.mean, errors.mean(), rtol=1e-4, atol=1e-6)
 
 
 def test_modulator_is_not_the_error_over_its_deviation():
     """Errors 1 and 3: 1 + (3 - 2) / 1 = 2; a public one says 3 / 1."""
-    _, moments = novelty.modulator(novelty.init(), jnp.float32(1.0))
-    alpha, _ = novelty.modulator(moments, jnp.float32(3.0))
-    np.testing.assert_allclose(alpha, 2.0, rtol=1e-6)
+    np.testing.assert_allclose(modulators([1.0, 3.0], 9)[0], [1.0, 2.0], rtol=1e-6)
+
+
+def test_modulator_forgets_by_hand():
+    """W = 2, errors 4, 0, 2: mean 2 and variance 4, then 2 and 4 / 2: 1 + 0 / sqrt(2)."""
+    alphas, moments = modulators([4.0, 0.0, 2.0], 2)
+    np.testing.assert_allclose(alphas, [1.0, 0.0, 1.0], atol=1e-6)
+    np.testing.assert_allclose((moments.mean, moments.variance), (2.0, 2.0))
+
+
+def falling_errors():
+    """Errors of known states while the predictor learns: from 1 to 0.01, with noise."""
+    rng, steps = np.random.default_rng(0), np.arange(4000)
+    return (np.exp(-steps / 300) + 0.01) * rng.uniform(0.7, 1.3, 4000)
+
+
+def test_a_new_state_is_novel_after_the_errors_have_fallen():
+    """Its error is 0.1, ten times those of known states, a tenth of those at first."""
+    _, known = modulators(falling_errors(), 200)
+    alpha, _ = modulator(known, np.float32(0.1), 200, True)
+    assert alpha > 5
+    _, cumulative = modulators(falling_errors(), 10**9)
+    alpha, _ = modulator(cumulative, np.float32(0.1), 10**9, True)
+    assert alpha < 1.5, "the mean since the first step never forgets the first errors"
+
+
+def test_known_states_are_not_novel_while_the_errors_fall():
+    alphas, _ = modulators(falling_errors(), 200)
+    assert alphas[1000:].mean() < 1.1
+    assert np.quantile(alphas[1000:], 0.99) < 3.5
+
+
+def test_errors_of_an_untrained_predictor_do_not_count():
+    moments = novelty.init()
+    for error in (3.0, 9.0):
+        alpha, moments = modulator(moments, np.float32(error), 200, False)
+        assert alpha == 1
+    assert moments.number == 0
+    alphas = []
+    for error in (1.0, 3.0):
+        alpha, moments = modulator(moments, np.float32(error), 200, True)
+        alphas.append(alpha)
+    np.testing.assert_allclose(alphas, [1.0, 2.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "factor"), [(-3.0, 1.0), (1.0, 1.0), (2.5, 2.5), (9.0, 5.0)])

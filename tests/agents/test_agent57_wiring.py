@@ -87,12 +87,13 @@ def after(empty, pulls):
     return bandit.BanditState(arms, returns, np.int32(len(pulls)))
 
 
-def states(begin, *, actor=(), evaluator=(), count=1500):
+def states(begin, *, actor=(), evaluator=(), episodes=0, count=1500):
     """States before an episode that differ in their keys, after these pulls of each bandit."""
     state = begin(jax.random.key(0), 0, 1)
+    pulls = after(state.evaluator.sampled, evaluator)
     state = state._replace(
         bandit=after(state.bandit, actor),
-        evaluator_bandit=after(state.evaluator_bandit, evaluator),
+        evaluator=state.evaluator._replace(sampled=pulls, episodes=np.int32(episodes)),
     )
     keys = jax.random.split(jax.random.key(1), count)
     same = jax.tree.map(lambda x: np.broadcast_to(x, (count, *np.shape(x))), state._replace(key=()))
@@ -111,7 +112,7 @@ def best_by_bonus(arm):
 def test_windows_of_the_two_bandits():
     begin, _, _ = acting()
     state = begin(jax.random.key(0), 0, 1)
-    assert (len(state.bandit.arms), len(state.evaluator_bandit.arms)) == (20, 12)
+    assert (len(state.bandit.arms), len(state.evaluator.sampled.arms)) == (20, 12)
 
 
 def test_arms_of_actors_are_those_of_their_bandit_with_its_epsilon_and_bonus():
@@ -123,7 +124,7 @@ def test_arms_of_actors_are_those_of_their_bandit_with_its_epsilon_and_bonus():
 
 def test_sampled_arms_of_evaluators_are_those_of_their_bandit_with_its_epsilon_and_bonus():
     begin, _, exploit = acting()
-    before = states(begin, actor=best_by_bonus(3), evaluator=best_by_bonus(1))
+    before = states(begin, actor=best_by_bonus(3), evaluator=best_by_bonus(1), episodes=5)
     extras = exploit(before, FIRST_STEP).extras
     assert extras["sampled_arm"].all()
     arms = np.bincount(extras["arm"], minlength=N) / 1500
@@ -141,17 +142,30 @@ def test_epsilon_of_evaluators():
     np.testing.assert_allclose(is_greedy.mean(), 0.8, atol=0.05)
 
 
-@pytest.mark.parametrize(("evaluation", "arm"), [("arm_0", 0), ("greedy", 2)])
-def test_evaluation_with_one_arm(evaluation, arm):
+@pytest.mark.parametrize(
+    ("changes", "arm"),
+    [
+        ({"evaluation": "arm"}, 0),
+        ({"evaluation": "arm", "evaluation_arm": 3}, 3),
+        ({"evaluation": "greedy"}, 2),
+    ],
+)
+@pytest.mark.parametrize("episodes", [0, 5])
+def test_evaluation_with_one_arm(changes, arm, episodes):
     """In every episode, although another arm has a higher bound."""
-    begin, _, exploit = acting(evaluation=evaluation)
-    before = states(begin, evaluator=best_by_bonus(1), count=20)
-    for number in (0, 1):
-        numbers = np.full_like(before.evaluator_episodes, number)
-        extras = exploit(before._replace(evaluator_episodes=numbers), FIRST_STEP).extras
-        assert (extras["arm"] == arm).all()
-        assert extras["greedy_arm"].all()
-        assert not extras["sampled_arm"].any()
+    begin, _, exploit = acting(**changes)
+    before = states(begin, evaluator=best_by_bonus(1), episodes=episodes, count=20)
+    extras = exploit(before, FIRST_STEP).extras
+    assert (extras["arm"] == arm).all()
+    assert extras["greedy_arm"].all()
+    assert not extras["sampled_arm"].any()
+
+
+def test_an_arm_is_evaluated_by_its_number():
+    config = agent57.AGENT.with_arm(tiny(), 3)
+    assert config == tiny(evaluation="arm", evaluation_arm=3)
+    with pytest.raises(ValueError, match="evaluation_arm must be an integer >= 0 and <= 4, got 5"):
+        agent57.AGENT.with_arm(tiny(), 5)
 
 
 # Optimisers
@@ -327,6 +341,7 @@ PAPER = {
     "target": "retrace",
     "arm_choice": "bandit",
     "evaluation": "alternate",
+    "evaluation_arm": 0,
     "num_arms": 32,
     "intrinsic_weight": 0.3,
     "discounts": "agent57",
@@ -354,6 +369,7 @@ PAPER = {
     "pseudo_count": 1e-3,
     "max_similarity": 8.0,
     "max_modulator": 5.0,
+    "novelty_window": 10_000,
     "embedding_refresh": "episode",
     "auxiliary_frames": 5,
     "learning_rate": 1e-4,
@@ -384,7 +400,7 @@ REPLAY = {
     "capacity": 5_000_000,
     "min_rows": 500_000,
     "batch_size": 64,
-    "acting_steps_per_update": 5120.0,
+    "acting_steps_per_update": 13_312.0,
     "updates_per_call": 1,
     "priority_exponent": 0.9,
     "importance_exponent": 0.0,

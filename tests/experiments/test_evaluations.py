@@ -20,7 +20,7 @@ from retrax.environments import make
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
-from retrax.experiments.trained import load_agent
+from retrax.experiments.trained import evaluate, load_agent
 from retrax.runtime.best_parameters import BestParameters
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.run_directory import RunConfig, read_config
@@ -174,6 +174,23 @@ def test_modes_of_agent57(agent57_runs):
     assert [bool(row["evaluation_return_sampled_arm"]) for row in evaluations] == [False] + 3 * [
         True
     ]
+
+
+def test_an_arm_is_evaluated_on_request(agent57_runs, finished, retrax):
+    """Arms of an untrained policy with one beta hardly differ, so modes and config are checked."""
+    run = agent57_runs[0]
+    result = evaluate(run, episodes=3, arm=3)
+    assert result.modes["greedy_arm"]["episodes"] == 3, "an arm of one's own is no sampled one"
+    config = read_config(run)
+    fixed = dataclasses.replace(config.agent_config, evaluation="arm", evaluation_arm=3)
+    assert config.entry.with_arm(config.agent_config, 3) == fixed
+    assert retrax("evaluate", run, "--episodes", 1, "--arm", 0)[0] == 0
+    status, _, err = retrax("evaluate", run, "--episodes", 1, "--arm", 4)
+    assert status != 0
+    assert "Config.evaluation_arm must be an integer >= 0 and <= 3, got 4." in err
+    status, _, err = retrax("evaluate", finished, "--arm", 0)
+    assert status != 0
+    assert "has no arms, so arm 0 cannot be evaluated." in err
 
 
 def test_the_log_tells_evaluations(evaluated):
