@@ -17,6 +17,7 @@ from ..experiments.checks import checked_agent
 from ..experiments.commands.launch import (
     PROG,
     UPDATE_PERIOD,
+    Engine,
     ResumeProgramArguments,
     parse_launch,
 )
@@ -35,6 +36,7 @@ from ..runtime.run_directory import (
 )
 from . import isolation
 from .config import SERVING, ProgramConfig, read_options, write_options
+from .ray_session import check_engine, ray_session
 
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
@@ -65,6 +67,8 @@ def launch(
     port: int | None = None,
     listen_everywhere: bool = False,
     acme: str | None = None,
+    engine: Engine = "launchpad",
+    max_failures: int = 5,
     plain: bool = True,
 ) -> LaunchSummary:
     """Trains an agent as a program of many processes, and waits for its end.
@@ -79,6 +83,8 @@ def launch(
       port: the first of 3 ports to listen on; free ones if None.
       listen_everywhere: listen on all interfaces: whoever can connect can execute code.
       acme: `package.module:NAME` of `AcmeOptions`.
+      engine: launchpad ends the program at the first death of a process; ray restarts processes.
+      max_failures: deaths of a process in a row, less than a minute apart, that ray forgives.
       plain: log lines instead of a live table.
 
     Raises:
@@ -88,6 +94,7 @@ def launch(
     if not listen_everywhere:
         isolation.check_allowed(isolation.probe())
     _check_actors(config.num_actors, mode)
+    check_engine(engine, mode, config.num_actors, max_failures)
     spec = spec_of(config)
     run = config.resolve(spec)
     checked_agent(run, spec)
@@ -104,6 +111,7 @@ def launch(
         *(["--plain"] if plain else []),
         *(["--listen-everywhere"] if listen_everywhere else []),
         *([] if port is None else ["--port", str(port)]),
+        *["--engine", engine, "--max-failures", str(max_failures)],
     ]
     module = "retrax.launchpad_programs"
     resume = ["--resume", str(program.directory), "--launch", mode]
@@ -142,6 +150,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             check_new_directory(program.directory, program.run)
         if given.port is not None:
             isolation.check_ports(given.port, len(SERVING))
+        check_engine(given.engine, given.launch, program.run.num_actors, given.max_failures)
         _prepare(program, lock)
         return _run(program, given, notes)
 
@@ -174,7 +183,14 @@ def _run(program: ProgramConfig, given: Any, notes: Sequence[str]) -> int:
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
 
-    outcome = run_program(program, given.launch, plain=given.plain, notes=notes)
+    with contextlib.ExitStack() as stack:
+        engine = None
+        if given.engine == "ray":
+            from .ray_engine import RayEngine
+
+            session = stack.enter_context(ray_session())
+            engine = RayEngine(session, max_failures=given.max_failures)
+        outcome = run_program(program, given.launch, plain=given.plain, notes=notes, engine=engine)
     return _finish(program.directory, outcome)
 
 

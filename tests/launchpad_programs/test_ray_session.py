@@ -1,0 +1,95 @@
+"""What `--engine ray` refuses before anything is written; Ray itself is not needed."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+from retrax.experiments.commands.main import main
+from retrax.launchpad_programs import launch_command, ray_session
+from retrax.launchpad_programs.ray_head import users
+from retrax.launchpad_programs.ray_session import check_cpus, check_engine
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs run on Linux")
+
+
+def install(monkeypatch, version):
+    """Pretends that this version of Ray is installed, or none."""
+
+    def find(name):
+        assert name == "ray"
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", find)
+
+
+def test_without_ray_the_pinned_requirements_are_advised(monkeypatch):
+    install(monkeypatch, None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs Ray: pip install -r requirements.txt"):
+        check_engine("ray", "local_mp", 2, 5)
+    check_engine("launchpad", "local_mp", 2, 5)
+
+
+@pytest.mark.parametrize("version", ["2.47.1", "2.480.0", "3.0.0"])
+def test_another_version_is_refused(monkeypatch, version):
+    install(monkeypatch, version)
+    with pytest.raises(ValueError, match=rf"needs Ray 2\.48, .* but {version} is installed"):
+        check_engine("ray", "local_mp", 2, 5)
+
+
+@pytest.mark.parametrize("mode", ["local_mt", "sync"])
+def test_only_processes_can_be_restarted(mode):
+    with pytest.raises(ValueError, match=f"runs processes: leave --launch {mode} out"):
+        check_engine("ray", mode, 2, 5)
+
+
+def test_a_negative_number_of_failures_is_refused():
+    with pytest.raises(ValueError, match="--max-failures must be at least 0, got -1"):
+        check_engine("ray", "local_mp", 2, -1)
+
+
+def test_cpus_by_hand():
+    """0.5 for the learner, 0.1 for each other node."""
+    check_cpus(2, 1.0, "this machine has")
+    check_cpus(12, 2.0, "this machine has")
+    with pytest.raises(
+        ValueError,
+        match=r"asks for 2\.1 CPUs \(0\.8, and 0\.1 for each of 13 actors\), but this machine has "
+        r"2: at most 12 actors fit\.",
+    ):
+        check_cpus(13, 2.0, "this machine has")
+    with pytest.raises(ValueError, match=r"the cluster has 0\.5: no actor fits"):
+        check_cpus(1, 0.5, "the cluster has")
+
+
+@pytest.mark.skipif(
+    launch_command.missing_packages() != [], reason="needs the distributed tier (Python 3.10)"
+)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--num-actors", "50"], "5.8 CPUs"),
+        (["--launch", "local_mt"], "leave --launch local_mt out"),
+        (["--max-failures", "-1"], "--max-failures must be at least 0"),
+    ],
+)
+def test_it_is_refused_before_anything_is_written(options, expected, tmp_path, monkeypatch, capsys):
+    install(monkeypatch, "2.48.0")
+    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
+    monkeypatch.setattr(ray_session, "_cpus", lambda: 2)
+    run = ["--environment", "catch", "--run-directory", str(tmp_path / "run"), "--engine", "ray"]
+    assert main(["launch", "reactor", *run, *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert expected in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_use_a_folder_are_found(tmp_path):
+    command = [sys.executable, "-c", "input()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert users(str(tmp_path)) == [process.pid]
+        process.kill()
+    assert users(str(tmp_path)) == []
