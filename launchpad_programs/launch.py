@@ -17,7 +17,6 @@ from ..experiments.checks import checked_agent
 from ..experiments.commands.launch import (
     PROG,
     UPDATE_PERIOD,
-    Engine,
     ResumeProgramArguments,
     parse_launch,
 )
@@ -36,7 +35,7 @@ from ..runtime.run_directory import (
 )
 from . import isolation
 from .config import SERVING, ProgramConfig, read_options, write_options
-from .ray_session import check_engine, ray_session
+from .ray_session import EngineOptions, RaySession, ray_session
 
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
@@ -67,8 +66,7 @@ def launch(
     port: int | None = None,
     listen_everywhere: bool = False,
     acme: str | None = None,
-    engine: Engine = "launchpad",
-    max_failures: int = 5,
+    engine: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
     plain: bool = True,
 ) -> LaunchSummary:
     """Trains an agent as a program of many processes, and waits for its end.
@@ -83,8 +81,7 @@ def launch(
       port: the first of 3 ports to listen on; free ones if None.
       listen_everywhere: listen on all interfaces: whoever can connect can execute code.
       acme: `package.module:NAME` of `AcmeOptions`.
-      engine: launchpad ends the program at the first death of a process; ray restarts processes.
-      max_failures: deaths of a process in a row, less than a minute apart, that ray forgives.
+      engine: where the nodes run, and whether they are restarted.
       plain: log lines instead of a live table.
 
     Raises:
@@ -94,7 +91,7 @@ def launch(
     if not listen_everywhere:
         isolation.check_allowed(isolation.probe())
     _check_actors(config.num_actors, mode)
-    check_engine(engine, mode, config.num_actors, max_failures)
+    engine.check(mode=mode, num_actors=config.num_actors, listen_everywhere=listen_everywhere)
     spec = spec_of(config)
     run = config.resolve(spec)
     checked_agent(run, spec)
@@ -111,7 +108,8 @@ def launch(
         *(["--plain"] if plain else []),
         *(["--listen-everywhere"] if listen_everywhere else []),
         *([] if port is None else ["--port", str(port)]),
-        *["--engine", engine, "--max-failures", str(max_failures)],
+        *["--engine", engine.engine, "--max-failures", str(engine.max_failures)],
+        *([] if engine.ray_address is None else ["--ray-address", engine.ray_address]),
     ]
     module = "retrax.launchpad_programs"
     resume = ["--resume", str(program.directory), "--launch", mode]
@@ -137,8 +135,10 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             lock = stack.enter_context(DirectoryLock(given.resume))
             program, found = _resumed(given)
             notes += [*found, _network(given, refused)]
+            engine = _checked_engine(given, program.run)
         else:
             given, run, spec = _parsed(arguments)
+            engine = _checked_engine(given, run)
             if given.launch == "sync":
                 return _train(run, given)
             network = _network(given, refused)
@@ -150,9 +150,21 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             check_new_directory(program.directory, program.run)
         if given.port is not None:
             isolation.check_ports(given.port, len(SERVING))
-        check_engine(given.engine, given.launch, program.run.num_actors, given.max_failures)
+        session = None
+        if engine.engine == "ray":
+            session = stack.enter_context(ray_session(engine.ray_address, program.run.num_actors))
         _prepare(program, lock)
-        return _run(program, given, notes)
+        return _run(program, given, notes, session)
+
+
+def _checked_engine(given: Any, run: RunConfig) -> EngineOptions:
+    engine = EngineOptions(
+        engine=given.engine, ray_address=given.ray_address, max_failures=given.max_failures
+    )
+    engine.check(
+        mode=given.launch, num_actors=run.num_actors, listen_everywhere=given.listen_everywhere
+    )
+    return engine
 
 
 def _network(given: Any, refused: str) -> str:
@@ -175,7 +187,9 @@ def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
     return given, run, specs[-1]
 
 
-def _run(program: ProgramConfig, given: Any, notes: Sequence[str]) -> int:
+def _run(
+    program: ProgramConfig, given: Any, notes: Sequence[str], session: RaySession | None
+) -> int:
     run = program.run
     tell(
         f"preset {run.preset}, {run.steps} steps, {run.num_actors} actors, "
@@ -183,14 +197,12 @@ def _run(program: ProgramConfig, given: Any, notes: Sequence[str]) -> int:
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
 
-    with contextlib.ExitStack() as stack:
-        engine = None
-        if given.engine == "ray":
-            from .ray_engine import RayEngine
+    engine = None
+    if session is not None:
+        from .ray_engine import RayEngine
 
-            session = stack.enter_context(ray_session())
-            engine = RayEngine(session, max_failures=given.max_failures)
-        outcome = run_program(program, given.launch, plain=given.plain, notes=notes, engine=engine)
+        engine = RayEngine(session, max_failures=given.max_failures)
+    outcome = run_program(program, given.launch, plain=given.plain, notes=notes, engine=engine)
     return _finish(program.directory, outcome)
 
 

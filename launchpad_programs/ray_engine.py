@@ -21,9 +21,12 @@ import launchpad as lp
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ..replay.reverb import Checkpoints
+from ..runtime.actor_states import ActorStates
 from .config import SERVING, ProgramConfig, newest_snapshot
 from .process import RayActors, bind_port
 from .program import make_program, process_env
+from .ray_files import FileCopy, write_file
 from .ray_session import CPUS, RaySession
 from .status import write_restarts
 
@@ -43,13 +46,18 @@ class Host:
         """The address of the machine."""
         return str(ray.util.get_node_ip_address())
 
-    def run(self, pickled: bytes, log: Path, port: int | None) -> str:
+    def read(self, path: Path) -> bytes | None:
+        """A file of this host; None if there is none, or on the launcher's host."""
+        return path.read_bytes() if path.is_file() and not self._is_home else None
+
+    def run(self, pickled: bytes, log: Path, port: int | None, files: Mapping[Path, bytes]) -> str:
         """Runs a node to its end.
 
         Args:
           pickled: the node.
           log: gets its output, if this is the launcher's host.
           port: on which it will listen; None if it does not.
+          files: that it needs; they are there already on the launcher's host.
 
         Returns:
           The traceback of its error, "" if there was none.
@@ -57,6 +65,9 @@ class Host:
         try:
             if self._is_home:
                 _redirect_output(log)
+            else:
+                for path, content in files.items():
+                    write_file(path, content)
             if port is not None:
                 _wait_until_free(port)
             cloudpickle.loads(pickled).run()
@@ -81,6 +92,7 @@ class RayWorker:
         *,
         max_failures: int,
         on_restart: Callable[[str, int], None],
+        copy: FileCopy | None = None,
     ):
         """Starts the node.
 
@@ -89,8 +101,9 @@ class RayWorker:
           start: given the number of restarts, returns a handle of a new `Host`, and its result.
           max_failures: in a row, after which the node is not started again.
           on_restart: given the name and the number of restarts.
+          copy: of the file that the node keeps its state in.
         """
-        self.name, self._start, self._on_restart = name, start, on_restart
+        self.name, self._start, self._on_restart, self._copy = name, start, on_restart, copy
         self._max_failures, self._failures, self._restarts = max_failures, 0, 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._how = self._traceback = ""
@@ -100,6 +113,8 @@ class RayWorker:
         """As `Worker.ended`."""
         if not self._how:
             self._how, self._traceback = _ending(self._result)
+            if self._copy is not None:
+                self._copy.finish() if self._how == "done" else self._copy.poll()
         if self._how not in ("", "done") and self._failures > 1:
             return f"failed {self._failures} times in a row; at first, it {self._first[0]}"
         return self._how
@@ -138,6 +153,8 @@ class RayWorker:
     def _begin(self) -> None:
         self._host, self._result = self._start(self._restarts)
         self._place = self._host.where.remote()
+        if self._copy is not None:
+            self._copy.begin(self._host)
         self._started = time.monotonic()
         self._how = self._traceback = ""
 
@@ -158,6 +175,8 @@ class RayEngine:
     def start(self, config: ProgramConfig) -> list[RayWorker]:
         """Starts every node; its output goes to `logs/LABEL/N` of the run directory."""
         host, restarts = self._session.host, {}
+        # The processes of other hosts have other working directories.
+        config = dataclasses.replace(config, directory=config.directory.absolute())
         ports = {label: _free_port() for label in SERVING}
         if config.port is not None:
             ports = {label: config.port + index for index, label in enumerate(SERVING)}
@@ -171,12 +190,14 @@ class RayEngine:
         for label, nodes in groups.items():
             for index in range(len(nodes)):
                 start = functools.partial(self._start, config, ports, label, index)
+                state = ActorStates(config.directory, index).path
                 workers.append(
                     RayWorker(
                         f"{label}/{index}",
                         start,
                         max_failures=self._max_failures,
                         on_restart=on_restart,
+                        copy=FileCopy(state) if label == "actor" else None,
                     )
                 )
         return workers
@@ -188,6 +209,8 @@ class RayEngine:
         if restarts:
             newest = newest_snapshot(config.directory)
             config = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
+            if told := describe_restart(config, label):
+                _log.info(told)
         node = _bound_program(config, ports, self._session.host).groups[label][index]
         host = ray.remote(Host).options(
             max_concurrency=4,  # it runs, and answers
@@ -197,11 +220,29 @@ class RayEngine:
             scheduling_strategy="SPREAD" if label == "actor" else self._at_home(),
         )
         handle = host.remote(self._session.node_id)
-        log = (config.directory / "logs" / label / str(index)).absolute()
-        return handle, handle.run.remote(cloudpickle.dumps(node), log, ports.get(label))
+        log = config.directory / "logs" / label / str(index)
+        state = ActorStates(config.directory, index).path
+        files = {state: state.read_bytes()} if label == "actor" and state.is_file() else {}
+        pickled = cloudpickle.dumps(node)
+        return handle, handle.run.remote(pickled, log, ports.get(label), files)
 
     def _at_home(self) -> NodeAffinitySchedulingStrategy:
         return NodeAffinitySchedulingStrategy(self._session.node_id, soft=False)
+
+
+def describe_restart(config: ProgramConfig, label: str) -> str:
+    """A sentence for the log: what a restarted node continues with; "" for small states."""
+    if label == "learner":
+        if config.resumed_at is None:
+            return "There is no snapshot yet: the learner begins anew."
+        return f"The learner restores the snapshot at {config.resumed_at} steps."
+    if label == "replay":
+        if not config.keeps_sequences:
+            return "The rows that were on their way through the replay's queue are lost."
+        if not Checkpoints(config.directory).is_live:
+            return "There is no checkpoint yet: the replay is empty, and refills."
+        return "The replay restores its newest checkpoint, which was made with a snapshot."
+    return ""
 
 
 def _bound_program(config: ProgramConfig, ports: Mapping[str, int], host: str) -> lp.Program:

@@ -17,6 +17,7 @@ import sys
 import time
 
 _OBJECT_BYTES = 80 * 2**20  # Ray's least: our data does not travel through its objects
+_LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by the address of an interface, where it can
 _SECONDS = 10.0  # for processes that do not die, and for those that a dying one still starts
 
 
@@ -33,7 +34,7 @@ def main(folder: str, cpus: int) -> None:
             object_store_memory=_OBJECT_BYTES,
             log_to_driver=False,
             logging_level="ERROR",
-            _node_ip_address="127.0.0.1",
+            _node_ip_address=_LOOPBACK,
             _temp_dir=folder,
         )
         print(context.address_info["gcs_address"], flush=True)

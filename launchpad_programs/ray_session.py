@@ -5,8 +5,10 @@ temporary folder: see `ray_head`.
 """
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,11 +16,15 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from .._imports import first_line
+from ..experiments.commands.launch import Engine
+
 VERSION = "2.48"  # its dependencies fit with those of Launchpad and Reverb
 # Of a node's process, as Ray counts them: their sum must fit. Actors may share a core.
 CPUS: Mapping[str, float] = types.MappingProxyType(
     {"learner": 0.5, "actor": 0.1, "evaluator": 0.1, "replay": 0.1, "counter": 0.1}
 )
+_ANSWER_SECONDS = 5.0
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
 
 
@@ -36,27 +42,45 @@ class RaySession(NamedTuple):
     gpus: int
 
 
-def check_engine(engine: str, mode: str, num_actors: int, max_failures: int) -> None:
-    """Refuses what Ray could not run; does nothing for another engine.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Where the nodes of a program run.
 
-    Args:
+    Attributes:
       engine: launchpad or ray.
-      mode: as of `retrax.launch`.
-      num_actors: of the program.
-      max_failures: of a process in a row.
-
-    Raises:
-      ModuleNotFoundError: Ray is not installed.
-      ValueError: it is another version, there are too few CPUs, or an argument is wrong.
+      ray_address: HOST:PORT of a running cluster's head; None starts Ray on this machine.
+      max_failures: deaths of a process in a row, less than a minute apart, that Ray forgives.
     """
-    if engine != "ray":
-        return
-    if mode != "local_mp":
-        raise ValueError(f"--engine ray runs processes: leave --launch {mode} out.")
-    if max_failures < 0:
-        raise ValueError(f"--max-failures must be at least 0, got {max_failures}.")
-    _check_installed()
-    check_cpus(num_actors, _cpus(), "this machine has")
+
+    engine: Engine = "launchpad"
+    ray_address: str | None = None
+    max_failures: int = 5
+
+    def check(self, *, mode: str, num_actors: int, listen_everywhere: bool) -> None:
+        """Refuses what could not run; the other arguments are those of `retrax.launch`.
+
+        Raises:
+          ModuleNotFoundError: Ray is not installed.
+          ValueError: one sentence about what is wrong.
+        """
+        if self.engine != "ray":
+            if self.ray_address is not None:
+                raise ValueError("--ray-address needs --engine ray.")
+            return
+        if mode != "local_mp":
+            raise ValueError(f"--engine ray runs processes: leave --launch {mode} out.")
+        if self.max_failures < 0:
+            raise ValueError(f"--max-failures must be at least 0, got {self.max_failures}.")
+        _check_installed()
+        if self.ray_address is None:
+            check_cpus(num_actors, _cpus(), "this machine has")
+        elif not listen_everywhere:
+            raise ValueError(
+                "--ray-address needs --listen-everywhere: the nodes connect over the network, and "
+                "whoever can connect can execute code."
+            )
+        else:
+            _own_address(self.ray_address)
 
 
 def _check_installed() -> None:
@@ -75,21 +99,39 @@ def _check_installed() -> None:
 
 
 @contextlib.contextmanager
-def ray_session() -> Iterator[RaySession]:
-    """Starts Ray on this machine, and ends it at the end of the block.
+def ray_session(address: str | None, num_actors: int) -> Iterator[RaySession]:
+    """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
+
+    Args:
+      address: as `EngineOptions.ray_address`.
+      num_actors: of the program.
 
     Raises:
-      RuntimeError: it does not start.
+      ValueError: Ray does not start, this machine is not part of the cluster, or the cluster has
+        too few CPUs.
     """
-    with _head() as address:
+    with _head() if address is None else contextlib.nullcontext(address) as joined:
         import ray
 
-        ray.init(address, log_to_driver=False, logging_level="ERROR")
+        own = _own_address(joined)
+        try:
+            ray.init(joined, log_to_driver=False, logging_level="ERROR", _node_ip_address=own)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"Ray at {joined} cannot be joined ({first_line(error)}): this machine must be "
+                f"part of the cluster (ray start --address={joined})."
+            ) from error
         # Each death would be told in 600 letters; the log has it in one line.
         ray._private.worker.print_to_stdstream = lambda *lines, **options: None
         try:
-            gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)
-            yield RaySession("localhost", ray.get_runtime_context().get_node_id(), gpus)
+            resources = ray.cluster_resources()
+            if address is not None:
+                check_cpus(num_actors, resources["CPU"], f"the cluster at {address} has")
+            yield RaySession(
+                own,
+                ray.get_runtime_context().get_node_id(),
+                gpus=int(resources.get("GPU", 0) >= 1),
+            )
         finally:
             ray.shutdown()
 
@@ -115,6 +157,21 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def _own_address(address: str) -> str:
+    """The address of this machine in the network of Ray's head; ValueError if none answers."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"--ray-address must be HOST:PORT, got {address}.")
+    if host in ("localhost", "127.0.0.1"):  # Ray would replace it by the address of an interface
+        raise ValueError(f"--ray-address must be the one that ray start printed, got {address}.")
+    try:
+        with socket.create_connection((host, int(port)), _ANSWER_SECONDS) as connection:
+            own: str = connection.getsockname()[0]
+            return host if own.startswith("127.") else own
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"No Ray answers at --ray-address {address} ({error}).") from None
+
+
 @contextlib.contextmanager
 def _head() -> Iterator[str]:
     """A `ray_head`; its address."""
@@ -133,5 +190,5 @@ def _head() -> Iterator[str]:
         assert head.stdout is not None
         address = head.stdout.readline().strip()
         if not address:
-            raise RuntimeError("Ray does not start on this machine; its message is above.")
+            raise ValueError("Ray does not start on this machine; its message is above.")
         yield address  # the end of the block closes the standard input

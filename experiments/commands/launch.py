@@ -31,6 +31,10 @@ class ProgramArguments(OutputArguments):
     engine: Engine = "launchpad"
     """launchpad: ends at the first death of a process. ray: starts processes again that die."""
 
+    ray_address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """The head of a running Ray cluster, of which this machine is a part (docs/clusters.md); by
+    default, --engine ray starts Ray on this machine."""
+
     max_failures: int = 5
     """Deaths of the same process in a row, less than a minute apart, that --engine ray forgives."""
 

@@ -7,6 +7,9 @@ import csv
 import fcntl
 import json
 import pathlib
+import re
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -172,7 +175,7 @@ def test_a_program_outlives_an_actor(launch, temporary):
     nodes["actor/1"].kill()
     output, _ = program.process.communicate(timeout=240)
     assert program.process.returncode == 0, output
-    assert "actor/1 was killed on 127.0.0.1: restart 1." in output
+    assert "actor/1 was killed on 127.0.0.2: restart 1." in output
     _, left = psutil.wait_procs(launched, timeout=15)
     assert not left
     assert not list(temporary.iterdir())
@@ -185,3 +188,50 @@ def test_a_program_outlives_an_actor(launch, temporary):
     assert status["restarts"] == {"actor/1": 1}
     assert status["leases"]["actor/1"][0] == 1  # of the second process, which took steps
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
+
+
+class Cluster:
+    """A running `ray_cluster.py`."""
+
+    def __init__(self, folder):
+        script = pathlib.Path(__file__).with_name("ray_cluster.py")
+        self.process = subprocess.Popen(
+            [sys.executable, script, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.address = self.process.stdout.readline().strip()
+        self.second = int(self.process.stdout.readline())
+
+    def replace_second(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.second = int(self.process.stdout.readline())
+
+    def on_second(self):
+        """Process ids on the second host."""
+        return {child.pid for child in psutil.Process(self.second).children(recursive=True)}
+
+
+@pytest.fixture
+def cluster():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        cluster = Cluster(folder)
+        yield cluster
+        cluster.process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_program_outlives_a_host(cluster, launch):
+    options = ["--ray-address", cluster.address, "--listen-everywhere"]
+    program = launch("--steps", 6000, *options)
+    program.wait_for("learning")
+    before = program.process.pid
+    assert program.process.poll() is None, before
+    cluster.replace_second()
+    output, _ = program.process.communicate(timeout=600)
+    assert program.process.returncode == 0, output
+    assert re.search(r"actor/\d was lost with its host on 127.0.0.2: restart 1", output)
+    assert read_rows(program.directory)[-1]["steps"] == "6000"

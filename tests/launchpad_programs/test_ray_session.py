@@ -1,6 +1,7 @@
 """What `--engine ray` refuses before anything is written; Ray itself is not needed."""
 
 import importlib.metadata
+import socket
 import subprocess
 import sys
 
@@ -9,16 +10,25 @@ import pytest
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch_command, ray_session
 from retrax.launchpad_programs.ray_head import users
-from retrax.launchpad_programs.ray_session import check_cpus, check_engine
+from retrax.launchpad_programs.ray_session import EngineOptions, check_cpus
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs run on Linux")
+
+
+def check(engine="ray", mode="local_mp", listen_everywhere=False, **options):
+    EngineOptions(engine=engine, **options).check(
+        mode=mode, num_actors=2, listen_everywhere=listen_everywhere
+    )
 
 
 def install(monkeypatch, version):
     """Pretends that this version of Ray is installed, or none."""
 
+    real = importlib.metadata.version
+
     def find(name):
-        assert name == "ray"
+        if name != "ray":
+            return real(name)
         if version is None:
             raise importlib.metadata.PackageNotFoundError(name)
         return version
@@ -29,26 +39,46 @@ def install(monkeypatch, version):
 def test_without_ray_the_pinned_requirements_are_advised(monkeypatch):
     install(monkeypatch, None)
     with pytest.raises(ModuleNotFoundError, match=r"needs Ray: pip install -r requirements.txt"):
-        check_engine("ray", "local_mp", 2, 5)
-    check_engine("launchpad", "local_mp", 2, 5)
+        check()
+    check("launchpad")
 
 
 @pytest.mark.parametrize("version", ["2.47.1", "2.480.0", "3.0.0"])
 def test_another_version_is_refused(monkeypatch, version):
     install(monkeypatch, version)
     with pytest.raises(ValueError, match=rf"needs Ray 2\.48, .* but {version} is installed"):
-        check_engine("ray", "local_mp", 2, 5)
+        check()
 
 
 @pytest.mark.parametrize("mode", ["local_mt", "sync"])
 def test_only_processes_can_be_restarted(mode):
     with pytest.raises(ValueError, match=f"runs processes: leave --launch {mode} out"):
-        check_engine("ray", mode, 2, 5)
+        check(mode=mode)
 
 
 def test_a_negative_number_of_failures_is_refused():
     with pytest.raises(ValueError, match="--max-failures must be at least 0, got -1"):
-        check_engine("ray", "local_mp", 2, -1)
+        check(max_failures=-1)
+
+
+def test_wrong_addresses_are_refused(monkeypatch):
+    install(monkeypatch, "2.48.0")
+    with pytest.raises(ValueError, match="--ray-address needs --engine ray"):
+        check("launchpad", ray_address="here:1")
+    with pytest.raises(ValueError, match=r"needs --listen-everywhere: .* can execute code"):
+        check(ray_address="here:1")
+    for wrong in ("here", ":1", "here:", "ray://here", "here:one"):
+        with pytest.raises(ValueError, match=f"must be HOST:PORT, got {wrong}"):
+            check(ray_address=wrong, listen_everywhere=True)
+    for here in ("localhost:6379", "127.0.0.1:6379"):
+        with pytest.raises(ValueError, match=f"the one that ray start printed, got {here}"):
+            check(ray_address=here, listen_everywhere=True)
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        address = f"127.0.0.2:{server.getsockname()[1]}"
+        check(ray_address=address, listen_everywhere=True)
+    for nobody in (address, "127.0.0.2:70000"):
+        with pytest.raises(ValueError, match=rf"No Ray answers at --ray-address {nobody} \(.+\)"):
+            check(ray_address=nobody, listen_everywhere=True)
 
 
 def test_cpus_by_hand():
@@ -73,6 +103,8 @@ def test_cpus_by_hand():
     [
         (["--num-actors", "50"], "5.8 CPUs"),
         (["--launch", "local_mt"], "leave --launch local_mt out"),
+        (["--launch", "sync"], "leave --launch sync out"),
+        (["--ray-address", "here:1"], "--ray-address needs --listen-everywhere"),
         (["--max-failures", "-1"], "--max-failures must be at least 0"),
     ],
 )
