@@ -4,6 +4,7 @@ A test that starts Ray holds a lock, so that no two of them run at a time.
 """
 
 import csv
+import dataclasses
 import fcntl
 import json
 import pathlib
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 import psutil
 import pytest
@@ -21,10 +23,11 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
 from benchmark_modules import load
 from listening import listening_ports
-from program_configs import make_config
+from program_configs import make_config, make_run
 
-from retrax.launchpad_programs import ray_engine
-from retrax.launchpad_programs.ray_engine import RayWorker, _bound_program
+from retrax.agents.reactor import AGENT
+from retrax.launchpad_programs import ray_engine, ray_files
+from retrax.launchpad_programs.ray_engine import RayWorker, _bound_program, describe_restart
 from retrax.launchpad_programs.status import read_status
 
 pytestmark = pytest.mark.distributed
@@ -110,6 +113,52 @@ def test_the_nodes_that_serve_keep_their_addresses(tmp_path):
     for label, port in ports.items():
         (address,) = program.groups[label][0].addresses
         assert address.resolve() == f"10.0.0.7:{port}"
+
+
+def test_what_a_restarted_node_continues_with(tmp_path):
+    agent = AGENT.presets["small"]()
+    replay = dataclasses.replace(agent.replay, selector="uniform")
+    run = make_run(agent_config=dataclasses.replace(agent, replay=replay))
+    config = make_config(tmp_path, run=run)
+    assert "no snapshot yet" in describe_restart(config, "learner")
+    resumed = make_config(tmp_path, run=run, resumed_at=300)
+    assert "the snapshot at 300 steps" in describe_restart(resumed, "learner")
+    assert "is empty, and refills" in describe_restart(config, "replay")
+    checkpoint = tmp_path / "reverb" / "live" / "2026"
+    checkpoint.mkdir(parents=True)
+    assert "is empty, and refills" in describe_restart(config, "replay")  # incomplete
+    (checkpoint / "DONE").write_text("yes")
+    assert "restores its newest checkpoint" in describe_restart(config, "replay")
+    assert "queue are lost" in describe_restart(make_config(tmp_path), "replay")
+    assert describe_restart(config, "actor") == ""
+
+
+class Remote:
+    """A process on another host, whose file has the content of the moment."""
+
+    content = b"1"
+    read = property(lambda self: types.SimpleNamespace(remote=lambda path: (self, self.content)))
+
+
+def test_states_are_copied_from_other_hosts(monkeypatch, tmp_path):
+    now = 0.0
+    monkeypatch.setattr(ray_files.time, "monotonic", lambda: now)
+    monkeypatch.setattr(ray_files.ray, "wait", lambda results, timeout: (results, []))
+    monkeypatch.setattr(ray_files.ray, "get", lambda result, timeout: result[1])
+    path, seen, host = tmp_path / "actors" / "1.npz", [], Remote()
+    copy = ray_files.FileCopy(path)
+    copy.begin(host)
+    for second in range(25):
+        now, host.content = float(second), b"%d" % second
+        copy.poll()
+        seen.append(path.read_bytes() if path.exists() else None)
+    assert seen == [None] * 11 + [b"10"] * 11 + [b"21"] * 3
+    copy.finish()
+    assert path.read_bytes() == b"24"
+    host.content = None  # on the launcher's host, or not saved yet
+    copy.finish()
+    assert path.read_bytes() == b"24"
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.fixture
