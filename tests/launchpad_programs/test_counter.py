@@ -233,6 +233,7 @@ def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
     total = process = 0
     while counter.status()["steps"] < 103:
         granted = act(counter, "actor/0", 0, 0, process=process)
+        assert counter.status()["leases"]["actor/0"] == (process, 0, granted)
         if process % 3 == 2:
             act(counter, "actor/0", 1, granted, process=process)
             total += granted
