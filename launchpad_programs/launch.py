@@ -203,7 +203,7 @@ def _run(
 
         engine = RayEngine(session, max_failures=given.max_failures)
     outcome = run_program(program, given.launch, plain=given.plain, notes=notes, engine=engine)
-    return _finish(program.directory, outcome)
+    return _finish(program.directory, outcome, " --engine ray" if engine else "")
 
 
 def _train(run: RunConfig, given: Any) -> int:
@@ -285,11 +285,11 @@ def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:
     return LaunchSummary(program.directory, steps, status.get("updates", 0), finished, failed)
 
 
-def _finish(directory: Path, outcome: Any) -> int:
+def _finish(directory: Path, outcome: Any, options: str) -> int:
     at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
     if not outcome.finished:
         why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
-        tell(f"{why}{at}To continue: {PROG} --resume {directory}")
+        tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
     print(
         f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
         flush=True,

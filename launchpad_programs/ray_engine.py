@@ -263,7 +263,9 @@ def _ending(result: Any) -> tuple[str, str]:
         return "ran out of memory", ""
     except ray.exceptions.RayError as error:
         return "was lost with its host" if "node has died" in str(error) else "was killed", ""
-    return (f"failed with {text.rstrip().splitlines()[-1]}", text) if text else ("done", "")
+    if not text:
+        return "done", ""
+    return f"failed with {text.rstrip().splitlines()[-1].rstrip('.')}", text
 
 
 def _redirect_output(log: Path) -> None:
