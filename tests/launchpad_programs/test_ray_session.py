@@ -120,8 +120,10 @@ def test_it_is_refused_before_anything_is_written(options, expected, tmp_path, m
 
 
 def test_processes_that_use_a_folder_are_found(tmp_path):
-    command = [sys.executable, "-c", "input()", str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.readline()  # it has its command line now
         assert users(str(tmp_path)) == [process.pid]
         process.kill()
     assert users(str(tmp_path)) == []
