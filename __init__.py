@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from .experiments.trained import Evaluation, TrainedAgent, evaluate, load_agent
     from .experiments.training import Summary, train
     from .launchpad_programs.launch import launch
+    from .launchpad_programs.ray_session import EngineOptions
     from .runtime.run_directory import RunConfig
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
+    "EngineOptions": "launchpad_programs.ray_session:EngineOptions",
     "Evaluation": "experiments.trained:Evaluation",
     "RunConfig": "runtime.run_directory:RunConfig",
     "Summary": "experiments.training:Summary",
@@ -35,6 +37,7 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "EngineOptions",
     "Evaluation",
     "RunConfig",
     "Summary",

@@ -9,6 +9,7 @@ seconds after the end of the launcher.
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -53,10 +54,12 @@ class Program:
     def nodes(self):
         """Dictionary from node (`actor/0` ...) to process, found by the name of its log file."""
         children = psutil.Process(self.process.pid).children(recursive=True)
-        names = {}
+        logs, names = self.directory.absolute() / "logs", {}
         for child in children:
-            log = pathlib.Path(os.readlink(f"/proc/{child.pid}/fd/1"))
-            names[f"{log.parent.name}/{log.name}"] = child
+            with contextlib.suppress(OSError):  # it may have ended
+                log = pathlib.Path(os.readlink(f"/proc/{child.pid}/fd/1"))
+                if log.is_relative_to(logs):  # Ray has processes of its own
+                    names[str(log.relative_to(logs))] = child
         return names
 
 

@@ -37,7 +37,8 @@ class ActorNode:
         Args:
           config: of the program.
           index: 0 .. num_actors - 1.
-          actor: its state is restored if the run is resumed; the node closes it.
+          actor: its state is restored if the run is resumed or the node restarted; the node closes
+            it.
           parameters: the actor's.
           counter: grants steps.
           stop: when to end.
@@ -45,10 +46,11 @@ class ActorNode:
         self._name, self._actor, self._parameters = f"actor/{index}", actor, parameters
         self._counter, self._stop = counter, stop
         self._states = ActorStates(config.directory, index)
-        if config.resumed_at is not None:
+        if config.continues:
             actor.state = self._states.restore(actor.state)
         self._save_every = max(1, config.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
+        self._process = config.restarts
         self._granted = self._taken = 0
         self._calls = itertools.count()
         self._total = 0  # steps taken since the node's start
@@ -118,7 +120,9 @@ class ActorNode:
         }
         self._claimed_at = now
         taken, self._taken = self._taken, 0
-        self._granted = self._counter.claim(self._name, next(self._calls), taken, values)
+        self._granted = self._counter.claim(
+            self._name, self._process, next(self._calls), taken, values
+        )
         return self._granted > 0
 
     def _count(self, taken: int) -> None:
@@ -140,7 +144,7 @@ def make_actor(
 ) -> ActorNode:
     """Actor number `index`, which writes into Reverb; called in its node with clients."""
     run, mine = config.run, config.run.environments_of(index)
-    seed = derive_seed(run.seed, Purpose.ACTOR, index, config.resumed_at or 0)
+    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.part)
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(

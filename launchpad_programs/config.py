@@ -20,7 +20,8 @@ from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
 
 SERVING = ("replay", "counter", "learner")  # nodes that others call
-_NOT_WRITTEN = ("run", "directory", "resumed_at")  # config.json and the snapshots have them
+# config.json, the snapshots and the launcher have them.
+_NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,9 @@ class ProgramConfig:
     resumed_at: int | None = None
     """Steps of the snapshot from which the run is resumed."""
 
+    restarts: Annotated[int, Range(0)] = 0
+    """How often the node that is made from this config was restarted while the program ran."""
+
     acme: str | None = None
     """`package.module:NAME` of `AcmeOptions`: each actor then runs an environment loop of Acme."""
 
@@ -74,6 +78,16 @@ class ProgramConfig:
     def schedule(self) -> tuple[int, int, int]:
         """`RunConfig.schedule` of the run."""
         return self.run.schedule
+
+    @property
+    def continues(self) -> bool:
+        """Whether there may be states of earlier processes to continue from."""
+        return self.resumed_at is not None or self.restarts > 0
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Numbers that distinguish the seeds of a node's processes."""
+        return self.resumed_at or 0, self.restarts
 
     @property
     def keeps_sequences(self) -> bool:

@@ -14,13 +14,12 @@ from ..runtime.metrics_writer import MetricsTable
 from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
+from .leases import Lease, Leases
 from .process import retry_until_stopped
-from .status import write_status
+from .status import read_restarts, read_status, write_status
 
 _STEP_SECONDS = 0.2
 _STATUS_SECONDS = 0.5
-_PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
-_LARGEST_PORTION = 50
 _COLUMNS = {  # of metrics.csv: the node and the value of its newest report
     "evaluator_return": ("evaluator/0", "return"),
     "evaluator_length": ("evaluator/0", "length"),
@@ -31,6 +30,9 @@ _COLUMNS = {  # of metrics.csv: the node and the value of its newest report
 }
 
 
+_RESTARTS = "node_restarts"
+
+
 def program_columns(run: RunConfig) -> list[str]:
     """Columns of metrics.csv that only programs have."""
     actors = [
@@ -39,7 +41,7 @@ def program_columns(run: RunConfig) -> list[str]:
         for name in ("return", *run.entry.episode_metrics)
     ]
     modes = [f"evaluator_return_{name}" for name in run.entry.evaluation_modes]
-    return [*actors, *modes, *_COLUMNS]
+    return [*actors, *modes, *_COLUMNS, _RESTARTS]
 
 
 class Counter:
@@ -48,20 +50,19 @@ class Counter:
     A call without an answer is repeated, so each may come twice without harm. Steps are granted
     before they are taken: all actors together take exactly the steps of the run, or a few more
     where an actor steps several environments at once. Nothing is granted before the learner has
-    started.
+    started. Steps that an actor was granted when its process died are granted again.
+
+    A counter that is restarted continues from status.json, which is half a second old at most.
     """
 
     def __init__(self, config: ProgramConfig, *, stop: StopEvent):
-        """Starts at zero."""
+        """Starts at zero, or restores status.json if it is restarted."""
         self._directory, self._stop = config.directory, stop
         self._lock = threading.RLock()
-        self._answers: dict[str, tuple[int, int]] = {}  # to each actor's last claim
         self._steps, self._log_every, _ = config.schedule
-        portion = self._steps // (_PORTIONS * config.run.num_actors)
-        self._portion = min(max(portion, 1), _LARGEST_PORTION)
+        self._leases = Leases(self._steps, config.run.num_actors)
         self._final_seconds = config.final_evaluation_seconds
         self._counters = Counters()
-        self._granted = 0
         self._phase = "starting"
         self._evaluating_since = math.inf
         self._earlier_seconds, self._started = 0.0, time.monotonic()
@@ -70,8 +71,11 @@ class Counter:
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._table: MetricsTable | None = None
+        self._columns: list[str] = []
         self._next_row = 0
         self._next_status = 0.0
+        if config.restarts:
+            self._restore(read_status(self._directory))
 
     def start(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         """Lets the actors begin; the learner calls it when it is ready.
@@ -83,24 +87,44 @@ class Counter:
         with self._lock:
             if self._phase != "starting":
                 return
-            kept = dict(counters)
-            self._earlier_seconds = kept.pop("seconds", 0.0)
-            self._counters = Counters(**kept)
-            self._granted = self._counters.steps
-            self._started = time.monotonic()
-            # A program that ended before its first snapshot begins anew, and left metrics.
-            resumed = kept or (self._directory / "metrics.csv").exists()
-            resumed_at = self._counters.steps if resumed else None
-            self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
-            self._next_row = self._counters.steps + self._log_every
+            self._begin(counters, names)
             self._phase = "collecting"
+            write_status(self._directory, self.status())  # a restarted counter must know it
 
-    def claim(self, name: str, number: int, taken: int, values: Mapping[str, Any]) -> int:
+    def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
+        kept = dict(counters)
+        self._earlier_seconds = kept.pop("seconds", 0.0)
+        self._counters = Counters(**kept)
+        self._leases.restore(self._counters.steps, {})
+        self._started = time.monotonic()
+        # A program that ended before its first snapshot begins anew, and left metrics.
+        resumed = kept or (self._directory / "metrics.csv").exists()
+        resumed_at = self._counters.steps if resumed else None
+        self._columns = list(names)
+        self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
+        self._next_row = self._counters.steps + self._log_every
+
+    def _restore(self, status: Mapping[str, Any]) -> None:
+        if status.get("phase", "starting") == "starting":
+            return
+        self._begin({name: status[name] for name in self._snapshot_counters()}, status["columns"])
+        self._phase = status["phase"]
+        if self._phase == "evaluating":
+            self._evaluating_since = time.monotonic()
+        held = {name: Lease(*lease) for name, lease in status["leases"].items()}
+        self._leases.restore(self._counters.steps, held)
+        for name, values in status["nodes"].items():
+            self._keep(name, values)
+
+    def claim(
+        self, name: str, process: int, number: int, taken: int, values: Mapping[str, Any]
+    ) -> int:
         """An actor reports the steps that it took, and asks for more.
 
         Args:
           name: of the actor: "actor/0".
-          number: of the call, different from that of the actor's last one.
+          process: how often the actor was restarted before; calls of earlier processes are ignored.
+          number: of the call, different from that of the process's last one.
           taken: steps since its last call.
           values: of the actor, for the status; `episodes` has those that ended since the last call,
             as `Actor.take_episodes` returns them.
@@ -109,15 +133,14 @@ class Counter:
           Steps that it may take; 0 for none now.
         """
         with self._lock:
-            last, answer = self._answers.get(name, (-1, 0))
-            if number != last:
-                # An actor of several environments may have taken a few more than it was granted.
-                self._granted += max(0, taken - answer)
-                answer = self._grant(name, taken, dict(values))
-                self._answers[name] = (number, answer)
+            answer = self._leases.answered(name, process, number)
+            if answer is None:
+                self._note_actor(name, taken, dict(values))
+                is_open = self._phase != "starting"
+                answer = self._leases.renew(name, process, number, taken, is_open=is_open)
             return answer
 
-    def _grant(self, name: str, taken: int, values: dict[str, Any]) -> int:
+    def _note_actor(self, name: str, taken: int, values: dict[str, Any]) -> None:
         episodes = values.pop("episodes", {})
         self._metrics.add_episodes(episodes)
         self._metrics.add_episodes(episodes, prefix=f"{name.replace('/', '_')}_")
@@ -126,11 +149,6 @@ class Counter:
             values["return"] = float(np.mean(returns))
         self._counters.steps += taken
         self._keep(name, values)
-        if self._phase == "starting":
-            return 0
-        grant = max(0, min(self._portion, self._steps - self._granted))
-        self._granted += grant
-        return grant
 
     def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """A node reports its state.
@@ -148,7 +166,8 @@ class Counter:
             self._metrics.add(kept.pop("metrics", {}))
             if name.startswith("learner"):
                 self._note_learner(kept)
-            if kept.pop("final", False) and self._phase == "evaluating":
+            is_final = kept.pop("final", False) and self._phase == "evaluating"
+            if is_final and self._learner_is_up():
                 self._phase = "finished"
             self._keep(name, kept)
             return {"phase": self._phase, "counters": self._snapshot_counters()}
@@ -171,7 +190,8 @@ class Counter:
             done = self._counters.steps >= self._steps and self._phase != "starting"
             if done and self._phase not in ("evaluating", "finished"):
                 self._phase, self._evaluating_since = "evaluating", now
-            if now - self._evaluating_since > self._final_seconds:
+            is_late = now - self._evaluating_since > self._final_seconds
+            if is_late and self._learner_is_up():
                 self._phase = "finished"
             # The last row waits for the last evaluation: `close` writes it.
             if self._next_row <= self._counters.steps < self._steps:
@@ -210,6 +230,9 @@ class Counter:
             "steps_per_second": rate,
             "updates_per_second": self._rates["updates"].per_second(),
             "eta_seconds": left / rate if rate else None,
+            "restarts": read_restarts(self._directory),
+            "leases": self._leases.held,
+            "columns": self._columns,
             "nodes": {
                 name: {**values, "silent_seconds": now - self._reported[name]}
                 for name, values in sorted(self._nodes.items())
@@ -219,6 +242,11 @@ class Counter:
     def _keep(self, name: str, values: Mapping[str, Any]) -> None:
         self._nodes[name] = {**self._nodes.get(name, {}), **values}
         self._reported[name] = time.monotonic()
+
+    def _learner_is_up(self) -> bool:
+        """Not from its death until it learns again: it has the last snapshot to save."""
+        process = self._nodes.get("learner/0", {}).get("process", 0)
+        return bool(process == read_restarts(self._directory).get("learner/0", 0))
 
     def _snapshot_counters(self) -> dict[str, Any]:
         running = time.monotonic() - self._started if self._phase != "starting" else 0.0
@@ -235,6 +263,7 @@ class Counter:
             "steps_per_second": status["steps_per_second"],
         }
         newest = {column: self._newest(*source) for column, source in _COLUMNS.items()}
+        newest[_RESTARTS] = float(sum(status["restarts"].values()))
         self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
         self._next_row = (self._counters.steps // self._log_every + 1) * self._log_every
 

@@ -59,7 +59,7 @@ class EvaluatorNode:
         self._states: ActorState = None  # an agent may learn over evaluations
         self._steps = 0  # of the run, when the node last reported
         self._best = BestParameters(config.directory)
-        if config.resumed_at is None:
+        if not config.continues:
             self._best.forget()  # those of a program that ended before its first snapshot
 
     def start(self) -> None:
@@ -134,7 +134,7 @@ def make_evaluator(
     config: ProgramConfig, *, counter: Any, learner: Any, stop: StopEvent
 ) -> EvaluatorNode:
     """The evaluator; called in its node with Courier clients of the others."""
-    seed = derive_seed(config.run.seed, Purpose.EVALUATOR, config.resumed_at or 0)
+    seed = derive_seed(config.run.seed, Purpose.EVALUATOR, *config.part)
     num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
     environment = config.run.make_environment(seed=seed, num_envs=num_envs)
     agent = config.make_agent(environment.spec)

@@ -35,6 +35,7 @@ from ..runtime.run_directory import (
 )
 from . import isolation
 from .config import SERVING, ProgramConfig, read_options, write_options
+from .ray_session import EngineOptions, RaySession, ray_session
 
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
@@ -65,6 +66,7 @@ def launch(
     port: int | None = None,
     listen_everywhere: bool = False,
     acme: str | None = None,
+    engine: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
     plain: bool = True,
 ) -> LaunchSummary:
     """Trains an agent as a program of many processes, and waits for its end.
@@ -79,6 +81,7 @@ def launch(
       port: the first of 3 ports to listen on; free ones if None.
       listen_everywhere: listen on all interfaces: whoever can connect can execute code.
       acme: `package.module:NAME` of `AcmeOptions`.
+      engine: where the nodes run, and whether they are restarted.
       plain: log lines instead of a live table.
 
     Raises:
@@ -88,6 +91,7 @@ def launch(
     if not listen_everywhere:
         isolation.check_allowed(isolation.probe())
     _check_actors(config.num_actors, mode)
+    engine.check(mode=mode, num_actors=config.num_actors, listen_everywhere=listen_everywhere)
     spec = spec_of(config)
     run = config.resolve(spec)
     checked_agent(run, spec)
@@ -104,6 +108,8 @@ def launch(
         *(["--plain"] if plain else []),
         *(["--listen-everywhere"] if listen_everywhere else []),
         *([] if port is None else ["--port", str(port)]),
+        *["--engine", engine.engine, "--max-failures", str(engine.max_failures)],
+        *([] if engine.ray_address is None else ["--ray-address", engine.ray_address]),
     ]
     module = "retrax.launchpad_programs"
     resume = ["--resume", str(program.directory), "--launch", mode]
@@ -129,8 +135,10 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             lock = stack.enter_context(DirectoryLock(given.resume))
             program, found = _resumed(given)
             notes += [*found, _network(given, refused)]
+            engine = _checked_engine(given, program.run)
         else:
             given, run, spec = _parsed(arguments)
+            engine = _checked_engine(given, run)
             if given.launch == "sync":
                 return _train(run, given)
             network = _network(given, refused)
@@ -142,8 +150,21 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             check_new_directory(program.directory, program.run)
         if given.port is not None:
             isolation.check_ports(given.port, len(SERVING))
+        session = None
+        if engine.engine == "ray":
+            session = stack.enter_context(ray_session(engine.ray_address, program.run.num_actors))
         _prepare(program, lock)
-        return _run(program, given, notes)
+        return _run(program, given, notes, session)
+
+
+def _checked_engine(given: Any, run: RunConfig) -> EngineOptions:
+    engine = EngineOptions(
+        engine=given.engine, ray_address=given.ray_address, max_failures=given.max_failures
+    )
+    engine.check(
+        mode=given.launch, num_actors=run.num_actors, listen_everywhere=given.listen_everywhere
+    )
+    return engine
 
 
 def _network(given: Any, refused: str) -> str:
@@ -166,7 +187,9 @@ def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
     return given, run, specs[-1]
 
 
-def _run(program: ProgramConfig, given: Any, notes: Sequence[str]) -> int:
+def _run(
+    program: ProgramConfig, given: Any, notes: Sequence[str], session: RaySession | None
+) -> int:
     run = program.run
     tell(
         f"preset {run.preset}, {run.steps} steps, {run.num_actors} actors, "
@@ -174,8 +197,13 @@ def _run(program: ProgramConfig, given: Any, notes: Sequence[str]) -> int:
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
 
-    outcome = run_program(program, given.launch, plain=given.plain, notes=notes)
-    return _finish(program.directory, outcome)
+    engine = None
+    if session is not None:
+        from .ray_engine import RayEngine
+
+        engine = RayEngine(session, max_failures=given.max_failures)
+    outcome = run_program(program, given.launch, plain=given.plain, notes=notes, engine=engine)
+    return _finish(program.directory, outcome, " --engine ray" if engine else "")
 
 
 def _train(run: RunConfig, given: Any) -> int:
@@ -257,11 +285,11 @@ def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:
     return LaunchSummary(program.directory, steps, status.get("updates", 0), finished, failed)
 
 
-def _finish(directory: Path, outcome: Any) -> int:
+def _finish(directory: Path, outcome: Any, options: str) -> int:
     at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
     if not outcome.finished:
         why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
-        tell(f"{why}{at}To continue: {PROG} --resume {directory}")
+        tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
     print(
         f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
         flush=True,

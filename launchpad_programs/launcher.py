@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..replay.reverb import Checkpoints
 from ..runtime.log import close_log, setup_log
@@ -13,8 +13,11 @@ from .config import ProgramConfig, newest_snapshot
 from .live_table import LiveTable
 from .process import Processes, Threads
 from .program import make_program, process_env
-from .status import STATUS, read_status
+from .status import forget, read_status
 from .workers import Worker, start_processes, start_threads
+
+if TYPE_CHECKING:
+    from .ray_engine import RayEngine
 
 ExecutionMode = Literal["local_mp", "local_mt"]
 
@@ -57,7 +60,12 @@ class Outcome(NamedTuple):
 
 
 def run_program(
-    config: ProgramConfig, mode: ExecutionMode, *, plain: bool, notes: Sequence[str]
+    config: ProgramConfig,
+    mode: ExecutionMode,
+    *,
+    plain: bool,
+    notes: Sequence[str],
+    engine: "RayEngine | None" = None,
 ) -> Outcome:
     """Runs a program in an existing run directory to its end, or until a signal stops it.
 
@@ -66,19 +74,20 @@ def run_program(
       mode: local_mp: every node is a process. local_mt: every node is a thread of this process.
       plain: log lines instead of a live table.
       notes: for the log.
+      engine: where the nodes run, and are restarted; None for Launchpad's, and this machine.
 
     Raises:
       ValueError: the Reverb checkpoint of a resumed run is missing or incomplete.
     """
     log = setup_log(config.directory)
     try:
-        (config.directory / STATUS).unlink(missing_ok=True)
+        forget(config.directory)
         if config.keeps_sequences:
             Checkpoints(config.directory).prepare(config.resumed_at)
         for note in notes:
             log.info(note)
         with stop_on_signals() as stop:
-            workers = _start(config, mode)
+            workers = engine.start(config) if engine else _start(config, mode)
             where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
             log.info(f"{len(workers)} nodes started{where}.")
             with LiveTable(plain=plain) as table:
@@ -171,7 +180,7 @@ def _wait(
 ) -> Worker | None:
     """The node that failed; None if the run is finished or stopped."""
     while not stop.wait(_POLL_SECONDS) and not finished():
-        ended = [worker for worker in workers if worker.ended()]
+        ended = [worker for worker in workers if worker.ended() and not worker.revive()]
         if ended:
             # A terminal's signal goes to all processes: the nodes may end before it is seen here.
             return None if stop.wait(_POLL_SECONDS) else ended[0]

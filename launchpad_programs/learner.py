@@ -69,7 +69,7 @@ class LearnerNode:
         self._next_snapshot = self._after(self._counters.get("steps", 0))
         self._next_report = 0.0
         self._reported_at, self._reported = time.monotonic(), (learner.updates, 0.0)
-        self._is_started = False
+        self._is_started, self._process = False, config.restarts
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
         """`ParameterServer.get`, which the other nodes call."""
@@ -145,6 +145,7 @@ class LearnerNode:
             "replay_rows": status.num_rows,
             "replay_sequences": status.num_sequences,
             "version": self._parameters.version,
+            "process": self._process,
         }
         if status.learning_since is not None:
             values["learning_since"] = status.learning_since

@@ -76,10 +76,12 @@ def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> 
     )
     for column in ("node", "state", "rate", "return", "more"):
         table.add_column(column, justify="right" if column in ("rate", "return") else "left")
+    restarts = status.get("restarts", {})
     for name, values in {"replay/0": _replay(status), **status["nodes"]}.items():
         state = (ended or {}).get(name) or _state(values)
         rates = [f"{values[rate]:.1f} {unit}" for rate, unit in _RATES if rate in values]
-        table.add_row(name, state, "".join(rates[:1]), _number(values.get("return")), _more(values))
+        more = _more({**values, "restarts": restarts.get(name, 0)})
+        table.add_row(name, state, "".join(rates[:1]), _number(values.get("return")), more)
     return table
 
 
@@ -89,6 +91,7 @@ def line(status: Mapping[str, Any]) -> str:
     actors = [v for name, v in status["nodes"].items() if name.startswith("actor/")]
     staleness = _mean([v["staleness"] for v in actors if "staleness" in v])
     mean_return = _mean([v["return"] for v in actors if "return" in v])
+    restarts = sum(status.get("restarts", {}).values())
     return (
         f"{status['phase']} | {status['steps']}/{status['last_step']} steps | "
         f"{status['steps_per_second']:.0f} steps/s | "
@@ -97,7 +100,9 @@ def line(status: Mapping[str, Any]) -> str:
         f"replay {_replay(status)['replay_rows']} rows | "
         f"staleness {_number(staleness)} | "
         f"return {_number(mean_return)}, "
-        f"evaluator {_number(evaluator.get('return'))} | ETA {_time(status['eta_seconds'])}"
+        f"evaluator {_number(evaluator.get('return'))} | "
+        + (f"{restarts} restarts | " if restarts else "")
+        + f"ETA {_time(status['eta_seconds'])}"
     )
 
 
@@ -132,6 +137,8 @@ def _more(values: Mapping[str, Any]) -> str:
         parts.append(f"{values['staleness']} versions behind")
     if values.get("failures"):
         parts.append("learner away")
+    if values.get("restarts"):
+        parts.append(f"restarted {values['restarts']} times")
     return ", ".join(parts)
 
 

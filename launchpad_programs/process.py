@@ -1,7 +1,7 @@
 """Node lifecycle: start, stop event, exit with the launcher; calls between nodes.
 
 In `local_mp` every node is a process, which Launchpad stops by SIGTERM; in `local_mt` all nodes are
-threads of one process.
+threads of one process. Under Ray every node is alone in an actor of Ray, which is a process.
 """
 
 import contextlib
@@ -82,7 +82,25 @@ class Threads:
         yield
 
 
-Execution = Processes | Threads
+_stop_in_actor = threading.Event()  # of the node for which Ray started this process
+
+
+class RayActors:
+    """Each node is in a process that Ray started, and that the launcher's calls stop."""
+
+    def stop_event(self, label: str) -> threading.Event:
+        """The stop event of the one node in this process."""
+        del label
+        return _stop_in_actor
+
+    @contextlib.contextmanager
+    def node_context(self, label: str) -> Iterator[None]:
+        """Sets up the node's thread; Ray ends the process with the launcher."""
+        os.nice(_NICE.get(label, 0))
+        yield
+
+
+Execution = Processes | Threads | RayActors
 
 
 class Node(lp.CourierNode):
@@ -115,7 +133,7 @@ class Node(lp.CourierNode):
     def bind_addresses(self, **options: Any) -> None:
         """Chooses the port; called by Launchpad."""
         super().bind_addresses(**options)
-        choose_port(self.courier_address, self._port)
+        bind_port(self.courier_address, self._port)
 
     def run(self) -> None:
         """Runs the node to its end."""
@@ -127,17 +145,18 @@ class Node(lp.CourierNode):
 
 
 @dataclasses.dataclass(frozen=True)
-class _FixedPort(AbstractAddressBuilder):
+class _FixedAddress(AbstractAddressBuilder):
+    host: str
     port: int
 
     def build(self) -> str:
-        return f"localhost:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
-def choose_port(address: Any, port: int | None) -> None:
-    """Binds an address to a port; None leaves it as it is."""
+def bind_port(address: Any, port: int | None, host: str = "localhost") -> None:
+    """Binds an address of Launchpad to a port; None leaves it as it is."""
     if port is not None:
-        address.bind(_FixedPort(port))
+        address.bind(_FixedAddress(host, port))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from launchpad.address import get_port_from_address
 from ..replay.reverb import Checkpoints, check_tables, make_tables
 from ..replay.reverb.library import reverb
 from .config import ProgramConfig
-from .process import Execution, choose_port
+from .process import Execution, bind_port
 
 _ANSWER_SECONDS = 60  # until the server describes its tables; it may be reading a checkpoint
 
@@ -24,7 +24,7 @@ class ReplayServer(lp.ReverbNode):
     def bind_addresses(self, **options: Any) -> None:
         """Chooses the port; called by Launchpad."""
         super().bind_addresses(**options)
-        choose_port(self.reverb_address, self._port)
+        bind_port(self.reverb_address, self._port)
 
     def run(self) -> None:
         """Serves until the program ends."""

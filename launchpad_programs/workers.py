@@ -12,7 +12,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import launchpad as lp
 from absl import flags
@@ -38,6 +38,10 @@ class ProcessWorker:
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
         return f"failed with exit code {code}" if code else "done"
+
+    def revive(self) -> bool:
+        """Whether the node was started again; Launchpad's never are."""
+        return False
 
     def stop(self) -> None:
         """Sends SIGTERM."""
@@ -67,6 +71,10 @@ class ThreadWorker:
         error = self._worker.future.exception()
         return f"failed with {type(error).__name__}" if error else "done"
 
+    def revive(self) -> bool:
+        """As `ProcessWorker.revive`."""
+        return False
+
     def stop(self) -> None:
         """Sets its stop event."""
         self._stop.set()
@@ -82,7 +90,30 @@ class ThreadWorker:
         return "".join(traceback.format_exception(self._worker.future.exception()))
 
 
-Worker = ProcessWorker | ThreadWorker
+class Worker(Protocol):
+    """A running node, as its launcher sees it."""
+
+    name: str
+
+    def ended(self) -> str:
+        """How it ended: "done" if without an error, "" while it runs."""
+        ...
+
+    def revive(self) -> bool:
+        """Starts a node again that has ended too early; whether it did."""
+        ...
+
+    def stop(self) -> None:
+        """Requests its end."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it."""
+        ...
+
+    def traceback(self) -> str:
+        """Of its error, or the end of its output."""
+        ...
 
 
 def start_processes(

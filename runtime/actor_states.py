@@ -12,15 +12,19 @@ from .state_file import load_state, save_state
 
 
 class ActorStates:
-    """The file of one actor in the `actors` folder of a run directory."""
+    """The file of one actor in the `actors` folder of a run directory.
+
+    Attributes:
+      path: of the file.
+    """
 
     def __init__(self, directory: Path, index: int):
         """Takes the run directory, and the number of the actor."""
-        self._path = directory / "actors" / f"{index}.npz"
+        self.path = directory / "actors" / f"{index}.npz"
 
     def save(self, state: Any) -> None:
         """Writes a state, whole or not at all."""
-        save_state(self._path, state)
+        save_state(self.path, state)
 
     def restore(self, template: Any) -> Any:
         """The saved state; the template itself if there is none.
@@ -31,10 +35,10 @@ class ActorStates:
         Raises:
           ValueError: the file is damaged, or of another agent.
         """
-        if not self._path.is_file():
+        if not self.path.is_file():
             return template
         try:
-            return load_state(self._path, template)
+            return load_state(self.path, template)
         except ValueError as error:
             raise ValueError(
                 f"The actor state {error}: remove the file to start with a new state."

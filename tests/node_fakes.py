@@ -6,13 +6,15 @@ class Counter:
 
     def __init__(self, grants=()):
         self.grants, self.claims, self.reports = list(grants), [], []
+        self.processes = []
         self.phase, self.started, self.steps = "learning", None, 0
 
     def start(self, counters, names):
         self.started = (dict(counters), names)
 
-    def claim(self, name, number, taken, values):
+    def claim(self, name, process, number, taken, values):
         self.claims.append((number, taken, values["episodes"]))
+        self.processes.append(process)
         return self.grants.pop(0) if self.grants else 0
 
     def report(self, name, values):

@@ -40,7 +40,7 @@ SHARED = (
 )
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
-DISTRIBUTED = ("acme", "launchpad", "reverb", "tensorflow")
+DISTRIBUTED = ("acme", "launchpad", "ray", "reverb", "tensorflow")
 BEHIND_LIBRARIES = ("distrax", "rlax", "tensorflow_probability")
 
 

@@ -17,6 +17,7 @@ UPDATE_PERIOD = 50
 
 AgentConfig = TypeVar("AgentConfig")
 Mode = Literal["local_mp", "local_mt", "sync"]
+Engine = Literal["launchpad", "ray"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,16 @@ class ProgramArguments(OutputArguments):
     launch: Mode = "local_mp"
     """local_mp: processes. local_mt: threads of one process. sync: actors and learner in turn in
     one thread, in a seeded order; the same every time, for debuggers."""
+
+    engine: Engine = "launchpad"
+    """launchpad: ends at the first death of a process. ray: starts processes again that die."""
+
+    ray_address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """The head of a running Ray cluster, of which this machine is a part (docs/clusters.md); by
+    default, --engine ray starts Ray on this machine."""
+
+    max_failures: int = 5
+    """Deaths of the same process in a row, less than a minute apart, that --engine ray forgives."""
 
     listen_everywhere: Switch = False
     """Listen on all interfaces, in no network namespace: whoever can connect can execute code."""

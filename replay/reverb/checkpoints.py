@@ -31,6 +31,11 @@ class Checkpoints:
         self._folder = directory.absolute() / "reverb"
         self.live = self._folder / "live"
 
+    @property
+    def is_live(self) -> bool:
+        """Whether the live folder has a checkpoint, with which a server would start."""
+        return _is_complete(self.live)
+
     def keep(self, steps: int) -> None:
         """Keeps the server's newest checkpoint for the snapshot at `steps`."""
         kept = self._folder / str(steps)
@@ -66,13 +71,17 @@ class Checkpoints:
         if steps is None:
             return
         kept = self._folder / str(steps)
-        if not list(kept.glob(f"*/{_DONE}")):
+        if not _is_complete(kept):
             raise ValueError(
                 f"The snapshot at {steps} steps needs the Reverb checkpoint {kept}, which is "
                 "missing or incomplete: the replay would be empty."
             )
         names = shutil.ignore_patterns(MANIFEST)
         shutil.copytree(kept, self.live, copy_function=os.link, ignore=names)
+
+
+def _is_complete(folder: Path) -> bool:
+    return any(folder.glob(f"*/{_DONE}"))
 
 
 def check_tables(wanted: Mapping[str, Any], served: Mapping[str, Any]) -> None:

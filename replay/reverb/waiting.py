@@ -84,6 +84,8 @@ class ServerCalls:
     def submit(self, call: Callable[[], Any], what: str) -> None:
         """Has a call made later; `what` is waited for if too many calls are pending.
 
+        A call that raises RuntimeError is made once more: making it twice must do no harm.
+
         Raises:
           WaitTimeout: none of the pending calls ended for `max_wait` seconds.
           Exception: raised by an earlier call.
@@ -135,6 +137,9 @@ class ServerCalls:
     def _run(self) -> None:
         try:
             while (call := self._calls.get()) is not None:
-                call()
+                try:
+                    call()
+                except RuntimeError:  # its server died meanwhile; the next one waits for it
+                    call()
         except Exception as error:
             self._error = error

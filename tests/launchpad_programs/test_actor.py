@@ -141,6 +141,16 @@ def test_a_resumed_actor_restores_its_state(tmp_path):
     assert Parts(tmp_path, grants=[], resumed_at=500).actor.state.tolist() == [1, 1]
 
 
+def test_a_restarted_actor_restores_its_state_and_says_that_it_is_another_process(tmp_path):
+    first = Parts(tmp_path, grants=[100])
+    first.node.step()
+    first.node.close()
+    second = Parts(tmp_path, grants=[100], restarts=3)
+    assert second.actor.state.tolist() == [1, 1]
+    second.node.step()
+    assert (first.counter.processes, second.counter.processes) == ([0], [3])
+
+
 def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):
     parts = Parts(tmp_path, grants=[100])
 

@@ -12,7 +12,7 @@ from program_configs import make_config
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
 from retrax.launchpad_programs.counter import Counter, program_columns
-from retrax.launchpad_programs.status import read_status
+from retrax.launchpad_programs.status import read_status, write_restarts
 from retrax.runtime.run_directory import RunConfig
 
 pytestmark = pytest.mark.distributed
@@ -31,8 +31,10 @@ def make_counter():
     """Makes counters, and closes their files."""
     counters = []
 
-    def make(directory, steps=1000, seconds=60.0):
-        config = make_config(directory, steps=steps, final_evaluation_seconds=seconds)
+    def make(directory, steps=1000, seconds=60.0, restarts=0):
+        config = make_config(
+            directory, steps=steps, final_evaluation_seconds=seconds, restarts=restarts
+        )
         counter = Counter(config, stop=Never())
         counters.append(counter)
         return counter
@@ -47,8 +49,8 @@ def read_rows(directory):
         return list(csv.DictReader(file))
 
 
-def act(counter, name, number, taken, **values):
-    return counter.claim(name, number, taken, values)
+def act(counter, name, number, taken, *, process=0, **values):
+    return counter.claim(name, process, number, taken, values)
 
 
 def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_path):
@@ -169,6 +171,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
         "evaluator_return_sampled_arm": "",
         "parameter_staleness": "3.0",
         "replay_rows": "",
+        "node_restarts": "0.0",
     }
     assert {name: first[name] for name in expected} == expected
     assert last["loss"] == ""
@@ -218,3 +221,78 @@ def test_a_resumed_run_continues_counting(make_counter, tmp_path):
     steps = [int(row["steps"]) for row in read_rows(tmp_path)]
     assert steps == sorted(steps)
     assert steps[-1] == 300
+
+
+def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
+    """Two of three times the actor dies with what it was granted; the total is exact all the same.
+
+    The calls of its next process have the numbers of those before.
+    """
+    counter = make_counter(tmp_path, steps=103)
+    counter.start({}, [])
+    total = process = 0
+    while counter.status()["steps"] < 103:
+        granted = act(counter, "actor/0", 0, 0, process=process)
+        assert counter.status()["leases"]["actor/0"] == (process, 0, granted)
+        if process % 3 == 2:
+            act(counter, "actor/0", 1, granted, process=process)
+            total += granted
+        process += 1
+        assert process < 1000
+    assert total == counter.status()["steps"] == 103
+    assert act(counter, "actor/0", 1, 50, process=process - 2) == 0  # a late call of a dead one
+    assert counter.status()["steps"] == 103
+
+
+def test_a_restarted_counter_continues(make_counter, tmp_path):
+    counter = make_counter(tmp_path, steps=20)
+    counter.start({"steps": 3, "seconds": 9.5}, ["evaluator_return", "node_restarts"])
+    act(counter, "actor/0", 0, 0)
+    act(counter, "actor/0", 1, 1)
+    counter.report("learner/0", {"updates": 7, "learning_since": 2})
+    counter.report("evaluator/0", {"return": 0.25})
+    counter._next_status = 0.0
+    counter.step()  # and dies
+    write_restarts(tmp_path, {"counter/0": 1, "replay/0": 2})
+    counter = make_counter(tmp_path, steps=20, restarts=1)
+    counter.start({"steps": 0}, [])  # of a learner that was restarted too: ignored
+    status = counter.status()
+    expected = {"phase": "learning", "steps": 4, "updates": 7, "learning_since": 2}
+    assert {name: status[name] for name in expected} == expected
+    assert status["seconds"] >= 9.5
+    assert act(counter, "actor/0", 1, 1) == 1  # answered before
+    assert counter.status()["steps"] == 4
+    total, number = 4, 2
+    while granted := act(counter, "actor/0", number, 1):
+        assert granted == 1
+        number, total = number + 1, total + 1
+    assert total + 1 == counter.status()["steps"] == 20
+    counter.close()
+    last = read_rows(tmp_path)[-1]
+    assert (last["evaluator_return"], last["node_restarts"]) == ("0.25", "3.0")
+
+
+def test_a_counter_that_dies_before_the_learner_starts_begins_anew(make_counter, tmp_path):
+    make_counter(tmp_path)
+    counter = make_counter(tmp_path, restarts=1)
+    assert counter.status()["phase"] == "starting"
+    counter.start({}, [])
+    counter = make_counter(tmp_path, restarts=2)  # it died at once
+    assert counter.status()["phase"] == "collecting"
+
+
+def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
+    """It has the last snapshot to save."""
+    counter = make_counter(tmp_path, steps=1, seconds=0.0)
+    counter.start({}, [])
+    counter.report("learner/0", {"updates": 1, "process": 0})
+    act(counter, "actor/0", 0, 0)
+    act(counter, "actor/0", 1, 1)
+    write_restarts(tmp_path, {"learner/0": 1})
+    counter.step()
+    counter.step()
+    assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
+    counter.report("learner/0", {"state": "compiling"})
+    assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
+    counter.report("learner/0", {"updates": 1, "process": 1})
+    assert counter.report("evaluator/0", {"final": True})["phase"] == "finished"

@@ -166,9 +166,10 @@ def launched(monkeypatch, told):
 
     programs = []
 
-    def run_program(config, mode, *, plain, notes):
+    def run_program(config, mode, *, plain, notes, engine):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
+        assert engine is None
         programs.append((config, mode))
         told.append(notes)
         ending = launcher.Ending(failed="", traceback="", complete=True)

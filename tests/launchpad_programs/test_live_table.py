@@ -92,3 +92,13 @@ def test_plain_gives_a_line_at_each_change_of_phase():
         assert view.show(STATUS, {}) == live_table.line(STATUS)
         assert view.show(STATUS, {}) == ""
         assert view.show({**STATUS, "phase": "finished"}, {}).startswith("finished")
+
+
+def test_restarts_are_shown_where_there_are_any():
+    assert "restart" not in live_table.line(STATUS)
+    status = {**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}}
+    assert "| 3 restarts |" in live_table.line(status)
+    shown = text(live_table.table(status)).splitlines()
+    counts = {row.split()[1]: row for row in shown if "restarted" in row}
+    assert sorted(counts) == ["actor/0", "replay/0"]
+    assert "restarted 2 times" in counts["replay/0"]

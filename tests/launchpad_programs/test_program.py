@@ -1,7 +1,6 @@
 """A whole program of processes, on catch: it learns, is inspected, interrupted, and resumed."""
 
 import csv
-import importlib.util
 import pathlib
 import random
 import re
@@ -15,6 +14,7 @@ import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from benchmark_modules import load
 from listening import listening_ports
 from program_configs import make_config
 
@@ -26,14 +26,7 @@ pytestmark = pytest.mark.distributed
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-life_cycle = load(ROOT / "benchmarks" / "life_cycle.py")
+life_cycle = load("life_cycle")
 
 
 def read_csv(path):

@@ -157,6 +157,23 @@ def test_calls_are_made_in_order(calls):
     assert calls.result(lambda: list(made), "the list") == [0, 1, 2, 3, 4]
 
 
+def test_a_call_that_fails_with_its_server_is_made_once_more(calls):
+    made = []
+
+    def call(error):
+        made.append(error)
+        if len(made) % 2:
+            raise error
+
+    calls.submit(lambda: call(RuntimeError("Connection reset by peer")), "nothing")
+    assert calls.result(lambda: len(made), "the number") == 2
+    calls.submit(lambda: call(ZeroDivisionError()), "nothing")
+    calls._thread.join(5.0)
+    assert len(made) == 3
+    with pytest.raises(ZeroDivisionError):
+        calls.submit(made.clear, "nothing")
+
+
 def test_errors_of_calls_reach_the_caller(calls):
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         calls.result(fail, "nothing")

@@ -1,0 +1,158 @@
+"""What a program under Ray outlives: kills a random node every few seconds while it trains.
+
+    python benchmarks/chaos.py [--kills 20] [--seconds 8] [--weights actor=2 replay=0 ...]
+                               [--seed 0] [--agent reactor] [OPTION OF retrax launch ...]
+
+A kill is SIGKILL. Nodes are killed from the first update to the last step, each kind as often as
+its weight says, on average. A snapshot is lost if no snapshot was seen between two multiples of
+--snapshot-every. An orphan is a process of the program that still exists 15 seconds after the end
+of the launcher; a leftover is a file or folder in its temporary folder.
+"""
+
+import argparse
+import collections
+import csv
+import json
+import os
+import pathlib
+import random
+import tempfile
+import time
+
+import psutil
+from life_cycle import ORPHAN_SECONDS, Program  # beside this file
+
+KINDS = ("actor", "counter", "evaluator", "learner", "replay")
+POLL_SECONDS = 0.1
+
+
+class Watch:
+    """What was seen of a program while it ran."""
+
+    def __init__(self, program):
+        self.program = program
+        self.processes, self.snapshots, self.open_sockets = set(), set(), set()
+
+    def look(self):
+        main = psutil.Process(self.program.process.pid)
+        children = main.children(recursive=True)
+        for process in {main, *children} - self.processes:
+            self.open_sockets |= sockets_beyond_loopback(process)
+        self.processes |= set(children)
+        folder = self.program.directory / "snapshots"
+        self.snapshots |= {int(path.name) for path in folder.glob("*") if path.name.isdigit()}
+
+    def wait(self, seconds):
+        """Looks from time to time; whether the program still takes steps."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self.program.process.poll() is not None:
+                return False
+            self.look()
+            time.sleep(POLL_SECONDS)
+        return self.program.status().get("phase") in ("collecting", "learning")
+
+
+def sockets_beyond_loopback(process):
+    """Sockets on which a process listens and that another host, or namespace, could reach."""
+    try:
+        if os.readlink(f"/proc/{process.pid}/ns/net") != os.readlink("/proc/self/ns/net"):
+            return set()  # of the program alone
+        found = process.net_connections("inet")
+    except (OSError, psutil.Error):
+        return set()
+    return {
+        (c.laddr.ip, c.laddr.port)
+        for c in found
+        if c.status == psutil.CONN_LISTEN and not is_loopback(c.laddr.ip)
+    }
+
+
+def is_loopback(address):
+    return address == "::1" or address.removeprefix("::ffff:").startswith("127.")
+
+
+def kill_one(program, weights, rng):
+    """The kind of node that was killed; None if none of it runs now."""
+    kind = rng.choices(list(weights), list(weights.values()))[0]
+    nodes = [node for name, node in program.nodes().items() if name.startswith(f"{kind}/")]
+    if not nodes:
+        return None
+    rng.choice(sorted(nodes, key=lambda node: node.pid)).kill()
+    return kind
+
+
+def run(arguments, options, rng):
+    """Trains a program and kills its nodes; the lines of the table."""
+    killed, kept = collections.Counter(), tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short name, for Ray's sockets
+        os.environ["TMPDIR"] = str(pathlib.Path(folder) / "t")
+        os.mkdir(os.environ["TMPDIR"])
+        directory = pathlib.Path(folder) / "run"
+        program = Program(
+            directory,
+            *["--environment", "catch", "--num-actors", 2, "--steps", arguments.steps],
+            *["--snapshot-every", arguments.snapshot_every, "--run-directory", directory],
+            *["--engine", "ray", "--max-failures", 10**6, *options],
+            agent=arguments.agent,
+        )
+        program.wait_for("learning")
+        watch = Watch(program)
+        while sum(killed.values()) < arguments.kills and watch.wait(arguments.seconds):
+            kind = kill_one(program, arguments.weights, rng)
+            killed.update([kind] if kind else [])
+        while watch.wait(1.0) or program.process.poll() is None:
+            pass
+        output, _ = program.process.communicate()
+        _, left = psutil.wait_procs(watch.processes, timeout=ORPHAN_SECONDS)
+        for process in left:
+            process.kill()
+        leftovers = os.listdir(os.environ["TMPDIR"])
+        os.environ["TMPDIR"] = kept
+        if program.process.returncode or arguments.log:
+            print(output)
+        return table(arguments, program, watch, killed, left, leftovers)
+
+
+def table(arguments, program, watch, killed, left, leftovers):
+    path = program.directory / "metrics.csv"
+    rows = list(csv.DictReader(path.open(newline=""))) if path.exists() else []
+    last = rows[-1] if rows else {}
+    restarts = program.directory / "restarts.json"
+    every, steps = arguments.snapshot_every, int(last.get("steps") or 0)
+    whole = {saved // every for saved in watch.snapshots}
+    return {
+        "killed": ", ".join(f"{kind} x {count}" for kind, count in sorted(killed.items())),
+        "exit status": program.process.returncode,
+        "restarts": json.loads(restarts.read_text()) if restarts.exists() else {},
+        "steps": f"{steps} of {arguments.steps}",
+        "snapshots lost": f"{len(set(range(1, steps // every + 1)) - whole)} of {steps // every}",
+        "orphans": len(left),
+        "leftovers": leftovers,
+        "sockets beyond loopback": len(watch.open_sockets),
+        "final return": last.get("evaluator_return"),
+        "seconds": last.get("seconds"),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--weights", nargs="*", default=[])
+    parser.add_argument("--steps", type=int, default=30_000)
+    parser.add_argument("--snapshot-every", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--agent", default="reactor")
+    parser.add_argument("--log", action="store_true")
+    arguments, options = parser.parse_known_args()
+    given = {name: float(value) for name, _, value in (w.partition("=") for w in arguments.weights)}
+    arguments.weights = {kind: given.get(kind, 1.0) for kind in KINDS}
+    found = run(arguments, options, random.Random(arguments.seed))
+    print("| what | |\n|---|---|")
+    for name, value in found.items():
+        print(f"| {name} | {value} |")
+
+
+if __name__ == "__main__":
+    main()

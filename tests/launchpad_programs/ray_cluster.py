@@ -1,0 +1,43 @@
+"""A Ray cluster of two hosts on this machine: `ray_cluster.py FOLDER`, with its folder for logs.
+
+Prints its address, and the process of the second host's raylet. At a line of standard input it
+removes the second host, adds another, and prints the process of that one's raylet; at the end of
+standard input it ends.
+"""
+
+import os
+import sys
+
+import psutil
+
+
+def main(folder):
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=folder)
+    os.mkdir(os.path.join(folder, "ray"))
+    from ray.cluster_utils import Cluster
+
+    each = {
+        "num_cpus": 1,
+        "object_store_memory": 80 * 2**20,
+        "node_ip_address": "127.0.0.2",
+        "include_dashboard": False,
+    }
+    cluster = Cluster()
+    cluster.add_node(**each)
+    print(cluster.address, flush=True)
+    second = cluster.add_node(**each)
+    print(raylet_of(second), flush=True)
+    while sys.stdin.readline():
+        cluster.remove_node(second)
+        second = cluster.add_node(**each)
+        print(raylet_of(second), flush=True)
+    cluster.shutdown()
+
+
+def raylet_of(node):
+    (raylet,) = node.all_processes["raylet"]
+    return psutil.Process(raylet.process.pid).pid
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,129 @@
+"""What `--engine ray` refuses before anything is written; Ray itself is not needed."""
+
+import importlib.metadata
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from retrax.experiments.commands.main import main
+from retrax.launchpad_programs import launch_command, ray_session
+from retrax.launchpad_programs.ray_head import users
+from retrax.launchpad_programs.ray_session import EngineOptions, check_cpus
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs run on Linux")
+
+
+def check(engine="ray", mode="local_mp", listen_everywhere=False, **options):
+    EngineOptions(engine=engine, **options).check(
+        mode=mode, num_actors=2, listen_everywhere=listen_everywhere
+    )
+
+
+def install(monkeypatch, version):
+    """Pretends that this version of Ray is installed, or none."""
+
+    real = importlib.metadata.version
+
+    def find(name):
+        if name != "ray":
+            return real(name)
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", find)
+
+
+def test_without_ray_the_pinned_requirements_are_advised(monkeypatch):
+    install(monkeypatch, None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs Ray: pip install -r requirements.txt"):
+        check()
+    check("launchpad")
+
+
+@pytest.mark.parametrize("version", ["2.47.1", "2.480.0", "3.0.0"])
+def test_another_version_is_refused(monkeypatch, version):
+    install(monkeypatch, version)
+    with pytest.raises(ValueError, match=rf"needs Ray 2\.48, .* but {version} is installed"):
+        check()
+
+
+@pytest.mark.parametrize("mode", ["local_mt", "sync"])
+def test_only_processes_can_be_restarted(mode):
+    with pytest.raises(ValueError, match=f"runs processes: leave --launch {mode} out"):
+        check(mode=mode)
+
+
+def test_a_negative_number_of_failures_is_refused():
+    with pytest.raises(ValueError, match="--max-failures must be at least 0, got -1"):
+        check(max_failures=-1)
+
+
+def test_wrong_addresses_are_refused(monkeypatch):
+    install(monkeypatch, "2.48.0")
+    with pytest.raises(ValueError, match="--ray-address needs --engine ray"):
+        check("launchpad", ray_address="here:1")
+    with pytest.raises(ValueError, match=r"needs --listen-everywhere: .* can execute code"):
+        check(ray_address="here:1")
+    for wrong in ("here", ":1", "here:", "ray://here", "here:one"):
+        with pytest.raises(ValueError, match=f"must be HOST:PORT, got {wrong}"):
+            check(ray_address=wrong, listen_everywhere=True)
+    for here in ("localhost:6379", "127.0.0.1:6379"):
+        with pytest.raises(ValueError, match=f"the one that ray start printed, got {here}"):
+            check(ray_address=here, listen_everywhere=True)
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        address = f"127.0.0.2:{server.getsockname()[1]}"
+        check(ray_address=address, listen_everywhere=True)
+    for nobody in (address, "127.0.0.2:70000"):
+        with pytest.raises(ValueError, match=rf"No Ray answers at --ray-address {nobody} \(.+\)"):
+            check(ray_address=nobody, listen_everywhere=True)
+
+
+def test_cpus_by_hand():
+    """0.5 for the learner, 0.1 for each other node."""
+    check_cpus(2, 1.0, "this machine has")
+    check_cpus(12, 2.0, "this machine has")
+    with pytest.raises(
+        ValueError,
+        match=r"asks for 2\.1 CPUs \(0\.8, and 0\.1 for each of 13 actors\), but this machine has "
+        r"2: at most 12 actors fit\.",
+    ):
+        check_cpus(13, 2.0, "this machine has")
+    with pytest.raises(ValueError, match=r"the cluster has 0\.5: no actor fits"):
+        check_cpus(1, 0.5, "the cluster has")
+
+
+@pytest.mark.skipif(
+    launch_command.missing_packages() != [], reason="needs the distributed tier (Python 3.10)"
+)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--num-actors", "50"], "5.8 CPUs"),
+        (["--launch", "local_mt"], "leave --launch local_mt out"),
+        (["--launch", "sync"], "leave --launch sync out"),
+        (["--ray-address", "here:1"], "--ray-address needs --listen-everywhere"),
+        (["--max-failures", "-1"], "--max-failures must be at least 0"),
+    ],
+)
+def test_it_is_refused_before_anything_is_written(options, expected, tmp_path, monkeypatch, capsys):
+    install(monkeypatch, "2.48.0")
+    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
+    monkeypatch.setattr(ray_session, "_cpus", lambda: 2)
+    run = ["--environment", "catch", "--run-directory", str(tmp_path / "run"), "--engine", "ray"]
+    assert main(["launch", "reactor", *run, *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert expected in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_use_a_folder_are_found(tmp_path):
+    command = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.readline()  # it has its command line now
+        assert users(str(tmp_path)) == [process.pid]
+        process.kill()
+    assert users(str(tmp_path)) == []
