@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 VERSION = 2
-_ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -28,6 +27,10 @@ _ADDED_TO_REPLAY = {
     "replay_ratio": 4.0,
     "on_policy": False,
 }
+# Version 2. Of Agent57: novelty was never forgotten before, and "arm_0" was a choice of its own.
+_ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
+_ADDED_TO_AGENT_IN_2 = {"novelty_window": 1_000_000_000, "evaluation_arm": 0}
+_RENAMED_IN_2 = {"evaluation": {"arm_0": "arm"}}
 
 
 def values_of(run: Any) -> dict[str, Any]:
@@ -63,7 +66,14 @@ def run_fields(
         config_class = agent_class(values["agent"], values["search_path"])
         given = _object(values["agent_config"], "agent_config")
         if version == 0:
-            given = _with_added_fields(given, config_class)
+            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT)
+            if isinstance(given.get("replay"), dict):
+                given["replay"] = {**_ADDED_TO_REPLAY, **given["replay"]}
+        if version < 2:
+            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT_IN_2)
+            for name, renamed in _RENAMED_IN_2.items():
+                if name in given:
+                    given[name] = renamed.get(given[name], given[name])
         problems += _problems(config_class, given, "agent_config.")
         values["agent_config"] = None if problems else _build(config_class, given)
     if problems:
@@ -71,14 +81,12 @@ def run_fields(
     return values
 
 
-def _with_added_fields(given: Mapping[str, Any], config_class: type) -> dict[str, Any]:
-    """An agent's config of version 0 with the fields that were added within that version."""
+def _with_added_fields(
+    given: Mapping[str, Any], config_class: type, added: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An agent's config with those of the fields, added later, that its class has."""
     names = {field.name for field in dataclasses.fields(config_class)}
-    added = {name: value for name, value in _ADDED_TO_AGENT.items() if name in names}
-    migrated = {**added, **given}
-    if isinstance(migrated.get("replay"), dict):
-        migrated["replay"] = {**_ADDED_TO_REPLAY, **migrated["replay"]}
-    return migrated
+    return {**{name: value for name, value in added.items() if name in names}, **given}
 
 
 def _problems(config_class: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:

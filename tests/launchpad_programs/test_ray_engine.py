@@ -21,7 +21,7 @@ import pytest
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
-from benchmark_modules import load
+from benchmark_modules import FOLDER, load
 from listening import listening_ports
 from program_configs import make_config, make_run
 
@@ -258,10 +258,6 @@ class Cluster:
         self.process.stdin.flush()
         self.second = int(self.process.stdout.readline())
 
-    def on_second(self):
-        """Process ids on the second host."""
-        return {child.pid for child in psutil.Process(self.second).children(recursive=True)}
-
 
 @pytest.fixture
 def cluster():
@@ -277,10 +273,27 @@ def test_a_program_outlives_a_host(cluster, launch):
     options = ["--ray-address", cluster.address, "--listen-everywhere"]
     program = launch("--steps", 6000, *options)
     program.wait_for("learning")
-    before = program.process.pid
-    assert program.process.poll() is None, before
     cluster.replace_second()
     output, _ = program.process.communicate(timeout=600)
     assert program.process.returncode == 0, output
     assert re.search(r"actor/\d was lost with its host on 127.0.0.2: restart 1", output)
     assert read_rows(program.directory)[-1]["steps"] == "6000"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_benchmark_of_kills():
+    """`benchmarks/chaos.py`, with one kill."""
+    options = ["--kills", "1", "--seconds", "2", "--steps", "2000", "--snapshot-every", "500"]
+    result = subprocess.run(
+        [sys.executable, FOLDER / "chaos.py", *options],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    found = dict(re.findall(r"^\| (.+?) \| (.+) \|$", result.stdout, re.MULTILINE))
+    assert found["exit status"] == "0"
+    assert found["steps"] == "2000 of 2000"
+    assert found["orphans"] == "0"
+    assert found["leftovers in the temporary folder"] == "none"
+    assert found["sockets beyond loopback"] == "0"

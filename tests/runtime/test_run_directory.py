@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 
 import retrax
-from retrax.agents import acer, reactor
+from retrax.agents import acer, agent57, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
@@ -215,6 +215,21 @@ def test_runs_from_before_there_were_learner_devices_had_one(tmp_path, older):
         del values["version"], values["learner_devices"]
         values |= {"version": older} if older else {}
     assert configs.read_config(tmp_path) == make_run(learner_devices=1)
+
+
+@pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])
+def test_runs_of_agent57_from_before_novelty_was_forgotten(tmp_path, older, newer):
+    with edited(tmp_path, agent="agent57", agent_config=agent57.Config.small()) as values:
+        values["version"] = 1
+        del values["agent_config"]["novelty_window"], values["agent_config"]["evaluation_arm"]
+        values["agent_config"]["evaluation"] = older
+    found = configs.read_config(tmp_path).agent_config
+    assert (found.evaluation, found.evaluation_arm) == (newer, 0)
+    assert found.novelty_window == 1_000_000_000
+    with edited(tmp_path, agent="agent57", agent_config=agent57.Config.small()) as values:
+        del values["agent_config"]["novelty_window"]
+    with pytest.raises(ValueError, match=r"agent_config\.novelty_window is missing\.$"):
+        configs.read_config(tmp_path)
 
 
 @pytest.mark.parametrize("field", ["num_actors", "learner_devices", "agent_config.frame_stack"])
