@@ -295,5 +295,5 @@ def test_the_benchmark_of_kills():
     assert found["exit status"] == "0"
     assert found["steps"] == "2000 of 2000"
     assert found["orphans"] == "0"
-    assert found["leftovers in the temporary folder"] == "none"
+    assert found["leftovers"] == "[]"
     assert found["sockets beyond loopback"] == "0"
