@@ -165,7 +165,8 @@ def test_two_episodes_are_two_unrolls():
 
 
 RECURRENT = make_network()
-PARAMS = initial(RECURRENT)
+# Halved: with weights of deviation 1, logits near 10 lose the digits that the test compares.
+PARAMS = jax.tree.map(lambda x: 0.5 * x, initial(RECURRENT))
 UNROLL = jax.jit(RECURRENT.unroll)
 STEP = jax.jit(RECURRENT.step)
 
