@@ -13,7 +13,7 @@ from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..runtime.advice import Advice
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
-from ..runtime.metrics import metric_names
+from ..runtime.metrics import episode_columns
 from ..runtime.metrics_writer import MetricsTable
 from ..runtime.resuming import open_snapshots
 from ..runtime.run_directory import (
@@ -106,7 +106,11 @@ def train(
         evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
         if snapshots:
             run.restore(snapshots, unfinished, evaluation)
-        names = metric_names(config.entry, agent, loop.replay.shapes[0]) + evaluation.columns
+        names = [
+            *episode_columns(config.entry),
+            *loop.learner.metric_names,
+            *evaluation.columns,
+        ]
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)

@@ -13,7 +13,7 @@ from ..replay.reverb import Checkpoints, make_replay
 from ..replay.waiting import Stopped
 from ..runtime.advice import Advice
 from ..runtime.learner import Learner
-from ..runtime.metrics import metric_names
+from ..runtime.metrics import episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
@@ -182,10 +182,7 @@ def make_learner(
         parameters=parameters,
         num_devices=run.learner_devices,
     )
-    names = [
-        *metric_names(run.entry, agent, learner_replay.shapes[0]),
-        *program_columns(run),
-    ]
+    names = [*episode_columns(run.entry), *learner.metric_names, *program_columns(run)]
     options = config.acme_options()
     make_logger = options.logger_factory if options else None
     return LearnerNode(

@@ -78,6 +78,12 @@ class Learner:
         """The newest acting parameters."""
         return self._agent.acting_params(self._devices.first(self.state))
 
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of an update's metrics, sorted. `compile` uses the same trace of the update."""
+        _, outputs = jax.eval_shape(self._update, self.state, self._replay.shapes[0])
+        return sorted(outputs.metrics)
+
     def compile(self) -> None:
         """Compiles the update for everything that the replay may serve; changes nothing."""
         state = _copy(self.state)

@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dm_env
-import jax
 import numpy as np
 
-from ..agents.base import Agent, update
 from ..agents.entry import AgentEntry
 from ..datatypes import TimeStep
 
@@ -125,14 +123,6 @@ class Rate:
         return (high - low) / (last - first) if last > first else 0.0
 
 
-def metric_names(entry: AgentEntry, agent: Agent, sample: Any) -> list[str]:
-    """Names of an agent's episode metrics, as `episode_NAME`, and of its update's metrics.
-
-    Args:
-      entry: of the agent.
-      agent: the agent.
-      sample: a sample, or shapes like one.
-    """
-    learner = jax.eval_shape(agent.init, jax.random.key(0))
-    _, outputs = jax.eval_shape(update(agent), learner, sample)
-    return [*(f"episode_{name}" for name in entry.episode_metrics), *sorted(outputs.metrics)]
+def episode_columns(entry: AgentEntry) -> list[str]:
+    """Names of an agent's episode metrics, as columns: `episode_NAME`."""
+    return [f"episode_{name}" for name in entry.episode_metrics]

@@ -63,15 +63,17 @@ def write_modules(page, directory):
 
 
 def run(block, directory):
-    """Runs every line in a directory."""
+    """Runs every line in a directory, compiled as users compile it: the runs take longer."""
     scripts = sysconfig.get_path("scripts")
     python = pathlib.Path(sys.executable).parent
     path = os.pathsep.join([scripts, str(python), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    environment.pop("JAX_DISABLE_MOST_OPTIMIZATIONS", None)
     for line in block.splitlines():
         result = subprocess.run(
             shlex.split(line),
             cwd=directory,
-            env={**os.environ, "PATH": path},
+            env=environment,
             capture_output=True,
             text=True,
             timeout=540,

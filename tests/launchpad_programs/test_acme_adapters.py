@@ -347,7 +347,9 @@ def test_a_learner_is_acmes_learner():
         each.close()
 
 
-@pytest.mark.parametrize("selector", ["contextual", "proportional"])
+@pytest.mark.parametrize(
+    "selector", [pytest.param("contextual", marks=pytest.mark.slow), "proportional"]
+)
 def test_catch_improves_through_a_reverb_server(selector):
     """Actor, replay and learner as in a program, in threads, run by Acme's own loop."""
     config, agent = small_reactor(selector)

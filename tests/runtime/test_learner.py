@@ -157,3 +157,17 @@ def test_a_snapshot_is_restored(make_learner):
     again.step()
     chex.assert_trees_all_equal(jax.device_get(again.state), jax.device_get(learner.state))
     chex.assert_trees_all_equal(snapshot.learner["count"], jnp.float32(3))
+
+
+def test_names_of_metrics_take_no_trace_of_their_own():
+    traces = []
+
+    def gradients(state, sample):
+        traces.append(None)
+        return AGENT.gradients(state, sample)
+
+    learner = Learner(AGENT._replace(gradients=gradients), Replay(), key=jax.random.key(1))
+    assert learner.metric_names == ["loss"]
+    learner.compile()
+    assert len(traces) == 1
+    learner.close()
