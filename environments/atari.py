@@ -1,6 +1,8 @@
 """Atari 2600 games as DQN saw them, on ale-py's own vector of emulators."""
 
+import copy
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, integer_seeds
+from .played_games import PlayedGames
 
 FRAME_SKIP = 4
 SIDE = 84
 _RENDER_FACTOR = 4
 _DO_NOTHING = 0
+_FLAGS = ("_lives", "_last", "_game_over", "_over", "_picture")  # of `Atari`
 # These cartridges are for two players; they have no mode for one.
 _TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
@@ -56,6 +60,7 @@ class Atari:
       game: ale-py's name of the game, in snake case: "pong", "ms_pacman".
       num_envs: E >= 1.
       seed: >= 0. The episodes of environment e depend on `seed` and e alone, not on E or threads.
+        It gets a new seed, derived from these, in the first new game after 20,000 steps.
       frame_stack: >= 1, observations (each of 4 frames) that are seen at once: the channels.
         Agents with a `frame_stack` of their own (ACER's is 4) put single ones together.
       full_action_set: offer all 18 actions instead of those that the game uses.
@@ -89,7 +94,8 @@ class Atari:
         episodic_life: bool = False,
         num_threads: int | None = None,
     ) -> None:
-        self._seeds = integer_seeds(seed, num_envs)
+        self._played = PlayedGames(integer_seeds(seed, num_envs))
+        self._num_envs = num_envs
         if num_threads is None:
             num_threads = min(num_envs, os.cpu_count() or 1)
         check_game(game)
@@ -120,6 +126,7 @@ class Atari:
         self._episodic_life = episodic_life
         self._lives = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
+        self._game_over = np.zeros(num_envs, bool)
         # Games that ended in the first step of an episode, by termination and by truncation.
         self._over = np.zeros((2, num_envs), bool)
         self._picture: np.ndarray | None = None  # the newest frame of the first environment
@@ -127,7 +134,7 @@ class Atari:
     @property
     def num_envs(self) -> int:
         """The number of environments E."""
-        return len(self._seeds)
+        return self._num_envs
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -136,11 +143,14 @@ class Atari:
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, 84, 84, frame_stack]`."""
-        frames, info = self._emulators.reset(seed=self._seeds)
-        self._lives = info["lives"].copy()
-        self._over[:] = False
-        self._seeds = np.full_like(self._seeds, -1)  # ale-py: go on with the generators you have
+        if self._picture is None:
+            frames, info = self._emulators.reset(seed=self._played.seeds)
+        else:
+            frames, info = self._emulators.reset()
+            self._played.add_reset()
         nothing = np.zeros(self.num_envs, bool)
+        self._lives = info["lives"].copy()
+        self._over[:] = self._game_over[:] = False
         return self._arrived(frames, np.zeros(self.num_envs), nothing, nothing, ~nothing)
 
     def step(self, actions: np.ndarray) -> TimeStep:
@@ -158,9 +168,29 @@ class Atari:
         if self._episodic_life:
             actions = np.where(first, _DO_NOTHING, actions)
         frames, reward, terminated, truncated, info = self._emulators.step(actions)
+        self._played.add(actions)
+        lives, renewed = info["lives"], self._game_over & self._played.due
+        if renewed.any():  # ale-py has begun their games already, with the generators of before
+            seeds = self._played.renew(renewed)
+            frames, info = self._emulators.reset(seed=seeds, options={"reset_mask": renewed})
+            lives = np.where(renewed, info["lives"], lives)
+        self._game_over = terminated | truncated
         if self._episodic_life:
-            terminated, truncated = self._ends(info["lives"], terminated, truncated, first)
+            terminated, truncated = self._ends(lives, terminated, truncated, first)
         return self._arrived(frames, reward, terminated, truncated, first)
+
+    def state(self) -> dict[str, Any]:
+        """See `Resumable`: what was played, and how far the episodes are."""
+        flags = {name: copy.copy(getattr(self, name)) for name in _FLAGS}
+        return {"played": self._played.state(), **flags}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Resumable`. The games are played again, a few thousand steps a second."""
+        self._played.restore(state["played"])
+        for name in _FLAGS:
+            setattr(self, name, state[name])
+        if self._picture is not None:
+            self._played.play_again(self._emulators)
 
     def render(self) -> np.ndarray:
         """What the agent sees in the first environment: uint8 `[336, 336, 3]`, gray.

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from retrax.environments import check_environment
+from retrax.environments import check_environment, played_games
 from retrax.environments.atari import Atari, games
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
@@ -183,8 +183,12 @@ def test_the_step_after_a_last_one_ignores_the_action():
         np.testing.assert_array_equal(left[name], right[name])
 
 
-@pytest.mark.parametrize("sticky", [0.0, 0.25])
-def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(sticky):
+@pytest.mark.parametrize(("sticky", "renewal"), [(0.0, 20_000), (0.25, 90)])
+def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(
+    sticky, renewal, monkeypatch
+):
+    monkeypatch.setattr(played_games, "RENEWAL", renewal)
+
     def run(num_envs, seed, threads):
         kwargs = {"repeat_action_probability": sticky, "max_frames": 400}
         environment = Atari("pong", num_envs=num_envs, seed=seed, num_threads=threads, **kwargs)

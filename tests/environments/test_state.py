@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from retrax.datatypes import Resumable
-from retrax.environments import make
+from retrax.environments import make, played_games
 from retrax.environments.attributes import attributes
 from retrax.environments.plain_data import NotPlainError, pack, unpack
 
@@ -32,9 +31,10 @@ def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
     one, other = (make(id, seed=seed, num_envs=NUM_ENVS) for seed in seeds)
     generator = np.random.default_rng(0)
     for environment, steps in ((one, before), (other, 5)):
-        environment.reset()
-        for _ in range(steps):
-            environment.step(random_actions(one.spec, generator))
+        for part in (steps // 3, steps - steps // 3):
+            environment.reset()
+            for _ in range(part):
+                environment.step(random_actions(one.spec, generator))
     state = pack(one.state())
     other.restore(unpack(state))
     assert pack(other.state()) == state
@@ -99,12 +99,36 @@ def test_a_state_of_other_physics_is_refused():
         hopper._simulations[0].restore(state["environments"][0]["physics"][0])
 
 
-def test_atari_has_no_state():
-    """ale-py's vector of emulators offers none."""
-    environment = make("ALE/Pong-v5")
-    assert not isinstance(environment, Resumable)
-    assert isinstance(make("catch"), Resumable)
-    environment.close()
+@pytest.mark.parametrize("episodic_life", [False, True])
+def test_atari_games_are_played_again(monkeypatch, episodic_life):
+    """Over new games of new seeds, sticky actions and lives."""
+    monkeypatch.setattr(played_games, "RENEWAL", 150)
+    options = f"episodic_life={episodic_life},repeat_action_probability=0.25,frame_stack=2"
+    ended, _ = check_continuation(f"ALE/Breakout-v5,{options}", before=700, after=500)
+    assert ended > 2
+
+
+def test_an_atari_state_of_other_environments_is_refused():
+    one, three = (make("ALE/Pong-v5", num_envs=count) for count in (1, 3))
+    with pytest.raises(ValueError, match="is one of 3 environments instead of 1"):
+        one.restore(three.state())
+
+
+def test_few_actions_are_kept():
+    """Those before the oldest seed are forgotten; each has the seed of its own number."""
+    games = played_games.PlayedGames(np.array([5, 6]))
+    for _ in range(3):
+        games.add(np.array([1, 2]))
+    first, second = games.seeds
+    assert (first, second) == (5, 6)
+    (renewed,) = games.renew(np.array([True, False]))
+    assert [*games.seeds] == [renewed, 6]
+    assert renewed != 5
+    games.add(np.array([3, 4]))
+    assert games.state()["actions"] == bytes([1, 2, 1, 2, 1, 2, 3, 4])
+    games.renew(np.array([False, True]))
+    assert games.state()["actions"] == bytes([3, 4])
+    assert [*games.state()["starts"]] == [0, 1]
 
 
 class Walk(gymnasium.Env):
