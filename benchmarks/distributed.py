@@ -1,15 +1,17 @@
 """Speed of programs of processes, compared with the same agents in one process.
 
     python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--environments-per-actor 1]
-                                     [--repeats 3]
+                                     [--repeats 3] [--ray]
 
-A case is one of those printed by --help, for instance `d4pg`; all of them without one. Both sides
+A case is one of those printed by --help, for instance `d4pg`; all of them without one. All sides
 have as many environments. Rates are over the time in which the learner updates, without
-compilation; medians, both sides in turn.
+compilation; medians, the sides in turn. With --ray, the program runs a second time, by
+`--engine ray`.
 """
 
 import argparse
 import csv
+import itertools
 import pathlib
 import statistics
 import subprocess
@@ -30,6 +32,7 @@ CASES = {
     "agent57_pong": ("agent57", "ALE/Pong-v5", 20_000, 0.9),
 }
 LOGS = 100  # rows of metrics in a run
+RAY_LIMIT = 0.9  # of the speed by Launchpad's engine
 
 
 def read_rows(directory):
@@ -74,7 +77,7 @@ def one_process(directory, case, options):
     subprocess.run([*command, *train], check=True, capture_output=True)
 
 
-def program(directory, case, options):
+def program(directory, case, options, *, engine="launchpad"):
     """Runs the program; returns bytes per second between its processes."""
     agent, environment, steps, _ = CASES[case]
     running = Program(
@@ -82,7 +85,7 @@ def program(directory, case, options):
         *["--environment", environment, "--num-actors", options.num_actors],
         *["--environments-per-actor", options.environments_per_actor],
         *["--steps", options.steps or steps, "--log-every", log_every(options, steps)],
-        *["--run-directory", directory],
+        *["--run-directory", directory, "--engine", engine],
         agent=agent,
     )
     running.wait_for("learning")
@@ -110,12 +113,17 @@ def compare(case, options):
             alone, together = pathlib.Path(folder) / "alone", pathlib.Path(folder) / "together"
             one_process(alone, case, options)
             figures = {"between the processes, kB/s": program(together, case, options) / 1e3}
-            for name, directory in (("one process", alone), ("program", together)):
+            sides = {"one process": alone, "program": together}
+            if options.ray:
+                sides["Ray"] = pathlib.Path(folder) / "ray"
+                program(sides["Ray"], case, options, engine="ray")
+            for name, directory in sides.items():
                 for column in ("steps", "updates"):
                     figures[f"{name}, {column}/s"] = rate(*learning_rows(directory), column)
-            for column in ("steps", "updates"):
-                ratio = figures[f"program, {column}/s"] / figures[f"one process, {column}/s"]
-                figures[f"program / one process, {column}/s"] = ratio
+            for name, other in itertools.pairwise(reversed(sides)):
+                for column in ("steps", "updates"):
+                    ratio = figures[f"{name}, {column}/s"] / figures[f"{other}, {column}/s"]
+                    figures[f"{name} / {other}, {column}/s"] = ratio
             idle = mean(together, "learner_idle_share")
             figures["share of the learner's time spent waiting"] = idle
             figures["parameter age, updates"] = mean(together, "parameter_staleness")
@@ -123,7 +131,9 @@ def compare(case, options):
             found.setdefault(name, []).append(value)
         print(f"{case}, run {repeat + 1} of {options.repeats}", flush=True)
     for name, values in found.items():
-        limit = f"   (limit: at least {CASES[case][-1]})" if "/ one process" in name else ""
+        limits = {"program / one": CASES[case][-1], "Ray / program": RAY_LIMIT}
+        least = [limit for start, limit in limits.items() if name.startswith(start)]
+        limit = f"   (limit: at least {least[0]})" if least else ""
         print(f"{case:<14}{name:<46}{statistics.median(values):>10.2f}{limit}", flush=True)
 
 
@@ -134,6 +144,7 @@ def main():
     parser.add_argument("--environments-per-actor", type=int, default=1)
     parser.add_argument("--steps", type=int, help="instead of each case's own")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--ray", action="store_true", help="run the program by Ray's engine too")
     options = parser.parse_args()
     if unknown := set(options.cases) - set(CASES):
         parser.error(f"no such cases: {sorted(unknown)}, there are {list(CASES)}")

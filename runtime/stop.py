@@ -54,7 +54,7 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
 
 @contextlib.contextmanager
 def _telling(doing: Callable[[], str], stop: threading.Event) -> Iterator[None]:
-    """Tells what a stop waits for, in a thread: signal handlers must neither wait nor start one."""
+    """Prints what a stop waits for, in a thread: signal handlers may neither wait nor start one."""
     ended = threading.Event()
     thread = threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True)
     thread.start()
