@@ -20,7 +20,7 @@ from rich.table import Table
 
 from ... import __version__
 from ...agents.entry import find_agent
-from ...evaluation.suites import Suite, find_suite
+from ...evaluation.suites import Suite, Task, find_suite
 from ...runtime.directory_lock import DirectoryLock
 from ...runtime.run_directory import RunConfig, preset_config
 from ...runtime.stop import stop_on_signals
@@ -104,6 +104,9 @@ def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator
     """The grid, seed by seed: a grid that is stopped early has all tasks with fewer seeds."""
     able, refused = [], {}
     for task in suite.choose(given.tasks):
+        if _run_directory(given, directory, task, 0).exists():  # it was checked before that began
+            able.append(task)
+            continue
         probe = RunConfig(
             agent=given.agent, environment=task.environment, num_envs=given.num_envs, steps=1
         )
@@ -127,8 +130,12 @@ def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator
                 seed=seed,
                 num_envs=given.num_envs,
             )
-            name = f"{given.agent.replace(':', '-')}-{task.name}-{seed}"
-            yield Cell(task, config, directory / "runs" / name, given.episodes or task.episodes)
+            run = _run_directory(given, directory, task, seed)
+            yield Cell(task, config, run, given.episodes or task.episodes)
+
+
+def _run_directory(given: BenchmarkArguments, directory: Path, task: Task, seed: int) -> Path:
+    return directory / "runs" / f"{given.agent.replace(':', '-')}-{task.name}-{seed}"
 
 
 def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
@@ -198,14 +205,15 @@ def _screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[Progres
 
 
 def _table(cells: Sequence[Cell], progress: Progress) -> Table:
-    complete = sum(state == "complete" for state in progress.states.values())
-    table = Table(title=f"{complete} of {len(cells)} runs{_left(progress)}", title_justify="left")
+    title = f"{progress.complete} of {len(cells)} runs{_left(progress)}"
+    table = Table(title=title, title_justify="left")
     for column in ("run", "state", "steps", "return"):
         table.add_column(column, justify="left" if column in ("run", "state") else "right")
     for cell in cells:
         score = cell.score
-        cells_of_row = (cell.name, progress.states[cell.name], f"{cell.steps}/{cell.config.steps}")
-        table.add_row(*cells_of_row, "" if score is None else f"{score:.6g}")
+        steps = f"{progress.steps[cell.name]}/{cell.config.steps}"
+        state = progress.states[cell.name]
+        table.add_row(cell.name, state, steps, "" if score is None else f"{score:.6g}")
     return table
 
 
@@ -216,13 +224,12 @@ def _left(progress: Progress) -> str:
 
 
 def _finish(directory: Path, end: Progress, *, stopped: bool) -> int:
-    complete = sum(state == "complete" for state in end.states.values())
     for name in end.failed:
         tell(f"{name} failed: {end.states[name]} (all of it: {directory / 'logs' / name}.txt)")
     if stopped:
         tell("Stopped by you. The same command goes on.")
     print(
-        f"{complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
+        f"{end.complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
         f"{directory / CURVES}. Next: retrax report {directory}"
     )
     return int(bool(end.failed))

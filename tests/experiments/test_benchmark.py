@@ -16,6 +16,7 @@ from retrax.evaluation import atari57
 from retrax.evaluation.report import read_results
 from retrax.evaluation.suites import find_suite, suites
 from retrax.experiments import grid
+from retrax.experiments.commands import benchmark
 from retrax.experiments.commands.main import main
 from retrax.runtime.run_directory import RunConfig
 
@@ -60,6 +61,7 @@ def test_tables(done):
 
 def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
     monkeypatch.setattr(grid, "_spawn", None)
+    monkeypatch.setattr(benchmark, "spec_of", None)  # nor is the task made to be checked again
     before = (done / grid.SCORES).read_text()
     arguments = ["benchmark", "classic", "acer", *GRID, "--seeds", "1", "--directory", str(done)]
     assert main(arguments) == 0
@@ -162,7 +164,7 @@ def run(cells, tmp_path, stop=None, jobs=2):
         jobs=jobs,
         logs=tmp_path / "logs",
         stop=stop or threading.Event(),
-        show=lambda progress: shown.append(list(progress.states.values())),
+        show=shown.append,
     )
     return end, shown
 
@@ -189,7 +191,43 @@ def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
     end, shown = run(cells, tmp_path, jobs=1)
     assert end.states == {"run-0": "complete", "run-1": "retrax: the sentence", "run-2": "complete"}
     assert end.failed == ["run-1"]
-    assert all(states.count("training") + states.count("evaluating") <= 1 for states in shown)
+    states = [list(progress.states.values()) for progress in shown]
+    assert all(now.count("training") + now.count("evaluating") <= 1 for now in states)
+    assert [progress.complete for progress in (shown[0], end)] == [0, 2]
+
+
+def test_progress_has_the_steps_of_metrics_each_read_once(cells, tmp_path, monkeypatch):
+    """One cell is complete, one has trained a part; what left takes as long as what was done."""
+    for cell, steps in zip(cells, (100, 20), strict=False):
+        cell.directory.mkdir(parents=True)
+        (cell.directory / "metrics.csv").write_text(f"steps\n{steps}\n")
+    (cells[0].directory / "evaluation.json").write_text('{"mean_return": 1.0}')
+    program = """
+import pathlib, sys, time
+run = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1])
+run.mkdir(parents=True, exist_ok=True)
+(run / "metrics.csv").write_text("steps\\n60\\n")
+time.sleep(0.7)
+sys.exit(1)
+"""
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    read, read_metrics = [], grid.read_metrics
+    monkeypatch.setattr(grid, "read_metrics", lambda path: read.append(path) or read_metrics(path))
+    polls = []
+
+    def show(progress):
+        polls.append((progress, sorted(path.name for path in read)))
+        read.clear()
+
+    stop = threading.Event()
+    end = grid.run_grid(cells[:2], jobs=1, logs=tmp_path / "logs", stop=stop, show=show)
+    first, names = polls[0]
+    assert (first.complete, first.steps, first.eta) == (1, {"run-0": 100, "run-1": 20}, None)
+    assert names == ["run-0", "run-1", "run-1"]  # once before the first, and once in it
+    assert all(names == ["run-1"] for _, names in polls[1:])
+    assert end.steps == {"run-0": 100, "run-1": 60}
+    left = [progress.eta for progress, _ in polls if progress.states["run-1"] == "training"][-1]
+    assert left > 0.4  # 40 steps are done and 40 left, after 0.5 s
 
 
 def test_a_stop_ends_the_processes_with_one_signal(cells, tmp_path, monkeypatch):
