@@ -5,7 +5,6 @@ Everything is in the page itself, pictures too: it loads nothing. Its sources ar
 """
 
 import base64
-import csv
 import html
 import io
 import json
@@ -17,7 +16,7 @@ import numpy as np
 
 from . import comparison
 from .statistics import mean_curve
-from .suites import Suite, Task, find_suite
+from .suites import Suite, Task, find_suite, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +83,7 @@ def read_results(directory: Path) -> Results:
     """
     try:
         about = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
-        runs, points = _rows(directory / "scores.csv"), _rows(directory / "curves.csv")
+        runs, points = read_rows(directory / "scores.csv"), read_rows(directory / "curves.csv")
         suite = find_suite(about["suite"])
     except (OSError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"{directory} has no results of retrax benchmark: {error}.") from error
@@ -278,8 +277,3 @@ def _short(cell: str) -> str:
         return f"{float(cell):.6g}" if "." in cell else cell
     except ValueError:
         return cell
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))

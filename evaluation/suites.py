@@ -91,12 +91,12 @@ class Suite(NamedTuple):
 def suites() -> dict[str, Suite]:
     """All suites, by name."""
     published: dict[tuple[str, str], list[Published]] = {}
-    for row in _rows("suite_scores.csv"):
+    for row in read_rows(_DATA / "suite_scores.csv"):
         steps = int(row["steps"]) if row["steps"] else None
         score = Published(row["algorithm"], steps, float(row["score"]))
         published.setdefault((row["suite"], row["task"]), []).append(score)
     tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
-    for row in _rows("suite_tasks.csv"):
+    for row in read_rows(_DATA / "suite_tasks.csv"):
         name = row["task"]
         task = Task(
             name=name,
@@ -122,6 +122,7 @@ def find_suite(name: str) -> Suite:
     return suites()[name]
 
 
-def _rows(file: str) -> list[dict[str, str]]:
-    with (_DATA / file).open(newline="", encoding="utf-8") as lines:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file with a header."""
+    with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))

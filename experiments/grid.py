@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from .._writing import writing
+from .._writing import replacing
 from ..evaluation import read_metrics
 from ..evaluation.comparison import normalised
 from ..evaluation.suites import Task
@@ -209,12 +209,9 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
 @contextlib.contextmanager
 def _table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
     """Writes a CSV file, whole or not at all; names of columns are given as one text."""
-    partial = path.with_suffix(".partial")
-    with writing(path):
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
-        partial.replace(path)
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
 
 
 def _scores_of(cell: Cell) -> list[Any]:
