@@ -28,7 +28,7 @@ table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 img { max-width: 100%; }
-code { background: #f3f3f3; padding: 0 .2rem; overflow-wrap: anywhere; }
+h1, p { overflow-wrap: anywhere; }
 """
 
 
