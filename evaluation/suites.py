@@ -8,7 +8,9 @@ Sources of the published scores in `data/suite_scores.csv`:
   each;
 * minatar: kenjyoung/MinAtar, learning curves of 30 seeds, training returns; read off the figures,
   so within a few per cent; Seaquest before its correction in 1.0.11;
-* atari5: human play (see `retrax.evaluation.atari57`).
+* atari5: human play (see `retrax.evaluation.atari57`);
+* bsuite: `data/bsuite_scores.csv`, bsuite's reports; they are bsuite's scores of whole experiments,
+  not returns of single ids (see `retrax.evaluation.bsuite`).
 """
 
 import csv
@@ -16,9 +18,12 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
+BSUITE = "bsuite"
 _DATA = Path(__file__).parent / "data"
 _ABOUT = {
     "atari5": "five games that predict the median of 57 (Aitchison et al. 2023)",
+    BSUITE: "the first, middle and last id of ten of bsuite's experiments (Osband et al. 2020); 1 "
+    "is about the best return; bsuite's own scores stand beside that",
     "classic": "Gymnasium's classic control, and LunarLander; 1 is the return that solves a task",
     "control": "17 tasks of the DeepMind Control Suite, from state; 1 is a return of 1000",
     "minatar": "five small games (Young and Tian 2019), all actions; 1 is DQN's after 5M frames",
@@ -73,6 +78,11 @@ class Suite(NamedTuple):
     name: str
     about: str
     tasks: tuple[Task, ...]
+
+    @property
+    def num_envs(self) -> int:
+        """Environments of a run: 1 where the order of all episodes counts, as in bsuite."""
+        return 1 if self.name == BSUITE else 8
 
     def choose(self, names: tuple[str, ...]) -> tuple[Task, ...]:
         """The tasks of these names; all if there are none.

@@ -193,11 +193,11 @@ def run_grid(
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes scores.csv and curves.csv of the complete cells."""
     complete = [cell for cell in cells if cell.score is not None]
-    with _table(directory / SCORES) as write:
+    with table(directory / SCORES) as write:
         write("agent preset task seed steps updates seconds episodes score low high normalised")
         for cell in complete:
             write(_scores_of(cell))
-    with _table(directory / CURVES) as write:
+    with table(directory / CURVES) as write:
         write("agent task seed steps episode_return")
         for cell in complete:
             metrics = read_metrics(cell.directory)
@@ -207,7 +207,7 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
 
 
 @contextlib.contextmanager
-def _table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
+def table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
     """Writes a CSV file, whole or not at all; names of columns are given as one text."""
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -115,7 +115,7 @@ class Page(html.parser.HTMLParser):
     [
         (
             ("atari6", "acer"),
-            "There is no suite 'atari6': allowed are atari5, classic, control, min",
+            "There is no suite 'atari6': allowed are atari5, bsuite, classic, control",
         ),
         (("classic", "acer9"), "acer9"),
         (
@@ -125,6 +125,7 @@ class Page(html.parser.HTMLParser):
         (("classic", "acer", "--seeds", "0"), "--seeds must be at least 1, got 0."),
         (("classic", "acer", "--preset", "big"), "Unknown preset 'big' of acer"),
         (("classic", "d4pg", "--tasks", "acrobot"), "d4pg can act in no task: "),
+        (("bsuite", "acer", "--num-envs", "2"), "--num-envs must be 1 in bsuite, whose scores are"),
     ],
 )
 def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
@@ -142,6 +143,14 @@ def test_a_directory_of_other_runs_is_refused(retrax, done):
     assert (status, f"{done} is of the suite classic: choose another" in err) == (2, True)
     status, _, err = retrax("report", done / "runs")
     assert (status, "has no results of retrax benchmark" in err) == (2, True)
+
+
+def test_a_suite_whose_package_is_missing_names_the_extra(tmp_path, monkeypatch, retrax):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "bsuite", None)
+    status, out, err = retrax("benchmark", "bsuite", "acer")
+    assert err.endswith("bsuite:catch/0 needs the package bsuite: pip install 'retrax[bsuite]'\n")
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
 
 
 @pytest.fixture
@@ -284,6 +293,7 @@ def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, retrax):
 def test_suites_are_as_published():
     assert {name: len(suite.tasks) for name, suite in suites().items()} == {
         "atari5": 5,
+        "bsuite": 30,
         "classic": 6,
         "control": 17,
         "minatar": 5,
@@ -291,8 +301,8 @@ def test_suites_are_as_published():
     for suite in suites().values():
         for task in suite.tasks:
             assert task.low < task.high
-            assert task.published
-            assert task.steps >= 20_000
+            assert bool(task.published) == (suite.name != "bsuite")  # which scores experiments
+            assert task.steps >= 10_000
 
 
 def test_atari5_has_the_scores_of_the_table_of_57():
