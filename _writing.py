@@ -1,4 +1,4 @@
-"""Errors of writing, in one sentence with the path."""
+"""Files written whole or not at all, and errors of writing in one sentence with the path."""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,3 +24,19 @@ def writing(path: Path) -> Iterator[None]:
             reason = error.strerror or str(error)
             raise OSError(f"{path} cannot be written: {reason}.") from error
         raise
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Replaces a file in one go: a process that is killed leaves the old one, or the new one.
+
+    Yields:
+      Where the code writes it: PATH.partial. It takes the name when the code ends without an error.
+
+    Raises:
+      OSError: as of `writing`.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    with writing(path):
+        yield partial
+        partial.replace(path)

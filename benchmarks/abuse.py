@@ -23,6 +23,7 @@ import psutil
 
 import retrax
 from retrax.experiments.commands.main import main
+from retrax.runtime.numbered_folders import newest_snapshot
 from retrax.runtime.resuming import open_snapshots
 
 # The smallest agent that still has all its parts.
@@ -117,11 +118,9 @@ def soak(folder, minutes):
     started, found = time.monotonic(), {}
     while (elapsed := (time.monotonic() - started) / 60) < minutes:
         time.sleep(1)
-        snapshots = [
-            int(path.name) for path in folder.glob("run/snapshots/*") if path.name.isdigit()
-        ]
-        if snapshots and elapsed > minutes / 10:  # caches fill in the beginning
-            found.setdefault(max(snapshots), (elapsed, process.memory_info().rss / 1e6))
+        newest = newest_snapshot(folder / "run")
+        if newest is not None and elapsed > minutes / 10:  # caches fill in the beginning
+            found.setdefault(newest, (elapsed, process.memory_info().rss / 1e6))
     process.send_signal(signal.SIGINT)
     status = process.wait(60)
     at, rss = np.array(sorted(found.values())).T

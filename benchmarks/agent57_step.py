@@ -40,7 +40,8 @@ def median_seconds(step, state, repeats):
     return statistics.median(times)
 
 
-def measure_update(agent, config, repeats):
+def random_sample(agent, config):
+    """A batch on the device, without padding."""
     store = SequenceStore(SPEC, agent.sequence, config.replay, num_envs=1, seed=0)
     rng = np.random.default_rng(0)
 
@@ -50,7 +51,11 @@ def measure_update(agent, config, repeats):
         return np.ones(x.shape, x.dtype) if x.dtype == np.float32 else np.zeros(x.shape, x.dtype)
 
     sample = jax.tree.map(random_like, store.sample_shapes()[0])
-    sample = jax.device_put(sample._replace(mask=np.ones(sample.mask.shape, bool)))
+    return jax.device_put(sample._replace(mask=np.ones(sample.mask.shape, bool)))
+
+
+def measure_update(agent, config, repeats):
+    sample = random_sample(agent, config)
     jitted = jax.jit(update(agent), donate_argnums=0)
     learner = jax.jit(agent.init)(jax.random.key(0))
     seconds = median_seconds(lambda state: jitted(state, sample)[0], learner, repeats)

@@ -8,6 +8,8 @@ from typing import Any
 
 from .._imports import import_from, load, registered, registered_names
 from ..datatypes import VectorEnvironment
+from .bsuite_tasks import PREFIX as BSUITE
+from .bsuite_tasks import BsuiteVector
 from .control_suite import PREFIX, ControlSuite, tasks
 from .custom import GROUP, make_custom
 from .deep_sea import DeepSea
@@ -49,6 +51,7 @@ def make(
       "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task of the control
       suite ("dm_control:cartpole/swingup"), any id registered with Gymnasium ("CartPole-v1"), or an
       entry point of the group `retrax.environments`;
+    * `bsuite:catch/0`: one of bsuite's ids;
     * `my_module:MyEnvironment-v0`: imports `my_module`, then makes the Gymnasium id;
     * `my_module:NAME`, where NAME is a function or a class of that module.
 
@@ -122,6 +125,9 @@ def _make(
         return _make_atari(id, **common)
     if id.startswith(PREFIX):
         return _make_control(id, **common)
+    if id.startswith(BSUITE):
+        refuse_unknown(switches, parameters(BsuiteVector) - COMMON - {"id"}, id)
+        return BsuiteVector(id.removeprefix(BSUITE), num_envs=num_envs, seed=seed)
     if ":" in id:
         return _make_from_module(id, search_path, render=render, **common)
     if id.startswith(_MINATAR):

@@ -1,23 +1,21 @@
 """One HTML page of a benchmark: scores beside published ones, statistics, and curves.
 
 Everything is in the page itself, pictures too: it loads nothing. Its sources are `scores.csv`,
-`curves.csv` and `suite.json` of `retrax benchmark`.
+`curves.csv`, `suite.json` and, where there is one, `bsuite.csv` of `retrax benchmark`.
 """
 
-import base64
-import csv
 import html
-import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import comparison
+from . import bsuite, bsuite_report, comparison
+from .page_parts import new_figure, picture, table
 from .statistics import mean_curve
-from .suites import Suite, Task, find_suite
+from .suites import Suite, Task, find_suite, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +27,7 @@ table { border-collapse: collapse; display: block; overflow-x: auto; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid #ddd; text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 img { max-width: 100%; }
-code { background: #f3f3f3; padding: 0 .2rem; overflow-wrap: anywhere; }
+h1, p { overflow-wrap: anywhere; }
 """
 
 
@@ -84,7 +82,7 @@ def read_results(directory: Path) -> Results:
     """
     try:
         about = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
-        runs, points = _rows(directory / "scores.csv"), _rows(directory / "curves.csv")
+        runs, points = read_rows(directory / "scores.csv"), read_rows(directory / "curves.csv")
         suite = find_suite(about["suite"])
     except (OSError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"{directory} has no results of retrax benchmark: {error}.") from error
@@ -112,20 +110,23 @@ def write_report(directory: Path, output: Path) -> None:
       ValueError: as of `read_results`.
     """
     results = read_results(directory)
+    path = directory / bsuite.SCORES
+    scores_of_bsuite = read_rows(path) if path.is_file() else []
     title = f"{results.suite.name}: {', '.join(results.agents)}"
     sections = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(results.suite.about)}.</p>",
         "<h2>Mean return</h2><p>Greedy evaluation at the end of training: the mean over seeds, with"
         " the lowest and the highest seed. Published scores with their environment steps.</p>",
         *_score_tables(results),
+        *(bsuite_report.sections(scores_of_bsuite) if scores_of_bsuite else ()),
         "<h2>Over all tasks</h2>",
         *_statistics(results),
         "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",
-        _picture(_draw_curves(results), "training returns of each task"),
+        picture(_draw_curves(results), "training returns of each task"),
         "<h2>Runs</h2>",
-        _table(list(results.runs[0]), [[_short(x) for x in row.values()] for row in results.runs]),
+        table(list(results.runs[0]), [[_short(x) for x in row.values()] for row in results.runs]),
         "<h2>How it was made</h2>",
-        _table(["", ""], [[name, _text(value)] for name, value in results.about.items()]),
+        table(["", ""], [[name, _text(value)] for name, value in results.about.items()]),
     ]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(
@@ -151,7 +152,7 @@ def _score_tables(results: Results) -> Iterable[str]:
         published = {(each.algorithm, each.steps): each.score for each in task.published}
         theirs = [f"{published[other]:g}" if other in published else "" for other in others]
         rows.append([task.name, *ours, *theirs])
-    yield _table(header, rows)
+    yield table(header, rows)
 
 
 def _headline(algorithm: str, steps: int | None) -> str:
@@ -188,7 +189,7 @@ def _statistics(results: Results) -> Iterable[str]:
             comparison.stratified_bootstrap(each, scores, generator=generator) for each in pair
         ]
         rows.append([agent, str(len(scores)), *map(str, found)])
-    yield _table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
+    yield table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
     if len(tables) > 1:
         yield "<p>Probability that a run of the row beats one of the column, on a random task:</p>"
         rows = []
@@ -204,14 +205,14 @@ def _statistics(results: Results) -> Iterable[str]:
                 for other, others in tables.items()
             ]
             rows.append([agent, *chances])
-        yield _table(["", *tables], rows)
-    yield _picture(_draw_profiles(tables), "performance profiles")
+        yield table(["", *tables], rows)
+    yield picture(_draw_profiles(tables), "performance profiles")
 
 
 def _draw_curves(results: Results) -> "Figure":
     tasks = results.tasks
     rows = -(-len(tasks) // _COLUMNS)
-    figure = _figure(4.2 * min(_COLUMNS, len(tasks)), 3.0 * rows)
+    figure = new_figure(4.2 * min(_COLUMNS, len(tasks)), 3.0 * rows)
     panels = figure.subplots(rows, min(_COLUMNS, len(tasks)), squeeze=False).flatten()
     for panel, task in zip(panels, tasks, strict=False):
         for number, agent in enumerate(results.agents):
@@ -235,7 +236,7 @@ def _draw_curves(results: Results) -> "Figure":
 
 def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
     thresholds = np.linspace(-0.25, 2.0, 200)
-    figure = _figure(6.0, 3.5)
+    figure = new_figure(6.0, 3.5)
     panel = figure.subplots()
     for number, (agent, scores) in enumerate(tables.items()):
         profile = comparison.performance_profile(scores, thresholds)
@@ -243,29 +244,6 @@ def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
     panel.set(xlabel="normalised score", ylabel="fraction of runs above it", ylim=(-0.02, 1.02))
     panel.legend()
     return figure
-
-
-def _figure(width: float, height: float) -> "Figure":
-    # Imported here, as in plots.py.
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=110, layout="constrained")
-
-
-def _picture(figure: "Figure", description: str) -> str:
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    data = base64.b64encode(content.getvalue()).decode("ascii")
-    return f'<img alt="{description}" src="data:image/png;base64,{data}">'
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [_line("th", header), *(_line("td", row) for row in rows)]
-    return "<table>\n" + "\n".join(lines) + "\n</table>"
-
-
-def _line(kind: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
 
 
 def _text(value: Any) -> str:
@@ -278,8 +256,3 @@ def _short(cell: str) -> str:
         return f"{float(cell):.6g}" if "." in cell else cell
     except ValueError:
         return cell
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))

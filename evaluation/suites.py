@@ -8,7 +8,9 @@ Sources of the published scores in `data/suite_scores.csv`:
   each;
 * minatar: kenjyoung/MinAtar, learning curves of 30 seeds, training returns; read off the figures,
   so within a few per cent; Seaquest before its correction in 1.0.11;
-* atari5: human play (see `retrax.evaluation.atari57`).
+* atari5: human play (see `retrax.evaluation.atari57`);
+* bsuite: `data/bsuite_scores.csv`, bsuite's reports; they are bsuite's scores of whole experiments,
+  not returns of single ids (see `retrax.evaluation.bsuite`).
 """
 
 import csv
@@ -16,9 +18,12 @@ import functools
 from pathlib import Path
 from typing import NamedTuple
 
+BSUITE = "bsuite"
 _DATA = Path(__file__).parent / "data"
 _ABOUT = {
     "atari5": "five games that predict the median of 57 (Aitchison et al. 2023)",
+    BSUITE: "the first, middle and last id of ten of bsuite's experiments (Osband et al. 2020); 1 "
+    "is about the best return; bsuite's own scores stand beside that",
     "classic": "Gymnasium's classic control, and LunarLander; 1 is the return that solves a task",
     "control": "17 tasks of the DeepMind Control Suite, from state; 1 is a return of 1000",
     "minatar": "five small games (Young and Tian 2019), all actions; 1 is DQN's after 5M frames",
@@ -74,6 +79,11 @@ class Suite(NamedTuple):
     about: str
     tasks: tuple[Task, ...]
 
+    @property
+    def num_envs(self) -> int:
+        """Environments of a run: 1 where the order of all episodes counts, as in bsuite."""
+        return 1 if self.name == BSUITE else 8
+
     def choose(self, names: tuple[str, ...]) -> tuple[Task, ...]:
         """The tasks of these names; all if there are none.
 
@@ -91,12 +101,12 @@ class Suite(NamedTuple):
 def suites() -> dict[str, Suite]:
     """All suites, by name."""
     published: dict[tuple[str, str], list[Published]] = {}
-    for row in _rows("suite_scores.csv"):
+    for row in read_rows(_DATA / "suite_scores.csv"):
         steps = int(row["steps"]) if row["steps"] else None
         score = Published(row["algorithm"], steps, float(row["score"]))
         published.setdefault((row["suite"], row["task"]), []).append(score)
     tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
-    for row in _rows("suite_tasks.csv"):
+    for row in read_rows(_DATA / "suite_tasks.csv"):
         name = row["task"]
         task = Task(
             name=name,
@@ -122,6 +132,7 @@ def find_suite(name: str) -> Suite:
     return suites()[name]
 
 
-def _rows(file: str) -> list[dict[str, str]]:
-    with (_DATA / file).open(newline="", encoding="utf-8") as lines:
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file with a header."""
+    with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))

@@ -14,7 +14,7 @@ from .._imports import reason
 from .._memory import GB, check_memory
 from ..agents.base import Agent
 from ..agents.shapes import check_agent_shapes
-from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
 from ..runtime.devices import too_few
@@ -67,8 +67,7 @@ def check_devices(count: int) -> None:
 
 def _check_batches(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> None:
     """Refuses batches that the learner's devices cannot share evenly."""
-    replay = config.replay.for_environments(config.num_envs)
-    samples = sample_shapes(spec, sequence, replay, num_environments=config.num_envs)
+    replay, samples = _replay(config, spec, sequence)
     for sample in samples:
         size = sample.weights.shape[0] // replay.updates_per_call
         if size % config.learner_devices:
@@ -98,8 +97,7 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
         raise _NotTraceableError(
             f"Agent.init or Agent.begin cannot be traced: {reason(error)}."
         ) from error
-    replay = config.replay.for_environments(config.num_envs)
-    samples = sample_shapes(spec, sequences[0], replay, num_environments=config.num_envs)
+    replay, samples = _replay(config, spec, sequences[0])
     observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)
     parts = {
         "the learner's state": _num_bytes(learner),
@@ -110,6 +108,14 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
     largest = max(parts, key=lambda name: parts[name])
     what = f"The run, with {parts[largest] / GB:.1f} GB for {largest},"
     check_memory(what, sum(parts.values()))
+
+
+def _replay(
+    config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec
+) -> tuple[ReplayConfig, list[Sample]]:
+    """The replay for the run's environments, and the shapes of what it returns."""
+    replay = config.replay.for_environments(config.num_envs)
+    return replay, sample_shapes(spec, sequence, replay, num_environments=config.num_envs)
 
 
 def _num_bytes(tree: Any) -> int:

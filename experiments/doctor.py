@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from rich.console import Console
 
-_EXTRAS = ("distributed", "mujoco", "minatar", "video")
+_EXTRAS = ("distributed", "mujoco", "minatar", "bsuite", "video")
 _MUJOCO_PROGRAM = """
 import json
 from retrax.environments import opengl
@@ -32,6 +32,7 @@ _MEND = {
     "distributed": "pip install -r requirements.txt",
     "mujoco": 'pip install "retrax[mujoco]"',
     "minatar": 'pip install "retrax[minatar]"',
+    "bsuite": 'pip install "retrax[bsuite]"',
     "video": 'pip install "retrax[video]"',
 }
 
@@ -40,7 +41,7 @@ class Package(NamedTuple):
     """One required package.
 
     Attributes:
-      tier: `core`, `distributed`, `mujoco`, `minatar` or `video`.
+      tier: `core`, `distributed`, `mujoco`, `minatar`, `bsuite` or `video`.
       name: its name for pip.
       wanted: the supported versions, as a pip specifier; empty for any version.
       installed: the installed version, or None.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .._imports import first_line
-from ..runtime.numbered_folders import NumberedFolders
+from ..runtime.numbered_folders import newest_snapshot
 from .loop import Loop
 
 
@@ -36,7 +36,7 @@ def run_failed(error: BaseException, loop: Loop, directory: Path) -> RunFailedEr
     reason = first_line(error).rstrip(".")
     if isinstance(error, SystemExit):
         reason = f"the environment or the agent called sys.exit({error.code!r})"
-    kept = max(NumberedFolders(directory / "snapshots").steps(), default=None)
+    kept = newest_snapshot(directory)
     advice = f"; retrax train --resume {directory} continues at {kept} steps"
     return RunFailedError(
         f"The run failed at {steps} steps: {reason} (traceback in {directory / 'log.txt'})"

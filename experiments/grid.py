@@ -17,12 +17,12 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from .._writing import writing
+from .._writing import replacing
 from ..evaluation import read_metrics
 from ..evaluation.comparison import normalised
 from ..evaluation.suites import Task
+from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.run_directory import RunConfig, read_config
-from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
 
 SCORES = "scores.csv"
@@ -74,13 +74,11 @@ class Cell(NamedTuple):
             return int(read_metrics(self.directory)["steps"][-1])
         return 0
 
-    def next_stage(self) -> list[str] | None:
-        """The arguments of the command that comes next; None if the cell is complete."""
-        if self.score is not None:
-            return None
+    def next_stage(self) -> list[str]:
+        """The arguments of the command that comes next; the cell has no score yet."""
         if not (self.directory / "config.json").is_file():
             return self._train()
-        if self._newest() < (self.config.steps or 0):
+        if (newest_snapshot(self.directory) or 0) < (self.config.steps or 0):
             return ["train", "--resume", str(self.directory), "--plain"]
         seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
         return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
@@ -113,14 +111,6 @@ class Cell(NamedTuple):
             *("--run-directory", str(self.directory), "--plain"),
         ]
 
-    def _newest(self) -> int:
-        """Steps of the newest snapshot, 0 if there is none."""
-        try:
-            with contextlib.closing(Snapshots(self.directory, writable=False)) as snapshots:
-                return snapshots.newest()
-        except ValueError:
-            return 0
-
 
 class Progress(NamedTuple):
     """How far a grid is.
@@ -128,11 +118,18 @@ class Progress(NamedTuple):
     Attributes:
       states: of each cell, by name: "waiting", "training", "evaluating", "complete", or the last
         line of what it printed when it failed.
+      steps: of each cell, by name: those of its training so far.
       eta: seconds that are left, by the steps so far; None before there are any.
     """
 
     states: dict[str, str]
+    steps: dict[str, int]
     eta: float | None
+
+    @property
+    def complete(self) -> int:
+        """How many cells are complete."""
+        return list(self.states.values()).count("complete")
 
     @property
     def failed(self) -> list[str]:
@@ -169,20 +166,23 @@ def run_grid(
       The state in the end.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    states = {cell.name: "waiting" for cell in cells}
+    states = {cell.name: "waiting" if cell.score is None else "complete" for cell in cells}
+    steps = {cell.name: cell.steps for cell in cells}
     running: dict[Cell, _Process] = {}
-    started, before = time.monotonic(), sum(cell.steps for cell in cells)
+    started, before = time.monotonic(), sum(steps.values())
     try:
         while True:
             for cell, process in _ended(running):
-                states[cell.name] = _end(cell, process)
+                states[cell.name], steps[cell.name] = _end(cell, process), cell.steps
             _start(cells, states, running, jobs - len(running), logs)
-            done = sum(cell.steps for cell in cells) - before
-            left = sum(_steps_left(cell, states[cell.name]) for cell in cells)
+            steps.update({cell.name: cell.steps for cell in running})
+            done = sum(steps.values()) - before
+            left = sum(_steps_left(cell, states, steps) for cell in cells)
             eta = (time.monotonic() - started) * left / done if done > 0 else None
-            show(Progress(dict(states), eta))
+            progress = Progress(dict(states), dict(steps), eta)
+            show(progress)
             if not running or stop.wait(_POLL_SECONDS):
-                return Progress(states, eta)
+                return progress
     finally:
         for each in running.values():
             each.process.send_signal(signal.SIGINT)
@@ -193,11 +193,11 @@ def run_grid(
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes scores.csv and curves.csv of the complete cells."""
     complete = [cell for cell in cells if cell.score is not None]
-    with _table(directory / SCORES) as write:
+    with table(directory / SCORES) as write:
         write("agent preset task seed steps updates seconds episodes score low high normalised")
         for cell in complete:
             write(_scores_of(cell))
-    with _table(directory / CURVES) as write:
+    with table(directory / CURVES) as write:
         write("agent task seed steps episode_return")
         for cell in complete:
             metrics = read_metrics(cell.directory)
@@ -207,14 +207,11 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
 
 
 @contextlib.contextmanager
-def _table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
+def table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
     """Writes a CSV file, whole or not at all; names of columns are given as one text."""
-    partial = path.with_suffix(".partial")
-    with writing(path):
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
-        partial.replace(path)
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
 
 
 def _scores_of(cell: Cell) -> list[Any]:
@@ -229,8 +226,9 @@ def _scores_of(cell: Cell) -> list[Any]:
     ]
 
 
-def _steps_left(cell: Cell, state: str) -> int:
-    return (cell.config.steps or 0) - cell.steps if state in ("waiting", "training") else 0
+def _steps_left(cell: Cell, states: dict[str, str], steps: dict[str, int]) -> int:
+    trains = states[cell.name] in ("waiting", "training")
+    return (cell.config.steps or 0) - steps[cell.name] if trains else 0
 
 
 def _ended(running: dict[Cell, _Process]) -> list[tuple[Cell, _Process]]:
@@ -272,15 +270,13 @@ def _start(
     logs: Path,
 ) -> None:
     """Starts the next stages of waiting cells, those that have begun first."""
+    if not free:
+        return
     waiting = [cell for cell in cells if states[cell.name] == "waiting"]
-    for cell in sorted(waiting, key=lambda cell: not cell.directory.exists()):
-        arguments = cell.next_stage()
-        if arguments is None:
-            states[cell.name] = "complete"
-        elif free > 0:
-            running[cell] = _spawn(cell, arguments, logs)
-            states[cell.name] = "evaluating" if running[cell].evaluates else "training"
-            free -= 1
+    waiting.sort(key=lambda cell: not cell.directory.exists())
+    for cell in waiting[:free]:
+        running[cell] = _spawn(cell, cell.next_stage(), logs)
+        states[cell.name] = "evaluating" if running[cell].evaluates else "training"
 
 
 def _spawn(cell: Cell, arguments: list[str], logs: Path) -> _Process:

@@ -15,7 +15,6 @@ from .._imports import import_from, make_importable
 from .._validation import Range, check_fields
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec
-from ..runtime.numbered_folders import NumberedFolders
 from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
 
@@ -154,11 +153,6 @@ def read_options(
     with contextlib.closing(snapshots):
         check_states(directory)
         return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
-
-
-def newest_snapshot(directory: Path) -> int | None:
-    """Steps of the newest snapshot in a run directory, None if there is none."""
-    return max(NumberedFolders(directory / "snapshots").steps(), default=None)
 
 
 def _fields(config: ProgramConfig) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..replay.reverb import Checkpoints
 from ..runtime.log import close_log, setup_log
+from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.stop import StopEvent, stop_on_signals
-from .config import ProgramConfig, newest_snapshot
+from .config import ProgramConfig
 from .live_table import LiveTable
 from .process import Processes, Threads
 from .program import make_program, process_env

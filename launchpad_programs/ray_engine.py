@@ -23,7 +23,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..replay.reverb import Checkpoints
 from ..runtime.actor_states import ActorStates
-from .config import SERVING, ProgramConfig, newest_snapshot
+from ..runtime.numbered_folders import newest_snapshot
+from .config import SERVING, ProgramConfig
 from .process import RayActors, bind_port
 from .program import make_program, process_env
 from .ray_files import FileCopy, write_file

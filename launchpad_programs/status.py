@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .._writing import replacing
+
 STATUS = "status.json"
 RESTARTS = "restarts.json"
 
@@ -41,9 +43,8 @@ def forget(directory: Path) -> None:
 
 
 def _write(path: Path, values: Mapping[str, Any]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(values))
-    partial.replace(path)
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(values))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .._writing import writing
+from .._writing import replacing, writing
 from .metrics import Counters
 
 with warnings.catch_warnings():
@@ -87,8 +87,7 @@ class MetricsWriter:
         self = cls.__new__(cls)
         self._columns = _checked(columns)
         self._path = path = Path(directory) / _CSV_NAME
-        with writing(path):
-            _repair(path, self._columns, steps)
+        _repair(path, self._columns, steps)
         self._csv = path.open("a", encoding="utf-8", newline="")
         self._events = _EventFile(path.parent)
         self._events.forget(steps + 1)
@@ -252,9 +251,8 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     whole = [row for row in rows if _is_whole(row, columns)]
     place = columns.index("steps")
     kept = [columns, *(row for row in whole if int(row[place]) <= steps)]
-    partial = path.with_suffix(".csv.partial")
-    partial.write_text("".join(map(_line, kept)), encoding="utf-8", newline="")
-    partial.replace(path)
+    with replacing(path) as partial:
+        partial.write_text("".join(map(_line, kept)), encoding="utf-8", newline="")
     if not complete:
         _log.warning(f"{path} was missing or empty: it begins anew, without the earlier rows.")
     elif len(whole) < len(rows):

@@ -10,6 +10,11 @@ _PARTIAL = ".partial"  # a folder that is being written or removed
 _UNFINISHED = (f"*{_PARTIAL}*", "*.orbax-checkpoint-tmp*")
 
 
+def newest_snapshot(directory: Path) -> int | None:
+    """Steps of the newest snapshot in a run directory, damaged or not; None if there is none."""
+    return max(NumberedFolders(directory / "snapshots").steps(), default=None)
+
+
 class NumberedFolders:
     """Folders with checksums; each gets its name when all of it is written.
 

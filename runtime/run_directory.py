@@ -14,7 +14,7 @@ from dm_env import specs
 from .. import environments
 from .._imports import make_importable
 from .._validation import Range, check_fields
-from .._writing import writing
+from .._writing import replacing
 from ..agents.entry import AgentEntry, find_agent
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from .config_file import run_fields, values_of
@@ -211,10 +211,8 @@ def new_directory(config: RunConfig) -> Path:
 def write_config(directory: Path, config: RunConfig) -> None:
     """Writes config.json, whole or not at all."""
     text = json.dumps(values_of(config), indent=2)
-    partial = directory / "config.json.partial"
-    with writing(directory / "config.json"):
+    with replacing(directory / "config.json") as partial:
         partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(directory / "config.json")
 
 
 def read_config(directory: Path) -> RunConfig:

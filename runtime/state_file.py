@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from .._checksums import read_sealed, sealed
-from .._writing import writing
+from .._writing import replacing
 
 
 def save_state(path: Path, state: Any) -> None:
@@ -19,11 +19,9 @@ def save_state(path: Path, state: Any) -> None:
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_without_keys(state))]
     data = io.BytesIO()
     np.savez(data, *leaves)
-    partial = path.with_suffix(".partial")
-    with writing(path):
+    with replacing(path) as partial:
         path.parent.mkdir(exist_ok=True)
         partial.write_bytes(sealed(data.getvalue()))
-        partial.replace(path)
 
 
 def load_state(path: Path, template: Any) -> Any:

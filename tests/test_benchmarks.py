@@ -55,6 +55,37 @@ def test_benchmark_runs(arguments, printed, tmp_path):
         assert line in result.stdout
 
 
+def test_agent57_beside_torch_compares_networks_of_one_size(tmp_path):
+    """Without PyTorch it says so; a stand-in of another size is refused."""
+    command = [sys.executable, str(BENCHMARKS / "agent57_beside_torch.py"), "--batch", "1"]
+    other = tmp_path / "python"
+    other.write_text(f"#!{sys.executable}\nprint('{{\"parameters\": 1}}')\n")
+    other.chmod(0o755)
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\n")
+    silent.chmod(0o755)
+    for python, sentence in (
+        (silent, f"The stand-in ended: does {silent} have torch and numpy?"),
+        (other, f"{agent57_parameters()} parameters here, 1 in the stand-in."),
+    ):
+        result = subprocess.run(
+            [*command, "--torch", str(python)], capture_output=True, text=True, timeout=300
+        )
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr.splitlines()[-1] == sentence
+
+
+def agent57_parameters():
+    """Of two value networks, the embedding, the classifier and the predictor, by hand."""
+    torso = (8 * 8 * 1 + 1) * 32 + (4 * 4 * 32 + 1) * 64 + (3 * 3 * 64 + 1) * 64
+    features = 7 * 7 * 64  # 84 -> 20 -> 9 -> 7
+    lstm = (512 + 18 + 2 + 32 + 512 + 1) * 4 * 512
+    heads = 2 * 513 * 512 + 513 * (1 + 18)
+    value = torso + (features + 1) * 512 + lstm + heads
+    embedding, predictor = torso + (features + 1) * 32, torso + (features + 1) * 128
+    return 2 * value + embedding + predictor + 65 * 128 + 129 * 18
+
+
 def test_every_benchmark_is_run_by_a_test():
     tests = "".join(path.read_text() for path in pathlib.Path(__file__).parent.rglob("test_*.py"))
     for path in BENCHMARKS.glob("*.py"):

@@ -20,11 +20,12 @@ from rich.table import Table
 
 from ... import __version__
 from ...agents.entry import find_agent
-from ...evaluation.suites import Suite, find_suite
+from ...evaluation.suites import BSUITE, Suite, Task, find_suite
 from ...runtime.directory_lock import DirectoryLock
 from ...runtime.run_directory import RunConfig, preset_config
 from ...runtime.stop import stop_on_signals
 from ..assembly import spec_of
+from ..bsuite_table import write_bsuite
 from ..checks import checked_agent
 from ..grid import CURVES, SCORES, Cell, Progress, run_grid, write_tables
 from ..parsing import parse, tell
@@ -42,7 +43,7 @@ class BenchmarkArguments:
     """
 
     suite: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SUITE")]
-    """atari5, classic, control or minatar."""
+    """atari5, bsuite, classic, control or minatar."""
 
     agent: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
     """A registered agent, or module:NAME of your own."""
@@ -68,8 +69,8 @@ class BenchmarkArguments:
     episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Episodes of each evaluation; by default those of the task."""
 
-    num_envs: int = 8
-    """Environments of a run, stepped together."""
+    num_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Environments of a run, stepped together; by default 8, in bsuite 1."""
 
     plain: tyro.conf.FlagCreatePairsOff[bool] = False
     """Lines instead of a live table."""
@@ -96,16 +97,22 @@ def benchmark_command(arguments: Sequence[str]) -> int:
         _write_suite(directory, suite)
         with stop_on_signals() as stop, _screen(cells, plain=given.plain) as show:
             end = run_grid(cells, jobs=given.jobs, logs=directory / "logs", stop=stop, show=show)
-        write_tables(directory, _all_cells(given, suite, directory))
+        found = _all_cells(given, suite, directory)
+        write_tables(directory, found)
+        if suite.name == BSUITE:
+            write_bsuite(directory, found)
     return _finish(directory, end, stopped=stop.is_set())
 
 
 def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator[Cell]:
     """The grid, seed by seed: a grid that is stopped early has all tasks with fewer seeds."""
-    able, refused = [], {}
+    able, refused, num_envs = [], {}, _num_envs(given, suite)
     for task in suite.choose(given.tasks):
+        if _run_directory(given, directory, task, 0).exists():  # it was checked before that began
+            able.append(task)
+            continue
         probe = RunConfig(
-            agent=given.agent, environment=task.environment, num_envs=given.num_envs, steps=1
+            agent=given.agent, environment=task.environment, num_envs=num_envs, steps=1
         )
         try:
             spec = spec_of(probe)
@@ -125,10 +132,28 @@ def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator
                 preset=given.preset,
                 steps=given.steps or task.steps,
                 seed=seed,
-                num_envs=given.num_envs,
+                num_envs=num_envs,
             )
-            name = f"{given.agent.replace(':', '-')}-{task.name}-{seed}"
-            yield Cell(task, config, directory / "runs" / name, given.episodes or task.episodes)
+            run = _run_directory(given, directory, task, seed)
+            yield Cell(task, config, run, given.episodes or task.episodes)
+
+
+def _num_envs(given: BenchmarkArguments, suite: Suite) -> int:
+    """Environments of a run.
+
+    Raises:
+      ValueError: the suite needs one.
+    """
+    if suite.num_envs == 1 < (given.num_envs or 1):
+        raise ValueError(
+            f"--num-envs must be 1 in {suite.name}, whose scores are of one sequence of episodes, "
+            f"got {given.num_envs}."
+        )
+    return given.num_envs or suite.num_envs
+
+
+def _run_directory(given: BenchmarkArguments, directory: Path, task: Task, seed: int) -> Path:
+    return directory / "runs" / f"{given.agent.replace(':', '-')}-{task.name}-{seed}"
 
 
 def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
@@ -198,14 +223,15 @@ def _screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[Progres
 
 
 def _table(cells: Sequence[Cell], progress: Progress) -> Table:
-    complete = sum(state == "complete" for state in progress.states.values())
-    table = Table(title=f"{complete} of {len(cells)} runs{_left(progress)}", title_justify="left")
+    title = f"{progress.complete} of {len(cells)} runs{_left(progress)}"
+    table = Table(title=title, title_justify="left")
     for column in ("run", "state", "steps", "return"):
         table.add_column(column, justify="left" if column in ("run", "state") else "right")
     for cell in cells:
         score = cell.score
-        cells_of_row = (cell.name, progress.states[cell.name], f"{cell.steps}/{cell.config.steps}")
-        table.add_row(*cells_of_row, "" if score is None else f"{score:.6g}")
+        steps = f"{progress.steps[cell.name]}/{cell.config.steps}"
+        state = progress.states[cell.name]
+        table.add_row(cell.name, state, steps, "" if score is None else f"{score:.6g}")
     return table
 
 
@@ -216,13 +242,12 @@ def _left(progress: Progress) -> str:
 
 
 def _finish(directory: Path, end: Progress, *, stopped: bool) -> int:
-    complete = sum(state == "complete" for state in end.states.values())
     for name in end.failed:
         tell(f"{name} failed: {end.states[name]} (all of it: {directory / 'logs' / name}.txt)")
     if stopped:
         tell("Stopped by you. The same command goes on.")
     print(
-        f"{complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
+        f"{end.complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
         f"{directory / CURVES}. Next: retrax report {directory}"
     )
     return int(bool(end.failed))

@@ -16,6 +16,7 @@ from retrax.evaluation import atari57
 from retrax.evaluation.report import read_results
 from retrax.evaluation.suites import find_suite, suites
 from retrax.experiments import grid
+from retrax.experiments.commands import benchmark
 from retrax.experiments.commands.main import main
 from retrax.runtime.run_directory import RunConfig
 
@@ -60,6 +61,7 @@ def test_tables(done):
 
 def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
     monkeypatch.setattr(grid, "_spawn", None)
+    monkeypatch.setattr(benchmark, "spec_of", None)  # nor is the task made to be checked again
     before = (done / grid.SCORES).read_text()
     arguments = ["benchmark", "classic", "acer", *GRID, "--seeds", "1", "--directory", str(done)]
     assert main(arguments) == 0
@@ -113,7 +115,7 @@ class Page(html.parser.HTMLParser):
     [
         (
             ("atari6", "acer"),
-            "There is no suite 'atari6': allowed are atari5, classic, control, min",
+            "There is no suite 'atari6': allowed are atari5, bsuite, classic, control",
         ),
         (("classic", "acer9"), "acer9"),
         (
@@ -123,6 +125,7 @@ class Page(html.parser.HTMLParser):
         (("classic", "acer", "--seeds", "0"), "--seeds must be at least 1, got 0."),
         (("classic", "acer", "--preset", "big"), "Unknown preset 'big' of acer"),
         (("classic", "d4pg", "--tasks", "acrobot"), "d4pg can act in no task: "),
+        (("bsuite", "acer", "--num-envs", "2"), "--num-envs must be 1 in bsuite, whose scores are"),
     ],
 )
 def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
@@ -140,6 +143,14 @@ def test_a_directory_of_other_runs_is_refused(retrax, done):
     assert (status, f"{done} is of the suite classic: choose another" in err) == (2, True)
     status, _, err = retrax("report", done / "runs")
     assert (status, "has no results of retrax benchmark" in err) == (2, True)
+
+
+def test_a_suite_whose_package_is_missing_names_the_extra(tmp_path, monkeypatch, retrax):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "bsuite", None)
+    status, out, err = retrax("benchmark", "bsuite", "acer")
+    assert err.endswith("bsuite:catch/0 needs the package bsuite: pip install 'retrax[bsuite]'\n")
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
 
 
 @pytest.fixture
@@ -162,7 +173,7 @@ def run(cells, tmp_path, stop=None, jobs=2):
         jobs=jobs,
         logs=tmp_path / "logs",
         stop=stop or threading.Event(),
-        show=lambda progress: shown.append(list(progress.states.values())),
+        show=shown.append,
     )
     return end, shown
 
@@ -189,7 +200,43 @@ def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
     end, shown = run(cells, tmp_path, jobs=1)
     assert end.states == {"run-0": "complete", "run-1": "retrax: the sentence", "run-2": "complete"}
     assert end.failed == ["run-1"]
-    assert all(states.count("training") + states.count("evaluating") <= 1 for states in shown)
+    states = [list(progress.states.values()) for progress in shown]
+    assert all(now.count("training") + now.count("evaluating") <= 1 for now in states)
+    assert [progress.complete for progress in (shown[0], end)] == [0, 2]
+
+
+def test_progress_has_the_steps_of_metrics_each_read_once(cells, tmp_path, monkeypatch):
+    """One cell is complete, one has trained a part; what left takes as long as what was done."""
+    for cell, steps in zip(cells, (100, 20), strict=False):
+        cell.directory.mkdir(parents=True)
+        (cell.directory / "metrics.csv").write_text(f"steps\n{steps}\n")
+    (cells[0].directory / "evaluation.json").write_text('{"mean_return": 1.0}')
+    program = """
+import pathlib, sys, time
+run = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1])
+run.mkdir(parents=True, exist_ok=True)
+(run / "metrics.csv").write_text("steps\\n60\\n")
+time.sleep(0.7)
+sys.exit(1)
+"""
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    read, read_metrics = [], grid.read_metrics
+    monkeypatch.setattr(grid, "read_metrics", lambda path: read.append(path) or read_metrics(path))
+    polls = []
+
+    def show(progress):
+        polls.append((progress, sorted(path.name for path in read)))
+        read.clear()
+
+    stop = threading.Event()
+    end = grid.run_grid(cells[:2], jobs=1, logs=tmp_path / "logs", stop=stop, show=show)
+    first, names = polls[0]
+    assert (first.complete, first.steps, first.eta) == (1, {"run-0": 100, "run-1": 20}, None)
+    assert names == ["run-0", "run-1", "run-1"]  # once before the first, and once in it
+    assert all(names == ["run-1"] for _, names in polls[1:])
+    assert end.steps == {"run-0": 100, "run-1": 60}
+    left = [progress.eta for progress, _ in polls if progress.states["run-1"] == "training"][-1]
+    assert left > 0.4  # 40 steps are done and 40 left, after 0.5 s
 
 
 def test_a_stop_ends_the_processes_with_one_signal(cells, tmp_path, monkeypatch):
@@ -246,6 +293,7 @@ def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, retrax):
 def test_suites_are_as_published():
     assert {name: len(suite.tasks) for name, suite in suites().items()} == {
         "atari5": 5,
+        "bsuite": 30,
         "classic": 6,
         "control": 17,
         "minatar": 5,
@@ -253,8 +301,8 @@ def test_suites_are_as_published():
     for suite in suites().values():
         for task in suite.tasks:
             assert task.low < task.high
-            assert task.published
-            assert task.steps >= 20_000
+            assert bool(task.published) == (suite.name != "bsuite")  # which scores experiments
+            assert task.steps >= 10_000
 
 
 def test_atari5_has_the_scores_of_the_table_of_57():

@@ -20,6 +20,7 @@ CHECKS = [
     "distributed tier",
     "mujoco tier",
     "minatar tier",
+    "bsuite tier",
     "video tier",
     "Atari ROMs",
 ]

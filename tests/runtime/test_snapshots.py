@@ -204,7 +204,9 @@ def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path):
     for name in ("3.partial.orbax-checkpoint-tmp-1", "3.partial", "3.orbax-checkpoint-tmp-1"):
         (tmp_path / "snapshots" / name).mkdir()
     assert Snapshots(tmp_path, writable=False).steps() == [1]
+    assert numbered_folders.newest_snapshot(tmp_path) == 1
     save(tmp_path, 2)
+    assert numbered_folders.newest_snapshot(tmp_path) == 2
     assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1", "2"]
 
 
@@ -217,6 +219,7 @@ def test_nothing_is_printed(tmp_path, capfd, reader):
 def test_no_snapshots(tmp_path, reader):
     with pytest.raises(ValueError, match=r"holds no complete snapshot: training was stopped"):
         reader()
+    assert numbered_folders.newest_snapshot(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "snapshots").mkdir()
     with pytest.raises(ValueError, match=r"holds no complete snapshot"):

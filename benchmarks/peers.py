@@ -1,0 +1,226 @@
+"""Time to solve a task beside Stable Baselines 3 (PyTorch) and SBX (JAX), on the same machine.
+
+    python benchmarks/peers.py DIRECTORY --peer PYTHON [--tasks cart-pole ...] [--seeds 3]
+
+PYTHON is the interpreter of an environment of its own, with the peers:
+`pip install stable-baselines3 sbx-rl gymnasium[mujoco]`. Runs take turns, task by task and seed by
+seed, one at a time. Each that has ended is a row of DIRECTORY/peers.csv and is not repeated, so the
+same command goes on where it was stopped.
+
+A task is solved at the first moment at which the mean return of the last 20 training episodes, or a
+few more, is at its threshold. Seconds are those of learning, compilation included, imports not. The
+peers' options are those of their zoos.
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+from typing import NamedTuple
+
+WINDOW = 20
+COLUMNS = ("task", "side", "seed", "steps", "seconds", "solved_steps", "solved_seconds", "last")
+COMMAND = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+RUN_PEER = pathlib.Path(__file__).parent / "peers" / "sb3_run.py"
+_DQN = {
+    "learning_rate": 2.3e-3,
+    "batch_size": 64,
+    "buffer_size": 100_000,
+    "learning_starts": 1000,
+    "target_update_interval": 10,
+    "train_freq": 256,
+    "gradient_steps": 128,
+    "exploration_fraction": 0.16,
+    "exploration_final_eps": 0.04,
+    "policy_kwargs": {"net_arch": [256, 256]},
+}
+_CHEETAH = {"learning_starts": 10_000}
+
+
+class Peer(NamedTuple):
+    """A run of another library."""
+
+    module: str
+    algorithm: str
+    options: dict
+
+
+class Task(NamedTuple):
+    """A task, the return that solves it, and who learns it."""
+
+    environment: str
+    threshold: float
+    steps: int
+    agents: tuple[str, ...]
+    peers: dict[str, Peer]
+
+
+TASKS = {
+    "cart-pole": Task(
+        "CartPole-v1",
+        475.0,
+        50_000,
+        ("acer", "reactor"),
+        {
+            "sb3-dqn": Peer("stable_baselines3", "DQN", _DQN),
+            "sbx-dqn": Peer("sbx", "DQN", _DQN),
+        },
+    ),
+    "pendulum": Task(
+        "Pendulum-v1",
+        -200.0,
+        20_000,
+        ("d4pg", "acer"),
+        {
+            "sb3-sac": Peer("stable_baselines3", "SAC", {"learning_rate": 1e-3}),
+            "sbx-sac": Peer("sbx", "SAC", {"learning_rate": 1e-3}),
+        },
+    ),
+    # No return counts as solved after 100,000 steps: what is compared is the last mean.
+    "half-cheetah": Task(
+        "HalfCheetah-v5",
+        4800.0,
+        100_000,
+        ("d4pg",),
+        {
+            "sb3-td3": Peer("stable_baselines3", "TD3", _CHEETAH),
+            "sbx-td3": Peer("sbx", "TD3", _CHEETAH),
+        },
+    ),
+}
+
+
+def ours(agent, task, seed, run):
+    """(steps, seconds, episodes, their mean return) of each row of a run of ours."""
+    if not (run / "config.json").is_file():
+        chosen = ["--environment", task.environment, "--steps", str(task.steps)]
+        rest = ["--seed", str(seed), "--run-directory", str(run)]
+        arguments = ["train", agent, *chosen, *rest, "--plain"]
+    else:
+        arguments = ["train", "--resume", str(run), "--plain"]
+    subprocess.run([sys.executable, "-c", COMMAND, *arguments], check=True, capture_output=True)
+    curve, before = [], 0
+    with (run / "metrics.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            episodes = int(row["episodes"])
+            if row["episode_return"]:
+                numbers = int(row["steps"]), float(row["seconds"]), episodes - before
+                curve.append((*numbers, float(row["episode_return"])))
+            before = episodes
+    return curve
+
+
+def theirs(python, peer, task, seed):
+    """The same of a peer, whose rows are single episodes."""
+    given = {"environment": task.environment, "steps": task.steps, "seed": seed, **peer._asdict()}
+    result = subprocess.run(
+        [python, str(RUN_PEER)], input=json.dumps(given), capture_output=True, text=True
+    )
+    if result.returncode:
+        sys.exit(f"{peer.module} failed: {(result.stderr.strip() or 'no output').splitlines()[-1]}")
+    rows = map(json.loads, result.stdout.splitlines())
+    return [(steps, seconds, 1, value) for steps, seconds, value in rows]
+
+
+def last_mean(curve):
+    """Mean return of the last WINDOW episodes, or a few more; None if there were fewer."""
+    count = total = 0
+    for _, _, episodes, value in reversed(curve):
+        count, total = count + episodes, total + episodes * value
+        if count >= WINDOW:
+            return total / count
+    return None
+
+
+def solved(curve, threshold):
+    """Steps and seconds at which `last_mean` is first at the threshold; None, None if never."""
+    for end in range(1, len(curve) + 1):
+        mean = last_mean(curve[:end])
+        if mean is not None and mean >= threshold:
+            return curve[end - 1][:2]
+    return None, None
+
+
+def read(path):
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run_missing(directory, python, tasks, seeds):
+    """Runs what has no row yet, and adds its row when it has ended."""
+    path = directory / "peers.csv"
+    done = {(row["task"], row["side"], row["seed"]) for row in read(path)}
+    for name in tasks:
+        task = TASKS[name]
+        for seed in range(seeds):
+            for side in (*task.agents, *task.peers):
+                if (name, side, str(seed)) in done:
+                    continue
+                if side in task.agents:
+                    curve = ours(side, task, seed, directory / "runs" / f"{name}-{side}-{seed}")
+                else:
+                    curve = theirs(python, task.peers[side], task, seed)
+                values = *curve[-1][:2], *solved(curve, task.threshold), last_mean(curve)
+                with path.open("a", newline="") as file:
+                    writer = csv.writer(file, lineterminator="\n")
+                    if not file.tell():
+                        writer.writerow(COLUMNS)
+                    writer.writerow([name, side, seed, *values])
+
+
+def summary(rows):
+    """Lines of a table: medians over seeds of those that solved, and the ratio to the fastest."""
+    yield "| task | side | seeds solved | steps | seconds | seconds / fastest | last mean return |"
+    yield "|---|---|---|---|---|---|---|"
+    for task in dict.fromkeys(row["task"] for row in rows):
+        of_task = [row for row in rows if row["task"] == task]
+        sides = {
+            side: [row for row in of_task if row["side"] == side]
+            for side in dict.fromkeys(row["side"] for row in of_task)
+        }
+        medians = {side: _median(found, "solved_seconds") for side, found in sides.items()}
+        fastest = min((x for x in medians.values() if x is not None), default=None)
+        for side, found in sides.items():
+            steps, seconds = _median(found, "solved_steps"), medians[side]
+            count = sum(bool(row["solved_seconds"]) for row in found)
+            times = (
+                ("", "", "")
+                if seconds is None
+                else (f"{steps:.0f}", f"{seconds:.1f}", f"{seconds / fastest:.2f}")
+            )
+            last = _median(found, "last")
+            cells = (
+                task,
+                side,
+                f"{count} of {len(found)}",
+                *times,
+                "" if last is None else f"{last:.1f}",
+            )
+            yield f"| {' | '.join(cells)} |"
+
+
+def _median(rows, column):
+    values = [float(row[column]) for row in rows if row[column]]
+    return statistics.median(values) if values else None
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--peer", required=True, metavar="PYTHON", help="a Python with the peers")
+    parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    options.directory.mkdir(parents=True, exist_ok=True)
+    run_missing(options.directory, options.peer, options.tasks, options.seeds)
+    for line in summary(read(options.directory / "peers.csv")):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

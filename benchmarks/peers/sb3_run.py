@@ -1,0 +1,40 @@
+"""One run of Stable Baselines 3 or SBX; benchmarks/peers.py starts it, by a Python that has them.
+
+Standard input: JSON with `module`, `algorithm`, `environment`, `steps`, `seed` and `options` of the
+algorithm. Standard output: a line of JSON for each episode: steps, seconds of learning, return.
+"""
+
+import importlib
+import json
+import sys
+import time
+
+import gymnasium
+from stable_baselines3.common.callbacks import BaseCallback
+
+
+class Episodes(BaseCallback):
+    def __init__(self, started):
+        super().__init__()
+        self._started = started
+
+    def _on_step(self):
+        for info in self.locals["infos"]:
+            if "episode" in info:
+                seconds = time.perf_counter() - self._started
+                row = [self.num_timesteps, seconds, float(info["episode"]["r"])]
+                print(json.dumps(row), flush=True)
+        return True
+
+
+def main():
+    given = json.load(sys.stdin)
+    algorithm = getattr(importlib.import_module(given["module"]), given["algorithm"])
+    environment = gymnasium.make(given["environment"])
+    started = time.perf_counter()
+    model = algorithm("MlpPolicy", environment, seed=given["seed"], **given["options"])
+    model.learn(given["steps"], callback=Episodes(started))
+
+
+if __name__ == "__main__":
+    main()

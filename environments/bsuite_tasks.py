@@ -1,0 +1,113 @@
+"""bsuite's experiments (Osband et al. 2020), each with bsuite's own record of its episodes.
+
+bsuite is the extra `bsuite`; it is imported for these ids alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .arrival import integer_seeds
+from .dm_env_adapter import DmEnvVector
+from .failures import one_sentence
+
+PREFIX = "bsuite:"
+_INNER = "_env"  # of bsuite's wrappers: what they wrap
+_STATE = "_state"  # of its cart-poles, a NamedTuple
+_NOT_KEPT = {_INNER, _STATE, "_logger", "_init_fn", "_cartpole_config"}
+
+
+class BsuiteVector(DmEnvVector):
+    """E environments of one of bsuite's ids, which bsuite's `Logging` records.
+
+    A record is a list of rows, from names of columns (`steps`, `episode`, `total_return`, and what
+    the experiment adds, such as `total_regret`) to numbers. They are written after 1, 2, ..., 10,
+    12, 14, 17, 20, 25, 30, ... episodes. It is a part of `state()`, under "records": a run that is
+    resumed continues it.
+
+    Args:
+      id: bsuite's, such as "catch/0".
+      num_envs: E >= 1.
+      seed: >= 0; it replaces the seeds of bsuite's settings, but not those of tasks
+        (`mapping_seed`).
+
+    Raises:
+      ValueError: there is no such id, or it cannot be made (those of MNIST load data).
+      ImportError: bsuite is not installed.
+    """
+
+    def __init__(self, id: str, *, num_envs: int, seed: int) -> None:
+        try:
+            from bsuite import bsuite, sweep
+            from bsuite.utils.wrappers import Logging
+        except ImportError as error:
+            raise ImportError(
+                f"{PREFIX}{id} needs the package bsuite: pip install 'retrax[bsuite]'"
+            ) from error
+        if id not in sweep.SETTINGS:
+            experiment = id.partition("/")[0]
+            ids = [known for known in sweep.SWEEP if known.partition("/")[0] == experiment]
+            allowed = (
+                f"{ids[0]} to {ids[-1]}" if ids else f"{', '.join(_experiments(sweep))}, /0 on"
+            )
+            raise ValueError(f"bsuite has no id {id!r}: allowed are {allowed}.")
+        with one_sentence(f"{PREFIX}{id} cannot be made"):
+            environments = [
+                bsuite.load(id.partition("/")[0], sweep.SETTINGS[id]) for _ in range(num_envs)
+            ]
+        for environment, number in zip(environments, integer_seeds(seed, num_envs), strict=True):
+            for part in _parts_of(environment):
+                if "_rng" in vars(part):
+                    part._rng.seed(int(number))
+        self._records = [_Record() for _ in environments]
+        pairs = zip(environments, self._records, strict=True)
+        super().__init__([Logging(*pair) for pair in pairs])
+
+    def state(self) -> dict[str, Any]:
+        """See `Resumable`. With "records", one for each environment."""
+        return {
+            **super().state(),
+            "records": [record.rows for record in self._records],
+            "cart_poles": [tuple(_cart_pole(one) or ()) for one in self._environments],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Resumable`."""
+        super().restore(state)
+        for e, environment in enumerate(self._environments):
+            self._records[e].rows = list(state["records"][e])
+            found = _cart_pole(environment)
+            if found is not None:
+                _innermost(environment)._state = type(found)(*state["cart_poles"][e])
+
+    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+        return [(part, _NOT_KEPT) for part in _parts_of(self._environments[e])]
+
+
+class _Record:
+    """A logger of bsuite that keeps its rows."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def write(self, data: Mapping[str, Any]) -> None:
+        self.rows.append(dict(data))
+
+
+def _experiments(sweep: Any) -> list[str]:
+    return list(dict.fromkeys(known.partition("/")[0] for known in sweep.SWEEP))
+
+
+def _parts_of(environment: Any) -> Iterator[Any]:
+    """The wrappers of an environment, from outside to inside, and the environment in them."""
+    while environment is not None:
+        yield environment
+        environment = vars(environment).get(_INNER)
+
+
+def _innermost(environment: Any) -> Any:
+    *_, last = _parts_of(environment)
+    return last
+
+
+def _cart_pole(environment: Any) -> Any:
+    return vars(_innermost(environment)).get(_STATE)

@@ -1,0 +1,93 @@
+"""bsuite's scores, by bsuite's own functions, from its records of all episodes of training.
+
+A score is between 0 and 1, of one experiment, whose ids differ in their difficulty or seed: it says
+how well was learned, not how well the agent plays in the end. bsuite's radar plot has their means
+over the experiments of each tag (memory, exploration, ...).
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .suites import read_rows
+
+SCORES = "bsuite.csv"
+EXPERIMENT, TAG = "experiment", "tag"
+_PUBLISHED = Path(__file__).parent / "data" / "bsuite_scores.csv"
+
+
+class Score(NamedTuple):
+    """A score.
+
+    Attributes:
+      kind: "experiment" or "tag".
+      name: of the experiment or the tag.
+      score: 0 to 1.
+      ids: how many of the experiment's ids it is from; of a tag, of its experiments.
+      finished: whether all of them have bsuite's number of episodes.
+    """
+
+    kind: str
+    name: str
+    score: float
+    ids: int
+    finished: bool
+
+
+def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
+    """Scores of one agent: of its experiments, and of the tags that these have.
+
+    Args:
+      records: from bsuite's ids to what `retrax.environments.bsuite_tasks` has recorded; at least
+        one row in each.
+
+    Raises:
+      ImportError: bsuite is not installed.
+    """
+    import matplotlib
+    import pandas
+
+    with matplotlib.rc_context():  # bsuite changes the style of all plots when it is imported
+        from bsuite.experiments import summary_analysis
+        from bsuite.logging import logging_utils
+    rows = [{**row, "bsuite_id": id} for id, found in records.items() for row in found]
+    table = logging_utils.join_metadata(pandas.DataFrame(rows))
+    with _old_pandas(pandas):
+        found = summary_analysis.bsuite_score(table)
+    ids = {name: table[table.bsuite_env == name].bsuite_id.nunique() for name in found.bsuite_env}
+    each = [
+        Score(EXPERIMENT, row.bsuite_env, float(row.score), ids[row.bsuite_env], bool(row.finished))
+        for row in found.itertuples()
+    ]
+    for row in (
+        summary_analysis.ave_score_by_tag(found, []).dropna().sort_values("tag").itertuples()
+    ):
+        tagged = found[found.tags.str.contains(row.tag)]
+        number = sum(ids[name] for name in tagged.bsuite_env)
+        each.append(Score(TAG, row.tag, float(row.score), number, bool(tagged.finished.all())))
+    return each
+
+
+@contextlib.contextmanager
+def _old_pandas(pandas: Any) -> Iterator[None]:
+    """Gives `Series` the method `append`, with which bsuite 0.3.6 scores deep_sea.
+
+    pandas 2 has it no more. Warnings of later versions about bsuite's code are not shown.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        if not hasattr(pandas.Series, "append"):
+            pandas.Series.append = lambda one, other: pandas.concat([one, other])
+            stack.callback(lambda: delattr(pandas.Series, "append"))
+        yield
+
+
+def published() -> dict[str, dict[str, float]]:
+    """From algorithm to experiment to score: the reports that bsuite's authors published."""
+    found: dict[str, dict[str, float]] = {}
+    for row in read_rows(_PUBLISHED):
+        found.setdefault(row["algorithm"], {})[row["experiment"]] = float(row["score"])
+    return found

@@ -1,0 +1,144 @@
+"""bsuite's scores of hand-made records, by hand and by bsuite's own functions."""
+
+import csv
+import html.parser
+
+import matplotlib
+import numpy as np
+import pytest
+
+from retrax.evaluation import bsuite, bsuite_report
+from retrax.evaluation.suites import find_suite
+
+ROW = {"steps": 9, "episode_len": 9, "episode_return": 1.0, "total_return": 0.0}
+
+
+def catch(episode, regret):
+    return {**ROW, "episode": episode, "total_regret": regret}
+
+
+def deep_sea(episode, bad):
+    return {**ROW, "episode": episode, "total_bad_episodes": bad, "denoised_return": 0.0}
+
+
+# catch's ids differ by seed alone; deep_sea's /0 is of size 10, /1 of size 12.
+RECORDS = {
+    "catch/0": [catch(5_000, 7_000.0), catch(10_000, 8_000.0)],
+    "catch/10": [catch(10_000, 4_000.0), catch(12_000, 99_000.0)],
+    "deep_sea/0": [deep_sea(100, 95), deep_sea(200, 150), deep_sea(10_000, 200)],
+    "deep_sea/1": [deep_sea(200, 199), deep_sea(9_000, 8_900)],
+}
+
+
+@pytest.fixture(scope="module")
+def pandas():
+    pytest.importorskip("bsuite")
+    return pytest.importorskip("pandas")
+
+
+def test_scores_by_hand(pandas):
+    style = dict(matplotlib.rcParams)
+    found = {score.name: score for score in bsuite.scores(RECORDS)}
+    # Mean regrets of an episode 0.8 and 0.4, of 1.6 for random play.
+    assert found["catch"] == ("experiment", "catch", pytest.approx(1 - 0.6 / 1.6), 2, True)
+    # Less than 0.9 of the episodes are bad: after 200 of size 10, never of size 12.
+    assert found["deep_sea"] == ("experiment", "deep_sea", 0.5, 2, False)
+    assert found["basic"].score == found["credit_assignment"].score == found["catch"].score
+    assert found["exploration"] == ("tag", "exploration", 0.5, 2, False)
+    assert len(found) == 5
+    assert dict(matplotlib.rcParams) == style
+    assert not hasattr(pandas.Series, "append")
+
+
+def test_a_run_of_all_episodes_is_finished(pandas):
+    found = bsuite.scores({"catch/0": RECORDS["catch/0"]})
+    assert [score.finished for score in found] == [True] * 3
+
+
+@pytest.mark.parametrize("experiment", sorted(bsuite.published()["DQN"]))
+def test_scores_equal_those_of_the_function_of_the_experiment(pandas, experiment):
+    """On random records of the suite's ids, with all columns that any experiment has."""
+    from bsuite import sweep
+    from bsuite.experiments import summary_analysis
+
+    generator = np.random.default_rng(len(experiment))
+    columns = ("raw_return", "best_episode", "total_perfect", "total_upright")
+    tasks = [task for task in find_suite("bsuite").tasks if task.name.startswith(f"{experiment}-")]
+    records, rows = {}, []
+    for task in tasks:
+        id = task.environment.removeprefix("bsuite:")
+        records[id] = [
+            {
+                **catch(episode, episode * generator.uniform(0, 2)),
+                **deep_sea(episode, episode * generator.uniform(0.5, 1)),
+                **{name: episode * generator.uniform(0, 1) for name in columns},
+            }
+            for episode in (100, 200, 1_000, 10_000)
+        ]
+        settings = {k: np.nan if v is None else v for k, v in sweep.SETTINGS[id].items()}
+        rows += [{**row, **settings, "bsuite_id": id} for row in records[id]]
+    with bsuite._old_pandas(pandas):
+        score = summary_analysis.BSUITE_INFO[experiment].score(pandas.DataFrame(rows))
+    assert len(tasks) == 3
+    assert bsuite.scores(records)[0][:4] == ("experiment", experiment, score, 3)
+
+
+def test_the_suite_is_that_of_bsuite(pandas):
+    """The first, middle and last id, and as many steps as all episodes have at most."""
+    from bsuite import sweep
+
+    longest = {"catch": 9, "cartpole": 1001, "mountain_car": 1000, "cartpole_swingup": 1001}
+    longest |= {"discounting_chain": 100, "memory_size": 3}
+    for experiment in bsuite.published()["DQN"]:
+        ids = [id for id in sweep.SWEEP if id.partition("/")[0] == experiment]
+        tasks = [x for x in find_suite("bsuite").tasks if x.name.rpartition("-")[0] == experiment]
+        chosen = [ids[0], ids[len(ids) // 2], ids[-1]]
+        assert [task.environment for task in tasks] == [f"bsuite:{id}" for id in chosen]
+        for task, id in zip(tasks, chosen, strict=True):
+            settings = sweep.SETTINGS[id]
+            length = longest.get(experiment) or settings.get("size") or settings.get("chain_length")
+            length = length or settings["memory_length"] + 1
+            assert task.steps == sweep.EPISODES[id] * length, id
+
+
+class Cells(html.parser.HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.rows, self.pictures, self.in_cell = [], 0, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.pictures += tag == "img"
+        self.in_cell = tag in ("td", "th")
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_endtag(self, tag):
+        self.in_cell = False
+
+    def handle_data(self, data):
+        if self.in_cell:
+            self.rows[-1].append(data)
+
+
+def test_the_report_has_the_scores_beside_published_ones():
+    text = """agent,seed,kind,name,score,ids,finished
+acer,0,experiment,catch,0.5,3,True
+acer,1,experiment,catch,0.7,3,True
+d4pg,0,experiment,deep_sea,0.25,3,False
+acer,0,tag,basic,0.5,3,True
+acer,1,tag,basic,0.7,3,True
+d4pg,0,tag,exploration,0.25,3,False
+"""
+    found = Cells("".join(bsuite_report.sections(list(csv.DictReader(text.splitlines())))))
+    assert found.pictures == 1
+    assert found.rows[:3] == [
+        ["experiment", "acer", "d4pg", "DQN", "bootstrapped DQN", "A2C-RNN", "random"],
+        ["catch", "0.60 (0.50 to 0.70)", "0.91", "0.98", "0.86", "0"],
+        ["deep_sea", "0.25*", "0", "1", "0", "0"],
+    ]
+    assert found.rows[3:] == [
+        ["tag", "acer", "d4pg"],
+        ["basic", "0.60 (0.50 to 0.70)"],
+        ["exploration", "0.25*"],
+    ]

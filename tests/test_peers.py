@@ -1,0 +1,103 @@
+"""benchmarks/peers.py: what counts as solved, and that runs which have ended are not repeated."""
+
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from benchmark_modules import load
+
+peers = load("peers")
+CURVE = [(100, 1.0, 15, 10.0), (200, 2.0, 15, 30.0), (300, 3.0, 10, 60.0), (400, 4.0, 10, 0.0)]
+
+
+def test_the_mean_of_the_last_episodes():
+    assert peers.last_mean(CURVE[:1]) is None
+    assert peers.last_mean(CURVE[:2]) == 20.0
+    assert peers.last_mean(CURVE[:3]) == (15 * 30 + 10 * 60) / 25
+    assert peers.last_mean(CURVE) == 30.0
+
+
+@pytest.mark.parametrize(
+    ("threshold", "found"),
+    [(20.0, (200, 2.0)), (42.0, (300, 3.0)), (42.1, (None, None))],
+)
+def test_solved_is_the_first_moment(threshold, found):
+    assert peers.solved(CURVE, threshold) == found
+
+
+@pytest.fixture
+def peer(tmp_path):
+    """A Python that says what it was asked for, and learns CartPole in 30 episodes."""
+    program = f"""#!{sys.executable}
+import json, sys
+given = json.load(sys.stdin)
+open({str(tmp_path / "asked")!r}, "a").write(json.dumps(given) + "\\n")
+for episode in range(1, 31):
+    print(json.dumps([10 * episode, 0.5 * episode, 500.0 if episode > 10 else 9.0]))
+"""
+    path = tmp_path / "python"
+    path.write_text(program)
+    path.chmod(0o755)
+    return str(path)
+
+
+REAL_RUN = subprocess.run
+
+
+def fake_run(command, **options):
+    """A run of ours: two rows with episodes, and one without."""
+    if command[0] != sys.executable:
+        return REAL_RUN(command, **options)
+    run = pathlib.Path(command[command.index("--run-directory") + 1])
+    run.mkdir(parents=True)
+    rows = "steps,episodes,episode_return,seconds\n50,15,100.0,2.0\n60,15,,2.5\n90,25,480.0,4.0\n"
+    (run / "metrics.csv").write_text(rows)
+    return subprocess.CompletedProcess(command, 0)
+
+
+def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
+    monkeypatch.setattr(peers.subprocess, "run", fake_run)
+    arguments = [str(tmp_path / "here"), "--peer", peer, "--tasks", "cart-pole", "--seeds"]
+    peers.main([*arguments, "1"])
+    first = capsys.readouterr().out.splitlines()
+    with (tmp_path / "here" / "peers.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["side"] for row in rows] == ["acer", "reactor", "sb3-dqn", "sbx-dqn"]
+    mean = (15 * 100 + 10 * 480) / 25
+    assert rows[0] | {"task": ""} == {
+        "task": "",
+        "side": "acer",
+        "seed": "0",
+        "steps": "90",
+        "seconds": "4.0",
+        "solved_steps": "",
+        "solved_seconds": "",
+        "last": str(mean),
+    }
+    assert (rows[2]["solved_steps"], rows[2]["solved_seconds"]) == (
+        "290",
+        "14.5",
+    )  # 19 of 20 are 500
+    assert first[2:4] == [
+        f"| cart-pole | acer | 0 of 1 |  |  |  | {mean} |",
+        f"| cart-pole | reactor | 0 of 1 |  |  |  | {mean} |",
+    ]
+    assert first[4] == "| cart-pole | sb3-dqn | 1 of 1 | 290 | 14.5 | 1.00 | 500.0 |"
+    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert [(each["module"], each["seed"]) for each in asked] == [
+        ("stable_baselines3", 0),
+        ("sbx", 0),
+    ]
+    peers.main([*arguments, "2"])
+    asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert [each["seed"] for each in asked] == [0, 0, 1, 1]
+    assert "| cart-pole | sb3-dqn | 2 of 2 |" in capsys.readouterr().out
+
+
+def test_a_peer_that_fails_is_named(tmp_path):
+    task = peers.TASKS["cart-pole"]
+    with pytest.raises(SystemExit, match=r"^stable_baselines3 failed: .*stable_baselines3"):
+        peers.theirs(sys.executable, task.peers["sb3-dqn"], task, 0)
