@@ -15,6 +15,7 @@ from .suites import read_rows
 
 SCORES = "bsuite.csv"
 EXPERIMENT, TAG = "experiment", "tag"
+_FIRST_EPISODE = {"deep_sea_stochastic": 100}  # bsuite scores no earlier ones; it fails without any
 _PUBLISHED = Path(__file__).parent / "data" / "bsuite_scores.csv"
 
 
@@ -40,8 +41,11 @@ def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     """Scores of one agent: of its experiments, and of the tags that these have.
 
     Args:
-      records: from bsuite's ids to what `retrax.environments.bsuite_tasks` has recorded; at least
-        one row in each.
+      records: from bsuite's ids to what `retrax.environments.bsuite_tasks` has recorded.
+
+    Returns:
+      The scores; not those of experiments without a row, or of deep_sea_stochastic before the 100th
+      episode.
 
     Raises:
       ImportError: bsuite is not installed.
@@ -52,7 +56,14 @@ def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     with matplotlib.rc_context():  # bsuite changes the style of all plots when it is imported
         from bsuite.experiments import summary_analysis
         from bsuite.logging import logging_utils
-    rows = [{**row, "bsuite_id": id} for id, found in records.items() for row in found]
+    rows = [
+        {**row, "bsuite_id": id}
+        for id, found in records.items()
+        for row in found
+        if row["episode"] >= _FIRST_EPISODE.get(id.partition("/")[0], 1)
+    ]
+    if not rows:
+        return []
     table = logging_utils.join_metadata(pandas.DataFrame(rows))
     with _old_pandas(pandas):
         found = summary_analysis.bsuite_score(table)

@@ -144,7 +144,7 @@ class Learner:
 
     def _auxiliary_loss(self):
         images, _, _, action, _, _ = self.sample
-        frames = self.sizes["frames"]
+        frames = min(self.sizes["frames"], self.sizes["rows"] - 1)
         before, after = (x.flatten(0, 1) for x in (images[-frames - 1 : -1], images[-frames:]))
         embedded = torch.cat([self.embedding(before), self.embedding(after)], -1)
         chosen = action[-frames - 1 : -1].flatten()

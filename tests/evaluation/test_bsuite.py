@@ -55,6 +55,16 @@ def test_a_run_of_all_episodes_is_finished(pandas):
     assert [score.finished for score in found] == [True] * 3
 
 
+def test_runs_that_have_hardly_begun_have_no_score(pandas):
+    early = {"deep_sea_stochastic/0": [deep_sea(90, 80)], "catch/1": []}
+    assert bsuite.scores(early) == []
+    assert [score.name for score in bsuite.scores({**early, "catch/0": RECORDS["catch/0"]})] == [
+        "catch",
+        "basic",
+        "credit_assignment",
+    ]
+
+
 @pytest.mark.parametrize("experiment", sorted(bsuite.published()["DQN"]))
 def test_scores_equal_those_of_the_function_of_the_experiment(pandas, experiment):
     """On random records of the suite's ids, with all columns that any experiment has."""
