@@ -106,7 +106,8 @@ def train(
         evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
         if snapshots:
             run.restore(snapshots, unfinished, evaluation)
-        names = metric_names(config.entry, agent, loop.replay.shapes[0]) + evaluation.columns
+        replay, names = loop.replay, metric_names(config.entry, agent, loop.replay.shapes[0])
+        names += [*replay.metric_names, *evaluation.columns]
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)

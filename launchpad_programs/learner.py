@@ -184,6 +184,7 @@ def make_learner(
     )
     names = [
         *metric_names(run.entry, agent, learner_replay.shapes[0]),
+        *learner_replay.metric_names,
         *program_columns(run),
     ]
     options = config.acme_options()

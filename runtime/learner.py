@@ -171,7 +171,7 @@ class Learner:
         update = jax.device_get(call.update)
         check_finite(update, call.before, self._per_call)
         self._replay.set_priorities(call.keys, np.asarray(update.priorities))
-        self.metrics.add(update.metrics, self._per_call)
+        self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, self._per_call)
 
 
 def check_finite(update: Update, before: int, count: int) -> None:
