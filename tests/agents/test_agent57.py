@@ -204,10 +204,11 @@ def differ(x, y):
 
 
 def test_metrics_tell_how_far_actions_are_from_the_target_policy():
-    agent, update, learner = simple_agent()
+    config = tiny(intrinsic_weight=0.5, burn_in=2, trace_length=T - 2)
+    agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
+    learner = initial(agent, 0)
     rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
-    metrics = update(learner, as_sample(agent, rows, mask))[1].metrics
-    config = tiny(intrinsic_weight=0.5)
+    _, update = jax.jit(agent.gradients)(learner, as_sample(agent, rows, mask))
     weights = policies.make_arms(config).weights[rows["arm"][:, 0]]
     q = {name: rows["observation"] @ np.asarray(x) for name, x in learner.params.items()}
     mixed = q["extrinsic"] + weights[:, None, None] * q["intrinsic"]
@@ -217,7 +218,7 @@ def test_metrics_tell_how_far_actions_are_from_the_target_policy():
     learned = (np.arange(T) >= config.burn_in) | rows["is_first"][:, :1]
     wanted = oracles.off_policyness(pi_a[:, 1:], rows["mu"][:, 1:], acted & learned)
     names = ("mean_ratio", "cut_traces", "effective_sample_share")
-    np.testing.assert_allclose([metrics[name] for name in names], wanted, rtol=1e-4)
+    np.testing.assert_allclose([update.metrics[name] for name in names], wanted, rtol=1e-4)
 
 
 def test_what_uses_no_ratios_has_no_metrics_of_them():
