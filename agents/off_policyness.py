@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from .sequences import masked_mean
 
-_LARGEST = jnp.finfo(jnp.float32).max
+_LARGEST = 1e30  # sums of these, and the inverse of one, are normal numbers of float32
 
 
 def off_policyness(ratios: jax.Array, acted: jax.Array) -> dict[str, jax.Array]:
@@ -18,13 +18,13 @@ def off_policyness(ratios: jax.Array, acted: jax.Array) -> dict[str, jax.Array]:
       are equal (the effective sample size of Kish 1965, divided by n).
 
     Args:
-      ratios: `[...]`, rho >= 0; entries where no action was taken mean nothing, and may be NaN.
+      ratios: `[...]`, rho >= 0, larger ones than 1e30 count as that; entries where no action was
+        taken mean nothing, and may be NaN.
       acted: bool `[...]`, where an action was taken.
 
     Returns:
       float32 `[]` each; 0 where no action was taken. No gradient flows through them.
     """
-    # Where float32 cannot hold a ratio it counts as the largest number, as inf / inf is no number.
     ratios = jnp.minimum(jax.lax.stop_gradient(jnp.where(acted, ratios, 0.0)), _LARGEST)
     # Divided by the largest, no square overflows.
     largest = jnp.max(ratios)
