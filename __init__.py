@@ -6,7 +6,8 @@ selects experience, `retrax.environments` makes environments, `retrax.runtime` h
 learner, `retrax.evaluation` measures and plots, `retrax.experiments` trains in one process (the
 `retrax` command), and `retrax.launchpad_programs` runs the same agents in many processes.
 
-What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `load_agent`.
+What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `export`,
+`load_agent`.
 """
 
 import importlib
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .evaluation.plots import plot_learning_curves as plot
+    from .experiments.exporting import export
     from .experiments.trained import Evaluation, TrainedAgent, evaluate, load_agent
     from .experiments.training import Summary, train
     from .launchpad_programs.launch import launch
@@ -30,6 +32,7 @@ _EXPORTS = {
     "Summary": "experiments.training:Summary",
     "TrainedAgent": "experiments.trained:TrainedAgent",
     "evaluate": "experiments.trained:evaluate",
+    "export": "experiments.exporting:export",
     "launch": "launchpad_programs.launch:launch",
     "load_agent": "experiments.trained:load_agent",
     "plot": "evaluation.plots:plot_learning_curves",
@@ -43,6 +46,7 @@ __all__ = [
     "Summary",
     "TrainedAgent",
     "evaluate",
+    "export",
     "launch",
     "load_agent",
     "plot",

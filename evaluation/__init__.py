@@ -6,13 +6,14 @@
 
 from .episodes import EpisodeResults, run_episodes
 from .plots import plot_learning_curves, read_metrics
-from .statistics import Interval, mean_and_interval, mean_curve
+from .statistics import Interval, interval_curve, mean_and_interval, mean_curve
 from .video import VideoWriter
 
 __all__ = [
     "EpisodeResults",
     "Interval",
     "VideoWriter",
+    "interval_curve",
     "mean_and_interval",
     "mean_curve",
     "plot_learning_curves",

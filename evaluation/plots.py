@@ -24,6 +24,7 @@ _APART = ("seed", "environment", "steps", "snapshot_every", "log_every", "search
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _DOTS_PER_INCH = 120
+_BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: nothing else is seen
 
 
 class _Run(NamedTuple):
@@ -71,7 +72,9 @@ def plot_learning_curves(
     """Plots a metric against steps: one panel for each environment, one colour for each setting.
 
     Runs whose configurations differ only in the seed (or in their length) share a colour: a thin
-    line for each run, and a bold line for their mean over the range that all of them cover.
+    line for each run, and a bold line for their mean over the range that all of them cover; from
+    three runs on with its 95 % interval by Student's t-distribution, at each point by itself. The
+    picture says so, and by what window it was smoothed.
 
     Args:
       runs: run directories, at least one.
@@ -103,7 +106,7 @@ def plot_learning_curves(
     for panel, environment in zip(panels, environments, strict=False):
         here = [run for run in loaded if str(run.config["environment"]) == environment]
         _draw(panel, here, styles)
-        panel.set(title=environment, xlabel="environment steps", ylabel=metric.replace("_", " "))
+        panel.set(title=environment, xlabel="environment steps", ylabel=_label(metric, window))
     for panel in panels[len(environments) :]:
         panel.set_axis_off()
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -127,6 +130,11 @@ def _read_run(run: Path, metric: str, window: int) -> _Run:
         raise ValueError(f"{run} has no value of {metric!r} yet.")
     values = statistics.moving_average(columns[metric][measured], window)
     return _Run(config, (columns["steps"][measured], values))
+
+
+def _label(metric: str, window: int) -> str:
+    smoothing = f" (mean of {window} rows)" if window > 1 else ""
+    return metric.replace("_", " ") + smoothing
 
 
 def _setting(config: dict[str, Any], *without: str) -> str:
@@ -194,7 +202,11 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
         if len(group) > 1:
             for run in group:
                 panel.plot(*run.curve, color=colour, linewidth=0.8, alpha=0.45)
-            label = f"{label} ({len(group)} seeds)"
+            band = len(group) >= _BAND_SEEDS
+            label = f"{label} ({len(group)} seeds{', 95 %' if band else ''})"
+            if band:
+                limits = statistics.interval_curve([run.curve for run in group])
+                panel.fill_between(*limits, color=colour, alpha=0.15, linewidth=0)
         mean = statistics.mean_curve([run.curve for run in group])
         panel.plot(*mean, color=colour, linewidth=2.2, label=label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -82,12 +82,40 @@ def mean_curve(
     Raises:
       ValueError: there are no curves, or one of them is empty.
     """
+    grid, values = _interpolated(curves)
+    return grid, np.mean(values, axis=0)
+
+
+def interval_curve(
+    curves: Sequence[tuple[np.ndarray, np.ndarray]], confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The confidence interval of the mean of curves, at each x by itself.
+
+    Args:
+      curves: as of `mean_curve`, at least two.
+      confidence: as of `mean_and_interval`.
+
+    Returns:
+      x, lower and upper limits, `[K]`.
+
+    Raises:
+      ValueError: as of `mean_curve`.
+    """
+    grid, values = _interpolated(curves)
+    each = [mean_and_interval(column, confidence) for column in values.T]
+    return grid, np.array([x.low for x in each]), np.array([x.high for x in each])
+
+
+def _interpolated(
+    curves: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The x that all curves cover, `[K]`, and each curve's values there, `[N, K]`."""
     if not curves or any(len(x) == 0 for x, _ in curves):
-        raise ValueError("mean_curve needs at least one curve, and no curve may be empty.")
+        raise ValueError("A mean needs at least one curve, and no curve may be empty.")
     grid = np.unique(np.concatenate([x for x, _ in curves]))
     start, stop = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     grid = grid[(grid >= start) & (grid <= stop)]
-    return grid, np.mean([np.interp(grid, x, y) for x, y in curves], axis=0)
+    return grid, np.array([np.interp(grid, x, y) for x, y in curves])
 
 
 def moving_average(values: np.ndarray, window: int) -> np.ndarray:

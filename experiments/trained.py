@@ -143,7 +143,7 @@ def evaluate(
             environment,
             seed=seed,
             episodes=episodes,
-            actor_states=lambda: _actor_states(trained, run),
+            actor_states=lambda: actor_states_of(trained, run),
             on_frame=writer.append if writer else None,
         )
     interval = mean_and_interval(results.returns)
@@ -172,7 +172,7 @@ def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
     return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))
 
 
-def _actor_states(trained: TrainedAgent, run: Path) -> ActorState:
+def actor_states_of(trained: TrainedAgent, run: Path) -> ActorState:
     """The states of all actors of a run, `[num_envs, ...]`.
 
     They are those of the snapshot; in a program, whose actors keep their own, the newest ones.

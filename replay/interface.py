@@ -31,9 +31,11 @@ class Replay(Protocol):
 
     Attributes:
       shapes: everything that `sample` may return, as `jax.ShapeDtypeStruct`s.
+      metric_names: of `metrics`.
     """
 
     shapes: list[Sample]
+    metric_names: tuple[str, ...]
 
     def sample(self, timeout: float = 0.0) -> tuple[Any, Sample] | None:
         """Draws the sequences of the next call of updates, if one is due.
@@ -56,6 +58,13 @@ class Replay(Protocol):
 
         Raises:
           ValueError: a priority is NaN, infinite or negative; nothing is set then.
+        """
+
+    def metrics(self, keys: Any) -> dict[str, float]:
+        """Metrics of the sequences of one call of updates.
+
+        Args:
+          keys: as returned by `sample`.
         """
 
     def status(self) -> ReplayStatus:

@@ -16,13 +16,16 @@ from .stored import check_stored_as, stored_as
 class LocalReplay:
     """A `Replay` whose rows are added by method calls.
 
-    `B` denotes the batch. Keys are slots and the starts of their sequences, int64 `[2, B]`: a slot
-    that has been overwritten has another start, and its priorities are ignored.
+    `B` denotes the batch. Keys are slots, the starts of their sequences and their ages, int64
+    `[3, B]`: a slot that has been overwritten has another start, and its priorities are ignored.
 
     Attributes:
       store: holds the rows.
       shapes: see `Replay`.
+      metric_names: likewise.
     """
+
+    metric_names: tuple[str, ...] = ("replay_age",)
 
     def __init__(
         self,
@@ -65,12 +68,16 @@ class LocalReplay:
             return None
         slots, sample = self.store.newest() if kind == "newest" else self.store.sample()
         self._schedule.done()
-        return np.stack([slots, self.store.starts(slots)]), sample
+        return np.stack([slots, self.store.starts(slots), self.store.ages(slots)]), sample
+
+    def metrics(self, keys: np.ndarray) -> dict[str, float]:
+        """`replay_age`: mean time steps since the sequences' first rows, when they were drawn."""
+        return {"replay_age": float(np.mean(keys[2]))}
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sets the priorities of slots that still hold the same sequences."""
         priorities = check_priorities(priorities, keys.shape[1])
-        slots, starts = keys
+        slots, starts = keys[:2]
         kept = self.store.starts(slots) == starts
         if kept.any():
             self.store.set_priorities(slots[kept], priorities[kept])

@@ -202,6 +202,14 @@ class SequenceStore:
         """
         return np.where(self._present[slots], self._locate(slots)[1], -1)
 
+    def ages(self, slots: np.ndarray) -> np.ndarray:
+        """Time steps since the first row of each present slot's sequence was added: int64 `[B]`.
+
+        Those of all E environments: E for each later row of the sequence's environment.
+        """
+        environments, starts = self._locate(slots)
+        return (self._heads[environments] - 1 - starts) * self.num_envs
+
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Sets priorities `[B]` of present slots `[B]`.
 

@@ -80,9 +80,12 @@ class Learner:
 
     @property
     def metric_names(self) -> list[str]:
-        """Names of an update's metrics, sorted. `compile` uses the same trace of the update."""
+        """Names of the update's metrics, sorted, and of the replay's.
+
+        `compile` uses the same trace of the update.
+        """
         _, outputs = jax.eval_shape(self._update, self.state, self._replay.shapes[0])
-        return sorted(outputs.metrics)
+        return [*sorted(outputs.metrics), *self._replay.metric_names]
 
     def compile(self) -> None:
         """Compiles the update for everything that the replay may serve; changes nothing."""
@@ -177,7 +180,7 @@ class Learner:
         update = jax.device_get(call.update)
         check_finite(update, call.before, self._per_call)
         self._replay.set_priorities(call.keys, np.asarray(update.priorities))
-        self.metrics.add(update.metrics, self._per_call)
+        self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, self._per_call)
 
 
 def check_finite(update: Update, before: int, count: int) -> None:

@@ -1035,3 +1035,24 @@ def area_weights(size, smaller):
             overlap = min(old + 1, (new + 1) * scale) - max(old, new * scale)
             weights[new, old] = max(0.0, overlap) / scale
     return weights
+
+
+# agents/off_policyness.py
+
+
+def off_policyness(pi_a, mu_a, acted):
+    """Mean ratio, share of ratios below 1, and effective sample size divided by n.
+
+    `pi_a`, `mu_a` and `acted` are `[B, T]`; ratios where `acted` is false do not count.
+    """
+    ratios = []
+    for b in range(acted.shape[0]):
+        for t in range(acted.shape[1]):
+            if acted[b, t]:
+                ratios.append(float(pi_a[b, t]) / float(mu_a[b, t]))
+    n, total = len(ratios), sum(ratios)
+    squares = sum(ratio**2 for ratio in ratios)
+    if n == 0:
+        return 0.0, 0.0, 0.0
+    cut = sum(1 for ratio in ratios if ratio < 1) / n
+    return total / n, cut, total**2 / (n * squares) if squares else 0.0

@@ -7,6 +7,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
 PAGES = sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
+DISTRIBUTED = ("program.md",)  # launch programs
 
 
 def program(page):
@@ -17,8 +18,16 @@ def program(page):
     return "".join(parts)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.distributed] if name in DISTRIBUTED else [])
+        for name in PAGES
+    ],
+)
 def test_a_tutorial_runs(name, tmp_path, monkeypatch):
+    if name in DISTRIBUTED:
+        pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
     monkeypatch.chdir(tmp_path)
     text = (FOLDER / name).read_text(encoding="utf-8")
     code = program(text)

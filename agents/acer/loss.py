@@ -13,17 +13,22 @@ import jax.numpy as jnp
 from ...datatypes import Row, Sample
 from ...networks import RecurrentNetwork
 from .. import recurrent, sequences
+from ..off_policyness import off_policyness
 from . import estimators
 from .config import Config
 from .policies import Policy
 
 
 class Steps(NamedTuple):
-    """Losses and other numbers of the source steps of one segment, each `[T]`."""
+    """Losses and other numbers of the source steps of one segment, each `[T]`.
+
+    `ratio` (pi / mu) is at the destinations.
+    """
 
     critic_loss: jax.Array
     policy_loss: jax.Array
     error: jax.Array
+    ratio: jax.Array
     metrics: dict[str, jax.Array]
 
 
@@ -65,6 +70,7 @@ def loss(
     mean = functools.partial(sequences.masked_mean, valid=valid)
     metrics = {name: mean(values) for name, values in each.metrics.items()}
     metrics |= {"critic_loss": mean(each.critic_loss)}
+    metrics |= off_policyness(each.ratio, sequences.acted(sample.rows, sample.mask))
     return jnp.mean(weighted), (mean(jnp.abs(each.error), axis=1), metrics)
 
 
@@ -109,4 +115,5 @@ def steps(
         metrics["constrained"] = jnp.any(free != gradients, axis=-1).astype(jnp.float32)
     # The gradient of this loss is minus `gradients`, back-propagated through the network.
     policy_loss = -jnp.sum(jax.lax.stop_gradient(gradients) * output.policy[:-1], axis=-1)
-    return Steps(terms.critic_losses, policy_loss, terms.errors, metrics)
+    ratio = jnp.exp(estimates.log_rho[1:])
+    return Steps(terms.critic_losses, policy_loss, terms.errors, ratio, metrics)

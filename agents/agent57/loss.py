@@ -14,6 +14,7 @@ from ...datatypes import Row, Sample
 from ...networks import R2D2Inputs, RecurrentNetwork
 from .. import sequences
 from ..exploration import epsilon_greedy_probabilities
+from ..off_policyness import off_policyness
 from .config import Config
 from .policies import HEADS, combine, make_arms, rewards, value_transform
 
@@ -21,12 +22,16 @@ Values = dict[str, jax.Array]
 
 
 class _Steps(NamedTuple):
-    """The source steps of one sequence: `[T]` each, by network where it is a dictionary."""
+    """The source steps of one sequence: `[T]` each, by network where it is a dictionary.
+
+    `trace` and `ratio` (pi / mu) are at the destinations.
+    """
 
     td_errors: Values
     values: Values
     mixed_error: jax.Array
     trace: jax.Array
+    ratio: jax.Array
     valid: jax.Array
 
 
@@ -69,6 +74,9 @@ def value_loss(
         "intrinsic_weight": jnp.mean(weights[extras["arm"][:, 0]]),
         "priority": jnp.mean(priorities),
     }
+    if config.target != "double_q":  # which uses no ratios
+        acted = sequences.acted(sample.rows, sample.mask) & each.valid
+        metrics |= off_policyness(each.ratio, acted)
     return total, (priorities, metrics)
 
 
@@ -92,7 +100,7 @@ def _steps(
         for part in (params, target_params)
     )
     mixed_t = jax.lax.stop_gradient(combine(config, q, weight))[1:]
-    c_t = _traces(mixed_t, rows, mask, config)
+    c_t, ratio = _traces(mixed_t, rows, mask, config)
     r_t = rewards(config, sequences.rewards(rows), rows.extras["intrinsic_reward"][1:], weight)
     discount_t = sequences.discounts(rows, jnp.asarray(arms.discounts)[arm])
     taken = {name: sequences.taken(q[name][:-1], rows.action[:-1]) for name in heads}
@@ -102,7 +110,7 @@ def _steps(
         for name in heads
     }
     mixed = errors[heads[0]] + sum(weight * errors[name] for name in heads[1:])
-    return _Steps(errors, taken, mixed, c_t, _valid_steps(rows, mask, config))
+    return _Steps(errors, taken, mixed, c_t, ratio, _valid_steps(rows, mask, config))
 
 
 def _unroll(
@@ -125,15 +133,20 @@ def _unroll(
     return jnp.concatenate([before, after])
 
 
-def _traces(mixed_t: jax.Array, rows: Row, mask: jax.Array, config: Config) -> jax.Array:
-    """Trace coefficients at the destination steps `[T]`: 0 where no action follows."""
+def _traces(
+    mixed_t: jax.Array, rows: Row, mask: jax.Array, config: Config
+) -> tuple[jax.Array, jax.Array]:
+    """Trace coefficients and pi / mu at the destination steps `[T]`; c is 0 if no action follows.
+
+    The n-step return needs no ratios; they are 1 then.
+    """
     acted = sequences.acted(rows, mask)
     if config.target == "double_q":
-        return acted.astype(jnp.float32)
+        return acted.astype(jnp.float32), jnp.ones(acted.shape)
     pi_t = epsilon_greedy_probabilities(mixed_t, config.target_epsilon)
     mu_a = jnp.where(acted, rows.extras["mu"][1:], 1.0)
     pi_a = sequences.taken(pi_t, rows.action[1:])
-    return acted * losses.retrace_coefficients(pi_a, mu_a, config.retrace_lambda)
+    return acted * losses.retrace_coefficients(pi_a, mu_a, config.retrace_lambda), pi_a / mu_a
 
 
 def _targets(

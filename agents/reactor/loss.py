@@ -14,13 +14,15 @@ from ... import losses
 from ...datatypes import Row, Sample
 from ...networks import ReactorOutput, RecurrentNetwork
 from .. import recurrent, sequences
+from ..off_policyness import off_policyness
 from .config import Config
 
 
 class Steps(NamedTuple):
     """Losses and other numbers of the source steps of one sequence, each `[T]`.
 
-    `edges` are the probabilities of the first and the last atom, for the actions taken.
+    `trace` and `ratio` (pi / mu) are at the destinations. `edges` are the probabilities of the
+    first and the last atom, for the actions taken.
     """
 
     critic_loss: jax.Array
@@ -29,6 +31,7 @@ class Steps(NamedTuple):
     priority: jax.Array
     value: jax.Array
     trace: jax.Array
+    ratio: jax.Array
     edges: dict[str, jax.Array]
 
 
@@ -70,6 +73,7 @@ def loss(
         "trace_coefficient": mean(each.trace),
         "largest_weight": jnp.max(sample.weights),
         **{name: mean(values) for name, values in each.edges.items()},
+        **off_policyness(each.ratio, sequences.acted(sample.rows, sample.mask)),
     }
     return jnp.mean(weighted), (mean(each.priority, axis=1), metrics)
 
@@ -96,7 +100,7 @@ def steps(
       atoms: `[N]`, values of the return's atoms.
     """
     online, target = _unroll(params, target_params, rows, config=config, network=network)
-    c_t = _trace_coefficients(target, rows, mask, config=config)
+    c_t, ratio = _trace_coefficients(target, rows, mask, config=config)
     critic_loss, returns, priority = _critic(online, target, rows, c_t, config=config, atoms=atoms)
     q = action_values(online, config=config, atoms=atoms)
     policy_losses = jax.vmap(functools.partial(_policy_loss, config=config))(
@@ -108,7 +112,7 @@ def steps(
     if config.distributional:
         probs = jax.nn.softmax(sequences.taken(online.logits, rows.action[:-1]))
         edges = {"mass_at_vmin": probs[:, 0], "mass_at_vmax": probs[:, -1]}
-    return Steps(critic_loss, policy_losses, entropy, priority, values, c_t, edges)
+    return Steps(critic_loss, policy_losses, entropy, priority, values, c_t, ratio, edges)
 
 
 def action_values(output: ReactorOutput, *, config: Config, atoms: jax.Array) -> jax.Array:
@@ -136,12 +140,12 @@ def _unroll(
 
 def _trace_coefficients(
     target: ReactorOutput, rows: Row, mask: jax.Array, *, config: Config
-) -> jax.Array:
-    """Retrace's c at the destination steps, `[T]`; 0 where no action follows."""
+) -> tuple[jax.Array, jax.Array]:
+    """Retrace's c and pi / mu at the destination steps, `[T]`; c is 0 where no action follows."""
     acted = sequences.acted(rows, mask)
     pi_a = sequences.taken(target.policy, rows.action[1:])
     mu_a = jnp.where(acted, sequences.taken(rows.extras["mu"][1:], rows.action[1:]), 1.0)
-    return acted * losses.retrace_coefficients(pi_a, mu_a, config.retrace_lambda)
+    return acted * losses.retrace_coefficients(pi_a, mu_a, config.retrace_lambda), pi_a / mu_a
 
 
 def _critic(

@@ -1,4 +1,4 @@
-"""The `retrax` command: train, launch, evaluate, plot, doctor."""
+"""The `retrax` command: finds the subcommand and runs it."""
 
 import difflib
 import importlib
@@ -20,6 +20,7 @@ usage: retrax COMMAND [...]
   evaluate-suite RUN...           mean returns of runs on many Atari games, as a CSV for atari57
   record-states RUN               emulator states of a run's play, in which episodes can begin
   plot RUN...                     learning curves as PNG
+  export RUN --output DIR         the trained agent as plain files that act without retrax
   benchmark SUITE AGENT           train and evaluate on a suite of tasks, with several seeds
   report DIR                      an HTML page of a benchmark, beside published scores
   atari57 [--scores FILE.csv]     published scores on 57 games, and yours: median, rank, Elo; chart
@@ -80,6 +81,7 @@ _COMMANDS = {
     "evaluate-suite": "retrax.experiments.commands.suite:evaluate_suite_command",
     "record-states": "retrax.experiments.commands.suite:record_states_command",
     "plot": "retrax.experiments.commands.plot:plot_command",
+    "export": "retrax.experiments.commands.export:export_command",
     "benchmark": "retrax.experiments.commands.benchmark:benchmark_command",
     "report": "retrax.experiments.commands.report:report_command",
     "atari57": "retrax.experiments.commands.atari57:atari57_command",

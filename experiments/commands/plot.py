@@ -13,7 +13,10 @@ from ..parsing import parse
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotArguments:
-    """Draw learning curves: runs that differ in the seed alone share a colour."""
+    """Draw learning curves: runs that differ in the seed alone share a colour.
+
+    Three of them or more have a band, the 95 % interval of their mean.
+    """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """Run directories."""
@@ -25,7 +28,7 @@ class PlotArguments:
     """A column of metrics.csv."""
 
     window: Annotated[int, tyro.conf.arg(metavar="N")] = 1
-    """Moving average over N rows."""
+    """Moving average over N rows; the picture says so."""
 
 
 def plot_command(arguments: Sequence[str]) -> int:

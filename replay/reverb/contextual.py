@@ -34,7 +34,10 @@ class ContextualReplay:
     Attributes:
       local: holds the rows.
       shapes: see `Replay`.
+      metric_names: likewise.
     """
+
+    metric_names: tuple[str, ...] = LocalReplay.metric_names
 
     def __init__(self, address: str, layout: Layout, local: LocalReplay, *, max_wait: float):
         """Starts reading the queue; arguments as of `make_replay`."""
@@ -58,6 +61,10 @@ class ContextualReplay:
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sets priorities in the local replay."""
         self.local.set_priorities(keys, priorities)
+
+    def metrics(self, keys: np.ndarray) -> dict[str, float]:
+        """Those of the local replay."""
+        return self.local.metrics(keys)
 
     def status(self) -> ReplayStatus:
         """Status of the local replay; rows in the queue are not counted."""

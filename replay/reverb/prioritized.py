@@ -33,7 +33,10 @@ class PrioritizedReplay:
 
     Attributes:
       shapes: see `Replay`.
+      metric_names: likewise.
     """
+
+    metric_names: tuple[str, ...] = ()
 
     def __init__(self, address: str, layout: Layout, *, num_environments: int, max_wait: float):
         """Starts reading; arguments as of `make_replay`."""
@@ -85,6 +88,11 @@ class PrioritizedReplay:
         self._calls.submit(
             lambda: self._client.mutate_priorities(SEQUENCES, updates), "priorities to be taken"
         )
+
+    def metrics(self, keys: Any) -> dict[str, float]:
+        """None: Reverb does not tell how old an item is."""
+        del keys
+        return {}
 
     def status(self) -> ReplayStatus:
         """As of the newest batch; rows are estimated from sequences, actors count the steps.

@@ -27,7 +27,10 @@ class RoundsReplay:
 
     Attributes:
       shapes: see `Replay`.
+      metric_names: likewise.
     """
+
+    metric_names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -71,6 +74,11 @@ class RoundsReplay:
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sends priorities asynchronously; Reverb ignores those of the newest sequences."""
         self._replayed.set_priorities(keys, priorities)
+
+    def metrics(self, keys: Any) -> dict[str, float]:
+        """None: Reverb does not tell how old an item is."""
+        del keys
+        return {}
 
     def status(self) -> ReplayStatus:
         """Status of the table."""

@@ -292,6 +292,22 @@ def test_erratum_13_alpha_is_how_much_of_the_average_is_kept():
     chex.assert_trees_all_close(new.average_params, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_metrics_tell_how_far_actions_are_from_the_policy():
+    config = Config(**LINEAR, replay=REPLAY)
+    agent = linear("discrete", config)
+    learner, rows = initial(agent, 0), random_rows("discrete", 0, 3, 6)
+    mask = np.arange(6) < np.array([[6], [4], [6]])
+    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows, mask=mask))
+    policy = jax.nn.softmax(rows["observation"] @ np.asarray(learner.params["network"]["policy"]))
+    taken = rows["action"][:, 1:, None]
+    pi_a, mu_a = (
+        np.take_along_axis(np.asarray(x)[:, 1:], taken, 2)[..., 0] for x in (policy, rows["mu"])
+    )
+    wanted = oracles.off_policyness(pi_a, mu_a, (mask & ~rows["is_last"])[:, 1:])
+    names = ("mean_ratio", "cut_traces", "effective_sample_share")
+    np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
+
+
 def test_erratum_15_what_was_just_drawn_has_ratio_one():
     """explore and update agree on the policy, so on-policy data needs no other update."""
     for kind, spec in SPECS.items():
@@ -302,6 +318,8 @@ def test_erratum_15_what_was_just_drawn_has_ratio_one():
         _, update = jax.jit(agents.update(agent))(learner, sample)
         np.testing.assert_allclose(update.metrics["importance_ratio"], 1.0, rtol=1e-5)
         assert update.metrics["truncated"] == 0
+        np.testing.assert_allclose(update.metrics["mean_ratio"], 1.0, rtol=1e-5)
+        np.testing.assert_allclose(update.metrics["effective_sample_share"], 1.0, rtol=1e-5)
 
 
 def test_erratum_17_the_root_is_the_dimension_of_the_actions():

@@ -203,6 +203,32 @@ def differ(x, y):
     return max(jax.tree.leaves(jax.tree.map(lambda a, b: float(np.abs(a - b).max()), x, y))) > 1e-6
 
 
+def test_metrics_tell_how_far_actions_are_from_the_target_policy():
+    config = tiny(intrinsic_weight=0.5, burn_in=2, trace_length=T - 2)
+    agent = make_agent(SPEC, config, networks=linear_networks(False), optimizer=optax.sgd(0.1))
+    learner = initial(agent, 0)
+    rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
+    _, update = jax.jit(agent.gradients)(learner, as_sample(agent, rows, mask))
+    weights = policies.make_arms(config).weights[rows["arm"][:, 0]]
+    q = {name: rows["observation"] @ np.asarray(x) for name, x in learner.params.items()}
+    mixed = q["extrinsic"] + weights[:, None, None] * q["intrinsic"]
+    greedy = rows["action"] == mixed.argmax(-1)
+    pi_a = config.target_epsilon / A + (1 - config.target_epsilon) * greedy
+    acted = (mask & ~rows["is_last"])[:, 1:] & ~rows["is_last"][:, :-1]
+    learned = (np.arange(T) >= config.burn_in) | rows["is_first"][:, :1]
+    wanted = oracles.off_policyness(pi_a[:, 1:], rows["mu"][:, 1:], acted & learned)
+    names = ("mean_ratio", "cut_traces", "effective_sample_share")
+    np.testing.assert_allclose([update.metrics[name] for name in names], wanted, rtol=1e-4)
+
+
+def test_what_uses_no_ratios_has_no_metrics_of_them():
+    agent = make_agent(SPEC, tiny(target="double_q"), networks=linear_networks(False))
+    sample = as_sample(agent, *random_rows(0, 2))
+    _, update = jax.eval_shape(agent.gradients, initial(agent, 0), sample)
+    assert "trace_coefficient" in update.metrics
+    assert not {"mean_ratio", "cut_traces", "effective_sample_share"} & set(update.metrics)
+
+
 def test_each_value_learns_its_own_reward_and_no_mix():
     """A public agent trains both networks on r^e + beta r^i."""
     rows, mask = random_rows(0, 2)

@@ -174,6 +174,20 @@ def test_metrics_tell_the_mass_at_the_ends_of_the_support():
     np.testing.assert_allclose(outputs.metrics["mass_at_vmax"], np.mean(last), rtol=1e-4)
 
 
+def test_metrics_tell_how_far_actions_are_from_the_target_networks_policy():
+    agent, config = linear_agent()
+    learner = with_other_target(agent, 0)
+    rows = random_rows(0, 3, 6)
+    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows))
+    softmax = jax.nn.softmax(rows["observation"] @ np.asarray(learner.target_params["policy"]))
+    policy = (1 - config.policy_epsilon) * np.asarray(softmax) + config.policy_epsilon / A
+    taken = rows["action"][:, 1:, None]
+    pi_a, mu_a = (np.take_along_axis(x[:, 1:], taken, 2)[..., 0] for x in (policy, rows["mu"]))
+    wanted = oracles.off_policyness(pi_a, mu_a, ~rows["is_last"][:, 1:])
+    names = ("mean_ratio", "cut_traces", "effective_sample_share")
+    np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
+
+
 def test_gradients_of_a_batch_are_the_mean_of_those_of_its_halves():
     agent, _ = linear_agent()
     learner = with_other_target(agent, 0)

@@ -155,6 +155,30 @@ def test_window_smooths(tmp_path, figures):
     run = make_run(tmp_path / "run", make_metrics([0, 1, 2], [2.0, 4.0, 8.0]))
     plot_learning_curves([run], tmp_path / "curves.png", window=2)
     assert curves_of(figures[0].axes[0]) == {("C0", True): [[(0, 2), (1, 3), (2, 6)]]}
+    assert figures[0].axes[0].get_ylabel() == "episode return (mean of 2 rows)"
+
+
+def test_three_seeds_have_a_band(tmp_path, figures):
+    """By hand: 1, 2, 3 have deviation 1 and mean 2, so 2 +- 4.3027 / sqrt(3)."""
+    runs = [
+        make_run(tmp_path / str(seed), make_metrics([0, 10], [seed, 2.0]), seed=seed)
+        for seed in (1, 2, 3)
+    ]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    assert labels_of(axes) == ["reactor (3 seeds, 95 %)"]
+    [band] = axes.collections
+    corners = band.get_paths()[0].vertices
+    at_start = corners[corners[:, 0] == 0][:, 1]
+    half = 4.302653 / np.sqrt(3)
+    np.testing.assert_allclose([at_start.min(), at_start.max()], [2 - half, 2 + half], rtol=1e-5)
+    np.testing.assert_allclose(corners[corners[:, 0] == 10][:, 1], 2.0)
+
+
+def test_two_seeds_have_none(tmp_path, figures):
+    runs = [make_run(tmp_path / str(seed), SHORT, seed=seed) for seed in (1, 2)]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    assert len(figures[0].axes[0].collections) == 0
 
 
 def test_reads_a_run_that_is_still_going_on(tmp_path):

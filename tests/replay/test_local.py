@@ -38,7 +38,7 @@ def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequence
     for _ in range(4):
         replay.add(zero_rows(replay, 1), np.array([1]))
     keys, sample = replay.sample()
-    assert keys.tolist() == [[0, 16], [0, 0]], "the first slot and start of each environment"
+    assert keys[:2].tolist() == [[0, 16], [0, 0]], "first slot and start of each environment"
     assert sample.weights.tolist() == [1.0, 1.0]
 
 
@@ -192,6 +192,19 @@ def test_priorities_of_overwritten_sequences_are_ignored(selector, starts):
     for wrong in (np.nan, np.inf, -1.0):
         with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
             replay.set_priorities(keys, np.array([wrong, 1.0, 1.0]))
+
+
+def test_the_age_is_the_time_since_a_sequences_first_row():
+    """A row of one environment is as old as the steps of both that followed."""
+    replay = make_replay(batch_size=32, acting_steps_per_update=1e-3)
+    for _ in range(4):
+        replay.add(zero_rows(replay))
+    for _ in range(5):  # only the first environment goes on
+        replay.add(zero_rows(replay, 1), np.array([0]))
+    keys, _ = replay.sample()
+    # Slots of the first environment are 0 and 1, with rows 0 and 3 of 9; of the other 16, 0 of 4.
+    assert set(map(tuple, keys.T.tolist())) == {(0, 0, 16), (1, 3, 10), (16, 0, 6)}
+    assert replay.metrics(keys) == {"replay_age": np.mean(keys[2])}
 
 
 def test_the_snapshot_of_a_reverb_replay_is_refused():

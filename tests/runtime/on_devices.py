@@ -43,6 +43,9 @@ class Replay:
     def set_priorities(self, keys, priorities):
         self.priorities.append(priorities)
 
+    def metrics(self, keys):
+        return {}
+
     def status(self):
         return ReplayStatus(0, 0, None, None, 1.0)
 

@@ -23,6 +23,7 @@ class Replay:
     def __init__(self, due=0, wait=0.0):
         self.due, self.wait, self.shapes = due, wait, [SHAPES]
         self.priorities, self.closed, self.restored = [], False, None
+        self.metric_names = ("key",)
 
     def sample(self, timeout=0.0):
         if self.due:
@@ -33,6 +34,9 @@ class Replay:
 
     def set_priorities(self, keys, priorities):
         self.priorities.append((keys, priorities.tolist()))
+
+    def metrics(self, keys):
+        return {"key": float(keys)}
 
     def status(self):
         return ReplayStatus(0, 0, None, None, 7.0)
@@ -139,7 +143,8 @@ def test_priorities_and_metrics_of_each_update_are_kept(make_learner):
     learner = make_learner(replay)
     assert [learner.step() for _ in range(4)] == [True, True, True, False]
     assert replay.priorities == [(2, [1, 1]), (1, [2, 2]), (0, [3, 3])]
-    assert learner.metrics.flush() == {"loss": 1.0}
+    # "key" is the replay's, of the batches that were learned from.
+    assert learner.metrics.flush() == {"loss": 1.0, "key": 1.0}
 
 
 def test_a_snapshot_is_restored(make_learner):
@@ -167,7 +172,7 @@ def test_names_of_metrics_take_no_trace_of_their_own():
         return AGENT.gradients(state, sample)
 
     learner = Learner(AGENT._replace(gradients=gradients), Replay(), key=jax.random.key(1))
-    assert learner.metric_names == ["loss"]
+    assert learner.metric_names == ["loss", "key"]
     learner.compile()
     assert len(traces) == 1
     learner.close()

@@ -1,0 +1,141 @@
+"""Acts with an exported agent, without retrax: this file needs JAX and NumPy alone.
+
+`retrax export RUN --output DIR` copies it to DIR/act.py, beside what it reads:
+
+* `agent.json`: names, shapes and dtypes, the environment's spec, and versions;
+* `parameters.npz`: the acting parameters;
+* `begin.stablehlo`, `exploit.stablehlo`: the functions, as portable StableHLO.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+
+FORMAT = 1  # of agent.json
+
+State = tuple[jax.Array, ...]
+
+
+class Decision(NamedTuple):
+    """Outputs of `ExportedAgent.act`.
+
+    Attributes:
+      action: an action of the environment; to be ignored on a last step.
+      extras: other outputs of the agent, by name; Reactor's `['mu']` is its policy.
+      state: for the next time step.
+    """
+
+    action: jax.Array
+    extras: dict[str, jax.Array]
+    state: State
+
+
+class ExportedAgent:
+    """An exported agent: the policy of evaluation, for one environment.
+
+    Attributes:
+      description: what agent.json holds.
+    """
+
+    def __init__(self, directory: Path | str | None = None):
+        """Reads a directory.
+
+        Args:
+          directory: that of the export; the one that holds this file if None.
+
+        Raises:
+          ValueError: the directory holds no exported agent, or one of another format.
+        """
+        directory = Path(__file__).parent if directory is None else Path(directory)
+        path = directory / "agent.json"
+        if not path.is_file():
+            raise ValueError(f"{directory} holds no exported agent: it has no agent.json.")
+        self.description = json.loads(path.read_text(encoding="utf-8"))
+        if self.description["format"] != FORMAT:
+            raise ValueError(
+                f"{path} has format {self.description['format']}, and this file reads {FORMAT}."
+            )
+        self._params = _read_params(directory, self.description)
+        self._begin = _function(directory, "begin", self.description)
+        self._exploit = _function(directory, "exploit", self.description)
+        self._inputs = [_shape(x) for x in self.description["functions"]["exploit"]["inputs"][-4:]]
+
+    def begin(self, seed: int = 0) -> State:
+        """The state before the first time step; `seed` in 0 .. 2^32 - 1 is that of the actions."""
+        return tuple(self._begin(np.uint32(seed)))
+
+    def act(
+        self, state: State, step_type: Any, reward: Any, discount: Any, observation: Any
+    ) -> Decision:
+        """Acts at one time step; to be called on every one, the last one of an episode included.
+
+        Args:
+          state: of the time step before, or of `begin`.
+          step_type: 0 on the first time step of an episode, 2 on its last, else 1.
+          reward: that arrived with the observation; 0 on a first step.
+          discount: likewise; 1 on a first step, 0 on termination.
+          observation: as of the spec in agent.json.
+
+        Raises:
+          ValueError: an argument has another shape, or values of another kind.
+        """
+        arrived = (step_type, reward, discount, observation)
+        names = ("step_type", "reward", "discount", "observation")
+        checked = [_checked(*each) for each in zip(names, arrived, self._inputs, strict=True)]
+        action, *rest = self._exploit(*self._params, *state, *checked)
+        extras = self.description["extras"]
+        named = dict(zip(extras, rest[: len(extras)], strict=True))
+        return Decision(action, named, tuple(rest[len(extras) :]))
+
+
+def _checked(name: str, value: Any, wanted: jax.ShapeDtypeStruct) -> np.ndarray:
+    found = np.asarray(value)
+    if found.shape != wanted.shape or not np.can_cast(found.dtype, wanted.dtype, "same_kind"):
+        raise ValueError(
+            f"{name} must be {wanted.dtype} of shape {wanted.shape}, got {found.dtype} of shape "
+            f"{found.shape}."
+        )
+    return found.astype(wanted.dtype)
+
+
+def _read_params(directory: Path, description: dict[str, Any]) -> list[jax.Array]:
+    shapes = description["functions"]["exploit"]["inputs"]
+    with np.load(directory / "parameters.npz", allow_pickle=False) as arrays:
+        found = [arrays[name] for name in description["parameters"]]
+    # NumPy reads bfloat16 and the like as bytes.
+    return [
+        jnp.asarray(array.view(jnp.dtype(dtype)) if array.dtype.kind == "V" else array)
+        for array, (_, dtype) in zip(found, shapes, strict=False)
+    ]
+
+
+def _function(directory: Path, name: str, description: dict[str, Any]) -> Any:
+    """A function of flat arguments.
+
+    Only the StableHLO and the shapes are stored. What else JAX keeps of an exported function is
+    taken from one of the same shapes, since its own files differ between versions and need another
+    library.
+    """
+    form = description["functions"][name]
+    outputs = [_shape(x) for x in form["outputs"]]
+    like = jax.export.export(
+        jax.jit(lambda *_: [jnp.zeros(x.shape, x.dtype) for x in outputs], keep_unused=True),
+        platforms=description["platforms"],
+    )(*(_shape(x) for x in form["inputs"]))
+    exported = dataclasses.replace(
+        like,
+        mlir_module_serialized=(directory / f"{name}.stablehlo").read_bytes(),
+        calling_convention_version=description["calling_convention_version"],
+    )
+    return jax.jit(exported.call)
+
+
+def _shape(form: Any) -> jax.ShapeDtypeStruct:
+    shape, dtype = form
+    return jax.ShapeDtypeStruct(tuple(shape), jnp.dtype(dtype))

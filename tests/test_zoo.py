@@ -1,0 +1,60 @@
+"""The agents in docs/zoo: each plays its environment as its page says."""
+
+import contextlib
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retrax import environments
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+AGENTS = sorted(path.parent for path in (ROOT / "docs" / "zoo").glob("*/agent.json"))
+EPISODES = 10
+
+
+def load(folder):
+    """The agent by the module that lies beside it."""
+    spec = importlib.util.spec_from_file_location(f"act_{folder.name}", folder / "act.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ExportedAgent()
+
+
+def returns(agent):
+    with contextlib.closing(
+        environments.make(agent.description["environment"], seed=1, num_envs=1)
+    ) as environment:
+        timestep, state, found = environment.reset(), agent.begin(), [0.0]
+        while len(found) <= EPISODES:
+            decision = agent.act(state, *(field[0] for field in timestep))
+            state = decision.state
+            timestep = environment.step(np.asarray(decision.action)[None])
+            found[-1] += float(timestep.reward[0])
+            if timestep.step_type[0] == 2:
+                found.append(0.0)
+    return found[:-1]
+
+
+@pytest.mark.parametrize("folder", AGENTS, ids=lambda folder: folder.name)
+def test_it_plays_as_its_page_says(folder):
+    [line] = [line for line in PAGE.splitlines() if f"zoo/{folder.name}/agent.json" in line]
+    [wanted] = re.findall(r"\| (-?[\d.]+) \(", line)
+    assert np.mean(returns(load(folder))) == pytest.approx(float(wanted))
+
+
+def test_they_are_small():
+    files = [path for path in (ROOT / "docs" / "zoo").rglob("*") if path.suffix != ".pyc"]
+    assert AGENTS
+    assert sum(path.stat().st_size for path in files if path.is_file()) < 300_000
+
+
+def test_the_code_of_the_page_plays_an_episode(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+    [block] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    exec(compile(block, "zoo.md", "exec"), {"__name__": "example"})
+    assert capsys.readouterr().out == "1.0\n"
