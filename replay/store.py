@@ -207,8 +207,8 @@ class SequenceStore:
 
         Those of all E environments: E for each later row of the sequence's environment.
         """
-        environments, starts = self._locate(slots)
-        return (self._heads[environments] - 1 - starts) * self.num_envs
+        environments, first = self._locate(slots)
+        return (self._heads[environments] - 1 - first) * self.num_envs
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Sets priorities `[B]` of present slots `[B]`.
