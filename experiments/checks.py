@@ -55,7 +55,7 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
     _check_states(config, spec, lambda: agent)
     check_devices(config.learner_devices)
     _check_batches(config, spec, agent.sequence)
-    check_capacity(spec, agent.sequence, config.replay, num_envs=config.num_envs)
+    check_capacity(spec, agent.sequence, config.replay, num_envs=config.environments_per_replay)
     return agent
 
 
@@ -67,8 +67,9 @@ def check_devices(count: int) -> None:
 
 def _check_batches(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> None:
     """Refuses batches that the learner's devices cannot share evenly."""
-    replay = config.replay.for_environments(config.num_envs)
-    samples = sample_shapes(spec, sequence, replay, num_environments=config.num_envs)
+    num_envs = config.environments_per_replay
+    replay = config.replay.for_environments(num_envs)
+    samples = sample_shapes(spec, sequence, replay, num_environments=num_envs)
     for sample in samples:
         size = sample.weights.shape[0] // replay.updates_per_call
         if size % config.learner_devices:
@@ -98,11 +99,12 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
         raise _NotTraceableError(
             f"Agent.init or Agent.begin cannot be traced: {reason(error)}."
         ) from error
-    replay = config.replay.for_environments(config.num_envs)
-    samples = sample_shapes(spec, sequences[0], replay, num_environments=config.num_envs)
+    num_envs, workers = config.environments_per_replay, config.workers.num_workers
+    replay = config.replay.for_environments(num_envs)
+    samples = sample_shapes(spec, sequences[0], replay, num_environments=num_envs)
     observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)
     parts = {
-        "the learner's state": _num_bytes(learner),
+        "the learner's state": (1 + workers) * _num_bytes(learner),
         f"{config.num_envs} actor states": config.num_envs * _num_bytes(actor),
         f"{replay.draw_size} sequences in one call of updates": max(map(_num_bytes, samples)),
         f"{config.num_envs} observations": config.num_envs * _num_bytes(observation),

@@ -15,6 +15,7 @@ from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.metrics import metric_names
 from ..runtime.metrics_writer import MetricsTable
+from ..runtime.remote_updates import REMOTE_METRICS
 from ..runtime.resuming import open_snapshots
 from ..runtime.run_directory import (
     RunConfig,
@@ -106,7 +107,8 @@ def train(
         evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
         if snapshots:
             run.restore(snapshots, unfinished, evaluation)
-        names = metric_names(config.entry, agent, loop.replay.shapes[0]) + evaluation.columns
+        names = metric_names(config.entry, agent, loop.replay.shapes[0])
+        names += [*(REMOTE_METRICS if config.workers.num_workers else ()), *evaluation.columns]
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..experiments.actors import make_run_actor
 from ..replay.reverb import ReverbWriter
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
@@ -155,16 +156,7 @@ def make_actor(
     )
     spec, sequence = environment.spec, agent.sequence
     writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)
-    actor = Actor(
-        agent,
-        environment,
-        writer,
-        parameters,
-        keys=config.keys()[1][mine.start : mine.stop],
-        first_id=mine.start,
-        num_actors=run.num_envs,
-        episode_metrics=run.entry.episode_metrics,
-    )
+    actor = make_run_actor(run, agent, environment, index, writer, parameters)
     node = ActorNode(config, index, actor, parameters, CounterClient(counter, stop), stop=stop)
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second

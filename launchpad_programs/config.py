@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
-
 from .._imports import import_from, make_importable
 from .._validation import Range, check_fields
 from ..agents.base import Agent
@@ -103,11 +101,6 @@ class ProgramConfig:
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
         """The agent of the run."""
         return self.run.entry.make_agent(spec, self.run.agent_config)
-
-    def keys(self) -> tuple[jax.Array, jax.Array]:
-        """PRNG keys: the learner's, and one for each environment, as in one process."""
-        learner, actors = jax.random.split(jax.random.key(self.run.seed))
-        return learner, jax.random.split(actors, self.run.num_envs)
 
     def acme_options(self) -> AcmeOptions | None:
         """What `acme` names; ValueError if that is not `AcmeOptions`."""

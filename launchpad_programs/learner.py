@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from ..experiments.actors import run_keys
 from ..replay.interface import Replay
 from ..replay.reverb import Checkpoints, make_replay
 from ..replay.waiting import Stopped
@@ -177,7 +178,7 @@ def make_learner(
     learner = Learner(
         agent,
         learner_replay,
-        key=config.keys()[0],
+        key=run_keys(run)[0],
         updates_per_call=run.replay.updates_per_call,
         parameters=parameters,
         num_devices=run.learner_devices,

@@ -16,7 +16,7 @@ def save_state(path: Path, state: Any) -> None:
 
     The folder is made if it does not exist.
     """
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(_without_keys(state))]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(without_keys(state))]
     data = io.BytesIO()
     np.savez(data, *leaves)
     partial = path.with_suffix(".partial")
@@ -36,23 +36,30 @@ def load_state(path: Path, template: Any) -> Any:
     Raises:
       ValueError: the file is damaged, or its pytree is not like the template.
     """
-    wanted, structure = jax.tree.flatten(_without_keys(template))
+    wanted, structure = jax.tree.flatten(without_keys(template))
     try:
         with np.load(io.BytesIO(read_sealed(path))) as arrays:
             found = list(arrays.values())
         leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
     except Exception as error:  # NumPy and zipfile raise many types for damaged files
         raise ValueError(f"{path} cannot be read ({error})") from error
-    return jax.tree.map(_with_key, template, jax.tree.unflatten(structure, leaves))
+    return with_keys(template, jax.tree.unflatten(structure, leaves))
 
 
-def _without_keys(state: Any) -> Any:
-    """NumPy has no PRNG keys."""
+def with_keys(template: Any, state: Any) -> Any:
+    """A pytree whose PRNG keys, where the template has keys, are made from their data."""
+    return jax.tree.map(_with_key, template, state)
+
+
+def without_keys(state: Any) -> Any:
+    """A pytree with the data of its PRNG keys in their place: NumPy has none."""
     return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, state)
 
 
-def _with_key(template: Any, leaf: np.ndarray) -> Any:
-    return jax.random.wrap_key_data(jax.numpy.asarray(leaf)) if _is_key(template) else leaf
+def _with_key(template: Any, leaf: Any) -> Any:
+    if _is_key(template) and not _is_key(leaf):
+        return jax.random.wrap_key_data(jax.numpy.asarray(leaf))
+    return leaf
 
 
 def _is_key(x: Any) -> bool:
