@@ -118,6 +118,10 @@ class Loop:
         self._acting_seconds = self._learning_seconds = 0.0
         return {**self._episodes.flush(), **self.learner.metrics.flush()}, clock
 
+    def take_episodes(self) -> dict[str, list[float]]:
+        """Values of the episodes that ended since the last call or `flush`, as of an actor."""
+        return self._episodes.take_episodes()
+
     def snapshot(self) -> Snapshot:
         """Everything but the environments."""
         snapshot = self.learner.snapshot()

@@ -18,6 +18,7 @@ from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
 
 SERVING = ("replay", "counter", "learner")  # nodes that others call
+SERVING_WORKERS = ("counter", "parameter_server")
 # config.json, the snapshots and the launcher have them.
 _NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
 
@@ -43,7 +44,7 @@ class ProgramConfig:
     """A run as a program: the run itself, and what only a program has."""
 
     run: RunConfig
-    """Resolved, with an `actor_update_period`."""
+    """Resolved, with an `actor_update_period` or workers."""
 
     directory: Path
     """The run directory."""
@@ -70,6 +71,10 @@ class ProgramConfig:
                 "RunConfig.num_envs must be num_actors with acme, whose loop steps one "
                 f"environment, got {self.run.num_envs}."
             )
+        if self.acme is not None and self.has_workers:
+            raise ValueError(
+                f"acme must be None with workers, which step themselves, got {self.acme}."
+            )
         self.acme_options()  # imported before any process starts
 
     @property
@@ -88,9 +93,19 @@ class ProgramConfig:
         return self.resumed_at or 0, self.restarts
 
     @property
+    def has_workers(self) -> bool:
+        """Whether workers compute gradients for a parameter server."""
+        return self.run.workers.num_workers > 0
+
+    @property
+    def serving(self) -> tuple[str, ...]:
+        """Labels of the nodes that others call."""
+        return SERVING_WORKERS if self.has_workers else SERVING
+
+    @property
     def keeps_sequences(self) -> bool:
-        """Whether Reverb keeps the sequences; if not, it passes rows to the learner's replay."""
-        return self.run.replay.selector != "contextual"
+        """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
+        return self.run.replay.selector != "contextual" and not self.has_workers
 
     @functools.cached_property
     def spec(self) -> EnvironmentSpec:

@@ -40,6 +40,8 @@ class GradientPacking:
     gradients. The bytes are a hash of names, dtypes and shapes, then the vector.
 
     Attributes:
+      size: P.
+      dtype: of the vector.
       num_bytes: of packed gradients.
     """
 
@@ -64,15 +66,16 @@ class GradientPacking:
                     f"but Agent.gradients gives {jax.tree_util.keystr(path)} as {leaf.dtype}."
                 )
         self._leaves, self._structure = jax.tree.flatten(like)
-        self._dtype = np.dtype(jnp.bfloat16 if compress else np.float32)
+        self.dtype = np.dtype(jnp.bfloat16 if compress else np.float32)
         layout = str([(jax.tree_util.keystr(path), x.shape, str(x.dtype)) for path, x in named])
-        self._layout = hashlib.sha256(f"{layout}{self._dtype}".encode()).digest()[:8]
+        self._layout = hashlib.sha256(f"{layout}{self.dtype}".encode()).digest()[:8]
         self._sizes = [int(np.prod(leaf.shape)) for leaf in self._leaves]
-        self.num_bytes = len(self._layout) + sum(self._sizes) * self._dtype.itemsize
+        self.size = sum(self._sizes)
+        self.num_bytes = len(self._layout) + self.size * self.dtype.itemsize
 
     def flatten(self, gradients: Gradients) -> jax.Array:
         """The vector `[P]`, float32 or bfloat16."""
-        parts = [jnp.ravel(leaf).astype(self._dtype) for leaf in jax.tree.leaves(gradients)]
+        parts = [jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(gradients)]
         return jnp.concatenate(parts)
 
     def unflatten(self, vector: jax.Array) -> Gradients:
@@ -101,7 +104,7 @@ class GradientPacking:
                 f"the parameter server takes {self.num_bytes} bytes of {self._layout.hex()}: both "
                 "need the same agent and config."
             )
-        return np.frombuffer(blob, self._dtype, offset=len(self._layout))
+        return np.frombuffer(blob, self.dtype, offset=len(self._layout))
 
 
 class StatePacking:

@@ -9,6 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from ..agents.base import Agent, Params
 from .gradient_packing import GradientPacking, StatePacking
@@ -65,7 +66,7 @@ class GradientServer:
         self._agent, self._gradients, self._states = agent, gradients, states
         self._max_staleness = max_staleness
         self._published = ParameterServer(states.parameters, max_wait=0.0)
-        self._lock = threading.RLock()
+        self._lock = threading.Condition()
         self._answered: dict[int, tuple[Call, Receipt]] = {}
 
         def apply(state: Any, vector: jax.Array) -> Any:
@@ -113,7 +114,26 @@ class GradientServer:
                 self.dropped += 1
             receipt = Receipt(applied, staleness)
             self._answered[worker] = (process, number), receipt
+            self._lock.notify_all()
             return receipt
+
+    def compile(self) -> None:
+        """Compiles `apply`; changes nothing."""
+        state = jax.tree.map(lambda x: x.copy(), self.state)
+        zeros = np.zeros(self._gradients.size, self._gradients.dtype)
+        for _ in range(2):  # a computed state may have another weak type than the first
+            state = self._apply(state, zeros)
+        jax.block_until_ready(state)
+
+    def wait(self, version: int, timeout: float) -> bool:
+        """Waits until the version is newer than another; whether it is within the timeout."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self.version > version, timeout)
+
+    def publish(self, parameters: ParameterServer) -> None:
+        """Publishes the newest acting parameters elsewhere."""
+        with self._lock:
+            parameters.publish(self.version, self.params)
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
         """The newest version and what workers need of it; None if the caller has it already.
@@ -131,7 +151,8 @@ class GradientServer:
         """The state and `updates`; the caller adds what else there is."""
         with self._lock:
             state = jax.tree.map(lambda x: x.copy(), self.state)
-            return Snapshot(state, {}, {"updates": self.version})
+            # The workers have the replays; orbax saves no empty tree.
+            return Snapshot(state, {"rows": np.zeros((), np.int64)}, {"updates": self.version})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restores the learner state and the counter `updates`."""

@@ -105,10 +105,12 @@ class Learner:
         keys, sample = batch
         running, self._running = self._running, None
         ahead = self._host.submit(self._beside, running)
-        self.state, update = self._update(self.state, sample)
-        self._running = _Call(self.updates, keys, update)
-        self.updates += self._per_call
-        self._next = ahead.result()
+        try:
+            self.state, update = self._update(self.state, sample)
+            self._running = _Call(self.updates, keys, update)
+            self.updates += self._per_call
+        finally:  # a remote update may be stopped: nothing may change beside a snapshot
+            self._next = ahead.result()
         if self._next is None:
             self.finish()
         self._publish_if_wanted()

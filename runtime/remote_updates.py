@@ -1,6 +1,7 @@
 """A worker's updates: gradients that a parameter server applies."""
 
 import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ class RemoteUpdates:
 
     Attributes:
       version: of the copy, -1 before the first fetch.
+      waited_seconds: time in which the worker waited for answers of the server.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class RemoteUpdates:
         self._per_fetch, self._per_call = gradients_per_fetch, updates_per_call
         self._sent = 0
         self.version = -1
+        self.waited_seconds = 0.0
 
         def compute(state: LearnerState, sample: Sample) -> tuple[jax.Array, Update]:
             grads, update = agent.gradients(state, sample)
@@ -91,7 +94,7 @@ class RemoteUpdates:
 
     def fetch(self, state: LearnerState) -> LearnerState:
         """The newest copy of the server's state; the given one if there is no newer one."""
-        version, blob = self._get(self.version)
+        version, blob = self._timed(self._get, self.version)
         if blob is None:
             return state
         self.version = version
@@ -120,7 +123,13 @@ class RemoteUpdates:
         call = self._process, next(self._calls)
         self._sent += 1
         blob = self._packing.pack(vector)
-        return Receipt(*self._apply(self._worker, call, self.version, blob))
+        return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))
+
+    def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        started = time.monotonic()
+        answer = method(*arguments)
+        self.waited_seconds += time.monotonic() - started
+        return answer
 
     def _unpacked(self, state: LearnerState, blob: bytes) -> LearnerState:
         selected, _ = self._states.parameters.unpack(blob)

@@ -195,6 +195,24 @@ def test_a_run_of_workers_is_resumed_as_it_was(tmp_path):
     assert float(found[0][-1][DROPPED]) == 0.0
 
 
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_workers_in_turn_from_the_command_line(number, retrax, tmp_path):
+    """Started by `launch`, in one process, and resumed by `train`."""
+    launch = ["launch", "average_agent:ENTRY", "--environment", "catch", "--launch", "sync"]
+    launch += ["--topology", "parameter_server", "--num-workers", number, "--max-staleness", "0"]
+    status, _, told = retrax(*launch, "--run-directory", tmp_path, "--steps", "60", "--plain")
+    assert status == 0, told
+    options = WorkerOptions(num_workers=int(number), max_staleness=0)
+    assert read_config(tmp_path).workers == options
+    status, _, told = retrax("train", "--resume", tmp_path, "--steps", "90", "--plain")
+    assert status == 0, told
+    last = rows_of(tmp_path)[-1]
+    assert int(last["steps"]) == 90
+    assert float(last[DROPPED]) == {"1": 0.0, "2": 0.5}[number]
+    status, out, told = retrax("evaluate", tmp_path, "--episodes", "1")
+    assert (status, "90" in out + told) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
