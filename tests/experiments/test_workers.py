@@ -195,6 +195,17 @@ def test_a_run_of_workers_is_resumed_as_it_was(tmp_path):
     assert float(found[0][-1][DROPPED]) == 0.0
 
 
+def test_presets_of_the_papers_workers():
+    one, all_threads = acer.AGENT.presets["paper_workers"](), acer.AGENT.presets["paper_atari"]()
+    assert 16 * one.replay.batch_size == all_threads.replay.batch_size
+    assert 16 * one.replay.min_rows == all_threads.replay.min_rows
+    assert (one.replay.capacity, one.replay.capacity_per_environment) == (50_000, True)
+    worker = reactor.AGENT.presets["paper_workers"]()
+    assert (worker.learning_rate, worker.adam_b1, worker.replay.batch_size) == (5e-5, 0.0, 4)
+    assert 4 <= worker.replay.acting_steps_per_update <= 6
+    assert 10 * worker.replay.capacity == reactor.AGENT.presets["paper"]().replay.capacity
+
+
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_workers_in_turn_from_the_command_line(number, retrax, tmp_path):
     """Started by `launch`, in one process, and resumed by `train`."""
