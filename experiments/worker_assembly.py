@@ -23,6 +23,7 @@ class WorkerParts:
 
     Attributes:
       shapes: samples of single updates, as `jax.ShapeDtypeStruct`s.
+      gradients: their packing.
     """
 
     def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec):
@@ -37,14 +38,14 @@ class WorkerParts:
         calls = sample_shapes(spec, agent.sequence, replay, num_environments=num_envs)
         self.shapes = update_shapes(calls, per_call)
         compress = config.workers.compress_gradients
-        self._gradients = GradientPacking(agent, self.shapes[0], compress=compress)
+        self.gradients = GradientPacking(agent, self.shapes[0], compress=compress)
         self._states = StatePacking(agent, self.shapes)
 
     def server(self) -> GradientServer:
         """The parameter server, at the run's beginning."""
         return GradientServer(
             self._agent,
-            self._gradients,
+            self.gradients,
             self._states,
             key=run_keys(self._config)[0],
             max_staleness=self._config.workers.max_staleness,
@@ -81,7 +82,7 @@ class WorkerParts:
         per_call = config.replay.updates_per_call
         updates = RemoteUpdates(
             agent,
-            self._gradients,
+            self.gradients,
             self._states,
             apply=apply,
             get=get,
