@@ -3,10 +3,11 @@
     python benchmarks/parameter_server.py [--agent reactor] [--environment catch] [--preset NAME]
         [--workers 1 2 4] [--steps 20000] [--launch local_mp] [--out DIR]
 
-Both sides have one environment for each worker. Rates are over the time in which gradients are
-applied, without compilation. Bytes are those of packed gradients, and of the states that workers
-fetch after each. The server's own time is that of `GradientServer.apply`, in this process. A run
-that has ended is kept in --out, and is not repeated; without --out, in a temporary folder.
+Each worker has one environment, and one process as many as the most workers. Rates are over the
+time in which gradients are applied, without compilation. Bytes are those of packed gradients, and
+of the states that workers fetch after each. The server's own time is that of
+`GradientServer.apply`, in this process. A run that has ended is kept in --out, and is not repeated;
+without --out, in a temporary folder.
 """
 
 import argparse

@@ -161,6 +161,11 @@ def read_options(
         return config, notes if (directory / "metrics.csv").is_file() else []
     with contextlib.closing(snapshots):
         check_states(directory)
+        for folder in sorted((directory / "workers").glob("*")):
+            of_worker, found = open_snapshots(folder)
+            if of_worker is not None:
+                of_worker.close()
+                notes += found
         return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
 
 

@@ -90,7 +90,7 @@ def launch(
     """
     if not listen_everywhere:
         isolation.check_allowed(isolation.probe())
-    _check_actors(config.num_actors, mode)
+    _check_processes(config, mode)
     engine.check(config, mode=mode, listen_everywhere=listen_everywhere)
     spec = spec_of(config)
     run = config.resolve(spec)
@@ -142,7 +142,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             if given.launch == "sync":
                 return _train(run, given)
             network = _network(given, refused)
-            _check_actors(run.num_actors, given.launch)
+            _check_processes(run, given.launch)
             checked_agent(run, spec)
             notes += [describe_default_preset(run.entry, run.environment, spec), network]
             program = _new(given, run)
@@ -249,13 +249,14 @@ def _with_period(run: RunConfig) -> RunConfig:
     return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
 
 
-def _check_actors(num_actors: int, mode: str) -> None:
+def _check_processes(run: RunConfig, mode: str) -> None:
     """Refuses more processes of actors or workers than the memory has room for."""
     available = psutil.virtual_memory().available
     fitting = max(int(available / _ACTOR_BYTES), 1)
-    if mode == "local_mp" and num_actors > fitting:
+    if mode == "local_mp" and (count := run.num_actors) > fitting:
+        option = "--num-workers" if run.workers.num_workers else "--num-actors"
         raise ValueError(
-            f"--num-actors {num_actors} needs {num_actors * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
+            f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
             f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
 

@@ -54,10 +54,11 @@ class WorkerNode:
         self._loop = Loop([actor], worker.learner, worker.replay)
         self._claims = Claims(counter, self._name, config.restarts)
         folder = config.directory / "workers" / str(index)
-        self._snapshots = Snapshots(folder, keep=1)
+        self._snapshots = Snapshots(folder, keep=config.run.keep_snapshots)
         if not config.continues:
             self._snapshots.remove_newer(-1)  # of a program that ended before its first snapshot
         if self._snapshots.steps():
+            self._snapshots.remove_newer(self._snapshots.newest_whole())
             like = jax.eval_shape(lambda: worker.learner.state), self._loop.actors_template()
             self._loop.restore(self._snapshots.restore(*like))
         self._save_every = max(1, config.schedule[2] // config.run.num_actors)

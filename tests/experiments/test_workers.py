@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 
+import average_agent
 import chex
 import jax
 import numpy as np
@@ -133,6 +134,18 @@ def test_two_workers_are_a_replay_of_their_gradients(options, tape):
     assert loop.counters.updates == version
     assert (dropped > 10) == ("max_staleness" in options)
     np.testing.assert_allclose(loop.flush()[0][DROPPED], dropped / len(tape))
+    loop.close()
+
+
+def test_workers_alternate_where_several_updates_are_due(tape):
+    replay = dataclasses.replace(average_agent.Config().replay, acting_steps_per_update=0.5)
+    config = dataclasses.replace(average_run(), agent_config=average_agent.Config(replay=replay))
+    loop = loop_of(config)
+    loop.start()
+    while loop.counters.steps < 40:
+        loop.advance()
+    assert [worker for worker, *_ in tape] == [0, 1] * (len(tape) // 2)
+    assert len(tape) > 40
     loop.close()
 
 

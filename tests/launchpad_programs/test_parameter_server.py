@@ -14,6 +14,7 @@ from program_configs import make_config, make_run, make_workers
 from retrax.launchpad_programs import parameter_server as server_module
 from retrax.launchpad_programs import worker as worker_module
 from retrax.launchpad_programs.columns import program_columns
+from retrax.launchpad_programs.config import read_options, write_options
 from retrax.launchpad_programs.live_table import line, table
 from retrax.launchpad_programs.parameter_server import make_parameter_server
 from retrax.launchpad_programs.process import Threads
@@ -106,7 +107,15 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     for each in [*workers, server]:
         each.close()
     assert Snapshots(tmp_path, writable=False).steps() == [60]
-    resumed = make_config(tmp_path, run=make_workers(), resumed_at=60)
+    write_options(config)
+    (file,) = (tmp_path / "workers" / "1" / "snapshots").glob("*/counters/*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(ValueError, match="workers/1/snapshots"):
+        read_options(tmp_path, config.run)
+    file.write_bytes(whole)
+    resumed, notes = read_options(tmp_path, config.run)
+    assert (resumed.resumed_at, notes) == (60, [])
     server, workers, _, _ = node(resumed)
     assert (server._server.version, server._server.state.means["reward"]) == (version, mean)
     for worker, rows in zip(workers, states, strict=True):

@@ -105,5 +105,6 @@ def test_workers_get_what_gradients_read_and_keep_the_rest(average):
     merged = packing.merge(agent.init(jax.random.key(2)), values)
     assert merged.means["reward"] == 0.5
     assert merged.applied == 0
+    assert merged.key.dtype == server.key.dtype
     assert jnp.array_equal(jax.random.key_data(merged.key), jax.random.key_data(server.key))
     assert jax.random.uniform(merged.key) == jax.random.uniform(server.key)
