@@ -53,7 +53,7 @@ def rate(first, last, column):
 
 
 def mean(directory, column):
-    values = [float(row[column]) for row in read_rows(directory) if row[column]]
+    values = [float(row[column]) for row in read_rows(directory) if row.get(column)]
     return sum(values) / len(values) if values else float("nan")
 
 

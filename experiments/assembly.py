@@ -2,42 +2,23 @@
 
 import contextlib
 
-import jax
 import numpy as np
 
-from ..agents.base import Agent, Params
+from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import one_sentence
 from ..replay.local import LocalReplay
-from ..runtime.actor import Actor, ParameterSource
+from ..runtime.actor import ParameterSource
 from ..runtime.learner import Learner
 from ..runtime.parameters import ParameterClient, ParameterServer, packing_of
 from ..runtime.run_directory import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
+from .actors import NewestParameters, make_run_actor, run_keys
 from .checks import checked_agent
 from .loop import Loop
+from .worker_assembly import make_workers
 
 MANY = 256  # environments; so many are made only after the run has been checked with one
-
-
-class NewestParameters:
-    """Parameters straight from a learner in this process: a `ParameterSource`."""
-
-    new_priority = 1.0  # a local replay takes none
-
-    def __init__(self, learner: Learner):
-        self._learner = learner
-
-    @property
-    def params(self) -> Params:
-        """The newest."""
-        return self._learner.params
-
-    def wait(self) -> None:
-        """They are here."""
-
-    def step(self) -> None:
-        """There is nothing to fetch."""
 
 
 def spec_of(config: RunConfig) -> EnvironmentSpec:
@@ -91,7 +72,8 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
     Raises:
       ValueError: the replay is too small for one sequence, or larger than the memory.
     """
-    learner_key, actor_key = jax.random.split(jax.random.key(config.seed))
+    if config.workers.num_workers:
+        return make_workers(config, agent, environments)
     replay = LocalReplay(
         environments[0].spec,
         agent.sequence,
@@ -104,26 +86,16 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
     learner = Learner(
         agent,
         replay,
-        key=learner_key,
+        key=run_keys(config)[0],
         updates_per_call=config.replay.updates_per_call,
         parameters=published,
         num_devices=config.learner_devices,
     )
-    keys = jax.random.split(actor_key, config.num_envs)
     actors = []
     for index, environment in enumerate(environments):
-        ids = config.environments_of(index)
-        actor = Actor(
-            agent,
-            environment,
-            replay.writer(ids),
-            _parameters(learner, published, period),
-            keys=keys[ids.start : ids.stop],
-            first_id=ids.start,
-            num_actors=config.num_envs,
-            episode_metrics=config.entry.episode_metrics,
-        )
-        actors.append(actor)
+        writer = replay.writer(config.environments_of(index))
+        parameters = _parameters(learner, published, period)
+        actors.append(make_run_actor(config, agent, environment, index, writer, parameters))
     seed = derive_seed(config.seed, Purpose.ORDER)
     order = np.random.default_rng(seed) if len(actors) > 1 else None
     return Loop(actors, learner, replay, order=order)

@@ -55,7 +55,7 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
     _check_states(config, spec, lambda: agent)
     check_devices(config.learner_devices)
     _check_batches(config, spec, agent.sequence)
-    check_capacity(spec, agent.sequence, config.replay, num_envs=config.num_envs)
+    check_capacity(spec, agent.sequence, config.replay, num_envs=config.environments_per_replay)
     return agent
 
 
@@ -100,7 +100,7 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
     replay, samples = _replay(config, spec, sequences[0])
     observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)
     parts = {
-        "the learner's state": _num_bytes(learner),
+        "the learner's state": (1 + config.workers.num_workers) * _num_bytes(learner),
         f"{config.num_envs} actor states": config.num_envs * _num_bytes(actor),
         f"{replay.draw_size} sequences in one call of updates": max(map(_num_bytes, samples)),
         f"{config.num_envs} observations": config.num_envs * _num_bytes(observation),
@@ -113,9 +113,10 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
 def _replay(
     config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec
 ) -> tuple[ReplayConfig, list[Sample]]:
-    """The replay for the run's environments, and the shapes of what it returns."""
-    replay = config.replay.for_environments(config.num_envs)
-    return replay, sample_shapes(spec, sequence, replay, num_environments=config.num_envs)
+    """A replay of the run, and the shapes of what it returns."""
+    num_envs = config.environments_per_replay
+    replay = config.replay.for_environments(num_envs)
+    return replay, sample_shapes(spec, sequence, replay, num_environments=num_envs)
 
 
 def _num_bytes(tree: Any) -> int:

@@ -1,7 +1,8 @@
 """The loop of one process, without files: act, store, learn, in a fixed order.
 
 With one actor it is `retrax train`. With several, each with environments and parameters of its own,
-it is a program in one thread: `retrax launch --launch sync`.
+it is a program in one thread: `retrax launch --launch sync`. Its learner may be that of several
+workers in turn.
 """
 
 import time
@@ -17,6 +18,7 @@ from ..runtime.actor import Actor
 from ..runtime.learner import Learner
 from ..runtime.metrics import Counters, MetricsAccumulator
 from ..runtime.snapshots import Snapshot
+from ..runtime.workers import WorkerReplays, WorkersInTurn
 
 
 class Loop:
@@ -32,8 +34,8 @@ class Loop:
     def __init__(
         self,
         actors: Sequence[Actor],
-        learner: Learner,
-        replay: LocalReplay,
+        learner: Learner | WorkersInTurn,
+        replay: LocalReplay | WorkerReplays,
         *,
         order: np.random.Generator | None = None,
     ):
@@ -115,6 +117,10 @@ class Loop:
         self._since = Counters(**vars(self.counters))
         self._acting_seconds = self._learning_seconds = 0.0
         return {**self._episodes.flush(), **self.learner.metrics.flush()}, clock
+
+    def take_episodes(self) -> dict[str, list[float]]:
+        """Values of the episodes that ended since the last call or `flush`, as of an actor."""
+        return self._episodes.take_episodes()
 
     def snapshot(self) -> Snapshot:
         """Everything but the environments."""

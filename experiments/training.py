@@ -106,11 +106,7 @@ def train(
         evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
         if snapshots:
             run.restore(snapshots, unfinished, evaluation)
-        names = [
-            *episode_columns(config.entry),
-            *loop.learner.metric_names,
-            *evaluation.columns,
-        ]
+        names = [*episode_columns(config.entry), *loop.learner.metric_names, *evaluation.columns]
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)

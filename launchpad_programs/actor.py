@@ -1,11 +1,10 @@
 """The actor's node: a `runtime.Actor` that takes the steps that the counter grants."""
 
 import functools
-import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
+from ..experiments.actors import make_run_actor
 from ..replay.reverb import ReverbWriter
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
@@ -13,6 +12,7 @@ from ..runtime.actor_states import ActorStates
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
+from .claims import Claims
 from .config import ProgramConfig
 from .counter import Counter, CounterClient
 
@@ -50,11 +50,7 @@ class ActorNode:
             actor.state = self._states.restore(actor.state)
         self._save_every = max(1, config.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
-        self._process = config.restarts
-        self._granted = self._taken = 0
-        self._calls = itertools.count()
-        self._total = 0  # steps taken since the node's start
-        self._claimed_at = time.monotonic()
+        self._claims = Claims(counter, self._name, config.restarts)
         self._loop: Callable[[], None] | None = None
 
     def use_loop(self, loop: Callable[[], None]) -> None:
@@ -107,32 +103,23 @@ class ActorNode:
         self._actor.close()
 
     def _is_granted(self) -> bool:
-        return self._taken < self._granted or self._claim()
+        return self._claims.is_granted(self._values)
 
-    def _claim(self) -> bool:
-        now = time.monotonic()
-        values = {
+    def _values(self) -> dict[str, Any]:
+        return {
             "state": "acting",
             "staleness": self._parameters.staleness,
             "failures": self._parameters.failures,
-            "steps_per_second": self._taken / max(now - self._claimed_at, 1e-6),
             "episodes": self._actor.take_episodes(),
         }
-        self._claimed_at = now
-        taken, self._taken = self._taken, 0
-        self._granted = self._counter.claim(
-            self._name, self._process, next(self._calls), taken, values
-        )
-        return self._granted > 0
 
     def _count(self, taken: int) -> None:
-        self._taken += taken
-        self._total += taken
-        if self._total >= self._next_save:
+        self._claims.count(taken)
+        if self._claims.total >= self._next_save:
             self._save()
 
     def _save(self) -> None:
-        self._next_save = self._total + self._save_every
+        self._next_save = self._claims.total + self._save_every
         self._states.save(self._actor.state)
 
     def _report(self, state: str) -> None:
@@ -155,16 +142,7 @@ def make_actor(
     )
     spec, sequence = environment.spec, agent.sequence
     writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)
-    actor = Actor(
-        agent,
-        environment,
-        writer,
-        parameters,
-        keys=config.keys()[1][mine.start : mine.stop],
-        first_id=mine.start,
-        num_actors=run.num_envs,
-        episode_metrics=run.entry.episode_metrics,
-    )
+    actor = make_run_actor(run, agent, environment, index, writer, parameters)
     node = ActorNode(config, index, actor, parameters, CounterClient(counter, stop), stop=stop)
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second

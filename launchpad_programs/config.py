@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
-
 from .._imports import import_from, make_importable
 from .._validation import Range, check_fields
 from ..agents.base import Agent
@@ -19,6 +17,7 @@ from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
 
 SERVING = ("replay", "counter", "learner")  # nodes that others call
+SERVING_WORKERS = ("counter", "parameter_server")
 # config.json, the snapshots and the launcher have them.
 _NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
 
@@ -44,7 +43,7 @@ class ProgramConfig:
     """A run as a program: the run itself, and what only a program has."""
 
     run: RunConfig
-    """Resolved, with an `actor_update_period`."""
+    """Resolved, with an `actor_update_period` or workers."""
 
     directory: Path
     """The run directory."""
@@ -71,6 +70,10 @@ class ProgramConfig:
                 "RunConfig.num_envs must be num_actors with acme, whose loop steps one "
                 f"environment, got {self.run.num_envs}."
             )
+        if self.acme is not None and self.has_workers:
+            raise ValueError(
+                f"acme must be None with workers, which step themselves, got {self.acme}."
+            )
         self.acme_options()  # imported before any process starts
 
     @property
@@ -89,9 +92,19 @@ class ProgramConfig:
         return self.resumed_at or 0, self.restarts
 
     @property
+    def has_workers(self) -> bool:
+        """Whether workers compute gradients for a parameter server."""
+        return self.run.workers.num_workers > 0
+
+    @property
+    def serving(self) -> tuple[str, ...]:
+        """Labels of the nodes that others call."""
+        return SERVING_WORKERS if self.has_workers else SERVING
+
+    @property
     def keeps_sequences(self) -> bool:
-        """Whether Reverb keeps the sequences; if not, it passes rows to the learner's replay."""
-        return self.run.replay.selector != "contextual"
+        """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
+        return self.run.replay.selector != "contextual" and not self.has_workers
 
     @functools.cached_property
     def spec(self) -> EnvironmentSpec:
@@ -102,11 +115,6 @@ class ProgramConfig:
     def make_agent(self, spec: EnvironmentSpec) -> Agent:
         """The agent of the run."""
         return self.run.entry.make_agent(spec, self.run.agent_config)
-
-    def keys(self) -> tuple[jax.Array, jax.Array]:
-        """PRNG keys: the learner's, and one for each environment, as in one process."""
-        learner, actors = jax.random.split(jax.random.key(self.run.seed))
-        return learner, jax.random.split(actors, self.run.num_envs)
 
     def acme_options(self) -> AcmeOptions | None:
         """What `acme` names; ValueError if that is not `AcmeOptions`."""
@@ -152,6 +160,11 @@ def read_options(
         return config, notes if (directory / "metrics.csv").is_file() else []
     with contextlib.closing(snapshots):
         check_states(directory)
+        for folder in sorted((directory / "workers").glob("*")):
+            of_worker, found = open_snapshots(folder)
+            if of_worker is not None:
+                of_worker.close()
+                notes += found
         return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.metrics_writer import MetricsTable
-from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
+from .columns import RESTARTS, newest_values
 from .config import ProgramConfig
 from .leases import Lease, Leases
 from .process import retry_until_stopped
@@ -20,28 +20,7 @@ from .status import read_restarts, read_status, write_status
 
 _STEP_SECONDS = 0.2
 _STATUS_SECONDS = 0.5
-_COLUMNS = {  # of metrics.csv: the node and the value of its newest report
-    "evaluator_return": ("evaluator/0", "return"),
-    "evaluator_length": ("evaluator/0", "length"),
-    "parameter_staleness": ("actor/", "staleness"),
-    "learner_idle_share": ("learner/0", "idle_share"),
-    "replay_rows": ("learner/0", "replay_rows"),
-    "replay_sequences": ("learner/0", "replay_sequences"),
-}
-
-
-_RESTARTS = "node_restarts"
-
-
-def program_columns(run: RunConfig) -> list[str]:
-    """Columns of metrics.csv that only programs have."""
-    actors = [
-        f"actor_{index}_episode_{name}"
-        for index in range(run.num_actors)
-        for name in ("return", *run.entry.episode_metrics)
-    ]
-    modes = [f"evaluator_return_{name}" for name in run.entry.evaluation_modes]
-    return [*actors, *modes, *_COLUMNS, _RESTARTS]
+_LEARNERS = ("learner/", "parameter_server/")
 
 
 class Counter:
@@ -72,6 +51,7 @@ class Counter:
         self._metrics = MetricsAccumulator()
         self._table: MetricsTable | None = None
         self._columns: list[str] = []
+        self._newest_of = newest_values(config.run)
         self._next_row = 0
         self._next_status = 0.0
         if config.restarts:
@@ -164,7 +144,7 @@ class Counter:
         with self._lock:
             kept = dict(values)
             self._metrics.add(kept.pop("metrics", {}))
-            if name.startswith("learner"):
+            if name.startswith(_LEARNERS):
                 self._note_learner(kept)
             is_final = kept.pop("final", False) and self._phase == "evaluating"
             if is_final and self._learner_is_up():
@@ -245,8 +225,11 @@ class Counter:
 
     def _learner_is_up(self) -> bool:
         """Not from its death until it learns again: it has the last snapshot to save."""
-        process = self._nodes.get("learner/0", {}).get("process", 0)
-        return bool(process == read_restarts(self._directory).get("learner/0", 0))
+        return all(
+            self._nodes.get(name, {}).get("process", 0) == count
+            for name, count in read_restarts(self._directory).items()
+            if name.startswith(_LEARNERS)
+        )
 
     def _snapshot_counters(self) -> dict[str, Any]:
         running = time.monotonic() - self._started if self._phase != "starting" else 0.0
@@ -262,8 +245,8 @@ class Counter:
             "learning_updates_per_second": status["updates_per_second"],
             "steps_per_second": status["steps_per_second"],
         }
-        newest = {column: self._newest(*source) for column, source in _COLUMNS.items()}
-        newest[_RESTARTS] = float(sum(status["restarts"].values()))
+        newest = {column: self._newest(*source) for column, source in self._newest_of.items()}
+        newest[RESTARTS] = float(sum(status["restarts"].values()))
         self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
         self._next_row = (self._counters.steps // self._log_every + 1) * self._log_every
 

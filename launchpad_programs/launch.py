@@ -90,8 +90,8 @@ def launch(
     """
     if not listen_everywhere:
         isolation.check_allowed(isolation.probe())
-    _check_actors(config.num_actors, mode)
-    engine.check(mode=mode, num_actors=config.num_actors, listen_everywhere=listen_everywhere)
+    _check_processes(config, mode)
+    engine.check(config, mode=mode, listen_everywhere=listen_everywhere)
     spec = spec_of(config)
     run = config.resolve(spec)
     checked_agent(run, spec)
@@ -142,7 +142,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             if given.launch == "sync":
                 return _train(run, given)
             network = _network(given, refused)
-            _check_actors(run.num_actors, given.launch)
+            _check_processes(run, given.launch)
             checked_agent(run, spec)
             notes += [describe_default_preset(run.entry, run.environment, spec), network]
             program = _new(given, run)
@@ -161,9 +161,7 @@ def _checked_engine(given: Any, run: RunConfig) -> EngineOptions:
     engine = EngineOptions(
         engine=given.engine, ray_address=given.ray_address, max_failures=given.max_failures
     )
-    engine.check(
-        mode=given.launch, num_actors=run.num_actors, listen_everywhere=given.listen_everywhere
-    )
+    engine.check(run, mode=given.launch, listen_everywhere=given.listen_everywhere)
     return engine
 
 
@@ -192,7 +190,8 @@ def _run(
 ) -> int:
     run = program.run
     tell(
-        f"preset {run.preset}, {run.steps} steps, {run.num_actors} actors, "
+        f"preset {run.preset}, {run.steps} steps, {run.num_actors} "
+        f"{'workers' if program.has_workers else 'actors'}, "
         f"run directory {program.directory}"
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
@@ -245,18 +244,19 @@ def _resumed(given: Any) -> tuple[ProgramConfig, list[str]]:
 
 def _with_period(run: RunConfig) -> RunConfig:
     """Actors in other processes cannot read the newest parameters."""
-    if run.actor_update_period is not None:
+    if run.actor_update_period is not None or run.workers.num_workers:
         return run
     return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
 
 
-def _check_actors(num_actors: int, mode: str) -> None:
-    """Refuses more processes than the memory has room for."""
+def _check_processes(run: RunConfig, mode: str) -> None:
+    """Refuses more processes of actors or workers than the memory has room for."""
     available = psutil.virtual_memory().available
     fitting = max(int(available / _ACTOR_BYTES), 1)
-    if mode == "local_mp" and num_actors > fitting:
+    if mode == "local_mp" and (count := run.num_actors) > fitting:
+        option = "--num-workers" if run.workers.num_workers else "--num-actors"
         raise ValueError(
-            f"--num-actors {num_actors} needs {num_actors * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
+            f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
             f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
 

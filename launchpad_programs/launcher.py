@@ -12,7 +12,7 @@ from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.stop import StopEvent, stop_on_signals
 from .config import ProgramConfig
 from .live_table import LiveTable
-from .process import Processes, Threads
+from .process import SAVING, Processes, Threads
 from .program import make_program, process_env
 from .status import forget, read_status
 from .workers import Worker, start_processes, start_threads
@@ -25,7 +25,7 @@ ExecutionMode = Literal["local_mp", "local_mt"]
 _POLL_SECONDS = 0.1
 _STATUS_SECONDS = 0.5
 _STOP_SECONDS = 3.0  # for nodes that save nothing large
-_SAVE_SECONDS = 600.0  # for the learner, whose replay may be large; a second Ctrl-C ends it
+_SAVE_SECONDS = 600.0  # for nodes whose replay may be large; a second Ctrl-C ends them
 _ENDED_EARLY = "was killed by SIGTERM"
 _LAST = ("counter", "replay")  # labels that the others need to the end
 
@@ -36,7 +36,7 @@ class Ending(NamedTuple):
     Attributes:
       failed: the node that failed and how, "" if none did.
       traceback: of the failed node.
-      complete: whether the learner ended without an error, so that it saved its snapshot.
+      complete: whether those nodes ended without an error that save snapshots.
     """
 
     failed: str
@@ -112,23 +112,24 @@ def supervise(
       workers: the nodes.
       finished: whether the run has reached its last step; called often.
       stop: whether a stop was requested.
-      save_seconds: how long the learner may take for its snapshot.
+      save_seconds: how long snapshots may take.
     """
     try:
         failed = _wait(workers, finished, stop)
         traceback = failed.traceback() if failed else ""
         how = f"{failed.name} {_how(failed)}" if failed else ""
-        first = [worker for worker in workers if worker.name.partition("/")[0] not in _LAST]
-        learners = [worker for worker in first if worker.name.startswith("learner")]
+        first = [worker for worker in workers if _label(worker) not in _LAST]
+        saving = [worker for worker in first if _label(worker) in SAVING]
         for worker in first:
             worker.stop()
-        _join([worker for worker in first if worker not in learners], _STOP_SECONDS)
-        _join(learners, save_seconds)
-        complete = all(worker.ended() == "done" for worker in learners)
+        _join([worker for worker in first if worker not in saving], _STOP_SECONDS)
+        _join(saving, save_seconds)
+        complete = all(worker.ended() == "done" for worker in saving)
         # A process that is stopped while it imports has nothing to save, and just ends.
-        if not failed and any(worker.ended() not in ("done", _ENDED_EARLY) for worker in learners):
-            how = f"{learners[0].name} {_how(learners[0])}"
-            traceback = learners[0].traceback()
+        wrong = [worker for worker in saving if worker.ended() not in ("done", _ENDED_EARLY)]
+        if wrong and not failed:
+            how = f"{wrong[0].name} {_how(wrong[0])}"
+            traceback = wrong[0].traceback()
     finally:
         for worker in workers:
             worker.stop()
@@ -169,7 +170,8 @@ class _Progress:
             ended = {worker.name: how for worker in self._workers if (how := worker.ended())}
             if line := self._table.show(status, ended):
                 self._log.info(line)
-            advice = status.get("nodes", {}).get("learner/0", {}).get("advice")
+            nodes = status.get("nodes", {}).values()
+            advice = next((node["advice"] for node in nodes if "advice" in node), None)
             if advice and not self._is_advised:
                 self._log.warning(advice)
                 self._is_advised = True
@@ -186,6 +188,10 @@ def _wait(
             # A terminal's signal goes to all processes: the nodes may end before it is seen here.
             return None if stop.wait(_POLL_SECONDS) else ended[0]
     return None
+
+
+def _label(worker: Worker) -> str:
+    return worker.name.partition("/")[0]
 
 
 def _how(worker: Worker) -> str:

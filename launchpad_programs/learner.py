@@ -4,12 +4,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ..replay.interface import Replay
-from ..replay.reverb import Checkpoints, make_replay
+from ..experiments.actors import run_keys
 from ..replay.waiting import Stopped
 from ..runtime.advice import Advice
 from ..runtime.learner import Learner
@@ -17,8 +16,12 @@ from ..runtime.metrics import episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
+from .columns import program_columns
 from .config import ProgramConfig
-from .counter import Counter, CounterClient, program_columns
+from .counter import Counter, CounterClient
+
+if TYPE_CHECKING:
+    from ..replay.reverb import Checkpoints
 
 _WAIT_SECONDS = 1.0  # for an update to be due
 _REPORT_SECONDS = 1.0
@@ -28,11 +31,13 @@ _POLL_SECONDS = 0.1
 class LearnerNode:
     """Updates, publishes, reports, and saves snapshots."""
 
+    name = "learner/0"
+
     def __init__(
         self,
         config: ProgramConfig,
-        learner: Learner,
-        replay: Replay,
+        learner: Any,
+        replay: Any,
         parameters: ParameterServer,
         counter: Counter | CounterClient,
         *,
@@ -45,8 +50,8 @@ class LearnerNode:
 
         Args:
           config: of the program; a snapshot is restored if it is resumed.
-          learner: the node closes it.
-          replay: the learner's.
+          learner: a `runtime.Learner`, or what looks like one; the node closes it.
+          replay: the learner's; its `status` is reported.
           parameters: the learner's.
           counter: receives reports.
           names: of columns, as for `MetricsTable`.
@@ -59,7 +64,7 @@ class LearnerNode:
         self._every, self._report_seconds = config.schedule[2], report_seconds
         self._advice = Advice(config.run.entry, config.run.agent_config)
         self._snapshots = Snapshots(config.directory, keep=config.run.keep_snapshots)
-        self._checkpoints = Checkpoints(config.directory) if config.keeps_sequences else None
+        self._checkpoints = _checkpoints(config) if config.keeps_sequences else None
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:
             self._snapshots.remove_newer(config.resumed_at)
@@ -98,7 +103,7 @@ class LearnerNode:
         """
         with contextlib.closing(self._snapshots):
             with contextlib.suppress(Stopped):
-                self._counter.report("learner/0", {"state": "compiling"})
+                self._counter.report(self.name, {"state": "compiling"})
                 if _finished(self.start, self._stop):
                     while not self._stop.is_set():
                         self.step()
@@ -109,7 +114,7 @@ class LearnerNode:
         """Reports and saves a last time; closes the learner and the logger."""
         with contextlib.suppress(Stopped):  # the counter may have ended
             self._report()
-            self._counter.report("learner/0", {"state": "saving a snapshot"})
+            self._counter.report(self.name, {"state": "saving a snapshot"})
         self.save()
         self._learner.close()
         if self._logger is not None:
@@ -151,7 +156,7 @@ class LearnerNode:
             values["learning_since"] = status.learning_since
         if advice := self._advice.first(metrics):
             values["advice"] = advice
-        self._counters = self._counter.report("learner/0", values)["counters"]
+        self._counters = self._counter.report(self.name, values)["counters"]
         if self._logger is not None and metrics:
             steps, updates = self._counters["steps"], self._learner.updates
             self._logger.write({**metrics, "steps": steps, "updates": updates})
@@ -164,6 +169,8 @@ def make_learner(
     config: ProgramConfig, *, counter: Any, replay: Any, stop: StopEvent
 ) -> LearnerNode:
     """The learner, restored if the run is resumed; called in its node with clients."""
+    from ..replay.reverb import make_replay  # TensorFlow, which a parameter server does not need
+
     run, agent = config.run, config.make_agent(config.spec)
     learner_replay = make_replay(
         replay.server_address,
@@ -177,7 +184,7 @@ def make_learner(
     learner = Learner(
         agent,
         learner_replay,
-        key=config.keys()[0],
+        key=run_keys(run)[0],
         updates_per_call=run.replay.updates_per_call,
         parameters=parameters,
         num_devices=run.learner_devices,
@@ -195,6 +202,12 @@ def make_learner(
         logger=make_logger("learner", "updates", 0) if make_logger else None,
         stop=stop,
     )
+
+
+def _checkpoints(config: ProgramConfig) -> "Checkpoints":
+    from ..replay.reverb import Checkpoints
+
+    return Checkpoints(config.directory)
 
 
 def _finished(work: Callable[[], None], stop: StopEvent) -> bool:

@@ -77,7 +77,10 @@ def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> 
     for column in ("node", "state", "rate", "return", "more"):
         table.add_column(column, justify="right" if column in ("rate", "return") else "left")
     restarts = status.get("restarts", {})
-    for name, values in {"replay/0": _replay(status), **status["nodes"]}.items():
+    nodes = status["nodes"]
+    if "parameter_server/0" not in nodes:
+        nodes = {"replay/0": _replay(status), **nodes}
+    for name, values in nodes.items():
         state = (ended or {}).get(name) or _state(values)
         rates = [f"{values[rate]:.1f} {unit}" for rate, unit in _RATES if rate in values]
         more = _more({**values, "restarts": restarts.get(name, 0)})
@@ -87,8 +90,9 @@ def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> 
 
 def line(status: Mapping[str, Any]) -> str:
     """The state of the run in one line."""
-    learner, evaluator = _first(status, "learner/"), _first(status, "evaluator/")
-    actors = [v for name, v in status["nodes"].items() if name.startswith("actor/")]
+    learner = _first(status, "learner/") or _first(status, "parameter_server/")
+    evaluator, nodes = _first(status, "evaluator/"), status["nodes"].items()
+    actors = [v for name, v in nodes if name.startswith(("actor/", "worker/"))]
     staleness = _mean([v["staleness"] for v in actors if "staleness" in v])
     mean_return = _mean([v["return"] for v in actors if "return" in v])
     restarts = sum(status.get("restarts", {}).values())
@@ -111,12 +115,13 @@ def _first(status: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
 
 
 def _replay(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of the replay, from the learner's reports: the server makes none."""
-    learner = _first(status, "learner/")
+    """The row of the replay, from the reports of the learner or the workers: it makes none."""
+    nodes = status["nodes"].items()
+    owners = [values for name, values in nodes if name.startswith(("learner/", "worker/"))]
     return {
-        "state": "serving" if learner else "starting",
-        "replay_rows": learner.get("replay_rows", 0),
-        "replay_sequences": learner.get("replay_sequences", 0),
+        "state": "serving" if owners else "starting",
+        "replay_rows": sum(values.get("replay_rows", 0) for values in owners),
+        "replay_sequences": sum(values.get("replay_sequences", 0) for values in owners),
         "rows_per_second": status["steps_per_second"],
     }
 

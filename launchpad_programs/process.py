@@ -28,9 +28,11 @@ CALL_SECONDS = 1.0  # call timeout of Courier clients
 _MAX_SILENCE = 120.0  # seconds without an answer
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# Seconds between SIGTERM and the end of a node, which then kills itself. The learner may have a
-# large replay to save.
-_NOTICE_SECONDS = {"learner": 600}
+# Labels of the nodes that save snapshots at their end.
+SAVING = ("learner", "parameter_server", "worker")
+# Seconds between SIGTERM and the end of a node, which then kills itself. There may be a large
+# replay to save.
+_NOTICE_SECONDS = dict.fromkeys(SAVING, 600)
 _OTHER_NOTICE_SECONDS = 10
 _NICE = {"actor": 10, "evaluator": 10}  # where cores are few, the learner comes first
 

@@ -1,4 +1,4 @@
-"""A program: its nodes and their connections. The same for every agent."""
+"""A program of one of two topologies: its nodes and their connections. The same for every agent."""
 
 import functools
 import os
@@ -8,12 +8,14 @@ from typing import Any
 import launchpad as lp
 
 from .actor import make_actor
-from .config import SERVING, ProgramConfig
+from .config import ProgramConfig
 from .counter import Counter
 from .evaluator import make_evaluator
 from .learner import make_learner
+from .parameter_server import make_parameter_server
 from .process import CALL_SECONDS, Execution, Node
 from .replay_server import ReplayServer
+from .worker import make_worker
 
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 _CPU = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}
@@ -27,14 +29,16 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
       execution: whether the nodes are processes or threads.
     """
     program = lp.Program("retrax")
-    ports = {} if config.port is None else {k: config.port + i for i, k in enumerate(SERVING)}
+    ports = (
+        {} if config.port is None else {k: config.port + i for i, k in enumerate(config.serving)}
+    )
 
     def add(label: str, factory: Callable[..., Any], **handles: Any) -> Any:
         node = Node(
             execution,
             label,
             functools.partial(factory, config),
-            serves=label in SERVING,
+            serves=label in config.serving,
             port=ports.get(label),
             # Actors wait a moment for parameters, each in a thread of the learner's server.
             courier_kwargs={"thread_pool_size": _SPARE_THREADS + config.run.num_actors},
@@ -44,8 +48,15 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
         handle.set_client_kwargs(call_timeout=CALL_SECONDS)
         return handle
 
-    server = ReplayServer(execution, config, port=ports.get("replay"))
-    replay = program.add_node(server, "replay")
+    if config.has_workers:
+        counter = add("counter", Counter)
+        server = add("parameter_server", make_parameter_server, counter=counter)
+        for index in range(config.run.num_actors):
+            add("worker", make_worker, index=index, counter=counter, server=server)
+        add("evaluator", make_evaluator, counter=counter, learner=server)
+        return program
+    replay_server = ReplayServer(execution, config, port=ports.get("replay"))
+    replay = program.add_node(replay_server, "replay")
     counter = add("counter", Counter)
     learner = add("learner", make_learner, counter=counter, replay=replay)
     for index in range(config.run.num_actors):
@@ -55,7 +66,10 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
 
 
 def process_env(config: ProgramConfig) -> dict[str, dict[str, str]]:
-    """Environment variables of each label's processes: only the learner sees an accelerator."""
+    """Environment variables of each label's processes.
+
+    Only the learner sees an accelerator. Workers compute on a core each, as Reactor's and ACER's.
+    """
     cache = str((config.directory / "compilation_cache").absolute())
     shared = {
         "PYTHONUNBUFFERED": "1",
@@ -65,4 +79,6 @@ def process_env(config: ProgramConfig) -> dict[str, dict[str, str]]:
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     cpu = {**shared, **_CPU}
+    if config.has_workers:
+        return dict.fromkeys(("counter", "parameter_server", "worker", "evaluator"), cpu)
     return {"learner": shared, **dict.fromkeys(("replay", "counter", "actor", "evaluator"), cpu)}

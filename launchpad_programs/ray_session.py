@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from .._imports import first_line
 from ..experiments.commands.launch import Engine
+from ..runtime.run_directory import RunConfig
 
 VERSION = "2.48"  # its dependencies fit with those of Launchpad and Reverb
 # Of a node's process, as Ray counts them: their sum must fit. Actors may share a core.
@@ -56,7 +57,7 @@ class EngineOptions:
     ray_address: str | None = None
     max_failures: int = 5
 
-    def check(self, *, mode: str, num_actors: int, listen_everywhere: bool) -> None:
+    def check(self, run: RunConfig, *, mode: str, listen_everywhere: bool) -> None:
         """Refuses what could not run; the other arguments are those of `retrax.launch`.
 
         Raises:
@@ -69,11 +70,15 @@ class EngineOptions:
             return
         if mode != "local_mp":
             raise ValueError(f"--engine ray runs processes: leave --launch {mode} out.")
+        if run.workers.num_workers:
+            raise ValueError(
+                "--engine ray does not run --topology parameter_server yet: leave --engine ray out."
+            )
         if self.max_failures < 0:
             raise ValueError(f"--max-failures must be at least 0, got {self.max_failures}.")
         _check_installed()
         if self.ray_address is None:
-            check_cpus(num_actors, _cpus(), "this machine has")
+            check_cpus(run.num_actors, _cpus(), "this machine has")
         elif not listen_everywhere:
             raise ValueError(
                 "--ray-address needs --listen-everywhere: the nodes connect over the network, and "

@@ -9,7 +9,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-VERSION = 2
+from .worker_options import WorkerOptions
+
+VERSION = 3
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -31,6 +33,8 @@ _ADDED_TO_REPLAY = {
 _ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
 _ADDED_TO_AGENT_IN_2 = {"novelty_window": 1_000_000_000, "evaluation_arm": 0}
 _RENAMED_IN_2 = {"evaluation": {"arm_0": "arm"}}
+# Version 3.
+_ADDED_TO_RUN_IN_3 = {"workers": dataclasses.asdict(WorkerOptions())}
 
 
 def values_of(run: Any) -> dict[str, Any]:
@@ -61,6 +65,8 @@ def run_fields(
         values = {**added, **values}
     if version < 2:
         values = {**_ADDED_TO_RUN_IN_2, **values}
+    if version < 3:
+        values = {**_ADDED_TO_RUN_IN_3, **values}
     problems = _problems(run_class, values)
     if {"agent", "search_path", "agent_config"} <= values.keys():
         config_class = agent_class(values["agent"], values["search_path"])
@@ -78,6 +84,8 @@ def run_fields(
         values["agent_config"] = None if problems else _build(config_class, given)
     if problems:
         raise ValueError("; ".join(problems))
+    if "workers" in values:
+        values["workers"] = _build(WorkerOptions, values["workers"])
     return values
 
 

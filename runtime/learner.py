@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..agents.base import Agent, Params, Update
+from ..agents.base import Agent, Params, Update, UpdateFunction
 from ..datatypes import Sample
 from ..replay.interface import Replay
 from .devices import Devices
@@ -50,6 +50,8 @@ class Learner:
         updates_per_call: int = 1,
         parameters: ParameterServer | None = None,
         num_devices: int = 1,
+        update: UpdateFunction | None = None,
+        metrics: MetricsAccumulator | None = None,
     ):
         """Makes the initial state.
 
@@ -60,15 +62,17 @@ class Learner:
           updates_per_call: as in `ReplayConfig`.
           parameters: where parameters are published; None if actors read `params`.
           num_devices: local devices over which each batch is split.
+          update: in place of the agent's: one call of updates, as of `updates_in_one_call`.
+          metrics: to which this learner adds; its own if None.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
         self._devices = Devices(num_devices)
-        self._update = self._devices.jit(agent, updates_per_call)
+        self._update = update or self._devices.jit(agent, updates_per_call)
         self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
         self.state = self._devices.replicate(jax.jit(agent.init)(key))
         self.updates = 0
-        self.metrics = MetricsAccumulator()
+        self.metrics = MetricsAccumulator() if metrics is None else metrics
         self.idle_seconds = 0.0
         self._next: tuple[Any, Sample] | None = None
         self._running: _Call | None = None
@@ -110,10 +114,12 @@ class Learner:
         keys, sample = batch
         running, self._running = self._running, None
         ahead = self._host.submit(self._beside, running)
-        self.state, update = self._update(self.state, sample)
-        self._running = _Call(self.updates, keys, update)
-        self.updates += self._per_call
-        self._next = ahead.result()
+        try:
+            self.state, update = self._update(self.state, sample)
+            self._running = _Call(self.updates, keys, update)
+            self.updates += self._per_call
+        finally:  # a remote update may be stopped: nothing may change beside a snapshot
+            self._next = ahead.result()
         if self._next is None:
             self.finish()
         self._publish_if_wanted()

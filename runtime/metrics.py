@@ -86,6 +86,11 @@ class MetricsAccumulator:
             self._totals[name] = self._totals.get(name, 0.0) + count * float(value)
             self._counts[name] = self._counts.get(name, 0) + count
 
+    def take_episodes(self) -> dict[str, list[float]]:
+        """The values of episodes that were added without a prefix, which are then forgotten."""
+        episodes, self._episodes = self._episodes, {}
+        return {name.removeprefix("episode_"): values for name, values in episodes.items()}
+
     def state(self) -> list[dict[str, Any]]:
         """What `restore` needs; not copied."""
         return [self._episodes, self._totals, self._counts]

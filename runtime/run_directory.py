@@ -20,6 +20,7 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from .config_file import run_fields, values_of
 from .directory_lock import LOCK
 from .seeds import MAX_SEED
+from .worker_options import NO_WORKERS, WorkerOptions
 
 PROGRAM = "program.json"  # in the run directory of a program
 _SNAPSHOTS = 5  # in a run, by default
@@ -75,6 +76,9 @@ class RunConfig:
     evaluation_episodes: Annotated[int, Range(1)] = 20
     """Episodes of one evaluation."""
 
+    workers: WorkerOptions = NO_WORKERS
+    """Workers around a parameter server, in place of actors and a learner."""
+
     agent_config: Any = None
     """The agent's `Config`; the preset's if None."""
 
@@ -88,6 +92,7 @@ class RunConfig:
                 f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
                 f"{self.num_envs}."
             )
+        self.workers.check_run(self)
 
     @property
     def entry(self) -> AgentEntry:
@@ -102,6 +107,11 @@ class RunConfig:
     def environments_per_actor(self) -> int:
         """Environments of each actor."""
         return self.num_envs // self.num_actors
+
+    @property
+    def environments_per_replay(self) -> int:
+        """Environments whose rows one replay has: all, or those of one worker."""
+        return self.environments_per_actor if self.workers.num_workers else self.num_envs
 
     def environments_of(self, actor: int) -> range:
         """Numbers of an actor's environments among those of all."""
@@ -148,7 +158,7 @@ class RunConfig:
             preset = default_preset(entry, self.environment, spec)
         steps = self.steps or _default_steps(entry, self.environment, preset)
         config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
-        entry.replay(config).for_environments(self.num_envs)  # refuses too large a min_rows
+        entry.replay(config).for_environments(self.environments_per_replay)  # may refuse
         return dataclasses.replace(
             self,
             preset=preset,

@@ -18,6 +18,7 @@ class Purpose(enum.IntEnum):
     ORDER = 5  # in which order the actors of one thread step
     RECORDING = 6  # `retrax record-states`
     PERIODIC_EVALUATION = 7  # `retrax train --evaluate-every`
+    WORKER = 8  # replay of one of several workers
 
 
 def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import math
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from .._writing import writing
 from .numbered_folders import NumberedFolders
 from .quiet_orbax import ignore_orphans, quiet
 
+_ORBAX = threading.Lock()  # nodes that are threads save at once, for which orbax is not made
 _BOX = "state"
 _UNFINISHED = "unfinished"
 _MAX_REASON = 200  # letters; some of orbax's reasons fill a page
@@ -147,7 +149,7 @@ class Snapshots(NumberedFolders):
         shutil.rmtree(partial, ignore_errors=True)  # of an attempt that failed
         try:
             with writing(partial):
-                with quiet():
+                with _ORBAX, quiet():
                     self._checkpointer.save(partial, args=ocp.args.Composite(**items))
                 if evaluation_return is not None and not math.isnan(evaluation_return):
                     text = repr(float(evaluation_return))
@@ -231,7 +233,7 @@ class Snapshots(NumberedFolders):
         self._check(steps)
         ignore_orphans()
         try:
-            with quiet():
+            with _ORBAX, quiet():
                 path = self.directory / str(steps)
                 restored = self._checkpointer.restore(path, args=ocp.args.Composite(**items))
             read = {name: restored[name] for name in items}

@@ -59,8 +59,10 @@ def with_keys(template: Any, state: Any) -> Any:
     return jax.tree.map(_with_key, template, state)
 
 
-def _with_key(template: Any, leaf: np.ndarray) -> Any:
-    return jax.random.wrap_key_data(jax.numpy.asarray(leaf)) if _is_key(template) else leaf
+def _with_key(template: Any, leaf: Any) -> Any:
+    if _is_key(template) and not _is_key(leaf):
+        return jax.random.wrap_key_data(jax.numpy.asarray(leaf))
+    return leaf
 
 
 def _is_key(x: Any) -> bool:

@@ -1,8 +1,13 @@
 """Configs of small programs."""
 
+import pathlib
+
+import average_agent
+
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs.config import ProgramConfig
 from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.worker_options import WorkerOptions
 
 
 def make_run(**changes):
@@ -20,6 +25,19 @@ def make_run(**changes):
         "agent_config": AGENT.presets["small"](),
     }
     return RunConfig(**{**fields, **changes})
+
+
+def make_workers(**changes):
+    """A run of two workers around a parameter server, whose agent NumPy can follow."""
+    fields = {
+        "agent": "average_agent:ENTRY",
+        "preset": "default",
+        "agent_config": average_agent.Config(),
+        "actor_update_period": None,
+        "workers": WorkerOptions(num_workers=2),
+        "search_path": str(pathlib.Path(__file__).parent),
+    }
+    return make_run(**{**fields, **changes})
 
 
 def make_config(directory, *, resumed_at=None, acme=None, run=None, **changes):

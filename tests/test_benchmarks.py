@@ -42,6 +42,10 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
                 "setting its priorities",
             ],
         ),
+        (
+            "parameter_server.py --agent acer --workers 1 --steps 1200 --launch sync --gradients 2",
+            ["the server alone", "a gradient has", "| one process |", "| 1 | "],
+        ),
         ("abuse.py flips --count 3", ["| all | 3 | 3 | 3 |"]),
         ("abuse.py two_at_once --count 1", ["| 0 and 2 ", " | 1 |"]),
     ],

@@ -30,10 +30,18 @@ def test_the_readme_has_the_generated_table(name):
 
 def test_rows_by_hand():
     lines = preset_tables.table(find_agent("reactor")).splitlines()
-    assert lines[0] == "| field | `paper` | `small` | meaning, and the paper's value |"
-    assert "| `discount` | 0.99 | 0.99 | Discount factor gamma. Unspecified in" in "\n".join(lines)
-    assert "| `learning_rate` | 5e-5 | 0.001 | Adam's learning rate. Paper: 5e-5 (3.5). |" in lines
-    assert any(line.startswith("| `replay.batch_size` | 4 | 16 |") for line in lines)
+    assert (
+        lines[0]
+        == "| field | `paper` | `paper_workers` | `small` | meaning, and the paper's value |"
+    )
+    assert "| `discount` | 0.99 | 0.99 | 0.99 | Discount factor gamma. Unspecified in" in "\n".join(
+        lines
+    )
+    assert (
+        "| `learning_rate` | 5e-5 | 5e-5 | 0.001 | Adam's learning rate. Paper: 5e-5 (3.5). |"
+        in lines
+    )
+    assert any(line.startswith("| `replay.batch_size` | 4 | 4 | 16 |") for line in lines)
 
 
 def test_every_field_has_a_docstring_in_order():
@@ -44,7 +52,7 @@ def test_every_field_has_a_docstring_in_order():
 @pytest.mark.parametrize(
     ("name", "presets"),
     [
-        ("acer", ["paper_atari", "paper_mujoco", "small", "small_continuous"]),
+        ("acer", ["paper_atari", "paper_workers", "paper_mujoco", "small", "small_continuous"]),
         ("agent57", ["paper", "small"]),
         ("d4pg", ["paper", "small"]),
     ],

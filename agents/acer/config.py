@@ -155,6 +155,18 @@ class Config:
         return dataclasses.replace(cls(), **changes)
 
     @classmethod
+    def paper_workers(cls) -> "Config":
+        """The paper's agent for Atari, for one of its 16 actor-learners (4, Algorithm 1).
+
+        Each has one environment, 50,000 frames of replay, and computes gradients of one segment.
+        The server has RMSProp's statistics, and the average policy decays with its updates.
+        """
+        replay = dataclasses.replace(
+            _ATARI_REPLAY, batch_size=1, min_rows=_ATARI_REPLAY.min_rows // _BATCH
+        )
+        return cls.paper_atari(replay=replay)
+
+    @classmethod
     def paper_mujoco(cls, **changes: Any) -> "Config":
         """The paper's agent for continuous actions (section 6)."""
         return dataclasses.replace(
@@ -264,6 +276,7 @@ class Config:
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper_atari": Config.paper_atari,
+    "paper_workers": Config.paper_workers,
     "paper_mujoco": Config.paper_mujoco,
     "small": Config.small,
     "small_continuous": Config.small_continuous,

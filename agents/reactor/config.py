@@ -131,6 +131,17 @@ class Config:
         return dataclasses.replace(cls(), **changes)
 
     @classmethod
+    def paper_workers(cls) -> "Config":
+        """The paper's agent for one of its 10 workers around a parameter server (3.5).
+
+        Replay, batches of 4 and acting steps per update are those of each worker; momentum is 0 for
+        the asynchrony. The target network is copied every 1000 updates of the server. The capacity
+        is unspecified in the paper; our choice: a tenth of `paper`'s.
+        """
+        replay = dataclasses.replace(_REPLAY, capacity=_REPLAY.capacity // 10)
+        return cls.paper(replay=replay)
+
+    @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks and vector observations: minutes on two cores. All values are ours."""
         return dataclasses.replace(
@@ -175,6 +186,7 @@ class Config:
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper": Config.paper,
+    "paper_workers": Config.paper_workers,
     "small": Config.small,
     "non_distributional": Config.non_distributional,
     "tislr": Config.tislr,

@@ -9,8 +9,16 @@ import tyro
 from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec
 from ...runtime.run_directory import RunConfig
-from ..parsing import wants_help
-from .run_arguments import OutputArguments, ResumeArguments, RunArguments, Switch, parse_new_run
+from ...runtime.worker_options import WorkerOptions
+from ..parsing import scan, wants_help
+from .run_arguments import (
+    OptionalCount,
+    OutputArguments,
+    ResumeArguments,
+    RunArguments,
+    Switch,
+    parse_new_run,
+)
 
 PROG = "retrax launch"
 UPDATE_PERIOD = 50
@@ -18,6 +26,9 @@ UPDATE_PERIOD = 50
 AgentConfig = TypeVar("AgentConfig")
 Mode = Literal["local_mp", "local_mt", "sync"]
 Engine = Literal["launchpad", "ray"]
+Topology = Literal["actors_and_learner", "parameter_server"]
+_OF_WORKERS = ("num_workers", "max_staleness", "gradients_per_fetch", "compress_gradients")
+_OF_ACTORS = ("num_actors", "actor_update_period", "acme")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,13 +58,32 @@ class ProgramArguments(OutputArguments):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
-    """Train an agent as a program of many processes around Reverb."""
+    """Train an agent as a program of many processes."""
+
+    topology: Topology = "actors_and_learner"
+    """actors_and_learner: actors, a Reverb server and one learner. parameter_server: workers, which
+    act, store and compute gradients, and one server that applies them, as Reactor's (3.5) and
+    ACER's (4)."""
 
     num_actors: int = 2
     """Actors, each a process."""
 
+    num_workers: int = 2
+    """Workers of a parameter server, each a process with a replay and an update schedule of its
+    own."""
+
     environments_per_actor: int = 1
-    """Environments of each actor, stepped together."""
+    """Environments of each actor or worker, stepped together."""
+
+    max_staleness: OptionalCount = None
+    """Gradients of parameters that are more versions older than the server's are dropped; by
+    default none is."""
+
+    gradients_per_fetch: int = 1
+    """Gradients that a worker sends between two fetches of parameters."""
+
+    compress_gradients: Switch = False
+    """Send gradients as bfloat16."""
 
     actor_update_period: int = UPDATE_PERIOD
     """Time steps of an actor between fetches of parameters."""
@@ -83,22 +113,41 @@ def parse_launch(
       ValueError: one sentence about what is wrong.
     """
     agent, rest = _agent(arguments)
+    has_workers = scan(rest, "--topology") == "parameter_server"
+    _check_options(rest, has_workers=has_workers)
+    number = "num_workers" if has_workers else "num_actors"
     given, run = parse_new_run(
         agent,
         rest,
         form=LaunchArguments,
         prog=PROG,
-        num_envs=lambda given: max(1, given.num_actors) * max(1, given.environments_per_actor),
+        fields=lambda given: _fields(given, max(1, getattr(given, number))),
         make_spec=make_spec,
     )
-    for name in ("num_actors", "environments_per_actor"):
+    for name in (number, "environments_per_actor"):
         if getattr(given, name) < 1:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} must be at least 1, got {getattr(given, name)}.")
-    run = dataclasses.replace(
-        run, num_actors=given.num_actors, actor_update_period=given.actor_update_period
-    )
     return given, run
+
+
+def _fields(given: Any, number: int) -> dict[str, Any]:
+    """Fields of the run, which has so many actors or workers."""
+    fields = {"num_envs": number * max(1, given.environments_per_actor), "num_actors": number}
+    if given.topology == "actors_and_learner":
+        return {**fields, "actor_update_period": given.actor_update_period}
+    options = {name: getattr(given, name) for name in _OF_WORKERS}
+    return {**fields, "workers": WorkerOptions(**{**options, "num_workers": number})}
+
+
+def _check_options(arguments: Sequence[str], *, has_workers: bool) -> None:
+    """Refuses options of the other topology, which would do nothing."""
+    for name in _OF_ACTORS if has_workers else _OF_WORKERS:
+        option = f"--{name.replace('_', '-')}"
+        names = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+        if option in names:
+            other = "without" if has_workers else "with"
+            raise ValueError(f"{option} is allowed only {other} --topology parameter_server.")
 
 
 def _agent(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:

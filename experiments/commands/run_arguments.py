@@ -95,7 +95,7 @@ def parse_new_run(
     *,
     form: Any,
     prog: str,
-    num_envs: Callable[[Any], int],
+    fields: Callable[[Any], dict[str, Any]],
     make_spec: Callable[[RunConfig], EnvironmentSpec],
 ) -> tuple[Any, RunConfig]:
     """Parses the arguments of a new run.
@@ -108,7 +108,7 @@ def parse_new_run(
       arguments: the rest of the command line.
       form: a subclass of `RunArguments`.
       prog: the command, for help and errors.
-      num_envs: of the parsed arguments.
+      fields: of the run, from the parsed arguments: `num_envs`, and what else the form decides.
       make_spec: the spec of the environment of a run; called once.
 
     Returns:
@@ -133,13 +133,13 @@ def parse_new_run(
         preset=preset,
         steps=given.steps,
         seed=given.seed,
-        num_envs=num_envs(given),
         snapshot_every=given.snapshot_every,
         keep_snapshots=given.keep_snapshots,
         log_every=given.log_every,
         evaluation_episodes=given.evaluation_episodes,
         learner_devices=given.learner_devices,
         agent_config=given.agent,
+        **fields(given),
     )
     return given, config.resolve(spec or make_spec(config))
 

@@ -88,7 +88,7 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
             arguments,
             form=TrainArguments,
             prog="retrax train",
-            num_envs=lambda given: given.num_envs,
+            fields=lambda given: {"num_envs": given.num_envs},
             make_spec=make_spec,
         )
         config = dataclasses.replace(config, evaluate_every=given.evaluate_every)

@@ -23,7 +23,7 @@ from retrax.agents.reward_scale import (
 from retrax.agents.testing import check_agent
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec, TimeStep
 from retrax.environments import make
-from retrax.experiments.assembly import NewestParameters
+from retrax.experiments.actors import NewestParameters
 from retrax.experiments.loop import Loop
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor

@@ -13,7 +13,7 @@ from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_c
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
-from retrax.experiments.assembly import NewestParameters
+from retrax.experiments.actors import NewestParameters
 from retrax.experiments.loop import Loop
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor

@@ -31,6 +31,8 @@ class Reset(gymnasium.Env):
         raise RuntimeError("no maze")
 """
 
+WORKERS = ["reactor", "--environment", "catch", "--topology", "parameter_server"]
+
 
 @pytest.fixture
 def refused(monkeypatch, capsys):
@@ -90,6 +92,16 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         (["reactor", "--environment", "failing_envs:Reset"], "0: RuntimeError: no maze."),
         (["reactor", "--environment", "catch", "--agent.discount", 2], "Config.discount must be"),
         (["reactor", "--environment", "catch", "--run-directory", "/proc/a/b"], "be written to"),
+        (
+            ["reactor", "--environment", "catch", "--num-workers", 2],
+            "only with --topology",
+        ),
+        ([*WORKERS, "--num-actors", 2], "--num-actors is allowed only without --topology"),
+        ([*WORKERS, "--num-workers=0"], "--num-workers must be at least 1, got 0"),
+        ([*WORKERS, "--max-staleness", -1], "WorkerOptions.max_staleness must be an integer >= 0"),
+        ([*WORKERS, "--gradients-per-fetch", 0], "gradients_per_fetch must be an integer >= 1"),
+        ([*WORKERS, "--engine", "ray"], "ray does not run --topology parameter_server yet"),
+        ([*WORKERS, "--learner-devices", 2], "learner_devices must be 1 with workers"),
         (["--resume", "/nowhere"], "/nowhere is not a run directory"),
     ],
 )

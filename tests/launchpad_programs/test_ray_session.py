@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from program_configs import make_run, make_workers
 
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch_command, ray_session
@@ -15,9 +16,9 @@ from retrax.launchpad_programs.ray_session import EngineOptions, check_cpus
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs run on Linux")
 
 
-def check(engine="ray", mode="local_mp", listen_everywhere=False, **options):
+def check(engine="ray", mode="local_mp", listen_everywhere=False, run=None, **options):
     EngineOptions(engine=engine, **options).check(
-        mode=mode, num_actors=2, listen_everywhere=listen_everywhere
+        run or make_run(), mode=mode, listen_everywhere=listen_everywhere
     )
 
 
@@ -127,3 +128,9 @@ def test_processes_that_use_a_folder_are_found(tmp_path):
         assert users(str(tmp_path)) == [process.pid]
         process.kill()
     assert users(str(tmp_path)) == []
+
+
+def test_workers_run_under_launchpad_alone(monkeypatch):
+    with pytest.raises(ValueError, match="does not run --topology parameter_server yet"):
+        check(run=make_workers())
+    check(engine="launchpad", run=make_workers())

@@ -112,8 +112,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 3}, "its version is 3, and the newest known one is 2"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 2"),
+        ({"version": 4}, "its version is 4, and the newest known one is 3"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 3"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -204,7 +204,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 2
+    assert values.pop("version") == 3
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 

@@ -1,0 +1,67 @@
+"""One actor of a run: its part of the run's environments, keys and numbers."""
+
+import jax
+
+from ..agents.base import Agent, Params
+from ..datatypes import VectorEnvironment
+from ..replay.interface import Writer
+from ..runtime.actor import Actor, ParameterSource
+from ..runtime.learner import Learner
+from ..runtime.run_directory import RunConfig
+
+
+class NewestParameters:
+    """Parameters straight from a learner in this process: a `ParameterSource`."""
+
+    new_priority = 1.0  # a local replay takes none
+
+    def __init__(self, learner: Learner):
+        self._learner = learner
+
+    @property
+    def params(self) -> Params:
+        """The newest."""
+        return self._learner.params
+
+    def wait(self) -> None:
+        """They are here."""
+
+    def step(self) -> None:
+        """There is nothing to fetch."""
+
+
+def run_keys(config: RunConfig) -> tuple[jax.Array, jax.Array]:
+    """PRNG keys of a run: the learner's, and one for each environment `[num_envs]`."""
+    learner, actors = jax.random.split(jax.random.key(config.seed))
+    return learner, jax.random.split(actors, config.num_envs)
+
+
+def make_run_actor(
+    config: RunConfig,
+    agent: Agent,
+    environment: VectorEnvironment,
+    index: int,
+    writer: Writer,
+    parameters: ParameterSource,
+) -> Actor:
+    """Actor number `index` of a run.
+
+    Args:
+      config: resolved.
+      agent: made by the config's entry.
+      environment: the actor's own, which it closes.
+      index: 0 .. num_actors - 1.
+      writer: takes the rows of `config.environments_of(index)`.
+      parameters: read at every step.
+    """
+    mine = config.environments_of(index)
+    return Actor(
+        agent,
+        environment,
+        writer,
+        parameters,
+        keys=run_keys(config)[1][mine.start : mine.stop],
+        first_id=mine.start,
+        num_actors=config.num_envs,
+        episode_metrics=config.entry.episode_metrics,
+    )

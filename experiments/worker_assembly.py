@@ -1,0 +1,130 @@
+"""The parts of workers around a parameter server, in one process and in a program."""
+
+import jax
+
+from ..agents.base import Agent
+from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..replay.local import LocalReplay
+from ..replay.rows import sample_shapes
+from ..runtime.actor import Actor
+from ..runtime.gradient_packing import GradientPacking, StatePacking, update_shapes
+from ..runtime.gradient_server import GradientServer
+from ..runtime.learner import Learner
+from ..runtime.metrics import MetricsAccumulator
+from ..runtime.parameters import Get
+from ..runtime.remote_updates import REMOTE_METRICS, Apply, RemoteUpdates
+from ..runtime.run_directory import RunConfig
+from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.workers import Worker, WorkersInTurn
+from .actors import NewestParameters, make_run_actor, run_keys
+from .loop import Loop
+
+
+class WorkerParts:
+    """Makes the server and the workers of a run, whose packings are the same.
+
+    Attributes:
+      shapes: samples of single updates, as `jax.ShapeDtypeStruct`s.
+      metric_names: of the metrics of every worker's learner.
+      gradients: their packing.
+    """
+
+    def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec):
+        """Takes a resolved run, its agent, and the spec of one environment.
+
+        Raises:
+          ValueError: the agent's gradients cannot be packed.
+        """
+        self._config, self._agent, self._spec = config, agent, spec
+        num_envs, per_call = config.environments_per_replay, config.replay.updates_per_call
+        replay = config.replay.for_environments(num_envs)
+        calls = sample_shapes(spec, agent.sequence, replay, num_environments=num_envs)
+        self.shapes = update_shapes(calls, per_call)
+        compress = config.workers.compress_gradients
+        self.gradients = GradientPacking(agent, self.shapes[0], compress=compress)
+        self._states = StatePacking(agent, self.shapes)
+        state = jax.eval_shape(agent.init, jax.random.key(0))
+        _, update = jax.eval_shape(agent.gradients, state, self.shapes[0])
+        self.metric_names = [*sorted(update.metrics), *REMOTE_METRICS, *LocalReplay.metric_names]
+
+    def server(self) -> GradientServer:
+        """The parameter server, at the run's beginning."""
+        return GradientServer(
+            self._agent,
+            self.gradients,
+            self._states,
+            key=run_keys(self._config)[0],
+            max_staleness=self._config.workers.max_staleness,
+        )
+
+    def worker(
+        self,
+        index: int,
+        environment: VectorEnvironment,
+        *,
+        apply: Apply,
+        get: Get,
+        process: int = 0,
+        metrics: MetricsAccumulator | None = None,
+    ) -> tuple[Worker, Actor]:
+        """Worker number `index`, and the actor that writes into its replay.
+
+        Args:
+          index: 0 .. num_workers - 1.
+          environment: the worker's own; the actor closes it.
+          apply: `GradientServer.apply`.
+          get: `GradientServer.get`.
+          process: how often the worker was restarted.
+          metrics: to which its learner adds; its own if None.
+        """
+        config, agent = self._config, self._agent
+        replay = LocalReplay(
+            self._spec,
+            agent.sequence,
+            config.replay,
+            num_environments=config.environments_per_replay,
+            seed=_replay_seed(config, index),
+        )
+        per_call = config.replay.updates_per_call
+        updates = RemoteUpdates(
+            agent,
+            self.gradients,
+            self._states,
+            apply=apply,
+            get=get,
+            worker=index,
+            process=process,
+            gradients_per_fetch=config.workers.gradients_per_fetch,
+            updates_per_call=per_call,
+        )
+        learner = Learner(
+            agent,
+            replay,
+            key=run_keys(config)[0],
+            updates_per_call=per_call,
+            update=updates,
+            metrics=metrics,
+        )
+        writer = replay.writer(range(config.environments_per_replay))
+        newest = NewestParameters(learner)
+        actor = make_run_actor(config, agent, environment, index, writer, newest)
+        return Worker(learner, updates, replay), actor
+
+
+def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
+    """The loop of a run whose workers take turns in this process; arguments as of `make_loop`."""
+    parts = WorkerParts(config, agent, environments[0].spec)
+    server, metrics = parts.server(), MetricsAccumulator()
+    made = [
+        parts.worker(index, environment, apply=server.apply, get=server.get, metrics=metrics)
+        for index, environment in enumerate(environments)
+    ]
+    learner = WorkersInTurn(server, [worker for worker, _ in made], metrics, parts.metric_names)
+    return Loop([actor for _, actor in made], learner, learner.replay)
+
+
+def _replay_seed(config: RunConfig, index: int) -> int:
+    """A single worker draws what one process draws."""
+    if config.workers.num_workers == 1:
+        return config.seed
+    return derive_seed(config.seed, Purpose.WORKER, index)

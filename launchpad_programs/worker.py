@@ -1,0 +1,153 @@
+"""The worker's node: the loop of one process whose gradients a parameter server applies."""
+
+import contextlib
+import time
+from typing import Any
+
+import jax
+
+from ..experiments.loop import Loop
+from ..experiments.worker_assembly import WorkerParts
+from ..replay.waiting import Stopped
+from ..runtime.actor import Actor
+from ..runtime.remote_updates import STALENESS
+from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.snapshots import Snapshots
+from ..runtime.stop import StopEvent
+from ..runtime.workers import Worker
+from .claims import Claims
+from .config import ProgramConfig
+from .counter import Counter, CounterClient
+from .process import retry_until_stopped
+
+_POLL_SECONDS = 0.1
+_REPORT_SECONDS = 1.0
+
+
+class WorkerNode:
+    """A loop that is advanced as often as the counter grants."""
+
+    def __init__(
+        self,
+        config: ProgramConfig,
+        index: int,
+        worker: Worker,
+        actor: Actor,
+        parts: WorkerParts,
+        counter: Counter | CounterClient,
+        *,
+        stop: StopEvent,
+    ):
+        """Takes its parts.
+
+        Args:
+          config: of the program; the worker's own snapshot is restored if it is resumed.
+          index: 0 .. num_workers - 1.
+          worker: what it learns with.
+          actor: writes into the worker's replay.
+          parts: of the run.
+          counter: grants steps.
+          stop: when to end.
+        """
+        self._name, self._worker, self._actor, self._parts = f"worker/{index}", worker, actor, parts
+        self._counter, self._stop = counter, stop
+        self._loop = Loop([actor], worker.learner, worker.replay)
+        self._claims = Claims(counter, self._name, config.restarts)
+        folder = config.directory / "workers" / str(index)
+        self._snapshots = Snapshots(folder, keep=config.run.keep_snapshots)
+        if not config.continues:
+            self._snapshots.remove_newer(-1)  # of a program that ended before its first snapshot
+        if self._snapshots.steps():
+            self._snapshots.remove_newer(self._snapshots.newest_whole())
+            like = jax.eval_shape(lambda: worker.learner.state), self._loop.actors_template()
+            self._loop.restore(self._snapshots.restore(*like))
+        self._save_every = max(1, config.schedule[2] // config.run.num_actors)
+        self._next_save = self._loop.counters.steps + self._save_every
+        self._next_report, self._reported_at, self._waited = 0.0, time.monotonic(), 0.0
+        self._staleness = 0.0
+
+    def start(self) -> None:
+        """Compiles, and fetches the first parameters."""
+        self._counter.report(self._name, {"state": "compiling"})
+        self._actor.compile()
+        self._worker.updates.compile(self._worker.learner.state, self._parts.shapes)
+        self._worker.learner.state = self._worker.updates.fetch(self._worker.learner.state)
+        self._loop.start()
+
+    def step(self) -> bool:
+        """A step in each environment and the gradients that are due; whether it was granted."""
+        if time.monotonic() >= self._next_report:
+            self._report("acting and learning")
+        if not self._claims.is_granted(self._values):
+            return False
+        before = self._loop.counters.steps
+        self._loop.advance()
+        self._claims.count(self._loop.counters.steps - before)
+        if self._loop.counters.steps >= self._next_save:
+            self.save()
+        return True
+
+    def run(self) -> None:
+        """Steps until the program ends, and saves a snapshot, unless the worker fails."""
+        with contextlib.closing(self._snapshots):
+            with contextlib.suppress(Stopped):
+                self.start()
+                while not self._stop.is_set():
+                    if not self.step():
+                        self._stop.wait(_POLL_SECONDS)
+            self.close()
+
+    def close(self) -> None:
+        """Reports and saves a last time; closes the loop."""
+        with contextlib.suppress(Stopped):  # the counter may have ended
+            self._report("saving a snapshot")
+        self.save()
+        self._loop.close()
+
+    def save(self) -> None:
+        """Saves the worker's replay, schedule and actor states, unless there are none newer."""
+        steps = self._loop.counters.steps
+        self._next_save = steps + self._save_every
+        if steps and steps not in self._snapshots.steps():
+            self._snapshots.save(steps, self._loop.snapshot())
+
+    def _values(self) -> dict[str, Any]:
+        return {
+            "state": "acting and learning",
+            "staleness": self._staleness,
+            "episodes": self._loop.take_episodes(),
+        }
+
+    def _report(self, state: str) -> None:
+        now = time.monotonic()
+        self._next_report = now + _REPORT_SECONDS
+        metrics = self._worker.learner.metrics.flush()
+        self._staleness = metrics.get(STALENESS, self._staleness)
+        waited, self._waited = (
+            self._worker.updates.waited_seconds - self._waited,
+            (self._worker.updates.waited_seconds),
+        )
+        seconds, self._reported_at = max(now - self._reported_at, 1e-9), now
+        values = {"state": state, "metrics": metrics, "waiting_share": min(1.0, waited / seconds)}
+        status = self._worker.replay.status()
+        values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
+        self._counter.report(self._name, values)
+
+
+def make_worker(
+    config: ProgramConfig, *, index: int, counter: Any, server: Any, stop: StopEvent
+) -> WorkerNode:
+    """Worker number `index`; called in its node with clients."""
+    run, mine = config.run, config.run.environments_of(index)
+    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.part)
+    environment = run.make_environment(seed=seed, num_envs=len(mine))
+    parts = WorkerParts(run, config.make_agent(environment.spec), environment.spec)
+    name = "The parameter server"
+    worker, actor = parts.worker(
+        index,
+        environment,
+        apply=retry_until_stopped(server.apply, name, stop),
+        get=retry_until_stopped(server.fetch, name, stop),
+        process=config.restarts,
+    )
+    return WorkerNode(config, index, worker, actor, parts, CounterClient(counter, stop), stop=stop)

@@ -1,0 +1,163 @@
+"""A parameter server: the learner state, to which the gradients of workers are applied.
+
+A version is the number of gradients applied. The staleness of a gradient is the number of versions
+between the parameters of which it was computed and those to which it is applied.
+"""
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..agents.base import Agent, Params
+from .gradient_packing import GradientPacking, StatePacking
+from .parameters import ParameterServer
+from .snapshots import Snapshot
+
+Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
+
+
+class Receipt(NamedTuple):
+    """What became of a gradient.
+
+    Attributes:
+      applied: whether it was; if not, it was dropped.
+      staleness: versions that were applied since its own; negative if its version is one that a
+        restarted server has not reached.
+    """
+
+    applied: bool
+    staleness: int
+
+
+class GradientServer:
+    """Applies gradients in the order of arrival, each in one jitted call.
+
+    `apply` and `get` may be called by any thread, and over Courier: a call that is repeated because
+    its answer was lost changes nothing.
+
+    Attributes:
+      state: the agent's learner state. Its buffers are donated to the next `apply`: copy it.
+      version: gradients applied, those of earlier parts of the run included.
+      dropped: gradients dropped since the start.
+      busy_seconds: time spent in `apply`.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        gradients: GradientPacking,
+        states: StatePacking,
+        *,
+        key: jax.Array,
+        max_staleness: int | None = None,
+    ):
+        """Makes the initial state.
+
+        Args:
+          agent: whose `init`, `apply` and `acting_params` are used.
+          gradients: their packing; workers need the same.
+          states: the packing of what workers fetch.
+          key: a PRNG key, for `agent.init`.
+          max_staleness: gradients with a larger staleness are dropped; None drops none.
+        """
+        self._agent, self._gradients, self._states = agent, gradients, states
+        self._max_staleness = max_staleness
+        self._published = ParameterServer(states.parameters, max_wait=0.0)
+        self._lock = threading.Condition()
+        self._answered: dict[int, tuple[Call, Receipt]] = {}
+
+        def apply(state: Any, vector: jax.Array) -> Any:
+            return agent.apply(state, gradients.unflatten(vector))
+
+        self._apply = jax.jit(apply, donate_argnums=0)
+        self.state = jax.jit(agent.init)(key)
+        self.version = self.dropped = 0
+        self.busy_seconds = 0.0
+
+    @property
+    def params(self) -> Params:
+        """The newest acting parameters, in buffers that the next `apply` may overwrite."""
+        return self._agent.acting_params(self.state)
+
+    def apply(self, worker: int, call: Call, version: int, gradients: bytes) -> Receipt:
+        """Applies a gradient, or drops it if it is too old.
+
+        Args:
+          worker: its number.
+          call: of the worker; later calls are larger. One that was answered before is not applied
+            again, nor is an earlier one.
+          version: of the parameters of which the gradient was computed.
+          gradients: packed.
+
+        Raises:
+          ValueError: the gradient is that of another agent or config.
+        """
+        vector = self._gradients.unpack(gradients)
+        with self._lock:
+            answered, receipt = self._answered.get(worker, ((-1, -1), Receipt(False, 0)))
+            process, number = call
+            if (process, number) <= answered:
+                return receipt
+            staleness = self.version - version
+            applied = staleness >= 0
+            if self._max_staleness is not None:
+                applied = applied and staleness <= self._max_staleness
+            if applied:
+                started = time.perf_counter()
+                self.state = jax.block_until_ready(self._apply(self.state, vector))
+                self.busy_seconds += time.perf_counter() - started
+                self.version += 1
+            else:
+                self.dropped += 1
+            receipt = Receipt(applied, staleness)
+            self._answered[worker] = (process, number), receipt
+            self._lock.notify_all()
+            return receipt
+
+    def compile(self) -> None:
+        """Compiles `apply`; changes nothing."""
+        state = jax.tree.map(lambda x: x.copy(), self.state)
+        zeros = np.zeros(self._gradients.size, self._gradients.dtype)
+        for _ in range(2):  # a computed state may have another weak type than the first
+            state = self._apply(state, zeros)
+        jax.block_until_ready(state)
+
+    def wait(self, version: int, timeout: float) -> bool:
+        """Waits until the version is newer than another; whether it is within the timeout."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self.version > version, timeout)
+
+    def publish(self, parameters: ParameterServer) -> None:
+        """Publishes the newest acting parameters elsewhere."""
+        with self._lock:
+            parameters.publish(self.version, self.params)
+
+    def get(self, known_version: int) -> tuple[int, bytes | None]:
+        """The newest version and what workers need of it; None if the caller has it already.
+
+        A version is packed when it is asked for, and once.
+        """
+        with self._lock:
+            if known_version == self.version:
+                return self.version, None
+            if self._published.version < self.version:
+                self._published.publish(self.version, self._states.select(self.state))
+            return self._published.get(known_version)
+
+    def snapshot(self) -> Snapshot:
+        """The state and `updates`; the caller adds what else there is."""
+        with self._lock:
+            state = jax.tree.map(lambda x: x.copy(), self.state)
+            # The workers have the replays; orbax saves no empty tree.
+            return Snapshot(state, {"rows": np.zeros((), np.int64)}, {"updates": self.version})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores the learner state and the counter `updates`."""
+        with self._lock:
+            copied = jax.tree.map(lambda x: x.copy(), snapshot.learner)
+            self.state = jax.device_put(copied)
+            self.version = snapshot.counters["updates"]
+            self._published = ParameterServer(self._states.parameters, max_wait=0.0)

@@ -1,0 +1,145 @@
+"""A worker's updates: gradients that a parameter server applies."""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..agents.base import Agent, LearnerState, Update
+from ..datatypes import Sample
+from .gradient_packing import GradientPacking, StatePacking
+from .gradient_server import Call, Receipt
+from .learner import check_finite
+from .parameters import Get
+
+STALENESS = "gradient_staleness"
+DROPPED = "gradients_dropped"  # share of the gradients
+REMOTE_METRICS = (STALENESS, DROPPED)  # added to those of the agent's updates
+
+Apply = Callable[[int, Call, int, bytes], Receipt]
+
+
+class RemoteUpdates:
+    """An `UpdateFunction` that computes gradients here and has them applied elsewhere.
+
+    The state that it is given and returns is a copy of the server's, as of the newest fetch. What
+    workers do not need of it, such as optimiser states, keeps its initial values.
+
+    Attributes:
+      version: of the copy, -1 before the first fetch.
+      waited_seconds: time in which the worker waited for answers of the server.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        gradients: GradientPacking,
+        states: StatePacking,
+        *,
+        apply: Apply,
+        get: Get,
+        worker: int = 0,
+        process: int = 0,
+        gradients_per_fetch: int = 1,
+        updates_per_call: int = 1,
+    ):
+        """Takes the packings and how the server is called.
+
+        Args:
+          agent: whose `gradients` are used.
+          gradients: the server's packing.
+          states: the server's.
+          apply: `GradientServer.apply`.
+          get: `GradientServer.get`.
+          worker: its number.
+          process: how often this worker was restarted before.
+          gradients_per_fetch: gradients sent between two fetches.
+          updates_per_call: as in `ReplayConfig`; each update is a gradient.
+        """
+        self._packing, self._states = gradients, states
+        self._apply, self._get = apply, get
+        self._worker, self._process, self._calls = worker, process, itertools.count()
+        self._per_fetch, self._per_call = gradients_per_fetch, updates_per_call
+        self._sent = 0
+        self.version = -1
+        self.waited_seconds = 0.0
+
+        def compute(state: LearnerState, sample: Sample) -> tuple[jax.Array, Update]:
+            grads, update = agent.gradients(state, sample)
+            return gradients.flatten(grads), update
+
+        self._compute = jax.jit(compute)
+
+    def __call__(self, state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
+        """One call of updates, whose priorities and metrics are on the host.
+
+        Raises:
+          FloatingPointError: priorities are not finite; the gradient is not sent.
+        """
+        outputs = []
+        for index in range(self._per_call):
+            part = jax.tree.map(lambda x, i=index: np.split(x, self._per_call)[i], sample)
+            vector, update = self._compute(state, part)
+            update = jax.device_get(update)
+            check_finite(update, self._sent, 1)
+            receipt = self._send(vector)
+            sent: dict[str, Any] = {STALENESS: receipt.staleness, DROPPED: not receipt.applied}
+            outputs.append(Update(update.priorities, {**update.metrics, **sent}))
+            if self._sent % self._per_fetch == 0:
+                state = self.fetch(state)
+        return state, _joined(outputs)
+
+    def fetch(self, state: LearnerState) -> LearnerState:
+        """The newest copy of the server's state; the given one if there is no newer one."""
+        version, blob = self._timed(self._get, self.version)
+        if blob is None:
+            return state
+        self.version = version
+        return self._unpacked(state, blob)
+
+    def compile(self, state: LearnerState, shapes: Sequence[Sample]) -> None:
+        """Compiles the gradients of samples of these shapes; sends nothing."""
+        for shape in shapes:
+            self._compute(state, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape))
+
+    def state(self, copy: LearnerState) -> dict[str, Any]:
+        """What `restore` needs, in plain data.
+
+        Args:
+          copy: of the server's state, as of the newest fetch.
+        """
+        blob = self._states.parameters.pack(self._states.select(copy), 0.0)
+        return {"version": self.version, "sent": self._sent, "copy": blob}
+
+    def restore(self, copy: LearnerState, state: Mapping[str, Any]) -> LearnerState:
+        """Restores a `state`; returns the copy that belongs to it, made from another one."""
+        self.version, self._sent = state["version"], state["sent"]
+        return self._unpacked(copy, state["copy"])
+
+    def _send(self, vector: jax.Array) -> Receipt:
+        call = self._process, next(self._calls)
+        self._sent += 1
+        blob = self._packing.pack(vector)
+        return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))
+
+    def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        started = time.monotonic()
+        answer = method(*arguments)
+        self.waited_seconds += time.monotonic() - started
+        return answer
+
+    def _unpacked(self, state: LearnerState, blob: bytes) -> LearnerState:
+        selected, _ = self._states.parameters.unpack(blob)
+        return self._states.merge(state, selected)
+
+
+def _joined(outputs: Sequence[Update]) -> Update:
+    """The priorities of all updates, and the means of their metrics."""
+    if len(outputs) == 1:
+        return outputs[0]
+    metrics = jax.tree.map(lambda *x: np.mean(x), *(update.metrics for update in outputs))
+    priorities: Any = np.concatenate([update.priorities for update in outputs])
+    return Update(priorities, metrics)

@@ -1,0 +1,187 @@
+"""The nodes of a parameter server and of its workers, by hand: no Launchpad, no processes."""
+
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from courier.python.client import StatusNotOk
+from node_fakes import Counter
+from program_configs import make_config, make_run, make_workers
+
+from retrax.launchpad_programs import parameter_server as server_module
+from retrax.launchpad_programs import worker as worker_module
+from retrax.launchpad_programs.columns import program_columns
+from retrax.launchpad_programs.config import read_options, write_options
+from retrax.launchpad_programs.live_table import line, table
+from retrax.launchpad_programs.parameter_server import make_parameter_server
+from retrax.launchpad_programs.process import Threads
+from retrax.launchpad_programs.program import make_program, process_env
+from retrax.launchpad_programs.worker import make_worker
+from retrax.runtime.parameters import ParameterClient, packing_of
+from retrax.runtime.remote_updates import STALENESS
+from retrax.runtime.snapshots import Snapshots
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture
+def node(monkeypatch):
+    """Makes the nodes of one program in this process: (server, workers, counter, stop)."""
+    for module in (server_module, worker_module):
+        monkeypatch.setattr(module, "CounterClient", lambda counter, stop: counter)
+
+    def make(config, grants=1000):
+        counter, stop = Counter([grants]), threading.Event()
+        server = make_parameter_server(config, counter=counter, stop=stop)
+        workers = [
+            make_worker(config, index=index, counter=Counter([grants]), server=server, stop=stop)
+            for index in range(2)
+        ]
+        server.start()
+        for worker in workers:
+            worker.start()
+        return server, workers, counter, stop
+
+    return make
+
+
+def test_make_program_only_wires(tmp_path):
+    config = make_config(tmp_path, run=make_workers(num_envs=6))
+    program = make_program(config, Threads())
+    sizes = {label: len(nodes) for label, nodes in program.groups.items()}
+    assert sizes == {"counter": 1, "parameter_server": 1, "worker": 2, "evaluator": 1}
+    assert process_env(config).keys() == sizes.keys()
+    assert not list(tmp_path.iterdir())
+
+
+def test_workers_act_learn_and_are_evaluated_and_counted(node, tmp_path):
+    config = make_config(tmp_path, run=make_workers(log_every=1))
+    server, workers, counter, stop = node(config)
+    for _ in range(40):
+        for worker in workers:
+            assert worker.step()
+    server.step()
+    learned = [worker._worker.learner.updates for worker in workers]
+    assert server._server.version == sum(learned) == server._server.state.applied
+    assert min(learned) > 5
+    agent = config.make_agent(config.spec)
+    client = ParameterClient(server.get, packing_of(agent), update_period=1, threaded=False)
+    client.wait()
+    server.step()
+    client.step()
+    assert client.version == server._server.version
+    np.testing.assert_array_equal(client.params, server._server.state.means["reward"])
+    worker = workers[1]
+    worker._counter.grants.append(5)
+    worker._claims._granted = 0
+    worker.step()
+    assert sum(len(episodes.get("return", ())) for *_, episodes in worker._counter.claims) >= 3
+    worker._report("acting and learning")
+    name, report = worker._counter.reports[-1]
+    assert name == "worker/1"
+    metrics = [reported.get("metrics", {}) for _, reported in worker._counter.reports]
+    found = [values[STALENESS] for values in metrics if STALENESS in values]
+    assert max(found) == 1.0  # the other worker is before it in turn
+    assert 0.0 <= report["waiting_share"] <= 1.0
+    assert report["replay_rows"] > 40
+    assert counter.reports[-1][0] == "parameter_server/0"
+    assert counter.reports[-1][1]["updates"] == server._server.version
+    stop.set()
+    for each in [*workers, server]:
+        each.close()
+
+
+def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
+    config = make_config(tmp_path, run=make_workers())
+    server, workers, counter, _ = node(config)
+    for _ in range(30):
+        for worker in workers:
+            worker.step()
+    counter.steps = 60
+    states = [worker._worker.replay.store.num_rows for worker in workers]
+    version, mean = server._server.version, float(server._server.state.means["reward"])
+    assert version > 8
+    for each in [*workers, server]:
+        each.close()
+    assert Snapshots(tmp_path, writable=False).steps() == [60]
+    write_options(config)
+    (file,) = (tmp_path / "workers" / "1" / "snapshots").glob("*/counters/*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(ValueError, match="workers/1/snapshots"):
+        read_options(tmp_path, config.run)
+    file.write_bytes(whole)
+    resumed, notes = read_options(tmp_path, config.run)
+    assert (resumed.resumed_at, notes) == (60, [])
+    server, workers, _, _ = node(resumed)
+    assert (server._server.version, server._server.state.means["reward"]) == (version, mean)
+    for worker, rows in zip(workers, states, strict=True):
+        assert worker._worker.replay.store.num_rows == rows
+        assert worker._worker.updates.version == version
+        assert worker._worker.learner.updates > 3
+        assert float(worker._worker.learner.state.means["reward"]) == mean
+        before = worker._loop.counters.steps
+        while worker._loop.counters.steps < before + 10:
+            worker.step()
+    assert server._server.version > version
+    for each in [*workers, server]:
+        each.close()
+    fresh = make_worker(config, index=0, counter=Counter(), server=server, stop=threading.Event())
+    assert fresh._worker.replay.store.num_rows == 0  # of a program without a snapshot
+    fresh.close()
+
+
+def test_a_worker_that_is_stopped_while_the_server_is_away_saves(node, tmp_path):
+    server, (worker, other), _, stop = node(make_config(tmp_path, run=make_workers()))
+    while worker._worker.learner.updates < 3:
+        worker.step()
+
+    updates = worker._worker.updates
+    updates._apply = worker_module.retry_until_stopped(_timeout(stop), "The server", stop)
+    worker.start = lambda: None
+    stop.clear()
+    worker.run()  # ends by itself
+    assert Snapshots(tmp_path / "workers" / "0", writable=False).steps()
+    assert updates.waited_seconds > 0
+    other.close()
+    server.close()
+
+
+def _timeout(stop):
+    class NoAnswer(StatusNotOk):
+        def __init__(self):
+            self.code = type("Code", (), {"name": "UNAVAILABLE"})
+
+    def call(*arguments):
+        stop.set()
+        raise NoAnswer
+
+    return call
+
+
+def test_columns_and_live_table_of_workers():
+    columns = program_columns(make_workers())
+    assert {"worker_0_episode_return", "server_idle_share", "worker_waiting_share"} <= {*columns}
+    assert "learner_idle_share" not in columns
+    assert "actor_1_episode_return" in program_columns(make_run())
+    status = {
+        "phase": "learning",
+        "steps": 10,
+        "last_step": 20,
+        "updates": 3,
+        "seconds": 1.0,
+        "eta_seconds": 1.0,
+        "steps_per_second": 10.0,
+        "updates_per_second": 3.0,
+        "nodes": {
+            "parameter_server/0": {"idle_share": 0.5},
+            "worker/0": {"replay_rows": 4, "staleness": 1.0, "return": 1.0},
+            "worker/1": {"replay_rows": 5, "staleness": 2.0},
+        },
+    }
+    assert "idle 50% | replay 9 rows | staleness 1.5 | return 1" in line(status)
+    names = list(table(status).columns[0].cells)
+    assert names == ["parameter_server/0", "worker/0", "worker/1"]

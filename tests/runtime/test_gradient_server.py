@@ -1,0 +1,181 @@
+"""A parameter server: order of arrival, versions, staleness, and what workers fetch."""
+
+import average_agent
+import jax
+import numpy as np
+import pytest
+
+from retrax.environments import make
+from retrax.replay.rows import sample_shapes
+from retrax.runtime.gradient_packing import GradientPacking, StatePacking
+from retrax.runtime.gradient_server import GradientServer, Receipt
+from retrax.runtime.remote_updates import DROPPED, STALENESS, RemoteUpdates
+
+RATE = average_agent.Config().rate
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """The agent, its packings, and the shapes of its samples."""
+    environment = make("catch", seed=0, num_envs=1)
+    agent = average_agent.make_agent(environment.spec, average_agent.Config())
+    replay = average_agent.Config().replay
+    shapes = sample_shapes(environment.spec, agent.sequence, replay, num_environments=1)
+    environment.close()
+    return agent, GradientPacking(agent, shapes[0]), StatePacking(agent, shapes), shapes
+
+
+def make_server(parts, **options):
+    agent, gradients, states, _ = parts
+    return GradientServer(agent, gradients, states, key=jax.random.key(0), **options)
+
+
+def packed(parts, reward):
+    """A gradient of the mean reward alone."""
+    like = parts[0].init(jax.random.key(0)).means
+    zeros = {name: np.zeros(x.shape, np.float32) for name, x in like.items()}
+    return parts[1].pack(parts[1].flatten({**zeros, "reward": np.float32(reward)}))
+
+
+def mean(server):
+    return float(server.state.means["reward"])
+
+
+def test_gradients_are_applied_in_the_order_of_arrival(parts):
+    server, expected = make_server(parts), np.float32(1.0)
+    arrivals = [(0, 0, 1.0), (1, 0, -2.0), (0, 2, 4.0)]
+    numbers = {0: 0, 1: 0}
+    for index, (worker, version, gradient) in enumerate(arrivals):
+        receipt = server.apply(worker, (0, numbers[worker]), version, packed(parts, gradient))
+        numbers[worker] += 1
+        expected = expected - np.float32(RATE) * np.float32(gradient)
+        assert receipt == Receipt(True, index - version)
+        assert server.version == index + 1 == server.state.applied
+        np.testing.assert_allclose(mean(server), expected, rtol=1e-6)
+
+
+def test_an_outdated_gradient_is_dropped_and_counted(parts):
+    server = make_server(parts, max_staleness=1)
+    for number in range(2):
+        assert server.apply(0, (0, number), number, packed(parts, 1.0)).applied
+    before = mean(server)
+    assert server.apply(1, (0, 0), 0, packed(parts, 1.0)) == Receipt(False, 2)
+    assert (server.version, server.dropped, mean(server)) == (2, 1, before)
+    assert server.apply(1, (0, 1), 1, packed(parts, 1.0)) == Receipt(True, 1)
+    assert (server.version, server.dropped) == (3, 1)
+
+
+def test_a_gradient_of_a_version_that_a_restarted_server_has_lost_is_dropped(parts):
+    server = make_server(parts)
+    assert server.apply(0, (0, 0), 5, packed(parts, 1.0)) == Receipt(False, -5)
+    assert (server.version, server.dropped) == (0, 1)
+
+
+def test_a_call_that_is_repeated_is_applied_once(parts):
+    server = make_server(parts)
+    first = server.apply(0, (0, 3), 0, packed(parts, 1.0))
+    assert server.apply(0, [0, 3], 0, packed(parts, 1.0)) == first
+    assert server.apply(0, (0, 2), 0, packed(parts, 1.0)) == first  # a late one
+    assert server.version == 1
+    assert server.apply(1, (0, 3), 1, packed(parts, 1.0)).applied  # another worker's
+    assert server.apply(0, (1, 0), 2, packed(parts, 1.0)).applied  # of a restarted one
+    assert server.version == 3
+
+
+def test_a_version_is_packed_once_and_only_when_it_is_fetched(parts, monkeypatch):
+    server, packs = make_server(parts), []
+    pack = parts[2].parameters.pack
+    monkeypatch.setattr(parts[2].parameters, "pack", lambda *x: packs.append(x) or pack(*x))
+    assert server.get(0) == (0, None)  # the caller has it
+    assert packs == []
+    version, blob = server.get(-1)
+    assert (version, len(packs)) == (0, 1)
+    assert server.get(-1) == (version, blob)
+    for number in range(3):
+        server.apply(0, (0, number), number, packed(parts, 1.0))
+    assert len(packs) == 1
+    version, newer = server.get(0)
+    assert (version, len(packs)) == (3, 2)
+    assert newer != blob
+    assert server.get(3) == (3, None)
+    assert len(packs) == 2
+
+
+def test_a_restored_server_continues(parts):
+    server = make_server(parts)
+    server.apply(0, (0, 0), 0, packed(parts, 1.0))
+    snapshot, at = server.snapshot(), mean(server)
+    server.apply(0, (0, 1), 1, packed(parts, 1.0))  # donates the buffers of the state
+    other = make_server(parts)
+    other.get(-1)
+    other.restore(snapshot)
+    assert (other.version, mean(other)) == (1, at)
+    assert other.get(0)[0] == 1
+    other.apply(0, (0, 0), 1, packed(parts, 1.0))
+    assert mean(other) == mean(server)
+
+
+class Server:
+    """Keeps what a worker sends; every gradient raises the version by two."""
+
+    def __init__(self, parts):
+        self._server = make_server(parts)
+        self.sent, self.fetches, self._version = [], [], 0
+
+    def apply(self, worker, call, version, gradients):
+        self.sent.append((worker, call, version))
+        self._version += 2
+        return [True, self._version - 2 - version]  # a list, as over Courier
+
+    def get(self, known):
+        self.fetches.append(known)
+        self._server.version = self._version
+        return self._server.get(known)
+
+
+def make_updates(parts, server, **options):
+    agent, gradients, states, _ = parts
+    return RemoteUpdates(agent, gradients, states, apply=server.apply, get=server.get, **options)
+
+
+def zeros(shapes, factor=1):
+    return jax.tree.map(lambda x: np.zeros((factor * x.shape[0], *x.shape[1:]), x.dtype), shapes[0])
+
+
+def test_a_worker_fetches_after_so_many_gradients(parts):
+    server, agent = Server(parts), parts[0]
+    updates = make_updates(parts, server, gradients_per_fetch=2, worker=3, process=1)
+    state = updates.fetch(agent.init(jax.random.key(0)))
+    staleness = []
+    for _ in range(4):
+        state, update = updates(state, zeros(parts[3]))
+        staleness.append(update.metrics[STALENESS])
+        assert update.metrics[DROPPED] == 0.0
+    versions = [0, 0, 4, 4]
+    assert server.sent == [(3, (1, n), v) for n, v in enumerate(versions)]
+    assert server.fetches == [-1, 0, 4]
+    assert staleness == [0, 2, 0, 2]
+
+
+def test_each_update_of_a_call_is_a_gradient(parts):
+    server, agent = Server(parts), parts[0]
+    updates = make_updates(parts, server, updates_per_call=3)
+    state = updates.fetch(agent.init(jax.random.key(0)))
+    sample = zeros(parts[3], 3)
+    size = len(sample.weights) // 3
+    sample.rows.reward[size : 2 * size] = 1.0
+    _, update = updates(state, sample)
+    assert [version for _, _, version in server.sent] == [0, 2, 4]
+    np.testing.assert_array_equal(update.priorities, np.repeat([1.0, 0.0, 1.0], size))
+    np.testing.assert_allclose(update.metrics["error"], 2 / 3)
+
+
+def test_a_gradient_that_is_not_finite_is_not_sent(parts):
+    server, agent = Server(parts), parts[0]
+    updates = make_updates(parts, server)
+    state = updates.fetch(agent.init(jax.random.key(0)))
+    sample = zeros(parts[3])
+    sample.rows.reward[:] = np.nan
+    with pytest.raises(FloatingPointError, match="not finite"):
+        updates(state, sample)
+    assert server.sent == []
