@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ..._memory import use_one_arena
 from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...runtime.run_directory import PROGRAM, RunConfig, read_config
@@ -52,7 +51,6 @@ def train_command(arguments: Sequence[str]) -> int:
     Returns:
       The exit status: 1 if the run failed, else 0.
     """
-    use_one_arena()
     agents = ", ".join(agent_names())
     try:
         if resumes(arguments):
