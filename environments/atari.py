@@ -17,6 +17,7 @@ from .played_games import PlayedGames
 FRAME_SKIP = 4
 SIDE = 84
 _RENDER_FACTOR = 4
+NOT_BEGUN = "there is nothing to render before reset()."
 _DO_NOTHING = 0
 _FLAGS = ("_lives", "_last", "_game_over", "_over", "_picture")  # of `Atari`
 # These cartridges are for two players; they have no mode for one.
@@ -248,7 +249,7 @@ def enlarged(picture: np.ndarray | None) -> np.ndarray:
       ValueError: there is none.
     """
     if picture is None:
-        raise ValueError("there is nothing to render before reset().")
+        raise ValueError(NOT_BEGUN)
     large = picture.repeat(_RENDER_FACTOR, axis=0).repeat(_RENDER_FACTOR, axis=1)
     return large[..., None].repeat(3, axis=2)
 

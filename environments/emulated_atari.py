@@ -1,6 +1,7 @@
-"""Atari games whose emulator states can be saved and used as starts of episodes.
+"""Atari games whose emulator states can be saved and used as starts of episodes, in colour.
 
-`Atari` is faster: ale-py steps its emulators in C++, but gives no access to their states.
+`Atari` is faster: ale-py steps its emulators in C++, but gives no access to their states, and no
+pictures but those for agents.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import numpy as np
 from ..datatypes import EnvironmentSpec, TimeStep
 from .area_resize import area_resize
 from .arrival import arrival, checked_actions, environment_seeds
-from .atari import FRAME_SKIP, SIDE, atari_spec, check_game, check_range, enlarged
+from .atari import FRAME_SKIP, NOT_BEGUN, SIDE, atari_spec, check_game, check_range
 
 _DO_NOTHING = 0
 
@@ -111,12 +112,14 @@ class EmulatedAtari:
         return self._emulators[0].state()
 
     def render(self) -> np.ndarray:
-        """The newest observation of the first environment: uint8 `[336, 336, 3]`, gray.
+        """The newest frame of the first environment, in colour: uint8 `[210, 160, 3]` mostly.
 
         Raises:
           ValueError: no episode has begun.
         """
-        return enlarged(self._observation[0, :, :, -1] if self._episodes[0] else None)
+        if not self._episodes[0]:
+            raise ValueError(NOT_BEGUN)
+        return self._emulators[0].picture()
 
     def close(self) -> None:
         """Stops the emulators. Calling it twice does no harm."""
@@ -175,6 +178,9 @@ class _Emulator:
 
     def screen(self) -> np.ndarray:
         return area_resize(self._ale.getScreenGrayscale(), SIDE, SIDE)
+
+    def picture(self) -> np.ndarray:
+        return self._ale.getScreenRGB()
 
     def over(self) -> bool:
         return bool(self._ale.game_over())

@@ -67,8 +67,9 @@ def make(
       seed: >= 0. The episodes of environment e depend on `seed` and e alone. Of a dm_env
         environment only if the function that makes it has a parameter `seed`.
       num_envs: E >= 1.
-      render: whether `render()` will be called; needed for Gymnasium's environments only. A
-        function without a parameter `render_mode` chooses its own render mode.
+      render: whether `render()` will be called; needed for Gymnasium's environments, and for
+        Atari games in colour, if their switches are those of `EmulatedAtari`. A function without a
+        parameter `render_mode` chooses its own render mode.
       search_path: the directory from which `my_module` may be imported, besides the Python path;
         the current directory when None.
       **switches: options of the environment: `length` for "memory", `size` and others of
@@ -122,7 +123,7 @@ def _make(
         refuse_unknown(switches, parameters(_TINY[id]) - COMMON, id)
         return _TINY[id](num_envs=num_envs, seed=seed, **switches)
     if id.startswith(_ALE):
-        return _make_atari(id, **common)
+        return _make_atari(id, render=render, **common)
     if id.startswith(PREFIX):
         return _make_control(id, **common)
     if id.startswith(BSUITE):
@@ -140,12 +141,17 @@ def _make(
     return make_custom(load(point), id, render=render, **common)
 
 
-def _make_atari(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> VectorEnvironment:
+def _make_atari(
+    id: str, num_envs: int, seed: int, render: bool, switches: dict[str, Any]
+) -> VectorEnvironment:
     from .atari import Atari, games
+    from .emulated_atari import EmulatedAtari
 
     if id not in games():
         raise _unknown(id)
     refuse_unknown(switches, parameters(Atari) - COMMON - {"game"}, id)
+    if render and switches.keys() <= parameters(EmulatedAtari):
+        return EmulatedAtari(games()[id], num_envs=num_envs, seed=seed, **switches)
     return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
 
 

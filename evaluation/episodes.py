@@ -25,12 +25,14 @@ class EpisodeResults(NamedTuple):
       returns: float64 `[N]`, undiscounted sum of each episode's rewards.
       lengths: int64 `[N]`, number of transitions of each episode: its time steps minus one.
       modes: bool `[N]` for each requested mode: whether the episode was of this mode.
+      metrics: float64 `[N]` for each requested metric that the agent has, at the last time step.
       states: final actor states, which a later call may continue from.
     """
 
     returns: np.ndarray
     lengths: np.ndarray
     modes: dict[str, np.ndarray]
+    metrics: dict[str, np.ndarray]
     states: ActorState = None
 
     def returns_by_mode(self) -> dict[str, np.ndarray]:
@@ -78,6 +80,7 @@ def run_episodes(
     on_frame: Callable[[np.ndarray], None] | None = None,
     states: ActorState = None,
     modes: Sequence[str] = (),
+    metrics: Sequence[str] = (),
 ) -> EpisodeResults:
     """Acts with `agent.exploit` until `num_episodes` episodes have ended.
 
@@ -100,6 +103,8 @@ def run_episodes(
       states: final states of an earlier call, for an agent that adapts its behaviour during
         evaluation; their buffers are donated. None: new states.
       modes: `AgentEntry.evaluation_modes`.
+      metrics: names of extras, such as `AgentEntry.episode_metrics`; those that `exploit` does not
+        return are left out.
 
     Returns:
       Results of exactly N episodes.
@@ -109,17 +114,19 @@ def run_episodes(
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
-    tally = _Tally(num_episodes, environment.num_envs, modes)
     if states is None:
         states = begin_states(agent, key, environment.num_envs)
     decide = _batched(agent.exploit)
     timestep = environment.reset()
+    extras = jax.eval_shape(decide, params, states, timestep).extras
+    metrics = [name for name in metrics if name in extras]
+    tally = _Tally(num_episodes, environment.num_envs, modes, metrics)
     while True:
         if on_frame is not None and not tally.done(0):
             on_frame(environment.render())
         decision = decide(params, states, timestep)
         states = decision.state
-        tally.add(timestep, jax.device_get([decision.extras[name] for name in modes]))
+        tally.add(timestep, jax.device_get([decision.extras[name] for name in tally.names]))
         if tally.all_done():
             return tally.results()._replace(states=states)
         timestep = environment.step(np.asarray(decision.action))
@@ -128,17 +135,19 @@ def run_episodes(
 class _Tally:
     """Results of ended episodes, up to the fixed number of each environment."""
 
-    def __init__(self, num_episodes: int, num_envs: int, modes: Sequence[str]) -> None:
+    def __init__(
+        self, num_episodes: int, num_envs: int, modes: Sequence[str], metrics: Sequence[str]
+    ) -> None:
         share, rest = divmod(num_episodes, num_envs)
         self._shares = [share + (index < rest) for index in range(num_envs)]
         self._finished: list[list[tuple[Any, ...]]] = [[] for _ in range(num_envs)]
-        self._modes = modes
+        self.names, self._num_modes = (*modes, *metrics), len(modes)
         self._running = RunningReturns(num_envs)
 
     def add(self, timestep: TimeStep, chosen: list[np.ndarray]) -> None:
         for index, *episode in zip(*self._running.add(timestep), strict=True):
             if not self.done(index):
-                self._finished[index].append((*episode, *(mode[index] for mode in chosen)))
+                self._finished[index].append((*episode, *(extra[index] for extra in chosen)))
 
     def done(self, index: int) -> bool:
         return len(self._finished[index]) == self._shares[index]
@@ -149,8 +158,13 @@ class _Tally:
     def results(self) -> EpisodeResults:
         episodes = [episode for group in self._finished for episode in group]
         returns, lengths, *chosen = zip(*episodes, strict=True)
-        modes = {name: np.array(x, bool) for name, x in zip(self._modes, chosen, strict=True)}
-        return EpisodeResults(np.array(returns, np.float64), np.array(lengths, np.int64), modes)
+        extras = list(zip(self.names, chosen, strict=True))
+        return EpisodeResults(
+            np.array(returns, np.float64),
+            np.array(lengths, np.int64),
+            {name: np.array(x, bool) for name, x in extras[: self._num_modes]},
+            {name: np.array(x, np.float64) for name, x in extras[self._num_modes :]},
+        )
 
 
 def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -31,6 +31,7 @@ def evaluate_params(
     episodes: int,
     actor_states: Callable[[], ActorState],
     on_frame: Callable[[np.ndarray], None] | None = None,
+    metrics: Sequence[str] = (),
 ) -> EpisodeResults:
     """Runs episodes of `Agent.exploit`, from what the run's actors have learned.
 
@@ -44,6 +45,7 @@ def evaluate_params(
       actor_states: gives the states of all actors of the run; called if the entry has a
         `warm_start`.
       on_frame: as of `run_episodes`.
+      metrics: likewise.
     """
     key, states = jax.random.key(seed), None
     if entry.warm_start is not None:
@@ -58,6 +60,7 @@ def evaluate_params(
         on_frame=on_frame,
         states=states,
         modes=entry.evaluation_modes,
+        metrics=metrics,
     )
 
 

@@ -2,8 +2,9 @@
 
 import contextlib
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ class Evaluation(NamedTuple):
       steps: training steps of the snapshot.
       mean_length: transitions of an episode.
       modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
+      metrics: means of the episode metrics of the agent's entry that evaluations have too.
     """
 
     mean_return: float
@@ -64,6 +66,7 @@ class Evaluation(NamedTuple):
     steps: int
     mean_length: float
     modes: dict[str, dict[str, Any]]
+    metrics: dict[str, float]
 
 
 def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
@@ -145,6 +148,7 @@ def evaluate(
             episodes=episodes,
             actor_states=lambda: actor_states_of(trained, run),
             on_frame=writer.append if writer else None,
+            metrics=config.entry.episode_metrics,
         )
     interval = mean_and_interval(results.returns)
     return Evaluation(
@@ -161,7 +165,37 @@ def evaluate(
             }
             for name, returns in results.returns_by_mode().items()
         },
+        {name: float(values.mean()) for name, values in results.metrics.items()},
     )
+
+
+def evaluate_arms(
+    run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
+) -> list[Evaluation]:
+    """Evaluates each policy of an agent that has a family of them; arguments as of `evaluate`.
+
+    Returns:
+      The evaluations of all arms, in their order.
+
+    Raises:
+      ValueError: the agent has no arms, or as of `evaluate`.
+    """
+    return [
+        evaluate(run, snapshot=snapshot, episodes=episodes, seed=seed, arm=arm)
+        for arm in _arms(read_config(Path(run)))
+    ]
+
+
+def _arms(config: RunConfig) -> Iterator[int]:
+    """The arms that there are: an entry does not tell their number, but refuses others."""
+    for arm in itertools.count():
+        try:
+            _with_arm(config, arm)
+        except ValueError:
+            if arm == 0:
+                raise
+            return
+        yield arm
 
 
 def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:

@@ -7,6 +7,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import json
 import logging
 import os
 import socket
@@ -26,6 +27,7 @@ with warnings.catch_warnings():
     # TensorBoard 2.8, the newest beside Acme's TensorFlow, reads np.bool8 while it is imported.
     warnings.filterwarnings("ignore", message=".*np.bool8", category=DeprecationWarning)
     from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
 # Columns that differ between two runs of the same command; all others are equal bit for bit.
@@ -115,6 +117,11 @@ class MetricsWriter:
         with writing(self._path.with_name(f"{_EVENTS_PREFIX}*")):
             self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
 
+    def write_hyper_parameters(self, values: Mapping[str, bool | float | str]) -> None:
+        """Writes what TensorBoard shows under "HParams", beside the metrics."""
+        with writing(self._path.with_name(f"{_EVENTS_PREFIX}*")):
+            self._events.describe(values)
+
     def close(self) -> None:
         """Closes both files. Calling it twice does no harm."""
         for file in (self._csv, self._events):
@@ -145,7 +152,8 @@ class MetricsTable:
         """Starts new metrics, or continues those of a resumed run.
 
         Args:
-          directory: the run directory.
+          directory: the run directory. Its config.json, if there is one, is TensorBoard's
+            hyper-parameters.
           names: of the columns between the counters and the rates, besides the episodes' two.
           resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
 
@@ -160,6 +168,9 @@ class MetricsTable:
             if resumed_at is None
             else MetricsWriter.resume(directory, columns, resumed_at)
         )
+        config = Path(directory) / "config.json"
+        if config.is_file():
+            self._writer.write_hyper_parameters(_flat(json.loads(config.read_text("utf-8"))))
 
     def write(
         self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
@@ -195,6 +206,9 @@ class _EventFile:
         value = [summary_pb2.Summary.Value(tag=k, simple_value=v) for k, v in values.items()]
         self._write(step=steps, summary=summary_pb2.Summary(value=value))
 
+    def describe(self, values: Mapping[str, bool | float | str]) -> None:
+        self._write(summary=hparams_pb(dict(values)))
+
     def forget(self, steps: int) -> None:
         """Invalidates events of `steps` and later in earlier files."""
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
@@ -207,6 +221,18 @@ class _EventFile:
         event = event_pb2.Event(wall_time=time.time(), **fields)
         self._records.write(event.SerializeToString())
         self._records.flush()
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
+    """JSON values under names with dots; lists and nulls as text."""
+    flat: dict[str, bool | float | str] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            is_text = value is None or isinstance(value, list)
+            flat[prefix + name] = json.dumps(value) if is_text else value
+    return flat
 
 
 def _checked(columns: Sequence[str]) -> tuple[str, ...]:

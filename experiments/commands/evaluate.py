@@ -39,7 +39,7 @@ class EvaluateArguments:
 
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print one JSON object: mean_return, low, high (95 %), episodes, steps (training steps of the
-    snapshot), mean_length, modes (mean_return and episodes of each)."""
+    snapshot), mean_length, modes (mean_return and episodes of each), metrics (the agent's own)."""
 
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the episodes to this file, .mp4 or .gif."""

@@ -1,14 +1,19 @@
 """`retrax plot`."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from ...evaluation import plot_learning_curves
+from ...evaluation import Interval, plot_learning_curves
+from ...evaluation.arm_plot import plot_arms
 from ..parsing import parse
+from ..trained import evaluate_arms
+
+_INTRINSIC = "intrinsic_return"  # an episode metric of agents with intrinsic rewards
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,8 +26,8 @@ class PlotArguments:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """Run directories."""
 
-    output: Annotated[Path, tyro.conf.arg(metavar="FILE")] = Path("curves.png")
-    """The PNG file to write."""
+    output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """The PNG file to write: curves.png, or arms.png, if it is not given."""
 
     metric: Annotated[str, tyro.conf.arg(metavar="NAME")] = "episode_return"
     """A column of metrics.csv."""
@@ -30,10 +35,37 @@ class PlotArguments:
     window: Annotated[int, tyro.conf.arg(metavar="N")] = 1
     """Moving average over N rows; the picture says so."""
 
+    arms: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
+    return (with its 95 % interval), intrinsic return and length over the numbers of the arms."""
+
+    episodes: int = 20
+    """Episodes of each arm, at least 1."""
+
 
 def plot_command(arguments: Sequence[str]) -> int:
     """Plots runs."""
     given = parse(PlotArguments, arguments, prog="retrax plot")
-    plot_learning_curves(given.runs, given.output, metric=given.metric, window=given.window)
-    print(given.output)
+    output = given.output or Path("arms.png" if given.arms else "curves.png")
+    if given.arms:
+        _plot_arms(given.runs, output, given.episodes)
+    else:
+        plot_learning_curves(given.runs, output, metric=given.metric, window=given.window)
+    print(output)
     return 0
+
+
+def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
+    if len(runs) != 1:
+        raise ValueError(f"--arms draws one run, got {len(runs)}.")
+    found = evaluate_arms(runs[0], episodes=episodes)
+    panels = {"return": [Interval(x.mean_return, x.low, x.high) for x in found]}
+    if all(_INTRINSIC in x.metrics for x in found):
+        panels["intrinsic return"] = [_without_interval(x.metrics[_INTRINSIC]) for x in found]
+    panels["length"] = [_without_interval(x.mean_length) for x in found]
+    title = f"{runs[0]}, {found[0].steps} steps: means of {episodes} episodes of each arm"
+    plot_arms(panels, output, title=title)
+
+
+def _without_interval(mean: float) -> Interval:
+    return Interval(mean, math.nan, math.nan)

@@ -49,7 +49,22 @@ def test_it_is_ale_pys_vectorised_environment_bit_for_bit(game, kwargs):
         assert_equal(found, expected)
         ends += found.step_type[0] == LAST
     assert ends >= 2 or not kwargs
-    np.testing.assert_array_equal(ours.render(), theirs.render())
+
+
+def test_pictures_are_the_emulators_own():
+    ours, ale = EmulatedAtari("seaquest", max_noops=0), ale_py.ALEInterface()
+    ale.loadROM(ale_py.roms.get_rom_path("seaquest"))
+    ours.reset()
+    ale.reset_game()
+    actions = ale.getMinimalActionSet()
+    for number in np.random.default_rng(0).integers(len(actions), size=20):
+        ours.step(np.array([number]))
+        for _ in range(4):
+            ale.act(actions[number])
+        picture = ours.render()
+        np.testing.assert_array_equal(picture, ale.getScreenRGB())
+    assert picture.shape == (210, 160, 3)
+    assert (picture[..., 0] != picture[..., 1]).any()
 
 
 def test_it_keeps_the_promises_of_the_interface():

@@ -72,6 +72,16 @@ def test_ids_choose_the_class_and_switches_reach_it():
     assert atari.spec.observations.shape == (84, 84, 4)
 
 
+def test_atari_is_drawn_in_colour_unless_a_switch_is_of_the_vector_alone():
+    def shape(**switches):
+        environment = make("ALE/Pong-v5", **switches)
+        environment.reset()
+        return environment.render().shape
+
+    assert shape(render=True, frame_stack=2) == (210, 160, 3)
+    assert shape(render=True, repeat_action_probability=0.25) == shape() == (336, 336, 3)
+
+
 def test_switches_may_follow_the_id():
     assert make("deep_sea,size=4,screen=2").spec.observations.shape == (4 * 4 + 2,)
     assert make("deep_sea,size=4", screen=3, size=5).spec.observations.shape == (5 * 5 + 3,)

@@ -166,6 +166,27 @@ def test_modes_are_those_of_the_last_rows():
     assert run(ScriptedEnvironment([[2]]), 1).modes == {}
 
 
+def test_metrics_are_those_of_the_last_rows():
+    """As above, with the number of the call; metrics that the agent does not have are left out."""
+
+    def exploit(params, state, timestep):
+        decision = count_steps(params, state, timestep)
+        return decision._replace(extras={"count": state["count"], "even": state["count"] % 2 == 0})
+
+    results = run_episodes(
+        make_agent(exploit),
+        jnp.int32(0),
+        ScriptedEnvironment([[2, 1, 3]]),
+        key=jax.random.PRNGKey(0),
+        num_episodes=3,
+        modes=("even",),
+        metrics=("absent", "count"),
+    )
+    assert list(results.modes) == ["even"]
+    assert list(results.metrics) == ["count"]
+    np.testing.assert_array_equal(results.metrics["count"], [2, 4, 8])
+
+
 def test_short_episodes_are_not_preferred():
     """The first four to end would all be environment 0's."""
     results = run(ScriptedEnvironment([[1], [50]]), 4)
@@ -304,7 +325,7 @@ def test_needs_an_episode():
 
 def test_means_of_episodes_and_of_the_modes_that_occurred():
     modes = {"odd": np.array([True, False, True]), "never": np.zeros(3, bool)}
-    results = EpisodeResults(np.array([1.0, 2.0, 6.0]), np.array([3, 4, 8]), modes)
+    results = EpisodeResults(np.array([1.0, 2.0, 6.0]), np.array([3, 4, 8]), modes, {})
     assert results.means() == {"return": 3.0, "length": 5.0, "return_odd": 3.5}
 
 

@@ -17,10 +17,12 @@ from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
+from retrax.evaluation import arm_plot
 from retrax.evaluation.episodes import begin_states, run_episodes
+from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
-from retrax.experiments.trained import evaluate, load_agent
+from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
 from retrax.runtime.best_parameters import BestParameters
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.run_directory import RunConfig, read_config
@@ -174,6 +176,33 @@ def test_modes_of_agent57(agent57_runs):
     assert [bool(row["evaluation_return_sampled_arm"]) for row in evaluations] == [False] + 3 * [
         True
     ]
+
+
+def test_all_arms_are_drawn(agent57_runs, finished, retrax, tmp_path, monkeypatch):
+    run = agent57_runs[0]
+    found = evaluate_arms(run, episodes=2)
+    assert [result.metrics["arm"] for result in found] == [0, 1, 2, 3]
+    assert found[1] == evaluate(run, episodes=2, arm=1)
+    drawn = {}
+    monkeypatch.setattr(plot, "plot_arms", lambda *given, **options: drawn.update(given[0]))
+    assert retrax("plot", run, "--arms", "--episodes", 2)[0] == 0
+    assert list(drawn) == ["return", "intrinsic return", "length"]
+    means = [[value.mean for value in values] for values in drawn.values()]
+    assert means == [
+        [result.mean_return for result in found],
+        [result.metrics["intrinsic_return"] for result in found],
+        [result.mean_length for result in found],
+    ]
+    intervals = [(value.low, value.high) for value in drawn["return"]]
+    assert intervals == [(result.low, result.high) for result in found]
+    output = tmp_path / "new" / "arms.png"
+    arm_plot.plot_arms(drawn, output, title="arms")
+    assert output.read_bytes().startswith(b"\x89PNG")
+    for runs, message in (([run, run], "draws one run, got 2"), ([finished], "has no arms")):
+        status, _, err = retrax("plot", *runs, "--arms", "--output", tmp_path / "none.png")
+        assert status == 2
+        assert message in err
+    assert not (tmp_path / "none.png").exists()
 
 
 def test_an_arm_is_evaluated_on_request(agent57_runs, finished, retrax):

@@ -98,7 +98,7 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
 
     def run_episodes(agent, params, environment, **options):
         counter.steps += 7  # while the episodes run
-        return EpisodeResults(np.array([returns.pop(0)]), np.array([9]), {})
+        return EpisodeResults(np.array([returns.pop(0)]), np.array([9]), {}, {})
 
     monkeypatch.setattr(evaluator, "run_episodes", run_episodes)
     node, best = make_node(counter), BestParameters(tmp_path)

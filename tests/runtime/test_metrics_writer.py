@@ -246,6 +246,37 @@ def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):
     assert row == "5,1,3,2,1.5,,,2.0,2.0,2.0,2.0"
 
 
+HYPER_PARAMETERS = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.modules["tensorflow"] = None
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
+found = EventAccumulator(sys.argv[1]).Reload().PluginTagToContent("hparams")
+(content,) = found.values()
+values = metadata.parse_session_start_info_plugin_data(content).hparams
+kinds = {name: value.WhichOneof("kind") for name, value in values.items()}
+print(json.dumps({name: getattr(values[name], kind) for name, kind in kinds.items()}))
+"""
+
+
+def test_tensorboard_has_the_config(tmp_path):
+    config = {"agent": "a", "seed": 3, "preset": None}
+    nested = {"agent_config": {"sizes": [4, 5], "replay": {"rate": 0.5, "is_on": True}}}
+    (tmp_path / "config.json").write_text(json.dumps(config | nested))
+    MetricsTable(tmp_path, [], resumed_at=None).close()
+    program = [sys.executable, "-c", HYPER_PARAMETERS, str(tmp_path)]
+    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
+    assert json.loads(answer.stdout) == {
+        "agent": "a",
+        "seed": 3,
+        "preset": "null",
+        "agent_config.sizes": "[4, 5]",
+        "agent_config.replay.rate": 0.5,
+        "agent_config.replay.is_on": True,
+    }
+
+
 def test_a_resumed_table_continues(tmp_path):
     for resumed_at in (None, 5, 5):
         table = MetricsTable(tmp_path, [], resumed_at=resumed_at)
