@@ -442,8 +442,9 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     assert (status, err) == (0, "")
     found = json.loads(out)
     numbers = {"mean_return", "low", "high", "episodes", "steps", "mean_length"}
-    assert found.keys() == {*numbers, "modes"}
+    assert found.keys() == {*numbers, "modes", "metrics"}
     assert (found["episodes"], found["steps"], found["mean_length"]) == (20, 240, 9.0)
+    assert found["metrics"] == {}  # Reactor has none
     assert -1 <= found["low"] <= found["mean_return"] <= found["high"] <= 1
     assert retrax("evaluate", run, "--episodes", 20, "--json") == (0, out, "")
 
