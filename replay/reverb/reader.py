@@ -66,7 +66,9 @@ class Reader:
         """
         self._client, self._table, self._layout = reverb.Client(address), table, layout
         self._batch_size, self._in_order, self._max_wait = batch_size, in_order, max_wait
-        self._results: queue.SimpleQueue[Batch | Exception] = queue.SimpleQueue()
+        # Not a SimpleQueue: in Python 3.10 its `get(timeout=0)` seldom waits without end, when the
+        # thread loses the processor between the two looks at the clock.
+        self._results: queue.Queue[Batch | Exception] = queue.Queue()
         self._taken = threading.Semaphore(0)
         self._closed = threading.Event()
         self._error: Exception | None = None
