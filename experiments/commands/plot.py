@@ -39,7 +39,7 @@ class PlotArguments:
     """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
     return (with its 95 % interval), intrinsic return and length over the numbers of the arms."""
 
-    episodes: int = 20
+    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 20
     """Episodes of each arm, at least 1."""
 
 

@@ -81,7 +81,7 @@ def test_states_of_a_real_game_can_be_begun_in():
     assert len(set(recorder.states)) == 3
     starts = EmulatedAtari("pong", states=recorder.states, num_envs=3).reset().observation
     assert len(np.unique(starts.reshape(3, -1), axis=0)) > 1
-    assert recorder.render().shape == (336, 336, 3)
+    assert recorder.render().shape == (210, 160, 3)
     recorder.close()
 
 
