@@ -27,6 +27,7 @@ from .trained import TrainedAgent, actor_states_of, load_agent
 
 Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 PLATFORMS: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
+_PATHS = "jax_hlo_source_file_canonicalization_regex"  # of JAX
 _MODE = 0o755  # of the directory, which is made as a temporary one
 
 
@@ -163,8 +164,13 @@ def _time_step(spec: EnvironmentSpec) -> TimeStep:
 def _lower(
     function: Callable[..., Any], inputs: Sequence[Any], platforms: Sequence[str]
 ) -> jax.export.Exported:
-    jitted = jax.jit(function, keep_unused=True)
-    return jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
+    """The exported function, without the paths of this machine's source files."""
+    jitted, before = jax.jit(function, keep_unused=True), getattr(jax.config, _PATHS)
+    jax.config.update(_PATHS, ".*")  # is removed from paths
+    try:
+        return jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
+    finally:
+        jax.config.update(_PATHS, before)
 
 
 def _names(tree: Any) -> list[str]:
