@@ -140,13 +140,6 @@ def test_config_json_names_no_folder_of_this_machine(exported):
     assert json.loads((exported["discrete"] / "config.json").read_text())["search_path"] == ""
 
 
-def test_functions_name_no_source_file(exported):
-    """Not even of the libraries: their paths are those of this machine."""
-    for directory in exported.values():
-        for path in directory.glob("*.stablehlo"):
-            assert b".py" not in path.read_bytes(), path
-
-
 def test_an_older_snapshot_is_exported(finished, tmp_path):
     folder = retrax.export(finished, tmp_path / "agent", snapshot=160, platforms=("cpu",))
     found = json.loads((folder / "agent.json").read_text())
