@@ -123,12 +123,13 @@ class WorkerNode:
         self._next_report = now + _REPORT_SECONDS
         metrics = self._worker.learner.metrics.flush()
         self._staleness = metrics.get(STALENESS, self._staleness)
-        waited, self._waited = (
-            self._worker.updates.waited_seconds - self._waited,
-            (self._worker.updates.waited_seconds),
-        )
+        before, self._waited = self._waited, self._worker.updates.waited_seconds
         seconds, self._reported_at = max(now - self._reported_at, 1e-9), now
-        values = {"state": state, "metrics": metrics, "waiting_share": min(1.0, waited / seconds)}
+        values = {
+            "state": state,
+            "metrics": metrics,
+            "waiting_share": min(1.0, (self._waited - before) / seconds),
+        }
         status = self._worker.replay.status()
         values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
         self._counter.report(self._name, values)

@@ -20,7 +20,7 @@ Call = tuple[int, int]  # how often the worker was restarted before, and the num
 
 
 class Receipt(NamedTuple):
-    """What became of a gradient.
+    """Whether a gradient was applied, and how stale it was.
 
     Attributes:
       applied: whether it was; if not, it was dropped.

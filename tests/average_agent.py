@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from retrax.agents import Agent, Decision, Update
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import ReplayConfig, SequenceSpec
+from retrax.environments import make
+from retrax.replay.rows import sample_shapes
 
 _REPLAY = ReplayConfig(capacity=200, min_rows=6, batch_size=2, acting_steps_per_update=3.0)
 
@@ -62,6 +64,15 @@ def make_agent(spec, config):
         apply=apply,
         sequence=SequenceSpec(length=3),
     )
+
+
+def agent_and_shapes():
+    """The agent on catch, and the shapes of its updates."""
+    environment = make("catch", seed=0, num_envs=1)
+    agent = make_agent(environment.spec, Config())
+    shapes = sample_shapes(environment.spec, agent.sequence, Config().replay, num_environments=1)
+    environment.close()
+    return agent, shapes
 
 
 ENTRY = AgentEntry(

@@ -11,8 +11,6 @@ import pytest
 
 from retrax.agents.base import Agent, Update
 from retrax.datatypes import Sample, SequenceSpec
-from retrax.environments import make
-from retrax.replay.rows import sample_shapes
 from retrax.runtime.gradient_packing import GradientPacking, StatePacking, update_shapes
 
 SHAPES = st.lists(st.lists(st.integers(1, 3), max_size=3).map(tuple), min_size=1, max_size=4)
@@ -37,12 +35,7 @@ def agent_with(gradients):
 @pytest.fixture(scope="module")
 def average():
     """The agent, and the shapes of its updates."""
-    environment = make("catch", seed=0, num_envs=1)
-    agent = average_agent.make_agent(environment.spec, average_agent.Config())
-    replay = average_agent.Config().replay
-    shapes = sample_shapes(environment.spec, agent.sequence, replay, num_environments=1)
-    environment.close()
-    return agent, shapes
+    return average_agent.agent_and_shapes()
 
 
 @hypothesis.settings(max_examples=25, deadline=None)

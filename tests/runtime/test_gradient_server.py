@@ -5,8 +5,6 @@ import jax
 import numpy as np
 import pytest
 
-from retrax.environments import make
-from retrax.replay.rows import sample_shapes
 from retrax.runtime.gradient_packing import GradientPacking, StatePacking
 from retrax.runtime.gradient_server import GradientServer, Receipt
 from retrax.runtime.remote_updates import DROPPED, STALENESS, RemoteUpdates
@@ -17,11 +15,7 @@ RATE = average_agent.Config().rate
 @pytest.fixture(scope="module")
 def parts():
     """The agent, its packings, and the shapes of its samples."""
-    environment = make("catch", seed=0, num_envs=1)
-    agent = average_agent.make_agent(environment.spec, average_agent.Config())
-    replay = average_agent.Config().replay
-    shapes = sample_shapes(environment.spec, agent.sequence, replay, num_environments=1)
-    environment.close()
+    agent, shapes = average_agent.agent_and_shapes()
     return agent, GradientPacking(agent, shapes[0]), StatePacking(agent, shapes), shapes
 
 
