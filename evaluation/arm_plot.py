@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .._writing import writing
+from .plots import check_png
 from .statistics import Interval
 
 _INCHES = (7.0, 2.4)  # of a panel
@@ -23,8 +24,7 @@ def plot_arms(panels: Mapping[str, Sequence[Interval]], output: Path, *, title: 
     Raises:
       ValueError: `output` does not end in `.png`.
     """
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+    check_png(output)
     # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -88,8 +88,7 @@ def plot_learning_curves(
     """
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+    check_png(output)
     loaded = [_read_run(Path(run), metric, window) for run in runs]
     # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -111,6 +110,12 @@ def plot_learning_curves(
         panel.set_axis_off()
     output.parent.mkdir(parents=True, exist_ok=True)
     canvas.print_png(output)
+
+
+def check_png(output: Path) -> None:
+    """Refuses a file for a plot that does not end in `.png`."""
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
 
 
 def _read_run(run: Path, metric: str, window: int) -> _Run:

@@ -10,6 +10,7 @@ import tyro
 
 from ...evaluation import Interval, plot_learning_curves
 from ...evaluation.arm_plot import plot_arms
+from ...evaluation.plots import check_png
 from ..parsing import parse
 from ..trained import evaluate_arms
 
@@ -58,6 +59,7 @@ def plot_command(arguments: Sequence[str]) -> int:
 def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
     if len(runs) != 1:
         raise ValueError(f"--arms draws one run, got {len(runs)}.")
+    check_png(output)  # before the evaluations, which take long
     found = evaluate_arms(runs[0], episodes=episodes)
     panels = {"return": [Interval(x.mean_return, x.low, x.high) for x in found]}
     if all(_INTRINSIC in x.metrics for x in found):
