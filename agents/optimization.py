@@ -1,7 +1,9 @@
-"""One step of an optimiser."""
+"""One step of an optimiser, and metrics of its gradients."""
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
 
@@ -24,3 +26,27 @@ def descend(
     """
     updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
     return optax.apply_updates(params, updates), optimizer_state
+
+
+def gradient_metrics(gradients: Any, prefix: str = "") -> dict[str, jax.Array]:
+    """Metrics of a loss's gradients.
+
+    * `gradient_norm`: their Euclidean norm, before any clipping.
+    * `dead_units`: share of the entries of biases (arrays of rank 1) whose gradient is exactly 0.
+      A unit with a ReLU is one of them if it was off for all of the batch. Units of other layers
+      hardly ever are, but those that the batch does not use: values of actions that it lacks.
+
+    Args:
+      gradients: a pytree of float arrays.
+      prefix: of the metrics' names.
+
+    Returns:
+      float32 `[]` each; `dead_units` is 0 where there is no bias.
+    """
+    biases = [leaf for leaf in jax.tree.leaves(gradients) if leaf.ndim == 1]
+    dead = sum((jnp.sum(leaf == 0) for leaf in biases), start=jnp.zeros((), int))
+    share = dead / max(1, sum(leaf.size for leaf in biases))
+    return {
+        f"{prefix}gradient_norm": optax.tree.norm(gradients),
+        f"{prefix}dead_units": share.astype(jnp.float32),
+    }

@@ -1,9 +1,9 @@
 """What a program under Ray outlives: kills a random node every few seconds while it trains.
 
     python benchmarks/chaos.py [--kills 20] [--seconds 8] [--weights actor=2 replay=0 ...]
-                               [--seed 0] [--agent reactor] [OPTION OF retrax launch ...]
+                               [--seed 0] [--agent reactor] [--workers] [OPTION OF retrax launch ...]
 
-A kill is SIGKILL. Nodes are killed from the first update to the last step, each kind as often as
+With --workers, the program has two workers around a parameter server instead of two actors. A kill is SIGKILL. Nodes are killed from the first update to the last step, each kind as often as
 its weight says, on average. A snapshot is lost if no snapshot was seen between two multiples of
 --snapshot-every. An orphan is a process of the program that still exists 15 seconds after the end
 of the launcher; a leftover is a file or folder in its temporary folder.
@@ -23,6 +23,9 @@ import psutil
 from life_cycle import ORPHAN_SECONDS, Program  # beside this file
 
 KINDS = ("actor", "counter", "evaluator", "learner", "replay")
+WORKERS_KINDS = ("counter", "evaluator", "parameter_server", "worker")
+TWO_ACTORS = ["--num-actors", 2]
+TWO_WORKERS = ["--topology", "parameter_server", "--num-workers", 2]
 POLL_SECONDS = 0.1
 
 
@@ -91,7 +94,8 @@ def run(arguments, options, rng):
         directory = pathlib.Path(folder) / "run"
         program = Program(
             directory,
-            *["--environment", "catch", "--num-actors", 2, "--steps", arguments.steps],
+            *["--environment", "catch", "--steps", arguments.steps],
+            *(TWO_WORKERS if arguments.workers else TWO_ACTORS),
             *["--snapshot-every", arguments.snapshot_every, "--run-directory", directory],
             *["--engine", "ray", "--max-failures", 10**6, *options],
             agent=arguments.agent,
@@ -144,10 +148,12 @@ def main():
     parser.add_argument("--snapshot-every", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--agent", default="reactor")
+    parser.add_argument("--workers", action="store_true")
     parser.add_argument("--log", action="store_true")
     arguments, options = parser.parse_known_args()
     given = {name: float(value) for name, _, value in (w.partition("=") for w in arguments.weights)}
-    arguments.weights = {kind: given.get(kind, 1.0) for kind in KINDS}
+    kinds = WORKERS_KINDS if arguments.workers else KINDS
+    arguments.weights = {kind: given.get(kind, 1.0) for kind in kinds}
     found = run(arguments, options, random.Random(arguments.seed))
     print("| what | |\n|---|---|")
     for name, value in found.items():

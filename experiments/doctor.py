@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from rich.console import Console
 
-_EXTRAS = ("distributed", "mujoco", "minatar", "bsuite", "video")
+_EXTRAS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 _MUJOCO_PROGRAM = """
 import json
 from retrax.environments import opengl
@@ -30,6 +30,7 @@ _MEND = {
     "core": "pip install retrax",
     # The tested set; "retrax[distributed]" has ranges.
     "distributed": "pip install -r requirements.txt",
+    "cluster": "pip install -r requirements.txt",
     "mujoco": 'pip install "retrax[mujoco]"',
     "minatar": 'pip install "retrax[minatar]"',
     "bsuite": 'pip install "retrax[bsuite]"',
@@ -41,7 +42,7 @@ class Package(NamedTuple):
     """One required package.
 
     Attributes:
-      tier: `core`, `distributed`, `mujoco`, `minatar`, `bsuite` or `video`.
+      tier: `core`, `distributed`, `cluster`, `mujoco`, `minatar`, `bsuite` or `video`.
       name: its name for pip.
       wanted: the supported versions, as a pip specifier; empty for any version.
       installed: the installed version, or None.
@@ -176,8 +177,7 @@ def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
     mine = [package for package in packages if package.tier == tier]
     name = tier if tier == "core" else f"{tier} tier"
     if not mine:
-        why = "Reverb and Launchpad exist only for Linux and Python 3.10"
-        return Check(name, False, f"not available here: {why}")
+        return Check(name, False, "not available here: it needs Linux and Python 3.10")
     missing = [p.name for p in mine if p.installed is None]
     wrong = [
         f"{p.name} {p.installed} is not {p.wanted}" for p in mine if p.installed and not p.fits

@@ -34,7 +34,7 @@ from ..runtime.run_directory import (
     write_config,
 )
 from . import isolation
-from .config import SERVING, ProgramConfig, read_options, write_options
+from .config import ProgramConfig, read_options, write_options
 from .ray_session import EngineOptions, RaySession, ray_session
 
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
@@ -149,10 +149,10 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             lock = stack.enter_context(DirectoryLock(program.directory))
             check_new_directory(program.directory, program.run)
         if given.port is not None:
-            isolation.check_ports(given.port, len(SERVING))
+            isolation.check_ports(given.port, len(program.serving))
         session = None
         if engine.engine == "ray":
-            session = stack.enter_context(ray_session(engine.ray_address, program.run.num_actors))
+            session = stack.enter_context(ray_session(engine.ray_address, program.run))
         _prepare(program, lock)
         return _run(program, given, notes, session)
 

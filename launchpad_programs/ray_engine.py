@@ -1,8 +1,8 @@
 """Runs a program's nodes in actors of Ray, and starts them again when they die.
 
 Ray places, starts and ends the processes; Courier and Reverb carry all data, as under Launchpad.
-What the nodes in `SERVING` and the evaluator write is in the run directory, so they stay on the
-launcher's host; actors may be anywhere.
+What the nodes that serve and the evaluator write is in the run directory, so they stay on the
+launcher's host; actors and workers may be anywhere.
 """
 
 import dataclasses
@@ -24,13 +24,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ..replay.reverb import Checkpoints
 from ..runtime.actor_states import ActorStates
 from ..runtime.numbered_folders import newest_snapshot
-from .config import SERVING, ProgramConfig
+from .config import ProgramConfig
 from .process import RayActors, bind_port
 from .program import make_program, process_env
 from .ray_files import FileCopy, write_file
 from .ray_session import CPUS, RaySession
 from .status import write_restarts
 
+_ANYWHERE = ("actor", "worker")
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
 _PORT_SECONDS = 10.0  # until the port of a process that was killed is free again
 _log = logging.getLogger("retrax")
@@ -178,9 +179,9 @@ class RayEngine:
         host, restarts = self._session.host, {}
         # The processes of other hosts have other working directories.
         config = dataclasses.replace(config, directory=config.directory.absolute())
-        ports = {label: _free_port() for label in SERVING}
+        ports = {label: _free_port() for label in config.serving}
         if config.port is not None:
-            ports = {label: config.port + index for index, label in enumerate(SERVING)}
+            ports = {label: config.port + index for index, label in enumerate(config.serving)}
 
         def on_restart(name: str, number: int) -> None:
             restarts[name] = number
@@ -218,7 +219,7 @@ class RayEngine:
             num_cpus=CPUS[label],
             num_gpus=self._session.gpus if label == "learner" else 0,
             runtime_env={"env_vars": process_env(config)[label]},
-            scheduling_strategy="SPREAD" if label == "actor" else self._at_home(),
+            scheduling_strategy="SPREAD" if label in _ANYWHERE else self._at_home(),
         )
         handle = host.remote(self._session.node_id)
         log = config.directory / "logs" / label / str(index)
@@ -233,10 +234,13 @@ class RayEngine:
 
 def describe_restart(config: ProgramConfig, label: str) -> str:
     """A sentence for the log: what a restarted node continues with; "" for small states."""
-    if label == "learner":
+    if label in ("learner", "parameter_server"):
+        name = label.replace("_", " ")
         if config.resumed_at is None:
-            return "There is no snapshot yet: the learner begins anew."
-        return f"The learner restores the snapshot at {config.resumed_at} steps."
+            return f"There is no snapshot yet: the {name} begins anew."
+        return f"The {name} restores the snapshot at {config.resumed_at} steps."
+    if label == "worker":
+        return "The worker restores its own newest snapshot on its host, or else begins anew."
     if label == "replay":
         if not config.keeps_sequences:
             return "The rows that were on their way through the replay's queue are lost."

@@ -19,11 +19,20 @@ from typing import NamedTuple
 from .._imports import first_line
 from ..experiments.commands.launch import Engine
 from ..runtime.run_directory import RunConfig
+from .config import SERVING, SERVING_WORKERS
 
 VERSION = "2.48"  # its dependencies fit with those of Launchpad and Reverb
-# Of a node's process, as Ray counts them: their sum must fit. Actors may share a core.
+# Of a node's process, as Ray counts them: their sum must fit. Actors and workers may share a core.
 CPUS: Mapping[str, float] = types.MappingProxyType(
-    {"learner": 0.5, "actor": 0.1, "evaluator": 0.1, "replay": 0.1, "counter": 0.1}
+    {
+        "learner": 0.5,
+        "actor": 0.1,
+        "replay": 0.1,
+        "parameter_server": 0.5,
+        "worker": 0.1,
+        "counter": 0.1,
+        "evaluator": 0.1,
+    }
 )
 _ANSWER_SECONDS = 5.0
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
@@ -70,15 +79,11 @@ class EngineOptions:
             return
         if mode != "local_mp":
             raise ValueError(f"--engine ray runs processes: leave --launch {mode} out.")
-        if run.workers.num_workers:
-            raise ValueError(
-                "--engine ray does not run --topology parameter_server yet: leave --engine ray out."
-            )
         if self.max_failures < 0:
             raise ValueError(f"--max-failures must be at least 0, got {self.max_failures}.")
         _check_installed()
         if self.ray_address is None:
-            check_cpus(run.num_actors, _cpus(), "this machine has")
+            check_cpus(run, _cpus(), "this machine has")
         elif not listen_everywhere:
             raise ValueError(
                 "--ray-address needs --listen-everywhere: the nodes connect over the network, and "
@@ -104,12 +109,12 @@ def _check_installed() -> None:
 
 
 @contextlib.contextmanager
-def ray_session(address: str | None, num_actors: int) -> Iterator[RaySession]:
+def ray_session(address: str | None, run: RunConfig) -> Iterator[RaySession]:
     """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
 
     Args:
       address: as `EngineOptions.ray_address`.
-      num_actors: of the program.
+      run: of the program.
 
     Raises:
       ValueError: Ray does not start, this machine is not part of the cluster, or the cluster has
@@ -131,7 +136,7 @@ def ray_session(address: str | None, num_actors: int) -> Iterator[RaySession]:
         try:
             resources = ray.cluster_resources()
             if address is not None:
-                check_cpus(num_actors, resources["CPU"], f"the cluster at {address} has")
+                check_cpus(run, resources["CPU"], f"the cluster at {address} has")
             yield RaySession(
                 own,
                 ray.get_runtime_context().get_node_id(),
@@ -141,20 +146,21 @@ def ray_session(address: str | None, num_actors: int) -> Iterator[RaySession]:
             ray.shutdown()
 
 
-def check_cpus(num_actors: int, available: float, where: str) -> None:
+def check_cpus(run: RunConfig, available: float, where: str) -> None:
     """Refuses a program that Ray could not place.
 
     Raises:
       ValueError: names what is asked and what is there.
     """
-    others = sum(share for label, share in CPUS.items() if label != "actor")
-    asked = others + num_actors * CPUS["actor"]
+    acting, serving = ("worker", SERVING_WORKERS) if run.workers.num_workers else ("actor", SERVING)
+    others = sum(CPUS[label] for label in (*serving, "evaluator"))
+    asked = others + run.num_actors * CPUS[acting]
     if asked > available + 1e-6:
-        fitting = int((available - others) / CPUS["actor"] + 1e-6)
-        advice = f"at most {fitting} actors fit" if fitting > 0 else "no actor fits"
+        fitting = int((available - others) / CPUS[acting] + 1e-6)
+        advice = f"at most {fitting} {acting}s fit" if fitting > 0 else f"no {acting} fits"
         raise ValueError(
-            f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {CPUS['actor']} for each "
-            f"of {num_actors} actors), but {where} {available:g}: {advice}."
+            f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {CPUS[acting]} for each "
+            f"of {run.num_actors} {acting}s), but {where} {available:g}: {advice}."
         )
 
 

@@ -31,6 +31,7 @@ from .distributional import (
     categorical_cross_entropy,
     categorical_kl_divergence,
     categorical_projection,
+    clipped_mass,
     total_variation,
 )
 from .off_policy import (
@@ -70,6 +71,7 @@ __all__ = [
     "categorical_kl_divergence",
     "categorical_projection",
     "categorical_td_loss",
+    "clipped_mass",
     "deterministic_policy_gradient_loss",
     "distributional_off_policy_target",
     "expected_off_policy_return",

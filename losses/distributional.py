@@ -111,6 +111,30 @@ def categorical_bellman_target(
     return categorical_projection(atoms, return_ + discount * atoms, probs_t)
 
 
+def clipped_mass(
+    atoms: jax.Array, return_: jax.Array, discount: jax.Array, probs_t: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """What `categorical_bellman_target` moves to the ends of the support, below and above it.
+
+    The mean of the target is wrong by this mass times its distance to the support: if it is not
+    near 0, the support is too narrow for the returns. A return at an end is not clipped.
+
+    Args:
+      atoms: `[N]`, the support of Z_t, increasing, N >= 2.
+      return_: `[]`.
+      discount: `[]`, >= 0, gamma included; 0 after a termination.
+      probs_t: `[N]`, probabilities of the atoms; they sum to 1.
+
+    Returns:
+      The probabilities `[]` of return + discount * Z_t < atoms[0], and > atoms[-1].
+    """
+    chex.assert_rank([atoms, return_, discount, probs_t], [1, 0, 0, 1])
+    chex.assert_equal_shape([atoms, probs_t])
+    values = return_ + discount * atoms
+    below, above = values < atoms[0], values > atoms[-1]
+    return jnp.sum(jnp.where(below, probs_t, 0.0)), jnp.sum(jnp.where(above, probs_t, 0.0))
+
+
 def add_projected(
     target: jax.Array, rows: np.ndarray, atoms: jax.Array, values: jax.Array, weights: jax.Array
 ) -> jax.Array:

@@ -14,6 +14,7 @@ import numpy as np
 from ..losses import (
     CriticLoss,
     categorical_td_loss,
+    clipped_mass,
     mixture_of_gaussians_td_loss,
     scalar_td_loss,
 )
@@ -46,8 +47,14 @@ class CriticHead(Protocol):
         """
         ...
 
-    def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
-        """Diagnostics `[]` of a prediction `[P]`: whether the head's parameters suit the task."""
+    def metrics(
+        self,
+        outputs_tm1: jax.Array,
+        return_: jax.Array,
+        discount: jax.Array,
+        outputs_t: jax.Array,
+    ) -> dict[str, jax.Array]:
+        """Diagnostics `[]` of the arguments of `loss`: whether the head suits the task."""
         ...
 
 
@@ -86,10 +93,22 @@ class Categorical(NamedTuple):
         probs_t = jax.nn.softmax(outputs_t)
         return categorical_td_loss(self._atoms(), outputs_tm1, return_, discount, probs_t)
 
-    def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
-        """Probabilities of the end atoms. If far above 0, returns lie outside the support."""
-        probs = jax.nn.softmax(outputs)
-        return {"mass_at_vmin": probs[0], "mass_at_vmax": probs[-1]}
+    def metrics(
+        self,
+        outputs_tm1: jax.Array,
+        return_: jax.Array,
+        discount: jax.Array,
+        outputs_t: jax.Array,
+    ) -> dict[str, jax.Array]:
+        """The prediction's mass at the ends, and the target's outside: `losses.clipped_mass`."""
+        probs = jax.nn.softmax(outputs_tm1)
+        below, above = clipped_mass(self._atoms(), return_, discount, jax.nn.softmax(outputs_t))
+        return {
+            "mass_at_vmin": probs[0],
+            "mass_at_vmax": probs[-1],
+            "clipped_below_vmin": below,
+            "clipped_above_vmax": above,
+        }
 
     def _atoms(self) -> Any:
         # NumPy's, a constant while functions are traced: the losses see its equal distances.
@@ -140,9 +159,16 @@ class MixtureOfGaussians(NamedTuple):
             min_scale=self.min_scale,
         )
 
-    def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
-        """The mixture's standard deviation."""
-        logits, means, scales = self._parts(outputs)
+    def metrics(
+        self,
+        outputs_tm1: jax.Array,
+        return_: jax.Array,
+        discount: jax.Array,
+        outputs_t: jax.Array,
+    ) -> dict[str, jax.Array]:
+        """The standard deviation of the prediction."""
+        del return_, discount, outputs_t
+        logits, means, scales = self._parts(outputs_tm1)
         weights = jax.nn.softmax(logits)
         deviations = means - jnp.sum(weights * means)
         variance = jnp.sum(weights * (jnp.square(scales) + jnp.square(deviations)))
@@ -183,7 +209,13 @@ class Scalar(NamedTuple):
         del key
         return scalar_td_loss(self.mean(outputs_tm1), return_, discount, self.mean(outputs_t))
 
-    def metrics(self, outputs: jax.Array) -> dict[str, jax.Array]:
+    def metrics(
+        self,
+        outputs_tm1: jax.Array,
+        return_: jax.Array,
+        discount: jax.Array,
+        outputs_t: jax.Array,
+    ) -> dict[str, jax.Array]:
         """No diagnostics."""
-        del outputs
+        del outputs_tm1, return_, discount, outputs_t
         return {}

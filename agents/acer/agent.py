@@ -20,7 +20,7 @@ from ...networks import (
 from .. import recurrent
 from ..base import Agent, Update, check_network_or_torso
 from ..frame_stack import sees_frame_stacks
-from ..optimization import descend
+from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
 from . import acting
 from .categorical import categorical
@@ -157,7 +157,7 @@ def gradients(
     grads, (priorities, metrics) = jax.grad(bound, has_aux=True)(
         state.params, state.average_params, sample, keys
     )
-    metrics |= {"priority": jnp.mean(priorities), "gradient_norm": optax.tree.norm(grads)}
+    metrics |= {"priority": jnp.mean(priorities), **gradient_metrics(grads)}
     return grads, Update(priorities, metrics)
 
 

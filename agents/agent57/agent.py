@@ -10,7 +10,7 @@ import optax
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import Agent57Networks, choose_convolutions, make_agent57_networks
 from ..base import Agent, Update, count_actions
-from ..optimization import descend
+from ..optimization import descend, gradient_metrics
 from . import acting
 from .acting import ActingParams
 from .auxiliary import auxiliary_loss
@@ -163,9 +163,8 @@ def gradients(
     value_grads, (priorities, metrics) = jax.grad(of_values, has_aux=True)(
         state.params, state.target_params, sample
     )
-    metrics |= {
-        f"{name}_gradient_norm": optax.tree.norm(value_grads[name]) for name in HEADS[config.values]
-    }
+    for name in HEADS[config.values]:
+        metrics |= gradient_metrics(value_grads[name], f"{name}_")
     auxiliary_grads: dict[str, Any] = {}
     if is_curious(config):
         of_auxiliary = functools.partial(auxiliary_loss, config=config, networks=networks)

@@ -13,7 +13,7 @@ from ...networks import CriticHead, D4PGNetworks
 from ..base import Agent, Update
 from ..frame_stack import sees_frame_stacks
 from ..n_step import n_step_transitions
-from ..optimization import descend
+from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
 from . import acting
 from .config import Config
@@ -168,9 +168,14 @@ def gradients(
         "priority": jnp.mean(results.priorities),
         "smallest_weight": jnp.min(sample.weights),
         "largest_weight": jnp.max(sample.weights),
-        "critic_gradient_norm": optax.tree.norm(critic_grads),
-        "policy_gradient_norm": optax.tree.norm(policy_grads),
-        **jax.tree.map(jnp.mean, jax.vmap(head.metrics)(results.outputs)),
+        **gradient_metrics(critic_grads, "critic_"),
+        **gradient_metrics(policy_grads, "policy_"),
+        **jax.tree.map(
+            jnp.mean,
+            jax.vmap(head.metrics)(
+                results.outputs, transitions.return_, transitions.discount, outputs_t
+            ),
+        ),
     }
     torso_grads, critic_grads = critic_grads
     return Params(torso_grads, policy_grads, critic_grads), Update(results.priorities, metrics)

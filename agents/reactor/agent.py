@@ -12,7 +12,7 @@ from ...networks import MakeTorso, RecurrentNetwork, make_reactor_network
 from .. import recurrent
 from ..base import Agent, Update, check_network_or_torso, count_actions
 from ..frame_stack import sees_frame_stacks
-from ..optimization import descend
+from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
 from . import acting
 from .config import Config
@@ -125,7 +125,7 @@ def gradients(
     grads, (priorities, metrics) = jax.grad(bound, has_aux=True)(
         state.params, state.target_params, sample
     )
-    metrics |= {"priority": jnp.mean(priorities), "gradient_norm": optax.tree.norm(grads)}
+    metrics |= {"priority": jnp.mean(priorities), **gradient_metrics(grads)}
     return grads, Update(priorities, metrics)
 
 

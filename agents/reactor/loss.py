@@ -21,8 +21,8 @@ from .config import Config
 class Steps(NamedTuple):
     """Losses and other numbers of the source steps of one sequence, each `[T]`.
 
-    `trace` and `ratio` (pi / mu) are at the destinations. `edges` are the probabilities of the
-    first and the last atom, for the actions taken.
+    `trace` and `ratio` (pi / mu) are at the destinations. `support` tells whether the atoms suit
+    the returns.
     """
 
     critic_loss: jax.Array
@@ -32,7 +32,7 @@ class Steps(NamedTuple):
     value: jax.Array
     trace: jax.Array
     ratio: jax.Array
-    edges: dict[str, jax.Array]
+    support: dict[str, jax.Array]
 
 
 def loss(
@@ -72,7 +72,7 @@ def loss(
         "value": mean(each.value),
         "trace_coefficient": mean(each.trace),
         "largest_weight": jnp.max(sample.weights),
-        **{name: mean(values) for name, values in each.edges.items()},
+        **{name: mean(values) for name, values in each.support.items()},
         **off_policyness(each.ratio, sequences.acted(sample.rows, sample.mask)),
     }
     return jnp.mean(weighted), (mean(each.priority, axis=1), metrics)
@@ -108,11 +108,10 @@ def steps(
     )
     entropy = jax.vmap(losses.policy_entropy)(online.policy)
     values = jnp.sum(online.policy * q, axis=-1)
-    edges = {}
+    support = {}
     if config.distributional:
-        probs = jax.nn.softmax(sequences.taken(online.logits, rows.action[:-1]))
-        edges = {"mass_at_vmin": probs[:, 0], "mass_at_vmax": probs[:, -1]}
-    return Steps(critic_loss, policy_losses, entropy, priority, values, c_t, ratio, edges)
+        support = _support_metrics(online, target, rows, config=config, atoms=atoms)
+    return Steps(critic_loss, policy_losses, entropy, priority, values, c_t, ratio, support)
 
 
 def action_values(output: ReactorOutput, *, config: Config, atoms: jax.Array) -> jax.Array:
@@ -174,6 +173,25 @@ def _critic(
     returns = losses.expected_off_policy_return(q_t, a_t, r_t, discount_t, target.policy, c_t)
     td_error = returns - logits[:, 0]
     return 0.5 * jnp.square(td_error), returns, jnp.abs(td_error)
+
+
+def _support_metrics(
+    online: ReactorOutput, target: ReactorOutput, rows: Row, *, config: Config, atoms: jax.Array
+) -> dict[str, jax.Array]:
+    """Predicted mass of the end atoms, and clipped mass of one-step targets, `[T]` each."""
+    probs = jax.nn.softmax(sequences.taken(online.logits, rows.action[:-1]))
+    probs_t = jnp.einsum("ta,tan->tn", target.policy, jax.nn.softmax(target.logits))
+    r_t = sequences.rewards(rows, config.max_abs_reward)
+    discount_t = sequences.discounts(rows, config.discount)
+    below, above = jax.vmap(losses.clipped_mass, in_axes=(None, 0, 0, 0))(
+        atoms, r_t, discount_t, probs_t
+    )
+    return {
+        "mass_at_vmin": probs[:, 0],
+        "mass_at_vmax": probs[:, -1],
+        "clipped_below_vmin": below,
+        "clipped_above_vmax": above,
+    }
 
 
 def _policy_loss(

@@ -15,6 +15,7 @@ from dm_env import StepType, specs
 
 from retrax.agents import agent57, base
 from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, policies
+from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import R2D2Inputs, RecurrentNetwork, make_agent57_networks
 from retrax.runtime.run_directory import differences
@@ -315,6 +316,9 @@ def test_gradients_of_two_halves_average_to_those_of_the_batch():
     gradients = jax.jit(agent.gradients)
     rows, mask = random_rows(0, 4, ends=(None, 3, 4, 1))
     whole, update = gradients(learner, as_sample(agent, rows, mask))
+    for name, part in whole.values.items():
+        for metric, value in gradient_metrics(part, f"{name}_").items():
+            np.testing.assert_allclose(update.metrics[metric], value, rtol=1e-5)
     halves = [
         gradients(learner, as_sample(agent, {k: x[part] for k, x in rows.items()}, mask[part]))
         for part in (slice(0, 2), slice(2, 4))

@@ -15,6 +15,7 @@ from retrax._libraries import distrax
 from retrax.agents import base, d4pg
 from retrax.agents.d4pg import Config, make_agent
 from retrax.agents.d4pg.networks import make_head
+from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
 from retrax.networks.d4pg import middle_and_half
@@ -195,6 +196,23 @@ def test_a_prediction_that_equals_its_target_has_priority_0(critic):
     assert (update.priorities > 1e-2).all()
 
 
+def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
+    """Terminations: a target is one point, at the N-step return."""
+    agent = make_agent(SPEC, small(vmin=-3.0, vmax=2.0, discount=0.5, n_step=2))
+    rows, mask = random_rows(0, 4, 3, ends=[2] * 4, terminated=[1] * 4)
+    rows["reward"][:, 1] = [1.0, 1.5, -3.0, 2.5]
+    rows["reward"][:, 2] = [2.0, 1.5, -0.5, 0.5]  # returns 2, 2.25, -3.25, 2.75
+    _, update = jax.jit(agent.gradients)(initial(agent, 0), as_sample(rows, mask))
+    np.testing.assert_allclose(update.metrics["clipped_below_vmin"], 0.25, rtol=1e-5)
+    np.testing.assert_allclose(update.metrics["clipped_above_vmax"], 0.5, rtol=1e-5)
+    # Otherwise the atoms of the target critic are moved: behind a reward of 6 all are outside.
+    rows["discount"][:] = 1.0
+    rows["reward"][:, 1] = [6.0, 0.0, 0.0, 0.0]
+    rows["reward"][:, 2] = 0.0
+    _, update = jax.jit(agent.gradients)(initial(agent, 0), as_sample(rows, mask))
+    np.testing.assert_allclose(update.metrics["clipped_above_vmax"], 0.25, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("low", "high"), [(-2.0, 2.0), ([-1.0, 0.0], [7.0, 0.5])])
 @pytest.mark.parametrize("max_norm", [None, 0.1])
 def test_updates_do_not_depend_on_the_units_of_actions(low, high, max_norm):
@@ -283,6 +301,9 @@ def test_gradients_of_two_halves_average_to_those_of_the_batch():
     learner = initial(agent, 0)
     rows, mask = random_rows(0, 4, 4, ends=[3, 1, 2, 9])
     whole, update = gradients(learner, as_sample(rows, mask))
+    for name, part in (("critic", (whole.torso, whole.critic)), ("policy", whole.policy)):
+        for metric, value in gradient_metrics(part, f"{name}_").items():
+            np.testing.assert_allclose(update.metrics[metric], value, rtol=1e-5)
     halves = [
         gradients(learner, as_sample({name: x[part] for name, x in rows.items()}, mask[part]))
         for part in (slice(0, 2), slice(2, 4))

@@ -174,6 +174,34 @@ def test_metrics_tell_the_mass_at_the_ends_of_the_support():
     np.testing.assert_allclose(outputs.metrics["mass_at_vmax"], np.mean(last), rtol=1e-4)
 
 
+def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
+    agent, config = linear_agent()
+    learner = with_other_target(agent, 0)
+    rows = random_rows(0, 3, 6)
+    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows))
+    atoms = np.linspace(config.vmin, config.vmax, config.num_atoms)
+    target = learner.target_params
+    values = np.einsum("btd,dan->btan", rows["observation"], np.asarray(target["value"]))
+    softmax = jax.nn.softmax(rows["observation"] @ np.asarray(target["policy"]))
+    policy = (1 - config.policy_epsilon) * np.asarray(softmax) + config.policy_epsilon / A
+    masses = []
+    for b, t in np.ndindex(3, 5):
+        if rows["is_last"][b, t]:
+            continue
+        masses_of_step = np.zeros(2)
+        reward = np.clip(rows["reward"][b, t + 1], -1.5, 1.5)
+        discount = config.discount * rows["discount"][b, t + 1]
+        for a, p in enumerate(policy[b, t + 1]):
+            for atom, prob in zip(atoms, jax.nn.softmax(values[b, t + 1, a]), strict=True):
+                value = reward + discount * atom
+                masses_of_step += p * prob * np.array([value < config.vmin, value > config.vmax])
+        masses.append(masses_of_step)
+    expected = np.mean(masses, axis=0)
+    assert (expected > 0.01).all()
+    found = [outputs.metrics[name] for name in ("clipped_below_vmin", "clipped_above_vmax")]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_metrics_tell_how_far_actions_are_from_the_target_networks_policy():
     agent, config = linear_agent()
     learner = with_other_target(agent, 0)

@@ -7,26 +7,27 @@ import pytest
 from retrax.agents import acer, d4pg, reactor
 from retrax.agents.support import advise_on_support
 
-CONFIG = d4pg.Config(vmin=-300.0, vmax=0.5, num_atoms=100)
+CONFIG = d4pg.Config(vmin=-300.0, vmax=0.5)
 
 
 @pytest.mark.parametrize(
     ("metrics", "named"),
     [
-        ({"mass_at_vmin": 0.01, "mass_at_vmax": 0.714}, "71% of the .* at vmax = 0.5"),
-        ({"mass_at_vmin": 0.061, "mass_at_vmax": 0.0}, "6% of the .* at vmin = -300"),
+        ({"clipped_below_vmin": 0.01, "clipped_above_vmax": 0.714}, "71% .* above vmax = 0.5 and"),
+        ({"clipped_below_vmin": 0.061, "clipped_above_vmax": 0.0}, "6% .* below vmin = -300 and"),
     ],
 )
-def test_mass_at_an_end_is_told_with_what_to_set(metrics, named):
+def test_mass_outside_of_an_end_is_told_with_what_to_set(metrics, named):
     assert re.match(named, advise_on_support(CONFIG, metrics))
 
 
 @pytest.mark.parametrize(
     "metrics",
     [
-        {"mass_at_vmin": 0.059, "mass_at_vmax": 0.059},
+        {"clipped_below_vmin": 0.049, "clipped_above_vmax": 0.049},
+        {"mass_at_vmin": 0.5, "mass_at_vmax": 0.5},  # returns at the ends are not outside
         {"critic_loss": 3.0},
-        {"mass_at_vmin": float("nan"), "mass_at_vmax": 0.0},
+        {"clipped_below_vmin": float("nan"), "clipped_above_vmax": 0.0},
         {},
     ],
 )

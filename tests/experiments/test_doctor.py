@@ -18,6 +18,7 @@ CHECKS = [
     "core",
     "JAX",
     "distributed tier",
+    "cluster tier",
     "mujoco tier",
     "minatar tier",
     "bsuite tier",
@@ -146,13 +147,21 @@ def test_distributed_tier_with_its_mend(required):
     assert check.mend == "pip install -r requirements.txt"
 
 
+def test_ray_of_another_version_is_named(required, installed):
+    required.extend(["jax", "ray<2.49,>=2.48; extra == 'cluster'"])
+    installed["ray"] = "2.51.0"
+    check = find(doctor.report(), "cluster tier")
+    assert (check.works, check.detail) == (False, "ray 2.51.0 is not <2.49,>=2.48")
+    assert check.mend == "pip install -r requirements.txt"
+
+
 def test_distributed_tier_that_cannot_be_had(required):
     required.extend(["jax", "dm-reverb; python_version < '3' and extra == 'distributed'"])
     found = doctor.report()
     check = find(found, "distributed tier")
     assert not check.works
     assert check.mend is None
-    assert check.detail.endswith("Reverb and Launchpad exist only for Linux and Python 3.10")
+    assert check.detail == "not available here: it needs Linux and Python 3.10"
     assert found.status == 0
 
 

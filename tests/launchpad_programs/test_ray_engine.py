@@ -23,7 +23,7 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
 from benchmark_modules import FOLDER, load
 from listening import listening_ports
-from program_configs import make_config, make_run
+from program_configs import make_config, make_run, make_workers
 
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs import ray_engine, ray_files
@@ -113,6 +113,25 @@ def test_the_nodes_that_serve_keep_their_addresses(tmp_path):
     for label, port in ports.items():
         (address,) = program.groups[label][0].addresses
         assert address.resolve() == f"10.0.0.7:{port}"
+
+
+def test_the_parameter_server_keeps_its_address(tmp_path):
+    ports = {"counter": 2001, "parameter_server": 2002}
+    config = make_config(tmp_path, run=make_workers())
+    assert config.serving == tuple(ports)
+    program = _bound_program(config, ports, "10.0.0.7")
+    (address,) = program.groups["parameter_server"][0].addresses
+    assert address.resolve() == "10.0.0.7:2002"
+    assert len(program.groups["worker"]) == 2
+
+
+def test_what_a_restarted_node_of_workers_continues_with(tmp_path):
+    config = make_config(tmp_path, run=make_workers())
+    assert "parameter server begins anew" in describe_restart(config, "parameter_server")
+    resumed = make_config(tmp_path, run=make_workers(), resumed_at=300)
+    told = describe_restart(resumed, "parameter_server")
+    assert "parameter server restores the snapshot at 300 steps" in told
+    assert "its own newest snapshot" in describe_restart(resumed, "worker")
 
 
 def test_what_a_restarted_node_continues_with(tmp_path):
@@ -237,6 +256,38 @@ def test_a_program_outlives_an_actor(launch, temporary):
     assert status["restarts"] == {"actor/1": 1}
     assert status["leases"]["actor/1"][0] == 1  # of the second process, which took steps
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
+
+
+@pytest.mark.timeout(600)
+def test_workers_and_their_server_are_restarted(alone, temporary, tmp_path):
+    """Both are killed once; the run takes its steps, and updates never run far backwards."""
+    program = life_cycle.Program(
+        tmp_path / "run",
+        *["--environment", "catch", "--topology", "parameter_server", "--num-workers", 2],
+        *["--steps", 3000, "--snapshot-every", 500, "--run-directory", tmp_path / "run"],
+        *["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4, "--engine", "ray"],
+    )
+    try:
+        snapshots = tmp_path / "run" / "snapshots"
+        wait_until(lambda: any(p.name.isdigit() for p in snapshots.glob("*")), 240)
+        nodes = program.nodes()
+        launched = psutil.Process(program.process.pid).children(recursive=True)
+        nodes["parameter_server/0"].kill()
+        nodes["worker/1"].kill()
+        output, _ = program.process.communicate(timeout=300)
+    finally:
+        program.process.kill()
+    assert program.process.returncode == 0, output
+    assert re.search(r"The parameter server restores the snapshot at \d+ steps\.", output)
+    assert "The worker restores its own newest snapshot" in output
+    _, left = psutil.wait_procs(launched, timeout=15)
+    assert not left
+    rows = read_rows(tmp_path / "run")
+    assert (rows[-1]["steps"], rows[-1]["node_restarts"]) == ("3000", "2.0")
+    updates = [int(row["updates"]) for row in rows]
+    assert updates[-1] > 100
+    assert all(float(row["gradients_dropped"] or 0) <= 1 for row in rows)
+    assert read_status(tmp_path / "run")["restarts"] == {"parameter_server/0": 1, "worker/1": 1}
 
 
 class Cluster:

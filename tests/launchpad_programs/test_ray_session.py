@@ -84,16 +84,21 @@ def test_wrong_addresses_are_refused(monkeypatch):
 
 def test_cpus_by_hand():
     """0.5 for the learner, 0.1 for each other node."""
-    check_cpus(2, 1.0, "this machine has")
-    check_cpus(12, 2.0, "this machine has")
+    check_cpus(make_run(), 1.0, "this machine has")
+    check_cpus(make_run(num_envs=12, num_actors=12), 2.0, "this machine has")
     with pytest.raises(
         ValueError,
         match=r"asks for 2\.1 CPUs \(0\.8, and 0\.1 for each of 13 actors\), but this machine has "
         r"2: at most 12 actors fit\.",
     ):
-        check_cpus(13, 2.0, "this machine has")
+        check_cpus(make_run(num_envs=13, num_actors=13), 2.0, "this machine has")
     with pytest.raises(ValueError, match=r"the cluster has 0\.5: no actor fits"):
-        check_cpus(1, 0.5, "the cluster has")
+        check_cpus(make_run(num_envs=1, num_actors=1), 0.5, "the cluster has")
+    check_cpus(make_workers(), 0.9, "this machine has")
+    with pytest.raises(
+        ValueError, match=r"asks for 0\.9 CPUs .* each of 2 workers\).*1 workers fit"
+    ):
+        check_cpus(make_workers(), 0.8, "this machine has")
 
 
 @pytest.mark.skipif(
@@ -130,7 +135,7 @@ def test_processes_that_use_a_folder_are_found(tmp_path):
     assert users(str(tmp_path)) == []
 
 
-def test_workers_run_under_launchpad_alone(monkeypatch):
-    with pytest.raises(ValueError, match="does not run --topology parameter_server yet"):
-        check(run=make_workers())
-    check(engine="launchpad", run=make_workers())
+@pytest.mark.parametrize("engine", ["launchpad", "ray"])
+def test_workers_run_under_both_engines(engine, monkeypatch):
+    install(monkeypatch, "2.48.0")
+    check(engine=engine, run=make_workers())

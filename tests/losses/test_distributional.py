@@ -138,6 +138,33 @@ def test_projection_onto_other_atoms_keeps_the_mean_within_the_support():
     np.testing.assert_allclose(found @ atoms, probs @ values, rtol=1e-5)
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    return_=st.floats(-3, 3, width=32),
+    discount=st.sampled_from([0.0, 0.5, 0.99, 1.0]),
+)
+def test_clipped_mass_is_what_the_projection_moves(seed, return_, discount):
+    rng = np.random.default_rng(seed)
+    atoms = np.sort(rng.uniform(-2, 2, 5)).astype(np.float32)
+    probs = rng.dirichlet(np.ones(5)).astype(np.float32)
+    below, above = losses.clipped_mass(*map(jnp.asarray, (atoms, return_, discount, probs)))
+    values = np.float32(return_) + np.float32(discount) * atoms
+    expected = [0.0, 0.0]
+    for value, prob in zip(values, probs, strict=True):
+        expected[0] += prob * (value < atoms[0])
+        expected[1] += prob * (value > atoms[-1])
+    np.testing.assert_allclose((below, above), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_return_at_an_end_of_the_support_is_not_clipped():
+    atoms, probs = jnp.array([-1.0, 0.0, 1.0]), jnp.array([0.5, 0.3, 0.2])
+    for return_ in (-1.0, 1.0):
+        np.testing.assert_array_equal(losses.clipped_mass(atoms, return_, 0.0, probs), (0, 0))
+    np.testing.assert_array_equal(losses.clipped_mass(atoms, 0.0, 1.0, probs), (0, 0))
+    np.testing.assert_allclose(losses.clipped_mass(atoms, 0.5, 0.9, probs), (0, 0.2), rtol=1e-6)
+
+
 def test_termination_puts_all_mass_at_the_return():
     atoms = jnp.array([-1.0, 0.0, 2.0])
     found = losses.categorical_bellman_target(

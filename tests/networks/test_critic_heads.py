@@ -58,7 +58,9 @@ def test_units_change_the_outputs_alone():
     plain, scaled = MixtureOfGaussians(2), MixtureOfGaussians(2, unit=10.0)
     x = outputs(plain, 0)
     np.testing.assert_allclose(scaled.mean(x), 10 * plain.mean(x), rtol=1e-5)
-    deviations = [head.metrics(x)["standard_deviation"] for head in (plain, scaled)]
+    deviations = [
+        head.metrics(x, return_, discount, x)["standard_deviation"] for head in (plain, scaled)
+    ]
     np.testing.assert_allclose(deviations[1], 10 * deviations[0], rtol=0.05)  # but the least one
 
 
@@ -126,12 +128,16 @@ def test_the_mixtures_best_prediction_of_a_certain_target_has_priority_0():
 
 def test_metrics_by_hand():
     probs = jnp.array([0.7, 0.1, 0.2])
-    found = Categorical(3, 0.0, 1.0).metrics(jnp.log(probs))
-    np.testing.assert_allclose(
-        [found["mass_at_vmin"], found["mass_at_vmax"]], [0.7, 0.2], rtol=1e-5
-    )
+    # The target's masses are at -0.3, 0.1 and 0.5.
+    target = f32(-0.3, 0.8, jnp.log(jnp.array([0.6, 0.3, 0.1])))
+    found = Categorical(3, 0.0, 1.0).metrics(jnp.log(probs), *target)
+    expected = {
+        "mass_at_vmin": 0.7, "mass_at_vmax": 0.2, "clipped_below_vmin": 0.6, "clipped_above_vmax": 0
+    }  # fmt: skip
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[name] for name in expected], [*expected.values()], rtol=1e-5)
     # Halves at 0 and 2, each with variance (1/2 + log 2)^2: the whole has 1 more.
     x = jnp.array([0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
-    found = HEADS["mixture_of_gaussians"].metrics(x)["standard_deviation"]
+    found = HEADS["mixture_of_gaussians"].metrics(x, *target)["standard_deviation"]
     np.testing.assert_allclose(found, np.sqrt(1 + (0.5 + np.log(2)) ** 2), rtol=1e-5)
-    assert Scalar().metrics(jnp.ones(1)) == {}
+    assert Scalar().metrics(jnp.ones(1), *target) == {}

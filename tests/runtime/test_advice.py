@@ -17,5 +17,5 @@ def test_advice_is_given_once():
 
 
 def test_an_agent_may_have_none():
-    assert Advice(acer.AGENT, acer.Config()).first({"mass_at_vmin": 1.0}) is None
-    assert Advice(d4pg.AGENT, d4pg.Config()).first({"mass_at_vmin": 1.0}) is not None
+    assert Advice(acer.AGENT, acer.Config()).first({"clipped_below_vmin": 1.0}) is None
+    assert Advice(d4pg.AGENT, d4pg.Config()).first({"clipped_below_vmin": 1.0}) is not None
