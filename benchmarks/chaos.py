@@ -1,13 +1,14 @@
 """What a program under Ray outlives: kills a random node every few seconds while it trains.
 
-    python benchmarks/chaos.py [--kills 20] [--seconds 8] [--weights actor=2 replay=0 ...] [--seed 0]
-                               [--agent reactor] [--workers] [OPTION OF retrax launch ...]
+    python benchmarks/chaos.py [--kills 20] [--seconds 8] [--weights actor=2 replay=0 ...]
+                               [--seed 0] [--agent reactor] [--workers] [OPTION ...]
 
-With --workers, the program has two workers around a parameter server instead of two actors.
-A kill is SIGKILL. Nodes are killed from the first update to the last step, each kind as often as
-its weight says, on average. A snapshot is lost if no snapshot was seen between two multiples of
---snapshot-every. An orphan is a process of the program that still exists 15 seconds after the end
-of the launcher; a leftover is a file or folder in its temporary folder.
+OPTIONs are those of `retrax launch`. With --workers, the program has two workers around a
+parameter server instead of two actors. A kill is SIGKILL. Nodes are killed from the first update to
+the last step, each kind as often as its weight says, on average. A snapshot is lost if no snapshot
+was seen between two multiples of --snapshot-every. An orphan is a process of the program that still
+exists 15 seconds after the end of the launcher; a leftover is a file or folder in its temporary
+folder.
 """
 
 import argparse
