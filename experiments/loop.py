@@ -90,20 +90,22 @@ class Loop:
     def advance(self) -> None:
         """One time step in every environment, and all updates that are due after it."""
         started, self._is_advancing = time.perf_counter(), True
-        indices = range(len(self._actors))
-        for index in indices if self._order is None else self._order.permutation(len(indices)):
-            self._act(self._actors[index])
+        self.act()
         acted = time.perf_counter()
         while self.learner.step():
             pass
-        self.counters.updates = self.learner.updates
-        since = self.replay.status().learning_since
-        self.counters.learning_since = -1 if since is None else since
+        self._count_updates()
         learned = time.perf_counter()
         self._acting_seconds += acted - started
         self._learning_seconds += learned - acted
         self.seconds += learned - started
         self._is_advancing = False
+
+    def act(self) -> None:
+        """One time step in every environment; the learner is stepped by something else."""
+        indices = range(len(self._actors))
+        for index in indices if self._order is None else self._order.permutation(len(indices)):
+            self._act(self._actors[index])
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second, since the last call."""
@@ -125,6 +127,7 @@ class Loop:
     def snapshot(self) -> Snapshot:
         """Everything but the environments."""
         snapshot = self.learner.snapshot()
+        self._count_updates()
         return snapshot._replace(counters=dict(vars(self.counters)), actors=self.actor_states())
 
     def actor_states(self) -> Any:
@@ -201,6 +204,11 @@ class Loop:
         self._order = running["order"]
         self.learner.restore_published(running["published"])
         self._continues = True
+
+    def _count_updates(self) -> None:
+        self.counters.updates = self.learner.updates
+        since = self.replay.status().learning_since
+        self.counters.learning_since = -1 if since is None else since
 
     def _act(self, actor: Actor) -> None:
         self.counters.steps += actor.step()

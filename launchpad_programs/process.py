@@ -97,8 +97,11 @@ class RayActors:
 
     @contextlib.contextmanager
     def node_context(self, label: str) -> Iterator[None]:
-        """Sets up the node's thread; Ray ends the process with the launcher."""
-        os.nice(_NICE.get(label, 0))
+        """Sets up the node's process, which Ray ends with the launcher."""
+        for thread in os.listdir("/proc/self/task"):  # Ray's threads are there already
+            with contextlib.suppress(ProcessLookupError):  # it may end
+                nice = os.getpriority(os.PRIO_PROCESS, int(thread)) + _NICE.get(label, 0)
+                os.setpriority(os.PRIO_PROCESS, int(thread), nice)
         yield
 
 

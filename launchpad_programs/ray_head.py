@@ -24,6 +24,9 @@ _SECONDS = 10.0  # for processes that do not die, and for those that a dying one
 def main(folder: str, cpus: int) -> None:
     """Serves until the launcher ends."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
+    # Priorities as under Launchpad: by default all of Ray's processes run at 15, and actors, which
+    # add their own to that, nearly at the learner's.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's own spelling)
     try:
         import ray
 

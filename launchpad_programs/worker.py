@@ -10,6 +10,7 @@ from ..experiments.loop import Loop
 from ..experiments.worker_assembly import WorkerParts
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
+from ..runtime.learning_thread import LearningThread
 from ..runtime.remote_updates import STALENESS
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.snapshots import Snapshots
@@ -21,6 +22,7 @@ from .counter import Counter, CounterClient
 from .process import retry_until_stopped
 
 _POLL_SECONDS = 0.1
+_BEHIND_SECONDS = 1e-3
 _REPORT_SECONDS = 1.0
 
 
@@ -61,10 +63,12 @@ class WorkerNode:
             self._snapshots.remove_newer(self._snapshots.newest_whole())
             like = jax.eval_shape(lambda: worker.learner.state), self._loop.actors_template()
             self._loop.restore(self._snapshots.restore(*like))
+        self._is_decoupled = config.run.workers.decoupled
         self._save_every = max(1, config.schedule[2] // config.run.num_actors)
         self._next_save = self._loop.counters.steps + self._save_every
         self._next_report, self._reported_at, self._waited = 0.0, time.monotonic(), 0.0
         self._staleness = 0.0
+        self._learning: LearningThread | None = None
 
     def start(self) -> None:
         """Compiles, and fetches the first parameters."""
@@ -73,6 +77,8 @@ class WorkerNode:
         self._worker.updates.compile(self._worker.learner.state, self._parts.shapes)
         self._worker.learner.state = self._worker.updates.fetch(self._worker.learner.state)
         self._loop.start()
+        if self._is_decoupled:
+            self._learning = LearningThread(self._worker.learner)
 
     def step(self) -> bool:
         """A step in each environment and the gradients that are due; whether it was granted."""
@@ -81,7 +87,10 @@ class WorkerNode:
         if not self._claims.is_granted(self._values):
             return False
         before = self._loop.counters.steps
-        self._loop.advance()
+        if self._learning is None:
+            self._loop.advance()
+        else:
+            self._act_beside(self._learning)
         self._claims.count(self._loop.counters.steps - before)
         if self._loop.counters.steps >= self._next_save:
             self.save()
@@ -99,6 +108,8 @@ class WorkerNode:
 
     def close(self) -> None:
         """Reports and saves a last time; closes the loop."""
+        if self._learning is not None:
+            self._learning.close()
         with contextlib.suppress(Stopped):  # the counter may have ended
             self._report("saving a snapshot")
         self.save()
@@ -109,7 +120,21 @@ class WorkerNode:
         steps = self._loop.counters.steps
         self._next_save = steps + self._save_every
         if steps and steps not in self._snapshots.steps():
-            self._snapshots.save(steps, self._loop.snapshot())
+            with self._no_updates():
+                self._snapshots.save(steps, self._loop.snapshot())
+
+    def _act_beside(self, learning: LearningThread) -> None:
+        """Acts, unless the learner is behind: a call is due that it has not drawn yet."""
+        while self._worker.replay.is_due and not self._stop.is_set():
+            learning.check()
+            self._stop.wait(_BEHIND_SECONDS)
+        self._loop.act()
+        learning.wake()
+        learning.check()
+
+    def _no_updates(self) -> contextlib.AbstractContextManager[None]:
+        """A block beside which no update runs."""
+        return contextlib.nullcontext() if self._learning is None else self._learning.paused()
 
     def _values(self) -> dict[str, Any]:
         return {
@@ -121,7 +146,8 @@ class WorkerNode:
     def _report(self, state: str) -> None:
         now = time.monotonic()
         self._next_report = now + _REPORT_SECONDS
-        metrics = self._worker.learner.metrics.flush()
+        with self._no_updates():
+            metrics = self._worker.learner.metrics.flush()
         self._staleness = metrics.get(STALENESS, self._staleness)
         before, self._waited = self._waited, self._worker.updates.waited_seconds
         seconds, self._reported_at = max(now - self._reported_at, 1e-9), now

@@ -1,5 +1,6 @@
 """The replay in the learner's own process: a `SequenceStore` with an `UpdateSchedule`."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from .stored import check_stored_as, stored_as
 
 
 class LocalReplay:
-    """A `Replay` whose rows are added by method calls.
+    """A `Replay` whose rows are added by method calls, in the learner's thread or another one.
 
     `B` denotes the batch. Keys are slots, the starts of their sequences and their ages, int64
     `[3, B]`: a slot that has been overwritten has another start, and its priorities are ignored.
@@ -44,31 +45,39 @@ class LocalReplay:
         self.shapes = self.store.sample_shapes()
         self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
         self._steps = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `sample` would draw."""
+        return self._schedule.due is not None
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some; arguments as of the store's `add`."""
-        self.store.add(rows, environments)
-        self._steps += int(np.sum(~np.asarray(rows.is_last)))
-        self._schedule.observe(
-            steps=self._steps,
-            rows=self.store.num_rows,
-            sequences=self.store.num_sequences,
-            rounds=self.store.rounds,
-        )
+        with self._lock:
+            self.store.add(rows, environments)
+            self._steps += int(np.sum(~np.asarray(rows.is_last)))
+            self._schedule.observe(
+                steps=self._steps,
+                rows=self.store.num_rows,
+                sequences=self.store.num_sequences,
+                rounds=self.store.rounds,
+            )
 
     def writer(self, environments: Sequence[int]) -> Writer:
         """A writer for some environments, which adds rows immediately."""
         return _LocalWriter(self, np.array(environments, np.int64))
 
     def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
-        """Draws if a call is due; never waits, since rows are added by the same thread."""
+        """Draws if a call is due; never waits."""
         del timeout
-        kind = self._schedule.due
-        if kind is None:
-            return None
-        slots, sample = self.store.newest() if kind == "newest" else self.store.sample()
-        self._schedule.done()
-        return np.stack([slots, self.store.starts(slots), self.store.ages(slots)]), sample
+        with self._lock:
+            kind = self._schedule.due
+            if kind is None:
+                return None
+            slots, sample = self.store.newest() if kind == "newest" else self.store.sample()
+            self._schedule.done()
+            return np.stack([slots, self.store.starts(slots), self.store.ages(slots)]), sample
 
     def metrics(self, keys: np.ndarray) -> dict[str, float]:
         """`replay_age`: mean time steps since the sequences' first rows, when they were drawn."""
@@ -78,9 +87,10 @@ class LocalReplay:
         """Sets the priorities of slots that still hold the same sequences."""
         priorities = check_priorities(priorities, keys.shape[1])
         slots, starts = keys[:2]
-        kept = self.store.starts(slots) == starts
-        if kept.any():
-            self.store.set_priorities(slots[kept], priorities[kept])
+        with self._lock:
+            kept = self.store.starts(slots) == starts
+            if kept.any():
+                self.store.set_priorities(slots[kept], priorities[kept])
 
     def status(self) -> ReplayStatus:
         """Exact counts; `new_priority` is 1, and writers ignore it."""

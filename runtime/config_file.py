@@ -11,7 +11,7 @@ from typing import Any
 
 from .worker_options import WorkerOptions
 
-VERSION = 3
+VERSION = 4
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -33,8 +33,9 @@ _ADDED_TO_REPLAY = {
 _ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
 _ADDED_TO_AGENT_IN_2 = {"novelty_window": 1_000_000_000, "evaluation_arm": 0}
 _RENAMED_IN_2 = {"evaluation": {"arm_0": "arm"}}
-# Version 3.
+# Version 3, and what version 4 added to these options.
 _ADDED_TO_RUN_IN_3 = {"workers": dataclasses.asdict(WorkerOptions())}
+_ADDED_TO_WORKERS_IN_4 = {"decoupled": False}
 
 
 def values_of(run: Any) -> dict[str, Any]:
@@ -67,6 +68,8 @@ def run_fields(
         values = {**_ADDED_TO_RUN_IN_2, **values}
     if version < 3:
         values = {**_ADDED_TO_RUN_IN_3, **values}
+    if version == 3 and isinstance(values.get("workers"), dict):
+        values["workers"] = {**_ADDED_TO_WORKERS_IN_4, **values["workers"]}
     problems = _problems(run_class, values)
     if {"agent", "search_path", "agent_config"} <= values.keys():
         config_class = agent_class(values["agent"], values["search_path"])

@@ -24,6 +24,10 @@ class WorkerOptions:
     compress_gradients: bool = False
     """Whether gradients travel as bfloat16 instead of float32."""
 
+    decoupled: bool = False
+    """Whether a worker acts and learns in two threads, as Reactor's (3.5), instead of in turn.
+    Acting waits while a call of updates is due behind the running one and the next."""
+
     def __post_init__(self) -> None:
         check_fields(self)
 

@@ -27,7 +27,9 @@ AgentConfig = TypeVar("AgentConfig")
 Mode = Literal["local_mp", "local_mt", "sync"]
 Engine = Literal["launchpad", "ray"]
 Topology = Literal["actors_and_learner", "parameter_server"]
-_OF_WORKERS = ("num_workers", "max_staleness", "gradients_per_fetch", "compress_gradients")
+_OF_WORKERS = (
+    *("num_workers", "max_staleness", "gradients_per_fetch", "compress_gradients", "decoupled"),
+)
 _OF_ACTORS = ("num_actors", "actor_update_period", "acme")
 
 
@@ -85,6 +87,9 @@ class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
     compress_gradients: Switch = False
     """Send gradients as bfloat16."""
 
+    decoupled: Switch = False
+    """Each worker acts and learns in two threads, as Reactor's (3.5), instead of in turn."""
+
     actor_update_period: int = UPDATE_PERIOD
     """Time steps of an actor between fetches of parameters."""
 
@@ -128,6 +133,8 @@ def parse_launch(
         if getattr(given, name) < 1:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} must be at least 1, got {getattr(given, name)}.")
+    if given.decoupled and given.launch == "sync":
+        raise ValueError("--decoupled needs threads: leave --launch sync out.")
     return given, run
 
 

@@ -100,6 +100,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ([*WORKERS, "--num-workers=0"], "--num-workers must be at least 1, got 0"),
         ([*WORKERS, "--max-staleness", -1], "WorkerOptions.max_staleness must be an integer >= 0"),
         ([*WORKERS, "--gradients-per-fetch", 0], "gradients_per_fetch must be an integer >= 1"),
+        ([*WORKERS, "--decoupled", "--launch", "sync"], "leave --launch sync out"),
         ([*WORKERS, "--learner-devices", 2], "learner_devices must be 1 with workers"),
         (["--resume", "/nowhere"], "/nowhere is not a run directory"),
     ],

@@ -23,6 +23,7 @@ from retrax.launchpad_programs.worker import make_worker
 from retrax.runtime.parameters import ParameterClient, packing_of
 from retrax.runtime.remote_updates import STALENESS
 from retrax.runtime.snapshots import Snapshots
+from retrax.runtime.worker_options import WorkerOptions
 
 pytestmark = pytest.mark.distributed
 
@@ -132,6 +133,64 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     fresh = make_worker(config, index=0, counter=Counter(), server=server, stop=threading.Event())
     assert fresh._worker.replay.store.num_rows == 0  # of a program without a snapshot
     fresh.close()
+
+
+def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(node, tmp_path):
+    options = WorkerOptions(num_workers=2, decoupled=True)
+    config = make_config(tmp_path, run=make_workers(workers=options))
+    server, workers, _, stop = node(config)
+    period = config.run.replay.acting_steps_per_update
+    threads = {worker._learning._thread for worker in workers}
+    assert len(threads) == 2
+    computing = set()
+    for worker in workers:
+        compute = worker._worker.updates._compute
+
+        def watched(*arguments, compute=compute):
+            computing.add(threading.current_thread())
+            return compute(*arguments)
+
+        worker._worker.updates._compute = watched
+    for _ in range(60):
+        for worker in workers:
+            assert worker.step()
+            replay, updates = worker._worker.replay, worker._worker.learner.updates
+            since = replay.status().learning_since
+            if since >= 0:  # one call runs, one is drawn, one is due
+                due = int((replay.status().steps - since) / period)
+                assert due - 3 <= updates <= due
+    worker._report("acting and learning")
+    stop.set()
+    for worker in workers:
+        worker.close()
+        steps, saved = worker._loop.counters.steps, worker._worker.learner.updates
+        assert steps in worker._snapshots.steps()
+        assert worker._loop.counters.updates == saved > 60 // period // 2
+    assert computing
+    assert {thread.name for thread in computing} == {"learning"}
+    assert server._server.version == sum(worker._worker.learner.updates for worker in workers)
+    server.close()
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def step_often(worker):
+    for _ in range(1000):
+        worker.step()
+
+
+def test_what_ends_the_learning_thread_ends_the_worker(node, tmp_path):
+    options = WorkerOptions(num_workers=2, decoupled=True)
+    server, (worker, other), _, _ = node(make_config(tmp_path, run=make_workers(workers=options)))
+
+    def fail(*arguments):
+        raise FloatingPointError("the learner diverged")
+
+    worker._worker.updates._compute = fail
+    with pytest.raises(FloatingPointError, match="diverged"):
+        step_often(worker)
+    worker._learning.close()
+    other.close()
+    server.close()
 
 
 def test_a_worker_that_is_stopped_while_the_server_is_away_saves(node, tmp_path):

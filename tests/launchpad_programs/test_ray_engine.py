@@ -239,6 +239,7 @@ def test_a_program_outlives_an_actor(launch, temporary):
     assert labels == ["actor", "actor", "counter", "evaluator", "learner", "replay"]
     assert nodes["actor/1"].environ()["JAX_PLATFORMS"] == "cpu"
     assert nodes["actor/1"].environ()["NPROC"] == "1"
+    assert psutil.Process().nice() == nodes["learner/0"].nice() < nodes["actor/1"].nice()
     assert not listening_ports(nodes["replay/0"].pid) & listening_ports()
     nodes["actor/1"].kill()
     output, _ = program.process.communicate(timeout=240)

@@ -87,9 +87,10 @@ def test_a_program_of_workers_is_interrupted_and_resumed(tmp_path):
     assert last["evaluator_return"] != ""
 
 
-def test_a_program_of_workers_in_threads(tmp_path):
+@pytest.mark.parametrize("options", [[], ["--decoupled"]])
+def test_a_program_of_workers_in_threads(options, tmp_path):
     run = ["average_agent:ENTRY", *OPTIONS, "--run-directory", tmp_path, "--launch", "local_mt"]
-    program = Program(tmp_path, *run, "--steps", 400, "--gradients-per-fetch", 2)
+    program = Program(tmp_path, *run, "--steps", 400, "--gradients-per-fetch", 2, *options)
     output = program.output(200)
     assert program.process.returncode == 0, output
     last = last_row(tmp_path)

@@ -16,6 +16,7 @@ from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.worker_options import WorkerOptions
 
 DOCS = Path(retrax.__file__).parent / "docs"
 
@@ -112,8 +113,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 4}, "its version is 4, and the newest known one is 3"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 3"),
+        ({"version": 5}, "its version is 5, and the newest known one is 4"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 4"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -204,7 +205,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 3
+    assert values.pop("version") == 4
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 
@@ -215,6 +216,18 @@ def test_runs_from_before_there_were_learner_devices_had_one(tmp_path, older):
         del values["version"], values["learner_devices"]
         values |= {"version": older} if older else {}
     assert configs.read_config(tmp_path) == make_run(learner_devices=1)
+
+
+def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
+    workers = {"num_actors": 2, "num_envs": 2, "workers": WorkerOptions(num_workers=2)}
+    with edited(tmp_path, **workers) as values:
+        values["version"] = 3
+        del values["workers"]["decoupled"]
+    assert configs.read_config(tmp_path).workers == workers["workers"]
+    with edited(tmp_path, **workers) as values:
+        del values["workers"]["decoupled"]
+    with pytest.raises(ValueError, match=r"workers\.decoupled is missing\.$"):
+        configs.read_config(tmp_path)
 
 
 @pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])

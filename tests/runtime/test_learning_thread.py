@@ -1,0 +1,109 @@
+"""A learner in a thread of its own."""
+
+import threading
+import time
+
+import pytest
+
+from retrax.runtime.learning_thread import LearningThread
+
+
+class Learner:
+    """Its updates are due when a test says so, and end when a test says so."""
+
+    def __init__(self):
+        self.due = self.updates = 0
+        self.running = threading.Event()
+        self.may_end = threading.Event()
+        self.may_end.set()
+        self.error = None
+
+    def step(self):
+        if self.error is not None:
+            raise self.error
+        if not self.due:
+            return False
+        self.running.set()
+        assert self.may_end.wait(10)
+        self.running.clear()
+        self.due -= 1
+        self.updates += 1
+        return True
+
+
+@pytest.fixture
+def learner():
+    return Learner()
+
+
+@pytest.fixture
+def learning(learner):
+    thread = LearningThread(learner)
+    yield thread
+    learner.may_end.set()
+    thread.close()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(1e-3)
+
+
+def test_it_makes_all_updates_that_are_due(learner, learning):
+    for number in (3, 4):
+        learner.due = number
+        learning.wake()
+        wait_until(lambda: not learner.due)
+    wait_until(lambda: learner.updates == 7)
+
+
+def test_acting_goes_on_while_an_update_runs(learner, learning):
+    learner.may_end.clear()
+    learner.due = 2
+    learning.wake()
+    assert learner.running.wait(10)
+    learning.wake()  # waits for nothing
+    assert learner.updates == 0
+    learner.may_end.set()
+    wait_until(lambda: learner.updates == 2)
+
+
+def test_no_update_runs_in_a_pause(learner, learning):
+    learner.may_end.clear()
+    learner.due = 3
+    learning.wake()
+    assert learner.running.wait(10)
+    threading.Timer(0.05, learner.may_end.set).start()
+    with learning.paused():
+        assert not learner.running.is_set()
+        updates = learner.updates
+        assert updates >= 1
+        learning.wake()
+        time.sleep(0.05)
+        assert learner.updates == updates
+    wait_until(lambda: learner.updates == 3)  # what is due goes on behind the pause
+
+
+def test_its_errors_are_raised_where_steps_are_taken(learner, learning):
+    learning.check()
+    learner.error = FloatingPointError("the learner diverged")
+    learning.wake()
+    learning._thread.join(10)
+    with pytest.raises(FloatingPointError, match="diverged"):
+        learning.check()
+    with learning.paused():  # nothing to wait for
+        pass
+
+
+def test_close_waits_for_the_running_update(learner):
+    learning = LearningThread(learner)
+    learner.may_end.clear()
+    learner.due = 5
+    learning.wake()
+    assert learner.running.wait(10)
+    threading.Timer(0.05, learner.may_end.set).start()
+    learning.close()
+    assert learner.updates == 1
+    assert not learning._thread.is_alive()
