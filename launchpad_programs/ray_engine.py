@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import logging
 import os
-import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from ..replay.reverb import Checkpoints
 from ..runtime.actor_states import ActorStates
 from ..runtime.numbered_folders import newest_snapshot
 from .config import ProgramConfig
+from .ports import free_port, wait_until_free
 from .process import RayActors, bind_port
 from .program import make_program, process_env
 from .ray_files import FileCopy, write_file
@@ -33,7 +33,6 @@ from .status import write_restarts
 
 _ANYWHERE = ("actor", "worker")
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
-_PORT_SECONDS = 10.0  # until the port of a process that was killed is free again
 _log = logging.getLogger("retrax")
 
 
@@ -71,7 +70,7 @@ class Host:
                 for path, content in files.items():
                     write_file(path, content)
             if port is not None:
-                _wait_until_free(port)
+                wait_until_free(port)
             cloudpickle.loads(pickled).run()
         except BaseException:  # sys.exit() too
             text = traceback.format_exc()
@@ -179,7 +178,7 @@ class RayEngine:
         host, restarts = self._session.host, {}
         # The processes of other hosts have other working directories.
         config = dataclasses.replace(config, directory=config.directory.absolute())
-        ports = {label: _free_port() for label in config.serving}
+        ports = {label: free_port() for label in config.serving}
         if config.port is not None:
             ports = {label: config.port + index for index, label in enumerate(config.serving)}
 
@@ -278,25 +277,3 @@ def _redirect_output(log: Path) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-
-
-def _wait_until_free(port: int) -> None:
-    """Reverb would share the port of a dying process, silently."""
-    deadline = time.monotonic() + _PORT_SECONDS
-    while True:
-        try:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("", port))
-            return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
