@@ -102,7 +102,7 @@ def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
     monkeypatch.setattr(support, "LARGEST_MASS", -1.0)
     status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
     assert status == 0
-    advice = "of the predicted returns are at v"
+    advice = "of the returns that values are trained with lie"
     assert err.count(advice) == (tmp_path / "run" / "log.txt").read_text().count(advice) == 1
 
 
