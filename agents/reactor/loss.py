@@ -158,8 +158,7 @@ def _critic(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Loss, return and priority of each source step, `[T]`; `target` is at destinations."""
     a_t = rows.action[1:]
-    r_t = sequences.rewards(rows, config.max_abs_reward)
-    discount_t = sequences.discounts(rows, config.discount)
+    r_t, discount_t = _rewards_and_discounts(rows, config)
     logits = sequences.taken(online.logits, rows.action[:-1])  # [T, N]
     if config.distributional:
         probs_t = jax.nn.softmax(target.logits)
@@ -175,14 +174,19 @@ def _critic(
     return 0.5 * jnp.square(td_error), returns, jnp.abs(td_error)
 
 
+def _rewards_and_discounts(rows: Row, config: Config) -> tuple[jax.Array, jax.Array]:
+    """Of the destination steps, `[T]` each."""
+    rewards = sequences.rewards(rows, config.max_abs_reward)
+    return rewards, sequences.discounts(rows, config.discount)
+
+
 def _support_metrics(
     online: ReactorOutput, target: ReactorOutput, rows: Row, *, config: Config, atoms: jax.Array
 ) -> dict[str, jax.Array]:
     """Predicted mass of the end atoms, and clipped mass of one-step targets, `[T]` each."""
     probs = jax.nn.softmax(sequences.taken(online.logits, rows.action[:-1]))
     probs_t = jnp.einsum("ta,tan->tn", target.policy, jax.nn.softmax(target.logits))
-    r_t = sequences.rewards(rows, config.max_abs_reward)
-    discount_t = sequences.discounts(rows, config.discount)
+    r_t, discount_t = _rewards_and_discounts(rows, config)
     below, above = jax.vmap(losses.clipped_mass, in_axes=(None, 0, 0, 0))(
         atoms, r_t, discount_t, probs_t
     )
