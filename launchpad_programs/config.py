@@ -102,6 +102,13 @@ class ProgramConfig:
         return SERVING_WORKERS if self.has_workers else SERVING
 
     @property
+    def ports(self) -> dict[str, int]:
+        """Of the nodes that others call, from `port` on; empty if free ones are chosen."""
+        if self.port is None:
+            return {}
+        return {label: self.port + index for index, label in enumerate(self.serving)}
+
+    @property
     def keeps_sequences(self) -> bool:
         """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
         return self.run.replay.selector != "contextual" and not self.has_workers

@@ -29,9 +29,7 @@ def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
       execution: whether the nodes are processes or threads.
     """
     program = lp.Program("retrax")
-    ports = (
-        {} if config.port is None else {k: config.port + i for i, k in enumerate(config.serving)}
-    )
+    ports = config.ports
 
     def add(label: str, factory: Callable[..., Any], **handles: Any) -> Any:
         node = Node(

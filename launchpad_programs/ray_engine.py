@@ -178,9 +178,7 @@ class RayEngine:
         host, restarts = self._session.host, {}
         # The processes of other hosts have other working directories.
         config = dataclasses.replace(config, directory=config.directory.absolute())
-        ports = {label: free_port() for label in config.serving}
-        if config.port is not None:
-            ports = {label: config.port + index for index, label in enumerate(config.serving)}
+        ports = config.ports or {label: free_port() for label in config.serving}
 
         def on_restart(name: str, number: int) -> None:
             restarts[name] = number

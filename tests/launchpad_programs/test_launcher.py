@@ -85,7 +85,7 @@ def alive(stub):
 
 
 def assert_no_orphans(nodes):
-    _, left = psutil.wait_procs(nodes.values(), timeout=60)  # a busy machine imports slowly
+    _, left = psutil.wait_procs(nodes.values(), timeout=15)
     assert not left
 
 

@@ -51,6 +51,14 @@ def wait_until(condition):
         time.sleep(1e-3)
 
 
+def begin_updates(learner, learning, number):
+    """The first of so many runs, and does not end before `may_end`."""
+    learner.may_end.clear()
+    learner.due = number
+    learning.wake()
+    assert learner.running.wait(10)
+
+
 def test_it_makes_all_updates_that_are_due(learner, learning):
     for number in (3, 4):
         learner.due = number
@@ -60,10 +68,7 @@ def test_it_makes_all_updates_that_are_due(learner, learning):
 
 
 def test_acting_goes_on_while_an_update_runs(learner, learning):
-    learner.may_end.clear()
-    learner.due = 2
-    learning.wake()
-    assert learner.running.wait(10)
+    begin_updates(learner, learning, 2)
     learning.wake()  # waits for nothing
     assert learner.updates == 0
     learner.may_end.set()
@@ -71,10 +76,7 @@ def test_acting_goes_on_while_an_update_runs(learner, learning):
 
 
 def test_no_update_runs_in_a_pause(learner, learning):
-    learner.may_end.clear()
-    learner.due = 3
-    learning.wake()
-    assert learner.running.wait(10)
+    begin_updates(learner, learning, 3)
     threading.Timer(0.05, learner.may_end.set).start()
     with learning.paused():
         assert not learner.running.is_set()
@@ -99,10 +101,7 @@ def test_its_errors_are_raised_where_steps_are_taken(learner, learning):
 
 def test_close_waits_for_the_running_update(learner):
     learning = LearningThread(learner)
-    learner.may_end.clear()
-    learner.due = 5
-    learning.wake()
-    assert learner.running.wait(10)
+    begin_updates(learner, learning, 5)
     threading.Timer(0.05, learner.may_end.set).start()
     learning.close()
     assert learner.updates == 1
