@@ -8,9 +8,13 @@ Reads the lists in `benchmarks/mutations/*.json`. A mutation is an object
 paths are relative to the package. Each mutation is applied to a copy of the package, where its
 tests are run. It is killed if a test fails, and survives if all pass. Before, all named tests are
 run on an unmutated copy. The exit status is 0 if all mutations were killed.
+
+With --results FILE each outcome is a row of FILE, and mutations with a row are not run again: the
+same command goes on where it was stopped. A row holds for the commit that it was made at.
 """
 
 import argparse
+import csv
 import json
 import os
 import shutil
@@ -102,13 +106,15 @@ def copied_package() -> Iterator[Path]:
         yield package
 
 
-def run_tests(package: Path, tests: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Runs tests of a copy against that copy, until one fails."""
+def run_tests(
+    package: Path, tests: Sequence[str], jobs: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Runs tests of a copy against that copy, until one fails; in so many processes, 0: this."""
     environment = {**os.environ, "PYTHONPATH": str(package.parent)}
     # All copies share compiled programs.
     cache = PACKAGE / ".pytest_cache" / "compiled"
     environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(jobs), *tests]
     return subprocess.run(
         command, cwd=package, env=environment, capture_output=True, text=True, check=False
     )
@@ -126,8 +132,8 @@ def outcome(mutation: Mutation) -> str:
     return "survived" if status == _PASSED else f"pytest exits with status {status}"
 
 
-def check_unmutated(mutations: Sequence[Mutation]) -> None:
-    """Runs the tests of all mutations on the package as it is.
+def check_unmutated(mutations: Sequence[Mutation], jobs: int = 0) -> None:
+    """Runs the tests of all mutations on the package as it is, in so many processes.
 
     Raises:
       RuntimeError: a test fails or does not exist.
@@ -136,9 +142,24 @@ def check_unmutated(mutations: Sequence[Mutation]) -> None:
     if not tests:
         return
     with copied_package() as package:
-        result = run_tests(package, tests)
+        result = run_tests(package, tests, jobs)
     if result.returncode != _PASSED:
         raise RuntimeError(f"Tests fail without a mutation:\n{result.stdout[-3000:]}")
+
+
+def read_results(path: Path | None) -> dict[str, str]:
+    """Outcomes by names of mutations, of a file that `write_result` wrote; none if it is absent."""
+    if path is None or not path.exists():
+        return {}
+    with open(path, newline="") as file:
+        return dict(csv.reader(file))
+
+
+def write_result(path: Path | None, name: str, result: str) -> None:
+    """Adds a row to the file."""
+    if path is not None:
+        with open(path, "a", newline="") as file:
+            csv.writer(file).writerow([name, result])
 
 
 def main() -> int:
@@ -147,17 +168,22 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="mutations or lists (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="mutations at the same time")
     parser.add_argument("--lists", type=Path, default=LISTS, help="folder of the lists")
+    parser.add_argument("--results", type=Path, help="file of outcomes, which is gone on with")
     arguments = parser.parse_args()
     try:
         mutations = select(read_mutations(arguments.lists), arguments.names)
-        check_unmutated([mutation for mutation in mutations if mutation.applies(PACKAGE)])
+        done = read_results(arguments.results)
+        missing = [mutation for mutation in mutations if mutation.name not in done]
+        jobs = 0 if arguments.jobs == 1 else arguments.jobs
+        check_unmutated([mutation for mutation in missing if mutation.applies(PACKAGE)], jobs)
     except (ValueError, RuntimeError) as error:
         sys.exit(str(error))
-    killed = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for mutation, result in zip(mutations, pool.map(outcome, mutations), strict=True):
-            killed += result == "killed"
+        for mutation, result in zip(missing, pool.map(outcome, missing), strict=True):
+            done[mutation.name] = result
+            write_result(arguments.results, mutation.name, result)
             print(f"{result:<16} {mutation.group}: {mutation.name}", flush=True)
+    killed = sum(done[mutation.name] == "killed" for mutation in mutations)
     print(f"{killed} of {len(mutations)} killed")
     return int(killed < len(mutations))
 

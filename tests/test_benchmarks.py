@@ -118,7 +118,8 @@ def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
     }
     gone = {**entry, "name": "gone", "old": "a line that is not there"}
     (tmp_path / "some.json").write_text(json.dumps([entry, gone]))
-    status, output = run_mutations("--lists", tmp_path, "--jobs", 2)
+    arguments = ("--lists", tmp_path, "--jobs", 2, "--results", tmp_path / "results.csv")
+    status, output = run_mutations(*arguments)
     assert status == 1, output
     words = [line.split() for line in output.splitlines()]
     assert words == [
@@ -126,6 +127,8 @@ def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
         ["does", "not", "apply", "some:", "gone"],
         ["0", "of", "2", "killed"],
     ]
+    status, output = run_mutations(*arguments)
+    assert (status, output.splitlines()) == (1, ["0 of 2 killed"]), "nothing is run again"
 
 
 def test_mutations_are_refused_whose_tests_fail_without_them(tmp_path):

@@ -27,5 +27,6 @@ for seed in 0 1 2; do
       train "$task-$epsilon" "$seed" reactor "$task" --agent.adam-epsilon "$epsilon"
     done
     train "cart_pole-$epsilon" "$seed" reactor CartPole-v1 --agent.adam-epsilon "$epsilon" --steps 40000
+    train "breakout-$epsilon" "$seed" reactor MinAtar/Breakout-v1 --agent.adam-epsilon "$epsilon" --steps 40000
   done
 done
