@@ -15,6 +15,7 @@ import numpy as np
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
+from .convolution import Convolution
 from .torsos import Convolutions, check_observation, choose_convolutions, is_image
 
 # Control Suite paper: (channels, kernel, stride) of each convolution, for images.
@@ -54,8 +55,7 @@ class PixelTorso(hk.Module):
     ):
         super().__init__(name=name)
         self._convolutions = [
-            hk.Conv2D(channels, kernel, stride, padding="VALID")
-            for channels, kernel, stride in convolutions
+            Convolution(channels, kernel, stride) for channels, kernel, stride in convolutions
         ]
         self._output = _NormedLayer(num_features, name="output")
 

@@ -11,6 +11,7 @@ import numpy as np
 from dm_env import specs
 
 from .base import make_feed_forward_network
+from .convolution import Convolution
 
 # Reactor, appendix, table of layers: (channels, kernel, stride) of each convolution.
 REACTOR_CONVOLUTIONS = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
@@ -70,8 +71,7 @@ class ImageTorso(hk.Module):
     ):
         super().__init__(name=name)
         self._convolutions = [
-            hk.Conv2D(channels, kernel, stride, padding="VALID")
-            for channels, kernel, stride in convolutions
+            Convolution(channels, kernel, stride) for channels, kernel, stride in convolutions
         ]
         self._activation = activation
 

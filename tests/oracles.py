@@ -917,6 +917,18 @@ def valid_convolution(image, weights, biases, stride):
     return result
 
 
+def convolution_gradients(images, weights, gradient, stride):
+    """Gradients of `valid_convolution` with respect to `images` [N, H, W, C] and `weights`."""
+    of_images, of_weights = np.zeros(images.shape), np.zeros(weights.shape)
+    kernel = weights.shape[0]
+    for n, i, j, d in np.ndindex(gradient.shape):
+        top, left = i * stride, j * stride
+        patch = (n, slice(top, top + kernel), slice(left, left + kernel))
+        of_images[patch] += gradient[n, i, j, d] * weights[..., d].astype(np.float64)
+        of_weights[..., d] += gradient[n, i, j, d] * images[patch].astype(np.float64)
+    return of_images, of_weights
+
+
 def concatenated_relu(x):
     """`[..., D] -> [..., 2 D]`: the positive parts, then the sizes of the negative ones."""
     return np.concatenate([np.maximum(x, 0.0), np.maximum(-x, 0.0)], axis=-1)

@@ -68,9 +68,7 @@ def main(output: str) -> None:
             style = {"color": COLOURS[side], "label": name}
             style["linestyle"] = "--" if "momentum" in side else "-"
             end = column(tables[0], "steps")[-1]
-            curves = [
-                binned(column(t, "steps"), column(t, "episode_return"), end) for t in tables
-            ]
+            curves = [binned(column(t, "steps"), column(t, "episode_return"), end) for t in tables]
             by_steps.plot((np.arange(PARTS) + 0.5) * end / PARTS, np.nanmean(curves, 0), **style)
             first = tables[0]
             started = column(first, "seconds")[np.argmax(column(first, "updates") > 0)]
