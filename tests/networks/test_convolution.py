@@ -44,7 +44,7 @@ def test_gradients_are_those_of_the_slow_convolution(shape):
     np.testing.assert_allclose(convolve_blocks(inputs, weights, stride), made, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     st.integers(1, 5), st.integers(1, 5), st.integers(0, 7), st.integers(0, 7), st.integers(0, 9)
 )
