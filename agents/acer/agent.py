@@ -1,6 +1,7 @@
 """ACER: the learner, and the agent's functions put together."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import optax
 from dm_env import specs
 
-from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
+from ...datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
 from ...networks import (
     FeedForwardNetwork,
     MakeTorso,
@@ -18,9 +19,10 @@ from ...networks import (
     make_advantage_network,
 )
 from .. import recurrent
-from ..base import Agent, Update, check_network_or_torso
+from ..base import Agent, Decision, Update, check_network_or_torso
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
+from ..recurrent import ActorState
 from ..reward_scale import scales_rewards
 from . import acting
 from .categorical import categorical
@@ -28,6 +30,18 @@ from .config import Config
 from .gaussian import gaussian
 from .loss import loss
 from .policies import Policy
+
+
+class ActingParams(NamedTuple):
+    """What actors and evaluators need if these act with the average policy.
+
+    Attributes:
+      network: parameters, for `explore`.
+      average: their average, for `exploit`.
+    """
+
+    network: Any
+    average: Any
 
 
 class LearnerState(NamedTuple):
@@ -91,12 +105,18 @@ def make_agent(
     stores_memory = recurrent.has_memory(network)
     parts: dict[str, Any] = {"policy": policy, "network": network, "stores_memory": stores_memory}
     memory = recurrent.memory_extras(jax.eval_shape(network.initial_state), stores_memory)
+    explore: Callable[..., Decision] = functools.partial(acting.explore, **parts)
+    exploit: Callable[..., Decision] = functools.partial(acting.exploit, **parts)
+    needed: Callable[[LearnerState], Any] = acting_params
+    if config.exploit_average:
+        needed = both_networks
+        explore, exploit = _of_part("network", explore), _of_part("average", exploit)
     return Agent(
         init=functools.partial(init, network=network, advantage=advantage, optimizer=optimizer),
-        acting_params=acting_params,
+        acting_params=needed,
         begin=functools.partial(recurrent.begin, network=network),
-        explore=functools.partial(acting.explore, **parts),
-        exploit=functools.partial(acting.exploit, **parts),
+        explore=explore,
+        exploit=exploit,
         gradients=functools.partial(gradients, config=config, **parts),
         apply=functools.partial(apply, config=config, optimizer=optimizer),
         sequence=SequenceSpec(
@@ -128,6 +148,11 @@ def init(
 def acting_params(state: LearnerState) -> Any:
     """The network's parameters; actors do without advantages."""
     return state.params["network"]
+
+
+def both_networks(state: LearnerState) -> ActingParams:
+    """The same, and of the average policy."""
+    return ActingParams(acting_params(state), state.average_params)
 
 
 def gradients(
@@ -171,6 +196,15 @@ def apply(
     )
     key, _ = jax.random.split(state.key)
     return LearnerState(params, average_params, optimizer_state, state.num_updates + 1, key)
+
+
+def _of_part(name: str, act: Callable[..., Decision]) -> Callable[..., Decision]:
+    """The function of one part of `ActingParams`."""
+
+    def of_part(params: ActingParams, state: ActorState, timestep: TimeStep) -> Decision:
+        return act(getattr(params, name), state, timestep)
+
+    return of_part
 
 
 def _make_network(

@@ -54,6 +54,10 @@ class Config:
     """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4);
     continuous actions: 0.995 (6)."""
 
+    exploit_average: bool = False
+    """Whether evaluation acts with the average policy instead of the newest one, which changes more
+    from update to update. Unspecified in the paper; our choice."""
+
     truncation: Annotated[float, Range(0.0, above=True)] = 10.0
     """c, the truncation of the policy's importance weights. Paper: 10 (4); continuous actions: 5,
     of TIS too (6)."""
@@ -192,6 +196,7 @@ class Config:
         """For tiny tasks with discrete actions: minutes on two cores. All values are ours."""
         return dataclasses.replace(
             cls(
+                exploit_average=True,
                 scale_rewards=True,
                 max_abs_reward=UNLIMITED,
                 reward_scale=5.0,
@@ -220,6 +225,7 @@ class Config:
     def small_continuous(cls, **changes: Any) -> "Config":
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
         ours = {
+            "exploit_average": True,
             "scale_rewards": True,
             "reward_scale": 50.0,
             "rmsprop_epsilon": 1e-6,

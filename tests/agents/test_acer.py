@@ -519,6 +519,25 @@ def test_exploration_follows_the_policy_and_records_it():
     assert greedy.action == mu.argmax()
 
 
+@pytest.mark.parametrize("kind", sorted(SPECS))
+def test_only_evaluation_acts_with_the_average_policy_if_asked(kind):
+    plain = linear(kind, Config(frame_stack=1, replay=REPLAY))
+    averaged = linear(kind, Config(frame_stack=1, replay=REPLAY, exploit_average=True))
+    state = initial(plain, 4)
+    state = state._replace(average_params=initial(plain, 5).average_params)
+    ours, actor = averaged.acting_params(state), averaged.begin(jax.random.key(0), 0, 1)
+    newest, average = plain.acting_params(state), state.average_params
+    for act, params, function in (
+        (averaged.explore, newest, plain.explore),
+        (averaged.exploit, average, plain.exploit),
+    ):
+        chex.assert_trees_all_equal(
+            act(ours, actor, middle_step()), function(params, actor, middle_step())
+        )
+    one, other = (plain.exploit(params, actor, middle_step()) for params in (newest, average))
+    assert np.any(one.extras["mu"] != other.extras["mu"])
+
+
 def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
     agent = linear("continuous", Config(frame_stack=1, replay=REPLAY, policy_std=0.5))
     params = agent.acting_params(initial(agent, 4))
@@ -698,7 +717,7 @@ def test_default_presets():
 
 
 def test_acting_step_by_step_is_the_learners_unroll_with_memory():
-    config = small("discrete", memory_size=4)
+    config = small("discrete", memory_size=4, exploit_average=False)
     agent = make_agent(DISCRETE, config)
     network = acer.agent._make_network(DISCRETE, config)
     params = agent.acting_params(initial(agent, 0))

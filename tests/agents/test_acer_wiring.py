@@ -35,6 +35,7 @@ PAPER_ATARI = {
     "trust_region": True,
     "delta": 1.0,
     "average_decay": 0.99,
+    "exploit_average": False,
     "truncation": 10.0,
     "stochastic_dueling": True,
     "num_dueling_samples": 5,

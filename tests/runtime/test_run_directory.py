@@ -113,8 +113,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 5}, "its version is 5, and the newest known one is 4"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 4"),
+        ({"version": 6}, "its version is 6, and the newest known one is 5"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 5"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -205,7 +205,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 4
+    assert values.pop("version") == 5
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 
@@ -228,6 +228,15 @@ def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
         del values["workers"]["decoupled"]
     with pytest.raises(ValueError, match=r"workers\.decoupled is missing\.$"):
         configs.read_config(tmp_path)
+
+
+def test_runs_of_acer_from_before_evaluation_acted_with_the_average_policy(tmp_path):
+    run = {"agent": "acer", "agent_config": acer.Config.small()}
+    with edited(tmp_path, **run) as values:
+        values["version"] = 4
+        del values["agent_config"]["exploit_average"]
+    found = configs.read_config(tmp_path).agent_config
+    assert found == acer.Config.small(exploit_average=False)
 
 
 @pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])
