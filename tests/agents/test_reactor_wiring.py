@@ -34,7 +34,7 @@ PAPER = {
     "learning_rate": 5e-5,
     "adam_b1": 0.0,
     "adam_b2": 0.999,
-    "adam_epsilon": 1e-4,
+    "adam_epsilon": 1e-8,
     "target_update_period": 1000,
     "sequence_length": 33,
     "sequence_period": 1,
