@@ -30,6 +30,18 @@ _MUJOCO_REPLAY = ReplayConfig(
     min_rows=1_000,
     batch_size=_BATCH,
 )
+# What both presets for small tasks have.
+_SMALL: dict[str, Any] = {
+    "exploit_average": True,
+    "scale_rewards": True,
+    "max_abs_reward": UNLIMITED,
+    "rmsprop_epsilon": 1e-6,
+    "max_gradient_norm": 40.0,
+    "sequence_length": 11,
+    "convolutions": None,
+    "hidden_size": 64,
+    "frame_stack": 1,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -194,49 +206,28 @@ class Config:
     @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks with discrete actions: minutes on two cores. All values are ours."""
-        return dataclasses.replace(
-            cls(
-                exploit_average=True,
-                scale_rewards=True,
-                max_abs_reward=UNLIMITED,
-                reward_scale=5.0,
-                entropy_cost=0.01,
-                learning_rate=1e-3,
-                rmsprop_epsilon=1e-6,
-                max_gradient_norm=40.0,
-                sequence_length=11,
-                convolutions=None,
-                hidden_size=64,
-                frame_stack=1,
-                replay=ReplayConfig(
-                    pace="rounds",
-                    on_policy=True,
-                    replay_ratio=4.0,
-                    capacity=6_250,
-                    capacity_per_environment=True,
-                    min_rows=500,
-                    batch_size=_SMALL_BATCH,
-                ),
-            ),
-            **changes,
+        replay = ReplayConfig(
+            pace="rounds",
+            on_policy=True,
+            replay_ratio=4.0,
+            capacity=6_250,
+            capacity_per_environment=True,
+            min_rows=500,
+            batch_size=_SMALL_BATCH,
         )
+        ours = {"reward_scale": 5.0, "entropy_cost": 0.01, "learning_rate": 1e-3, "replay": replay}
+        return cls(**{**_SMALL, **ours, **changes})
 
     @classmethod
     def small_continuous(cls, **changes: Any) -> "Config":
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
         ours = {
-            "exploit_average": True,
-            "scale_rewards": True,
             "reward_scale": 50.0,
-            "rmsprop_epsilon": 1e-6,
-            "max_gradient_norm": 40.0,
-            "convolutions": None,
-            "sequence_length": 11,
             "learning_rate": 5e-4,
             "replay": dataclasses.replace(_MUJOCO_REPLAY, capacity=10_000, replay_ratio=8.0),
             "shared_network": False,
         }
-        return cls.paper_mujoco(**{**ours, **changes})
+        return cls.paper_mujoco(**{**_SMALL, **ours, **changes})
 
     @classmethod
     def no_trust_region(cls) -> "Config":
