@@ -18,6 +18,7 @@ for number in 1 2 4 8; do
   run acer_$number launch acer CartPole-v1 60000 $workers $number
   run reactor_$number launch reactor catch 20000 $workers $number
 done
+run reactor_momentum_process train reactor catch 20000 --num-envs 4 --agent.adam-b1 0.9
 for number in 4 8; do
   run reactor_momentum_$number launch reactor catch 20000 $workers $number --agent.adam-b1 0.9
 done

@@ -24,10 +24,11 @@ SIDES = {
     "2": "2 workers",
     "4": "4 workers",
     "8": "8 workers",
+    "momentum_process": "one process, momentum 0.9",
     "momentum_4": "4 workers, momentum 0.9",
     "momentum_8": "8 workers, momentum 0.9",
 }
-COLOURS = dict(zip(SIDES, ["black", "C0", "C1", "C2", "C3", "C2", "C3"], strict=True))
+COLOURS = dict(zip(SIDES, ["black", "C0", "C1", "C2", "C3", "black", "C2", "C3"], strict=True))
 
 
 def column(rows: list[dict[str, str]], name: str) -> np.ndarray:
@@ -78,7 +79,9 @@ def main(output: str) -> None:
             curve = binned(seconds[learning], column(first, "episode_return")[learning], spent)
             by_time.plot((np.arange(PARTS) + 0.5) * spent / PARTS, curve, **style)
             speed = np.ptp(column(first, "updates")[learning]) / spent
-            stale = np.nanmean(column(first, "gradient_staleness")) if side != "process" else np.nan
+            stale = (
+                np.nanmean(column(first, "gradient_staleness")) if "process" not in side else np.nan
+            )
             mean, low, high = mean_and_interval(np.array(returns))[:3]
             digits = 2 if agent == "reactor" else 0
             each = ", ".join(f"{value:.{digits}f}" for value in returns)
