@@ -453,7 +453,7 @@ def test_actions_stay_within_bounds_and_noise_is_new_each_time():
     assert (actions <= HIGH).all()
     assert (actions == LOW).any()
     assert (actions == HIGH).any()
-    agent = make_agent(SPEC, small())
+    agent = make_agent(SPEC, small(noise_correlation=0.0))  # correlated noise is never the same
     params, actor = agent.acting_params(initial(agent, 0)), agent.begin(jax.random.key(0), 0, 1)
     step = TimeStep(np.int32(1), np.float32(0), np.float32(1), np.ones(D, np.float32))
     first = agent.explore(params, actor, step)
