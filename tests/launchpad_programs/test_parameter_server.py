@@ -1,6 +1,7 @@
 """The nodes of a parameter server and of its workers, by hand: no Launchpad, no processes."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -148,6 +149,7 @@ def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(node, tmp_path
 
         def watched(*arguments, compute=compute):
             computing.add(threading.current_thread())
+            time.sleep(0.02)  # so that acting would run ahead
             return compute(*arguments)
 
         worker._worker.updates._compute = watched

@@ -77,14 +77,20 @@ def test_acting_goes_on_while_an_update_runs(learner, learning):
 
 def test_no_update_runs_in_a_pause(learner, learning):
     begin_updates(learner, learning, 3)
-    threading.Timer(0.05, learner.may_end.set).start()
+
+    def end_once_paused():
+        wait_until(lambda: learning._is_paused)
+        learner.may_end.set()
+
+    ending = threading.Thread(target=end_once_paused)
+    ending.start()
     with learning.paused():
         assert not learner.running.is_set()
-        updates = learner.updates
-        assert updates >= 1
+        assert learner.updates == 1, "only the running one ends"
         learning.wake()
         time.sleep(0.05)
-        assert learner.updates == updates
+        assert learner.updates == 1
+    ending.join()
     wait_until(lambda: learner.updates == 3)  # what is due goes on behind the pause
 
 
