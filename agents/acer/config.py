@@ -206,14 +206,8 @@ class Config:
     @classmethod
     def small(cls, **changes: Any) -> "Config":
         """For tiny tasks with discrete actions: minutes on two cores. All values are ours."""
-        replay = ReplayConfig(
-            pace="rounds",
-            on_policy=True,
-            replay_ratio=4.0,
-            capacity=6_250,
-            capacity_per_environment=True,
-            min_rows=500,
-            batch_size=_SMALL_BATCH,
+        replay = dataclasses.replace(
+            _ATARI_REPLAY, capacity=6_250, min_rows=500, batch_size=_SMALL_BATCH
         )
         ours = {"reward_scale": 5.0, "entropy_cost": 0.01, "learning_rate": 1e-3, "replay": replay}
         return cls(**{**_SMALL, **ours, **changes})
