@@ -9,6 +9,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+_BLOCK = 512  # slots read at a time; 1,024 and 2,048 are no faster on a CPU
+
 
 class MemoryState(NamedTuple):
     """The embeddings of an episode, and the scale of their distances.
@@ -59,7 +61,8 @@ def nearest_distances(state: MemoryState, embedding: jax.Array, k: int) -> jax.A
     """Squared Euclidean distances to the k nearest entries, the newest excluded.
 
     Computed from differences: |x|^2 - 2 x y + |y|^2 loses precision for near entries, and is no
-    faster.
+    faster. Only slots that are filled are read, in blocks: a short episode in a large memory costs
+    what it does in a small one.
 
     Args:
       state: the memory; its newest entry is the queried state.
@@ -70,10 +73,24 @@ def nearest_distances(state: MemoryState, embedding: jax.Array, k: int) -> jax.A
       `[k]`, increasing, >= 0; infinite where there are fewer entries.
     """
     slots = state.entries.shape[0]
-    index = jnp.arange(slots)
-    kept = (index < state.size) & (index != (state.size - 1) % slots)
-    distances = jnp.sum(jnp.square(state.entries - embedding), axis=-1)
-    return -jax.lax.top_k(jnp.where(kept, -distances, -jnp.inf), k)[0]
+    block = min(_BLOCK, slots)
+    newest = (state.size - 1) % slots
+
+    def search(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        start, nearest = carry
+        first = jnp.minimum(start, slots - block)  # the last block may overlap the one before
+        index = first + jnp.arange(block)
+        entries = jax.lax.dynamic_slice_in_dim(state.entries, first, block)
+        distances = jnp.sum(jnp.square(entries - embedding), axis=-1)
+        kept = (index >= start) & (index < state.size) & (index != newest)
+        candidates = jnp.concatenate([nearest, jnp.where(kept, distances, jnp.inf)])
+        return start + block, -jax.lax.top_k(-candidates, k)[0]
+
+    def is_filled(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return carry[0] < jnp.minimum(state.size, slots)
+
+    none = (jnp.zeros_like(state.size), jnp.full(k, jnp.inf, state.entries.dtype))
+    return jax.lax.while_loop(is_filled, search, none)[1]
 
 
 def bonus(

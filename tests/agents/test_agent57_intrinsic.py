@@ -103,6 +103,34 @@ def test_memory_is_a_ring_of_its_capacity():
     np.testing.assert_allclose(state.mean_distance, (100 + 100 + 0) / 3)
 
 
+@pytest.mark.parametrize("size", [1, 2, 512, 513, 1024, 1025, 1100, 1200, 1201, 1900, 3000])
+@pytest.mark.parametrize("k", [1, 10, 600])
+def test_neighbours_are_those_of_all_blocks_of_the_memory(size, k):
+    """1,201 slots: two whole blocks and one that overlaps the second, before and after a lap."""
+    rng = np.random.default_rng(size)
+    entries, query = rng.normal(size=(1201, 3)), rng.normal(size=3)
+    state = episodic_memory.init(1200, 3)._replace(entries=np.float32(entries), size=np.int32(size))
+    others = np.delete(entries[: min(size, 1201)], (size - 1) % 1201, axis=0)
+    expected = np.full(k, np.inf)
+    nearest = np.sort(np.sum((others - query) ** 2, axis=1))[:k]
+    expected[: len(nearest)] = nearest
+    ours = jax.jit(episodic_memory.nearest_distances, static_argnums=2)(state, np.float32(query), k)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+
+
+def test_memories_of_several_environments_are_read_as_far_as_each_is_filled():
+    """In one batched look-up, where the fullest needs three blocks and the emptiest one."""
+    sizes = np.array([1, 700, 1100, 2500], np.int32)
+    memory = jax.vmap(lambda _: episodic_memory.init(1200, 3))(sizes)
+    entries = np.random.default_rng(0).normal(size=memory.entries.shape).astype(np.float32)
+    memory = memory._replace(entries=entries, size=sizes)
+    look_up = functools.partial(episodic_memory.nearest_distances, k=5)
+    together = jax.jit(jax.vmap(look_up))(memory, np.zeros((4, 3), np.float32))
+    for number in range(4):
+        alone = look_up(jax.tree.map(lambda x: x[number], memory), np.zeros(3, np.float32))
+        np.testing.assert_allclose(together[number], alone, rtol=1e-6)
+
+
 def test_near_neighbours_of_large_embeddings_keep_their_distance():
     """|x|^2 - 2 x y + |y|^2 in single precision says 0 here, or less."""
     state = episodic_memory.init(5, 2)
