@@ -11,7 +11,7 @@ from typing import Any
 
 from .worker_options import WorkerOptions
 
-VERSION = 5
+VERSION = 6
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -37,6 +37,7 @@ _RENAMED_IN_2 = {"evaluation": {"arm_0": "arm"}}
 _ADDED_TO_RUN_IN_3 = {"workers": dataclasses.asdict(WorkerOptions())}
 _ADDED_TO_WORKERS_IN_4 = {"decoupled": False}
 _ADDED_TO_AGENT_IN_5 = {"exploit_average": False}
+_ADDED_TO_AGENT_IN_6 = {"inverting_gradients": False}
 
 
 def values_of(run: Any) -> dict[str, Any]:
@@ -86,6 +87,8 @@ def run_fields(
                     given[name] = renamed.get(given[name], given[name])
         if version < 5:
             given = _with_added_fields(given, config_class, _ADDED_TO_AGENT_IN_5)
+        if version < 6:
+            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT_IN_6)
         problems += _problems(config_class, given, "agent_config.")
         values["agent_config"] = None if problems else _build(config_class, given)
     if problems:

@@ -105,6 +105,10 @@ class Config:
     layer_norm: bool = False
     """LayerNorm and tanh instead of ReLU in the first layers of policy and critic. Our addition."""
 
+    inverting_gradients: bool = False
+    """Whether dQ/da is scaled, in place of tanh's derivative, by the distance to the bound that it
+    points to (Hausknecht and Stone 2016): a policy at a bound can return. Our addition."""
+
     action_input: Literal["second_layer", "concatenated"] = "second_layer"
     """Where the critic takes the action: added in its second layer (control suite), or concatenated
     to the features in its first layer."""
@@ -157,6 +161,7 @@ class Config:
                 policy_sizes=(64, 64),
                 critic_sizes=(128, 128),
                 layer_norm=True,
+                inverting_gradients=True,
                 replay=ReplayConfig(
                     selector="proportional",
                     capacity=100_000,

@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 
 import retrax
-from retrax.agents import acer, agent57, reactor
+from retrax.agents import acer, agent57, d4pg, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
@@ -113,8 +113,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 6}, "its version is 6, and the newest known one is 5"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 5"),
+        ({"version": 7}, "its version is 7, and the newest known one is 6"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 6"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -205,7 +205,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 5
+    assert values.pop("version") == 6
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 
@@ -237,6 +237,15 @@ def test_runs_of_acer_from_before_evaluation_acted_with_the_average_policy(tmp_p
         del values["agent_config"]["exploit_average"]
     found = configs.read_config(tmp_path).agent_config
     assert found == acer.Config.small(exploit_average=False)
+
+
+def test_runs_of_d4pg_from_before_gradients_were_inverted(tmp_path):
+    run = {"agent": "d4pg", "agent_config": d4pg.Config.small()}
+    with edited(tmp_path, **run) as values:
+        values["version"] = 5
+        del values["agent_config"]["inverting_gradients"]
+    found = configs.read_config(tmp_path).agent_config
+    assert found == d4pg.Config.small(inverting_gradients=False)
 
 
 @pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])
