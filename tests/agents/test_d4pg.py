@@ -601,7 +601,7 @@ def test_entry_offers_the_presets_and_their_steps():
     entry = d4pg.AGENT
     assert entry.name == "d4pg"
     assert entry.presets is d4pg.PRESETS
-    assert entry.default_preset("dm_control:walker:walk", SPEC) == "control_suite"
+    assert entry.default_preset("dm_control:walker:walk", SPEC) == "small"
     assert entry.default_preset("Pendulum-v1", SPEC) == "small"
     assert entry.default_steps("dm_control:walker:walk", "control_suite") == 1_000_000
     assert entry.default_steps("Pendulum-v1", "small") == 40_000
