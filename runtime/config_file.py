@@ -21,7 +21,14 @@ _ADDED_TO_RUN = {
     "evaluation_episodes": 20,
 }
 _ADDED_TO_RUN_OF_ONE_PROCESS = {"num_actors": 1, "actor_update_period": None}
-_ADDED_TO_AGENT = {"frame_stack": 1, "scale_rewards": False, "noise_correlation": 0.0}
+# Fields of agents, by the version that added them, with what their absence meant before. Version 2,
+# of Agent57: novelty was never forgotten before, and "arm_0" was a choice of its own.
+_ADDED_TO_AGENT: dict[int, dict[str, Any]] = {
+    1: {"frame_stack": 1, "scale_rewards": False, "noise_correlation": 0.0},
+    2: {"novelty_window": 1_000_000_000, "evaluation_arm": 0},
+    5: {"exploit_average": False},
+    6: {"inverting_gradients": False},
+}
 _ADDED_TO_REPLAY = {
     "capacity_per_environment": False,
     "updates_per_call": 1,
@@ -29,15 +36,11 @@ _ADDED_TO_REPLAY = {
     "replay_ratio": 4.0,
     "on_policy": False,
 }
-# Version 2. Of Agent57: novelty was never forgotten before, and "arm_0" was a choice of its own.
 _ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
-_ADDED_TO_AGENT_IN_2 = {"novelty_window": 1_000_000_000, "evaluation_arm": 0}
 _RENAMED_IN_2 = {"evaluation": {"arm_0": "arm"}}
 # Version 3, and what version 4 added to these options.
 _ADDED_TO_RUN_IN_3 = {"workers": dataclasses.asdict(WorkerOptions())}
 _ADDED_TO_WORKERS_IN_4 = {"decoupled": False}
-_ADDED_TO_AGENT_IN_5 = {"exploit_average": False}
-_ADDED_TO_AGENT_IN_6 = {"inverting_gradients": False}
 
 
 def values_of(run: Any) -> dict[str, Any]:
@@ -76,19 +79,15 @@ def run_fields(
     if {"agent", "search_path", "agent_config"} <= values.keys():
         config_class = agent_class(values["agent"], values["search_path"])
         given = _object(values["agent_config"], "agent_config")
-        if version == 0:
-            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT)
-            if isinstance(given.get("replay"), dict):
-                given["replay"] = {**_ADDED_TO_REPLAY, **given["replay"]}
+        for number, added_fields in _ADDED_TO_AGENT.items():
+            if version < number:
+                given = _with_added_fields(given, config_class, added_fields)
+        if version == 0 and isinstance(given.get("replay"), dict):
+            given["replay"] = {**_ADDED_TO_REPLAY, **given["replay"]}
         if version < 2:
-            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT_IN_2)
             for name, renamed in _RENAMED_IN_2.items():
                 if name in given:
                     given[name] = renamed.get(given[name], given[name])
-        if version < 5:
-            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT_IN_5)
-        if version < 6:
-            given = _with_added_fields(given, config_class, _ADDED_TO_AGENT_IN_6)
         problems += _problems(config_class, given, "agent_config.")
         values["agent_config"] = None if problems else _build(config_class, given)
     if problems:

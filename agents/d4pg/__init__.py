@@ -1,11 +1,12 @@
 """D4PG (Barth-Maron et al. 2018): a distributional critic, N-step returns, prioritised replay."""
 
+from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..support import advise_on_support
 from .acting import ActorState
 from .agent import LearnerState, make_agent
-from .config import PRESETS, Config, default_preset
+from .config import PRESETS, Config
 from .networks import Params
 
 __all__ = [

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from ..._validation import Range, Sizes, check_field, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.d4pg import D4PG_CONVOLUTIONS
-from ..base import paper_or_small
 
 _REPLAY = ReplayConfig(
     selector="proportional", batch_size=256, acting_steps_per_update=8.0, priority_exponent=0.6
@@ -138,7 +137,10 @@ class Config:
 
     @classmethod
     def control_suite(cls, **changes: Any) -> "Config":
-        """The same authors' settings for the DeepMind control suite (Tassa et al. 2018)."""
+        """The same authors' settings for the DeepMind control suite (Tassa et al. 2018).
+
+        Meant for 1e8 steps; with 500,000 `small` is better (docs/results/control).
+        """
         # Eight updates per call: a third faster on a CPU (benchmarks/d4pg_step.py).
         replay = dataclasses.replace(_REPLAY, updates_per_call=8)
         config = cls(num_atoms=101, exploration="per_actor", replay=replay)
@@ -210,7 +212,3 @@ PRESETS: dict[str, Callable[[], Config]] = {
     "uniform_replay": Config.uniform_replay,
     "sigma_per_actor": Config.sigma_per_actor,
 }
-
-# The control suite's tasks too: `small` is better at them than `control_suite`, which is what its
-# authors used with a hundred times the steps (docs/results/control).
-default_preset = paper_or_small

@@ -230,22 +230,19 @@ def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
         configs.read_config(tmp_path)
 
 
-def test_runs_of_acer_from_before_evaluation_acted_with_the_average_policy(tmp_path):
-    run = {"agent": "acer", "agent_config": acer.Config.small()}
+@pytest.mark.parametrize(
+    ("agent", "older", "field"),
+    [(acer, 4, "exploit_average"), (d4pg, 5, "inverting_gradients")],
+    ids=["acer", "d4pg"],
+)
+def test_runs_from_before_a_switch_of_their_agent_have_it_off(tmp_path, agent, older, field):
+    run = {"agent": agent.AGENT.name, "agent_config": agent.Config.small()}
+    assert getattr(agent.Config.small(), field)
     with edited(tmp_path, **run) as values:
-        values["version"] = 4
-        del values["agent_config"]["exploit_average"]
+        values["version"] = older
+        del values["agent_config"][field]
     found = configs.read_config(tmp_path).agent_config
-    assert found == acer.Config.small(exploit_average=False)
-
-
-def test_runs_of_d4pg_from_before_gradients_were_inverted(tmp_path):
-    run = {"agent": "d4pg", "agent_config": d4pg.Config.small()}
-    with edited(tmp_path, **run) as values:
-        values["version"] = 5
-        del values["agent_config"]["inverting_gradients"]
-    found = configs.read_config(tmp_path).agent_config
-    assert found == d4pg.Config.small(inverting_gradients=False)
+    assert found == agent.Config.small(**{field: False})
 
 
 @pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])

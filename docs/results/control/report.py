@@ -1,12 +1,12 @@
 """Prints the table of this folder and draws its curves: python report.py, in this folder."""
 
-import csv
 import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 
+from retrax.evaluation.plots import read_metrics
 from retrax.evaluation.suites import find_suite
 
 PRESETS = {"control_suite": "tab:grey", "small": "tab:blue"}
@@ -16,11 +16,10 @@ WINDOW = 5  # rows of metrics.csv in a moving average
 
 def draw(axes: plt.Axes, run: Path, color: str) -> None:
     """The training return against the steps, smoothed."""
-    with open(run / "metrics.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["episode_return"]]
-    steps, returns = (np.array([float(r[k]) for r in rows]) for k in ("steps", "episode_return"))
-    smooth = np.convolve(returns, np.ones(WINDOW) / WINDOW, "valid")
-    axes.plot(steps[WINDOW - 1 :], smooth, color=color)
+    metrics = read_metrics(run)
+    known = ~np.isnan(metrics["episode_return"])
+    smooth = np.convolve(metrics["episode_return"][known], np.ones(WINDOW) / WINDOW, "valid")
+    axes.plot(metrics["steps"][known][WINDOW - 1 :], smooth, color=color)
 
 
 def main() -> None:
