@@ -1,17 +1,17 @@
 """Speed of programs of processes, compared with the same agents in one process.
 
     python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--environments-per-actor 1]
-                                     [--repeats 3] [--ray]
+                                     [--repeats 3] [--ray] [--busy]
 
 A case is one of those printed by --help, for instance `d4pg`; all of them without one. All sides
 have as many environments. Rates are over the time in which the learner updates, without
 compilation; medians, the sides in turn. With --ray, the program runs a second time, by
-`--engine ray`.
+`--engine ray`; with --busy, beside another process that keeps one core busy.
 """
 
 import argparse
+import contextlib
 import csv
-import itertools
 import pathlib
 import statistics
 import subprocess
@@ -33,6 +33,9 @@ CASES = {
 }
 LOGS = 100  # rows of metrics in a run
 RAY_LIMIT = 0.9  # of the speed by Launchpad's engine
+BUSY_LIMIT = 0.5  # of the speed without the other process
+# What each side is compared with.
+BESIDE = {"program": "one process", "Ray": "program", "beside another": "program"}
 
 
 def read_rows(directory):
@@ -41,9 +44,9 @@ def read_rows(directory):
 
 
 def learning_rows(directory):
-    """The first row with updates, and the last row."""
+    """The first row with updates, and the last before a program's final evaluation."""
     rows = [row for row in read_rows(directory) if int(row["updates"]) > 0]
-    return rows[0], rows[-1]
+    return rows[0], rows[-2]  # the last row is written after that evaluation
 
 
 def rate(first, last, column):
@@ -101,6 +104,17 @@ def program(directory, case, options, *, engine="launchpad"):
     return (after - before) / seconds
 
 
+@contextlib.contextmanager
+def another_process():
+    """Keeps one core busy, at the usual priority."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def log_every(options, steps):
     return max(1, (options.steps or steps) // LOGS)
 
@@ -117,10 +131,15 @@ def compare(case, options):
             if options.ray:
                 sides["Ray"] = pathlib.Path(folder) / "ray"
                 program(sides["Ray"], case, options, engine="ray")
+            if options.busy:
+                sides["beside another"] = pathlib.Path(folder) / "busy"
+                with another_process():
+                    program(sides["beside another"], case, options)
             for name, directory in sides.items():
                 for column in ("steps", "updates"):
                     figures[f"{name}, {column}/s"] = rate(*learning_rows(directory), column)
-            for name, other in itertools.pairwise(reversed(sides)):
+            for name in list(sides)[1:]:
+                other = BESIDE[name]
                 for column in ("steps", "updates"):
                     ratio = figures[f"{name}, {column}/s"] / figures[f"{other}, {column}/s"]
                     figures[f"{name} / {other}, {column}/s"] = ratio
@@ -131,7 +150,11 @@ def compare(case, options):
             found.setdefault(name, []).append(value)
         print(f"{case}, run {repeat + 1} of {options.repeats}", flush=True)
     for name, values in found.items():
-        limits = {"program / one": CASES[case][-1], "Ray / program": RAY_LIMIT}
+        limits = {
+            "program / one": CASES[case][-1],
+            "Ray / program": RAY_LIMIT,
+            "beside another / program": BUSY_LIMIT,
+        }
         least = [limit for start, limit in limits.items() if name.startswith(start)]
         limit = f"   (limit: at least {least[0]})" if least else ""
         print(f"{case:<14}{name:<46}{statistics.median(values):>10.2f}{limit}", flush=True)
@@ -145,6 +168,9 @@ def main():
     parser.add_argument("--steps", type=int, help="instead of each case's own")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ray", action="store_true", help="run the program by Ray's engine too")
+    parser.add_argument(
+        "--busy", action="store_true", help="and beside a process that burns a core"
+    )
     options = parser.parse_args()
     if unknown := set(options.cases) - set(CASES):
         parser.error(f"no such cases: {sorted(unknown)}, there are {list(CASES)}")

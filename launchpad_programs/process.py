@@ -34,7 +34,8 @@ SAVING = ("learner", "parameter_server", "worker")
 # replay to save.
 _NOTICE_SECONDS = dict.fromkeys(SAVING, 600)
 _OTHER_NOTICE_SECONDS = 10
-_NICE = {"actor": 10, "evaluator": 10}  # where cores are few, the learner comes first
+# The learner comes first where cores are few; nobody waits for the evaluator.
+_NICE = {"actor": 10, "evaluator": 19}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,6 +113,49 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
     assert not best.exists
 
 
+class Clock:
+    """In place of `time` and of the stop event: waits take no time."""
+
+    def __init__(self):
+        self.now, self.rests = 100.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def is_set(self):
+        return False
+
+    def wait(self, seconds):
+        self.rests.append(seconds)
+        self.now += seconds
+        return False
+
+
+@pytest.mark.parametrize(("phase", "share"), [("learning", 0.1), ("evaluating", 1.0)])
+def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
+    make_node, monkeypatch, phase, share
+):
+    clock, counter = Clock(), Counter()
+    counter.phase = phase
+    monkeypatch.setattr(evaluator, "time", clock)
+    shares = []
+
+    def run_episodes(agent, params, environment, **options):
+        environment.reset()
+        began = clock.now
+        for _ in range(1000):
+            clock.now += 0.01  # the work of a step
+            environment.step(np.zeros(2, np.int32))
+            shares.append(0.01 * (len(shares) + 1) / (clock.now - began))
+        return EpisodeResults(np.array([1.0]), np.array([9]), {}, {})
+
+    monkeypatch.setattr(evaluator, "run_episodes", run_episodes)
+    make_node(counter, stop=clock).step()
+    assert shares[-1] == pytest.approx(share, rel=0.05)
+    assert max(shares[100:]) == pytest.approx(share, rel=0.2)  # at no time much more
+    assert all(seconds <= 0.5 for seconds in clock.rests)  # it notices the end of the run
+
+
 def test_it_is_stopped_in_the_middle_of_an_episode(make_node):
     stop = threading.Event()
     stop.set()
