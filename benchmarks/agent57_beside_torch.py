@@ -9,6 +9,7 @@ the stand-in leaves out.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -72,9 +73,14 @@ class Theirs:
         self._process.wait()
 
     def _ask(self, line):
-        self._process.stdin.write(json.dumps(line) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        try:
+            self._process.stdin.write(json.dumps(line) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()  # else it is tried again, and told, at the exit
         if not answer:
             sys.exit(f"The stand-in ended: does {self._process.args[0]} have torch and numpy?")
         return json.loads(answer)
