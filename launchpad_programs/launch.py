@@ -189,10 +189,10 @@ def _run(
     program: ProgramConfig, given: Any, notes: Sequence[str], session: RaySession | None
 ) -> int:
     run = program.run
+    nodes = "workers" if program.has_workers else "actors"
     tell(
-        f"preset {run.preset}, {run.steps} steps, {run.num_actors} "
-        f"{'workers' if program.has_workers else 'actors'}, "
-        f"run directory {program.directory}"
+        f"preset {run.preset}, {run.steps} steps, {run.num_actors} {nodes} * "
+        f"{run.environments_per_actor} environments, run directory {program.directory}"
     )
     from .launcher import run_program  # Launchpad, which `sync` does not need
 
