@@ -1,0 +1,106 @@
+"""Speed of acting, compared with the environments alone.
+
+    python benchmarks/acting.py [AGENT] [--environment ID] [--num-envs 8] [--steps 16000]
+                                [--repeats 3]
+
+Time steps per second over all environments: of the library's own vector of them (ale-py's or
+Gymnasium's), of the same environments behind our interface, and of an actor, which decides with an
+untrained network and writes its rows into a replay. Medians, the sides in turn.
+"""
+
+import argparse
+import statistics
+import time
+
+import ale_py
+import gymnasium
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv
+
+from retrax.experiments.actors import NewestParameters, make_run_actor, run_keys
+from retrax.experiments.assembly import make_environments, spec_of
+from retrax.replay.local import LocalReplay
+from retrax.runtime.learner import Learner
+from retrax.runtime.run_directory import RunConfig
+
+LIMIT = 0.5  # of the speed of the environments alone
+gymnasium.register_envs(ale_py)
+
+
+def library_steps(config, actions):
+    """Steps the library's environments."""
+    if config.environment.startswith("ALE/"):
+        game = gymnasium.spec(config.environment).kwargs["game"]
+        environments = AtariVectorEnv(game, config.num_envs, stack_num=1, use_fire_reset=False)
+    else:
+        environments = gymnasium.make_vec(
+            config.environment, config.num_envs, vectorization_mode="sync"
+        )
+    environments.reset(seed=config.seed)
+    return lambda: environments.step(actions())
+
+
+def interface_steps(config, actions):
+    """Steps our adapter of them."""
+    (environments,) = make_environments(config, None)
+    environments.reset()
+    return lambda: environments.step(actions())
+
+
+def actor_steps(config, spec):
+    """Steps an actor."""
+    agent = config.entry.make_agent(spec, config.agent_config)
+    (environments,) = make_environments(config, None)
+    replay = LocalReplay(
+        spec, agent.sequence, config.replay, num_environments=config.num_envs, seed=config.seed
+    )
+    learner = Learner(agent, replay, key=run_keys(config)[0])
+    writer, parameters = replay.writer(range(config.num_envs)), NewestParameters(learner)
+    actor = make_run_actor(config, agent, environments, 0, writer, parameters)
+    actor.compile()
+    return actor.step
+
+
+def steps_per_second(step, count, num_envs):
+    started = time.perf_counter()
+    for _ in range(count):
+        step()
+    return count * num_envs / (time.perf_counter() - started)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("agent", nargs="?", default="reactor")
+    parser.add_argument("--environment", default="ALE/Pong-v5")
+    parser.add_argument("--num-envs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=16_000, help="of each side, each time")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args(arguments)
+    run = RunConfig(agent=options.agent, environment=options.environment, num_envs=options.num_envs)
+    spec = spec_of(run)
+    config = run.resolve(spec)
+    rng = np.random.default_rng(0)
+
+    def actions():
+        return rng.integers(spec.actions.num_values, size=config.num_envs)
+
+    sides = {
+        "the library alone": library_steps(config, actions),
+        "behind our interface": interface_steps(config, actions),
+        "an actor": actor_steps(config, spec),
+    }
+    count, found = max(1, options.steps // config.num_envs), {name: [] for name in sides}
+    for _ in range(options.repeats):
+        for name, step in sides.items():
+            steps_per_second(step, max(1, count // 10), config.num_envs)
+            found[name].append(steps_per_second(step, count, config.num_envs))
+    medians = {name: statistics.median(rates) for name, rates in found.items()}
+    print(f"{options.agent}, {options.environment}, {config.num_envs} environments, steps/s:")
+    for name, median in medians.items():
+        ratio = median / medians["the library alone"]
+        limit = f"   (limit: at least {LIMIT})" if name == "an actor" else ""
+        print(f"{name:<24}{median:>10.0f}{ratio:>8.2f}{limit}")
+
+
+if __name__ == "__main__":
+    main()
