@@ -153,7 +153,7 @@ class Config:
                 vmax=2.0,
                 # With 0.01 the policy stays uniform where a step is worth a hundredth of the return.
                 entropy_cost=0.001,
-                learning_rate=1e-3,
+                learning_rate=5e-4,
                 target_update_period=50,
                 sequence_length=17,
                 replay=ReplayConfig(
