@@ -151,7 +151,7 @@ class Config:
                 max_abs_reward=UNLIMITED,
                 vmin=-2.0,
                 vmax=2.0,
-                # With 0.01 the policy stays uniform where a step is worth a hundredth of the return.
+                # With 0.01 a policy stays uniform where a step is worth a hundredth of the return.
                 entropy_cost=0.001,
                 learning_rate=5e-4,
                 target_update_period=50,
