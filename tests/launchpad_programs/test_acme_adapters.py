@@ -298,6 +298,7 @@ REPLAY = ReplayConfig(capacity=20_000, batch_size=16, min_rows=200)
 def small_reactor(selector):
     replay = dataclasses.replace(REPLAY, selector=selector)
     config = reactor.Config.small(
+        entropy_cost=0.01,
         recurrent=False,
         sequence_length=10,
         sequence_period=5,
