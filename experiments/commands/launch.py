@@ -130,8 +130,9 @@ def parse_launch(
         make_spec=make_spec,
     )
     for name in (number, "environments_per_actor"):
-        if (count := getattr(given, name)) < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {count}.")
+        if getattr(given, name) < 1:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} must be at least 1, got {getattr(given, name)}.")
     if given.decoupled and given.launch == "sync":
         raise ValueError("--decoupled needs threads: leave --launch sync out.")
     return given, run

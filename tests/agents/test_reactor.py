@@ -276,19 +276,20 @@ def test_truncation_bootstraps_and_termination_does_not():
     rows = random_rows(0, 1, 3, ends=0.0)
     rows["is_last"][:, 2] = True
 
-    update = jax.jit(agents.update(agent))
+    # Not the new parameters: Adam makes steps of equal size of gradients that differ by rounding.
+    gradients = jax.jit(lambda sample: agent.gradients(learner, sample)[0])
 
-    def update_with(discount, last_observation):
+    def gradients_with(discount, last_observation):
         changed = {k: v.copy() for k, v in rows.items()}
         changed["discount"][:, 2] = discount
         changed["observation"][:, 2] = last_observation
-        return update(learner, as_sample(changed))[0].params
+        return gradients(as_sample(changed))
 
-    chex.assert_trees_all_close(update_with(0.0, 1.0), update_with(0.0, -2.0), atol=1e-7)
+    chex.assert_trees_all_close(gradients_with(0.0, 1.0), gradients_with(0.0, -2.0), atol=1e-6)
     difference = jax.tree.map(
-        lambda x, y: np.abs(x - y).max(), update_with(1.0, 1.0), update_with(1.0, -2.0)
+        lambda x, y: np.abs(x - y).max(), gradients_with(1.0, 1.0), gradients_with(1.0, -2.0)
     )
-    assert max(jax.tree.leaves(difference)) > 1e-5
+    assert max(jax.tree.leaves(difference)) > 1e-3
 
 
 def test_target_network_is_copied_every_period():

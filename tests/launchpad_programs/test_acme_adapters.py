@@ -34,6 +34,7 @@ from retrax.runtime.actor import Actor
 from retrax.runtime.learner import Learner
 from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
 
+import launchpad  # isort: skip
 from acme.utils import counting, loggers  # isort: skip
 
 pytestmark = pytest.mark.distributed
@@ -298,7 +299,6 @@ REPLAY = ReplayConfig(capacity=20_000, batch_size=16, min_rows=200)
 def small_reactor(selector):
     replay = dataclasses.replace(REPLAY, selector=selector)
     config = reactor.Config.small(
-        entropy_cost=0.01,
         recurrent=False,
         sequence_length=10,
         sequence_period=5,
@@ -384,16 +384,20 @@ def test_catch_improves_through_a_reverb_server(selector):
         finally:
             actor.close()
 
+    # Acme's loop registers a stop handler. The first one of a process installs Launchpad's signal
+    # handlers, which only the main thread may do.
+    launchpad.register_stop_handler(stop.set)
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
     try:
         learner.compile()
         learner.publish()
         deadline = time.monotonic() + 240
-        while learner.updates < 1500 and time.monotonic() < deadline:
+        while learner.updates < 1500 and thread.is_alive() and time.monotonic() < deadline:
             learner.step(0.5)
         counts = counter.get_counts()
     finally:
+        launchpad.unregister_stop_handler(stop.set)
         stop.set()
         thread.join(20)
         client.close()
