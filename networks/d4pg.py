@@ -5,7 +5,8 @@ Control Suite paper (Tassa et al. 2018). `B` denotes the batch, `F` features of 
 the dimensions of an action.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import haiku as hk
@@ -25,6 +26,10 @@ ActionInput = Literal["second_layer", "concatenated"]
 ACTION_INPUTS = ("second_layer", "concatenated")
 
 
+def _identity(outputs: jax.Array) -> jax.Array:
+    return outputs
+
+
 class D4PGNetworks(NamedTuple):
     """Three networks; the torso's features are inputs of the other two.
 
@@ -32,13 +37,19 @@ class D4PGNetworks(NamedTuple):
 
     Attributes:
       torso: observations `[B, ...]` -> features `[B, F]`.
-      policy: features `[B, F]` -> actions `[B, ...]` within the spec's bounds.
+      policy: features `[B, F]` -> outputs `[B, ...]` of the shape of actions.
       critic: features `[B, F]`, actions `[B, ...]` -> outputs `[B, P]` for a `CriticHead`.
+      squash: outputs of the policy -> actions within the spec's bounds; by default the identity.
     """
 
     torso: FeedForwardNetwork
     policy: FeedForwardNetwork
     critic: FeedForwardNetwork
+    squash: Callable[[jax.Array], jax.Array] = _identity
+
+    def action(self, policy: Any, features: jax.Array) -> jax.Array:
+        """Features `[B, F]` -> actions `[B, ...]`, with parameters `policy`."""
+        return self.squash(self.policy.apply(policy, features))
 
 
 class PixelTorso(hk.Module):
@@ -68,24 +79,18 @@ class PixelTorso(hk.Module):
 
 
 class PolicyModule(hk.Module):
-    """Features `[B, F]` -> actions `[B, ...]`: ReLU layers, then tanh, mapped onto the bounds.
-
-    With `inverting_gradients`, the derivative of that tanh is the one of
-    `tanh_with_inverted_gradients`.
-    """
+    """Features `[B, F]` -> outputs `[B, ...]` before tanh, of the shape of actions: ReLU layers."""
 
     def __init__(
         self,
         actions: specs.BoundedArray,
         sizes: Sequence[int] = (300, 200),
         layer_norm: bool = False,
-        inverting_gradients: bool = False,
         name: str | None = None,
     ):
         super().__init__(name=name)
-        self._actions = actions
+        self._shape = actions.shape
         self._layers = _hidden_layers(sizes, layer_norm)
-        self._squash = tanh_with_inverted_gradients if inverting_gradients else jnp.tanh
         # Near zero: initial actions are in the middle of the bounds, where tanh is steep. Our
         # choice.
         self._output = hk.Linear(
@@ -98,9 +103,7 @@ class PolicyModule(hk.Module):
         """See the class."""
         for layer in self._layers:
             features = _activated(layer, features)
-        unit: jax.Array = self._squash(self._output(features))
-        middle, half = map(jnp.asarray, middle_and_half(self._actions))
-        return middle + half * unit.reshape(-1, *self._actions.shape)
+        return self._output(features).reshape(-1, *self._shape)
 
 
 class CriticModule(hk.Module):
@@ -152,7 +155,6 @@ def make_d4pg_networks(
     policy_sizes: Sequence[int] = (300, 200),
     critic_sizes: Sequence[int] = (400, 300),
     layer_norm: bool = False,
-    inverting_gradients: bool = False,
     action_input: ActionInput = "second_layer",
     convolutions: Convolutions | None = D4PG_CONVOLUTIONS,
     pixel_features: int = 50,
@@ -166,8 +168,6 @@ def make_d4pg_networks(
       policy_sizes: units of the policy's hidden layers, at least one layer.
       critic_sizes: units of the critic's, at least two layers for "second_layer".
       layer_norm: whether the first layers have LayerNorm and tanh in place of ReLU.
-      inverting_gradients: whether a policy at the bounds of the actions can return, see
-        `tanh_with_inverted_gradients`.
       action_input: where the critic takes the action, see `CriticModule`.
       convolutions: (channels, kernel, stride) of each, for images; None: by size.
       pixel_features: units of the layer after the convolutions.
@@ -187,14 +187,21 @@ def make_d4pg_networks(
         torso = make_feed_forward_network(lambda: _flattened, observation)
         features = specs.Array((int(np.prod(observation.shape)),), np.float32)
     policy = make_feed_forward_network(
-        lambda: PolicyModule(actions, policy_sizes, layer_norm, inverting_gradients), features
+        lambda: PolicyModule(actions, policy_sizes, layer_norm), features
     )
     critic = make_feed_forward_network(
         lambda: CriticModule(actions, num_outputs, critic_sizes, layer_norm, action_input),
         features,
         actions,
     )
-    return D4PGNetworks(torso, policy, critic)
+    squash = functools.partial(_onto_bounds, actions=actions)
+    return D4PGNetworks(torso, policy, critic, squash)
+
+
+def _onto_bounds(outputs: jax.Array, actions: specs.BoundedArray) -> jax.Array:
+    """tanh, mapped onto the bounds of the actions."""
+    middle, half = map(jnp.asarray, middle_and_half(actions))
+    return middle + half * jnp.tanh(outputs)
 
 
 def middle_and_half(actions: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
@@ -202,36 +209,6 @@ def middle_and_half(actions: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray
     low = np.broadcast_to(actions.minimum, actions.shape).astype(np.float32)
     high = np.broadcast_to(actions.maximum, actions.shape).astype(np.float32)
     return low / 2 + high / 2, high / 2 - low / 2
-
-
-@jax.custom_vjp
-def tanh_with_inverted_gradients(x: jax.Array) -> jax.Array:
-    """tanh, with a derivative that leads back from the bounds (Hausknecht and Stone 2016).
-
-    For y = tanh(x) and a loss to be descended, the derivative is 1 - y where the loss asks for a
-    larger y, and 1 + y where it asks for a smaller one: it vanishes towards the nearer bound only.
-    That of tanh, (1 - y) (1 + y), vanishes in both directions. They invert the gradients of linear
-    outputs; tanh keeps ours within the bounds before the first update too.
-
-    Args:
-      x: any shape, float.
-
-    Returns:
-      tanh(x), of the same shape.
-    """
-    return jnp.tanh(x)
-
-
-def _squash_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    y = jnp.tanh(x)
-    return y, y
-
-
-def _squash_backward(y: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
-    return (cotangent * jnp.where(cotangent < 0, 1 - y, 1 + y),)
-
-
-tanh_with_inverted_gradients.defvjp(_squash_forward, _squash_backward)
 
 
 class _NormedLayer(hk.Module):

@@ -11,7 +11,7 @@ from typing import Any
 
 from .worker_options import WorkerOptions
 
-VERSION = 6
+VERSION = 7
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -27,8 +27,11 @@ _ADDED_TO_AGENT: dict[int, dict[str, Any]] = {
     1: {"frame_stack": 1, "scale_rewards": False, "noise_correlation": 0.0},
     2: {"novelty_window": 1_000_000_000, "evaluation_arm": 0},
     5: {"exploit_average": False},
-    6: {"inverting_gradients": False},
+    7: {"preactivation_cost": 0.0},
 }
+# Fields that a version removed, with the value that learns as their absence does; another value is
+# refused as unknown. Version 6 alone had this one, of D4PG.
+_REMOVED_FROM_AGENT: dict[int, dict[str, Any]] = {7: {"inverting_gradients": False}}
 _ADDED_TO_REPLAY = {
     "capacity_per_environment": False,
     "updates_per_call": 1,
@@ -82,6 +85,9 @@ def run_fields(
         for number, added_fields in _ADDED_TO_AGENT.items():
             if version < number:
                 given = _with_added_fields(given, config_class, added_fields)
+        for number, removed_fields in _REMOVED_FROM_AGENT.items():
+            if version < number:
+                given = _without_removed_fields(given, config_class, removed_fields)
         if version == 0 and isinstance(given.get("replay"), dict):
             given["replay"] = {**_ADDED_TO_REPLAY, **given["replay"]}
         if version < 2:
@@ -103,6 +109,14 @@ def _with_added_fields(
     """An agent's config with those of the fields, added later, that its class has."""
     names = {field.name for field in dataclasses.fields(config_class)}
     return {**{name: value for name, value in added.items() if name in names}, **given}
+
+
+def _without_removed_fields(
+    given: Mapping[str, Any], config_class: type, removed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An agent's config without those of the fields that its class has no longer."""
+    names = {field.name for field in dataclasses.fields(config_class)}
+    return {k: v for k, v in given.items() if k in names or (k, v) not in removed.items()}
 
 
 def _problems(config_class: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:

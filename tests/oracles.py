@@ -769,13 +769,14 @@ def d4pg_critic(outputs, return_, discount, outputs_t, config, samples):
     return (loss, priority), gradient, mean, by_outputs
 
 
-def d4pg_linear_update(params, target, rows, mask, weights, half, config, samples, rates):
+def d4pg_linear_update(params, target, rows, mask, weights, half, config, samples, rates, slope):
     """One SGD step of D4PG (Algorithm 1) on linear networks, one window at a time.
 
-    params: `policy` [D, A], `critic_x` [D, P], `critic_a` [A, P]: pi(x) = x policy, outputs =
-    x critic_x + a critic_a. rows: arrays [B, N + 1, ...]; mask [B, N + 1]; half [A], of the
-    actions' range; samples [B, S]; rates: (policy's, critic's). Returns new params, losses [B],
-    priorities [B] and values of the policy [B].
+    params: `policy` [D, A], `critic_x` [D, P], `critic_a` [A, P]: u(x) = x policy, pi(x) = slope u,
+    outputs = x critic_x + a critic_a; the policy's loss is -Q + cost |u|^2 / 2. rows: arrays
+    [B, N + 1, ...]; mask [B, N + 1]; half [A], of the actions' range; samples [B, S]; rates:
+    (policy's, critic's). Returns new params, losses [B], priorities [B] and values of the policy
+    [B].
     """
     grads = {name: np.zeros_like(value) for name, value in params.items()}
     batch = len(mask)
@@ -785,7 +786,8 @@ def d4pg_linear_update(params, target, rows, mask, weights, half, config, sample
             rows["reward"][b], rows["discount"][b], mask[b], config["discount"]
         )
         x_t = rows["observation"][b, last].astype(np.float64)
-        outputs_t = x_t @ target["critic_x"] + (x_t @ target["policy"]) @ target["critic_a"]
+        action_t = slope * (x_t @ target["policy"])
+        outputs_t = x_t @ target["critic_x"] + action_t @ target["critic_a"]
         x, a = (rows[name][b, 0].astype(np.float64) for name in ("observation", "action"))
         outputs = x @ params["critic_x"] + a @ params["critic_a"]
         pair, gradient, _, _ = d4pg_critic(
@@ -794,14 +796,16 @@ def d4pg_linear_update(params, target, rows, mask, weights, half, config, sample
         pairs.append(pair)
         grads["critic_x"] += weights[b] / batch * np.outer(x, gradient)
         grads["critic_a"] += weights[b] / batch * np.outer(a, gradient)
-        outputs = x @ params["critic_x"] + (x @ params["policy"]) @ params["critic_a"]
+        u = x @ params["policy"]
+        outputs = x @ params["critic_x"] + slope * u @ params["critic_a"]
         _, _, value, by_outputs = d4pg_critic(outputs, 0.0, 1.0, outputs, config, [0.0])
         values.append(value)
         dq_da = params["critic_a"] @ by_outputs
         longest = config["max_action_gradient_norm"]
         if longest is not None:
             dq_da = dq_da * min(1.0, longest / np.linalg.norm(half * dq_da))  # dQ/d(a / half)
-        grads["policy"] -= np.outer(x, dq_da) / batch
+        by_u = config["preactivation_cost"] * u - slope * dq_da
+        grads["policy"] += np.outer(x, by_u) / batch
     rate = {"policy": rates[0], "critic_x": rates[1], "critic_a": rates[1]}
     new = {name: params[name] - rate[name] * grads[name] for name in params}
     return new, *np.array(pairs).T, np.array(values)

@@ -107,7 +107,7 @@ def exploit(
 
 def _policy(params: Params, timestep: TimeStep, *, networks: D4PGNetworks) -> jax.Array:
     features = networks.torso.apply(params.torso, timestep.observation[None])
-    return networks.policy.apply(params.policy, features)[0]
+    return networks.action(params.policy, features)[0]
 
 
 def _clip(action: jax.Array, actions: specs.BoundedArray) -> jax.Array:

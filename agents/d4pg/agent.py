@@ -157,6 +157,7 @@ def gradients(
         head=head,
         actions=actions,
         max_action_gradient_norm=config.max_action_gradient_norm,
+        preactivation_cost=config.preactivation_cost,
     )
     (policy_value, q), policy_grads = jax.value_and_grad(loss, has_aux=True)(
         params.policy, params.critic, results.features

@@ -87,6 +87,11 @@ class Config:
     """A longer gradient dQ/da, with actions scaled to [-1, 1], is scaled down to this norm. None:
     never, as in Algorithm 1."""
 
+    preactivation_cost: Annotated[float, Range(0.0)] = 0.0
+    """Cost, in the policy's loss, of half the squared norm of its outputs before tanh: a policy at
+    the bounds of its actions, where the derivative of tanh is 0, can return. Paper: 0. Our
+    addition."""
+
     target_update_period: Annotated[int, Range(1)] = 100
     """Updates between copies into the target networks. Control suite: 100, hard copies."""
 
@@ -103,10 +108,6 @@ class Config:
 
     layer_norm: bool = False
     """LayerNorm and tanh instead of ReLU in the first layers of policy and critic. Our addition."""
-
-    inverting_gradients: bool = False
-    """Whether dQ/da is scaled, in place of tanh's derivative, by the distance to the bound that it
-    points to (Hausknecht and Stone 2016): a policy at a bound can return. Our addition."""
 
     action_input: Literal["second_layer", "concatenated"] = "second_layer"
     """Where the critic takes the action: added in its second layer (control suite), or concatenated
@@ -159,11 +160,11 @@ class Config:
                 noise_correlation=0.9,
                 policy_learning_rate=1e-3,
                 critic_learning_rate=1e-3,
+                preactivation_cost=1e-4,
                 convolutions=None,
                 policy_sizes=(64, 64),
                 critic_sizes=(128, 128),
                 layer_norm=True,
-                inverting_gradients=True,
                 replay=ReplayConfig(
                     selector="proportional",
                     capacity=100_000,

@@ -43,7 +43,7 @@ def bootstrap(
       networks: the agent's.
     """
     features = networks.torso.apply(target_params.torso, observation_t)
-    action = networks.policy.apply(target_params.policy, features)
+    action = networks.action(target_params.policy, features)
     return networks.critic.apply(target_params.critic, features, action)
 
 
@@ -89,11 +89,14 @@ def policy_loss(
     head: CriticHead,
     actions: specs.BoundedArray,
     max_action_gradient_norm: float | None,
+    preactivation_cost: float,
 ) -> tuple[jax.Array, jax.Array]:
     """Mean loss of the policy, whose gradient ascends the critic's mean; not weighted.
 
     dQ/da is computed for actions scaled to [-1, 1], as the critic's inputs are, so that the limit
     of its norm does not depend on the units of the actions. Without a limit the scale cancels out.
+
+    Where the derivative of tanh is 0, nothing but the cost of its inputs moves the policy.
 
     Args:
       policy: its parameters, which take the gradient.
@@ -104,16 +107,17 @@ def policy_loss(
       actions: spec of one action, finitely bounded.
       max_action_gradient_norm: largest norm of dQ/da, see
         `losses.deterministic_policy_gradient_loss`.
+      preactivation_cost: of half the mean squared norm of the policy's outputs before `squash`.
 
     Returns:
       The loss `[]`, and the values `[B]` of the policy's actions.
     """
     middle, half = middle_and_half(actions)
-    action = (networks.policy.apply(policy, features) - middle) / half
+    outputs = networks.policy.apply(policy, features)
+    action = (networks.squash(outputs) - middle) / half
 
     def value(action: jax.Array) -> tuple[jax.Array, jax.Array]:
-        outputs = networks.critic.apply(critic, features, middle + half * action)
-        q = jax.vmap(head.mean)(outputs)
+        q = jax.vmap(head.mean)(networks.critic.apply(critic, features, middle + half * action))
         return jnp.sum(q), q  # each action affects its own value only
 
     dq_da, q = jax.grad(value, has_aux=True)(jax.lax.stop_gradient(action))
@@ -123,4 +127,5 @@ def policy_loss(
             action.reshape(-1), dq_da.reshape(-1), max_action_gradient_norm
         )
 
-    return jnp.mean(jax.vmap(loss)(action, dq_da)), q
+    cost = preactivation_cost / 2 * jnp.sum(outputs**2) / outputs.shape[0]
+    return jnp.mean(jax.vmap(loss)(action, dq_da)) + cost, q

@@ -75,7 +75,6 @@ def make_networks(
         policy_sizes=config.policy_sizes,
         critic_sizes=config.critic_sizes,
         layer_norm=config.layer_norm,
-        inverting_gradients=config.inverting_gradients,
         action_input=config.action_input,
         convolutions=config.convolutions,
         pixel_features=config.pixel_features,

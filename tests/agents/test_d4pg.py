@@ -46,7 +46,7 @@ def initial(agent, seed):
     return jax.jit(agent.init)(jax.random.key(seed))
 
 
-def linear_networks(num_outputs):
+def linear_networks(num_outputs, slope=1.0):
     """Policy and outputs linear in the observation and the action; no torso, no bounds."""
 
     def weights(key, *shape):
@@ -60,6 +60,7 @@ def linear_networks(num_outputs):
         torso=FeedForwardNetwork(lambda key: (), lambda params, x: x),
         policy=FeedForwardNetwork(lambda key: weights(key, D, A), lambda w, x: x @ w),
         critic=FeedForwardNetwork(critic_init, lambda w, x, a: x @ w["x"] + a @ w["a"]),
+        squash=lambda outputs: slope * outputs,
     )
 
 
@@ -127,15 +128,21 @@ def mixture_samples(learner, target, rows, mask, config):
 
 
 @pytest.mark.parametrize(
-    ("critic", "max_norm"), [*((critic, None) for critic in CRITICS), ("categorical", 0.5)]
+    ("critic", "max_norm", "cost", "slope"),
+    [
+        *((critic, None, 0.0, 1.0) for critic in CRITICS),
+        ("categorical", 0.5, 0.0, 1.0),
+        ("categorical", None, 0.7, 0.5),
+    ],
 )
-def test_one_update_is_the_numpy_loop(critic, max_norm):
+def test_one_update_is_the_numpy_loop(critic, max_norm, cost, slope):
     config = small(
         critic=critic,
         vmin=-3.0,
         vmax=3.0,
         discount=0.8,
         max_action_gradient_norm=max_norm,
+        preactivation_cost=cost,
         mixture_components=2,
         mixture_samples=3,
         mixture_min_scale=0.5,
@@ -146,7 +153,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
     agent = make_agent(
         SPEC,
         config,
-        networks=linear_networks(outputs),
+        networks=linear_networks(outputs, slope),
         policy_optimizer=optax.sgd(0.3),
         critic_optimizer=optax.sgd(0.1),
     )
@@ -169,6 +176,7 @@ def test_one_update_is_the_numpy_loop(critic, max_norm):
         dataclasses.asdict(config),
         samples,
         (0.3, 0.1),
+        slope,
     )
     chex.assert_trees_all_close(double(new.params), params, rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(update.priorities, priorities, rtol=1e-4, atol=1e-5)
@@ -230,6 +238,19 @@ def test_updates_do_not_depend_on_the_units_of_actions(low, high, max_norm):
         learner, update = jax.jit(base.update(agent))(learner, as_sample(rows, mask))
         found.append((learner.params, update))
     chex.assert_trees_all_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.5])
+def test_a_policy_at_its_bounds_returns_where_preactivations_have_a_cost(cost):
+    """tanh's derivative is 0 there: what is left is the cost times the outputs, here 30."""
+    agent = make_agent(SPEC, small(preactivation_cost=cost))
+    learner = initial(agent, 0)
+    name = "policy_module/~/output"
+    output = jax.tree.map(jnp.zeros_like, learner.params.policy[name])
+    policy = {**learner.params.policy, name: {**output, "b": jnp.full(A, 30.0)}}
+    learner = learner._replace(params=learner.params._replace(policy=policy))
+    gradients, _ = jax.jit(agent.gradients)(learner, as_sample(*random_rows(0, 4, 4)))
+    np.testing.assert_allclose(gradients.policy[name]["b"], [30.0 * cost] * A, rtol=1e-5)
 
 
 @pytest.mark.parametrize("critic", ["categorical", "scalar"])

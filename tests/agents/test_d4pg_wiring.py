@@ -9,7 +9,6 @@ import pytest
 from dm_env import specs
 
 from retrax.agents.d4pg import Config, make_agent
-from retrax.agents.d4pg.networks import make_head, make_networks
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 
 SPEC = EnvironmentSpec(
@@ -49,18 +48,6 @@ def test_policy_and_critic_have_their_own_learning_rates(rates):
             np.testing.assert_allclose(leaf, adam(scales, rate), rtol=1e-3)
 
 
-@pytest.mark.parametrize("inverting", [False, True])
-def test_gradients_are_inverted_where_the_config_says_so(inverting):
-    """A policy at its upper bounds moves down only if they are."""
-    config = Config.small(**TINY, scale_rewards=False, inverting_gradients=inverting)
-    vectors = EnvironmentSpec(specs.Array((3,), np.float32), SPEC.actions)
-    networks = make_networks(vectors, config, make_head(config))
-    params = networks.policy.init(jax.random.key(0))
-    params["policy_module/~/output"]["b"] = np.full(2, 30.0, np.float32)
-    descent = jax.grad(lambda params: networks.policy.apply(params, np.ones((1, 3))).sum())(params)
-    assert (np.asarray(descent["policy_module/~/output"]["b"]) > 0).all() == inverting
-
-
 @pytest.mark.parametrize("n_step", [1, 4])
 def test_every_row_begins_a_window_of_n_transitions_in_one_episode(n_step):
     agent = make_agent(SPEC, Config.small(**TINY, scale_rewards=False, n_step=n_step))
@@ -87,11 +74,11 @@ PAPER = {
     "policy_learning_rate": 1e-4,
     "critic_learning_rate": 1e-4,
     "max_action_gradient_norm": None,
+    "preactivation_cost": 0.0,
     "target_update_period": 100,
     "policy_sizes": (300, 200),
     "critic_sizes": (400, 300),
     "layer_norm": False,
-    "inverting_gradients": False,
     "action_input": "second_layer",
     "frame_stack": 1,
     "convolutions": ((32, 3, 2), (32, 3, 1)),

@@ -1,18 +1,17 @@
 """D4PG's networks: sizes, bounds, where the action enters, pixels, all against NumPy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
 from dm_env import specs
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from retrax.agents.d4pg import Config, make_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.networks import make_d4pg_networks
-from retrax.networks.d4pg import tanh_with_inverted_gradients
 
 D, A, P, B = 4, 2, 3, 5
 VECTORS = specs.Array((D,), np.float32)
@@ -85,56 +84,29 @@ def test_sizes_for_pixels_are_the_papers():
     assert shapes(params.critic)["critic_module/~/hidden_1"] == (50, 400)
 
 
-@pytest.mark.parametrize("inverting_gradients", [False, True])
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_policy_is_its_definition(layer_norm, inverting_gradients):
-    policy = make_networks(layer_norm=layer_norm, inverting_gradients=inverting_gradients).policy
-    params, (features, _) = initial(policy), random_batch()
+def test_policy_is_its_definition(layer_norm):
+    networks = make_networks(layer_norm=layer_norm)
+    params, (features, _) = initial(networks.policy), random_batch()
     x, prefix = features.astype(np.float64), "policy_module/~/"
     first = f"{prefix}hidden_1"
     x = normed(params, first, x) if layer_norm else np.maximum(linear(params, first, x), 0)
     x = np.maximum(linear(params, f"{prefix}hidden_2", x), 0)
-    unit = np.tanh(linear(params, f"{prefix}output", x))
-    expected = LOW + (unit + 1) / 2 * (HIGH - LOW)
-    np.testing.assert_allclose(policy.apply(params, features), expected, rtol=1e-4, atol=1e-5)
-
-
-@settings(deadline=None)
-@given(
-    x=st.floats(-30, 30, width=32),
-    slope=st.floats(-5, 5, width=32),
-)
-def test_inverted_gradients_are_their_definition(x, slope):
-    """Hausknecht and Stone: the gradient times the distance to the bound that it points to."""
-    y, pull = jax.vjp(tanh_with_inverted_gradients, jnp.float32(x))
-    bound = 1.0 if slope < 0 else -1.0  # descent moves y against the slope
-    np.testing.assert_allclose(y, np.tanh(x), rtol=1e-5, atol=1e-7)
-    expected = slope * abs(bound - np.tanh(np.float64(x)))
-    np.testing.assert_allclose(pull(jnp.float32(slope))[0], expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("inverting_gradients", [False, True])
-def test_policy_at_a_bound_returns_only_with_inverted_gradients(inverting_gradients):
-    policy = make_networks(inverting_gradients=inverting_gradients).policy
-    features, _ = random_batch()
-    params = policy.init(jax.random.key(0))
-    params["policy_module/~/output"]["b"] = jnp.full(A, 30.0)
-    gradients = jax.grad(lambda params: jnp.sum(policy.apply(params, features)))(params)
-    # Descent lowers the actions: two times half the range of each, for every feature.
-    expected = B * (HIGH - LOW) if inverting_gradients else np.zeros(A)
-    np.testing.assert_allclose(gradients["policy_module/~/output"]["b"], expected, rtol=1e-5)
-    outwards = jax.grad(lambda params: -jnp.sum(policy.apply(params, features)))(params)
-    np.testing.assert_array_equal(outwards["policy_module/~/output"]["b"], np.zeros(A))
+    outputs = linear(params, f"{prefix}output", x)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    close(networks.policy.apply(params, features), outputs)
+    close(networks.squash(outputs), LOW + (np.tanh(outputs) + 1) / 2 * (HIGH - LOW))
+    close(networks.action(params, features), networks.squash(outputs))
 
 
 def test_policy_begins_in_the_middle_and_reaches_both_bounds():
-    policy = make_networks().policy
+    networks = make_networks()
     features, _ = random_batch()
-    params = policy.init(jax.random.key(0))
-    np.testing.assert_allclose(policy.apply(params, features), [[-2.0, 6.0]] * B, atol=0.1)
+    params = networks.policy.init(jax.random.key(0))
+    np.testing.assert_allclose(networks.action(params, features), [[-2.0, 6.0]] * B, atol=0.1)
     for sign, bound in ((-1.0, LOW), (1.0, HIGH)):
         params["policy_module/~/output"]["b"] = jnp.full(A, 100.0 * sign)
-        np.testing.assert_allclose(policy.apply(params, features), [bound] * B, rtol=1e-6)
+        np.testing.assert_allclose(networks.action(params, features), [bound] * B, rtol=1e-6)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -193,7 +165,7 @@ def test_actions_of_any_rank():
     actions = specs.BoundedArray((2, 1), np.float32, -1.0, 3.0)
     networks = make_networks(actions=actions)
     features, _ = random_batch()
-    chosen = networks.policy.apply(networks.policy.init(jax.random.key(0)), features)
+    chosen = networks.action(networks.policy.init(jax.random.key(0)), features)
     assert chosen.shape == (B, 2, 1)
     outputs = networks.critic.apply(networks.critic.init(jax.random.key(0)), features, chosen)
     assert outputs.shape == (B, P)

@@ -113,8 +113,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 7}, "its version is 7, and the newest known one is 6"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 6"),
+        ({"version": 8}, "its version is 8, and the newest known one is 7"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 7"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -205,7 +205,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 6
+    assert values.pop("version") == 7
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 
@@ -232,17 +232,31 @@ def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
 
 @pytest.mark.parametrize(
     ("agent", "older", "field"),
-    [(acer, 4, "exploit_average"), (d4pg, 5, "inverting_gradients")],
+    [(acer, 4, "exploit_average"), (d4pg, 6, "preactivation_cost")],
     ids=["acer", "d4pg"],
 )
-def test_runs_from_before_a_switch_of_their_agent_have_it_off(tmp_path, agent, older, field):
+def test_runs_from_before_a_field_of_their_agent_have_it_off(tmp_path, agent, older, field):
     run = {"agent": agent.AGENT.name, "agent_config": agent.Config.small()}
     assert getattr(agent.Config.small(), field)
     with edited(tmp_path, **run) as values:
         values["version"] = older
         del values["agent_config"][field]
     found = configs.read_config(tmp_path).agent_config
-    assert found == agent.Config.small(**{field: False})
+    assert found == agent.Config.small(**{field: 0})
+
+
+@pytest.mark.parametrize("version", [6, 7])
+@pytest.mark.parametrize("inverting", [False, True])
+def test_gradients_that_were_inverted_are_not_forgotten(tmp_path, version, inverting):
+    """Version 6 of D4PG's config had the field; runs that did not use it learn as before."""
+    with edited(tmp_path, agent="d4pg", agent_config=d4pg.Config.small()) as values:
+        values["version"] = version
+        values["agent_config"]["inverting_gradients"] = inverting
+    if version == 6 and not inverting:
+        assert configs.read_config(tmp_path).agent_config == d4pg.Config.small()
+    else:
+        with pytest.raises(ValueError, match=r"agent_config\.inverting_gradients is unknown\.$"):
+            configs.read_config(tmp_path)
 
 
 @pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])
