@@ -38,7 +38,7 @@ def test_rows_by_hand():
         lines
     )
     assert (
-        "| `learning_rate` | 5e-5 | 5e-5 | 0.0005 | Adam's learning rate. Paper: 5e-5 (3.5). |"
+        "| `learning_rate` | 5e-5 | 5e-5 | 0.001 | Adam's learning rate. Paper: 5e-5 (3.5). |"
         in lines
     )
     assert any(line.startswith("| `replay.batch_size` | 4 | 4 | 16 |") for line in lines)

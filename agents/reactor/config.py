@@ -151,9 +151,11 @@ class Config:
                 max_abs_reward=UNLIMITED,
                 vmin=-2.0,
                 vmax=2.0,
+                # Else the policy becomes deterministic before its values mean anything.
+                policy_epsilon=0.05,
                 # With 0.01 a policy stays uniform where a step is worth a hundredth of the return.
                 entropy_cost=0.001,
-                learning_rate=5e-4,
+                learning_rate=1e-3,
                 target_update_period=50,
                 sequence_length=17,
                 replay=ReplayConfig(
