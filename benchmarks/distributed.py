@@ -1,6 +1,6 @@
 """Speed of programs of processes, compared with the same agents in one process.
 
-    python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--environments-per-actor 1]
+    python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--environments-per-actor 4]
                                      [--repeats 3] [--ray] [--busy]
 
 A case is one of those printed by --help, for instance `d4pg`; all of them without one. All sides
@@ -164,7 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
     parser.add_argument("--num-actors", type=int, default=2)
-    parser.add_argument("--environments-per-actor", type=int, default=1)
+    parser.add_argument("--environments-per-actor", type=int, default=4)
     parser.add_argument("--steps", type=int, help="instead of each case's own")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ray", action="store_true", help="run the program by Ray's engine too")

@@ -22,6 +22,7 @@ from .run_arguments import (
 
 PROG = "retrax launch"
 UPDATE_PERIOD = 50
+ENVIRONMENTS_PER_ACTOR = 4  # two actors have as many as `retrax train`; docs/results/programs
 
 AgentConfig = TypeVar("AgentConfig")
 Mode = Literal["local_mp", "local_mt", "sync"]
@@ -74,8 +75,9 @@ class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
     """Workers of a parameter server, each a process with a replay and an update schedule of its
     own."""
 
-    environments_per_actor: int = 1
-    """Environments of each actor or worker, stepped together."""
+    environments_per_actor: OptionalCount = None
+    """Environments of each actor or worker, stepped together; by default 4, and 1 for workers and
+    with --acme."""
 
     max_staleness: OptionalCount = None
     """Gradients of parameters that are more versions older than the server's are dropped; by
@@ -130,9 +132,8 @@ def parse_launch(
         make_spec=make_spec,
     )
     for name in (number, "environments_per_actor"):
-        if getattr(given, name) < 1:
-            option = name.replace("_", "-")
-            raise ValueError(f"--{option} must be at least 1, got {getattr(given, name)}.")
+        if (count := getattr(given, name)) is not None and count < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {count}.")
     if given.decoupled and given.launch == "sync":
         raise ValueError("--decoupled needs threads: leave --launch sync out.")
     return given, run
@@ -140,7 +141,11 @@ def parse_launch(
 
 def _fields(given: Any, number: int) -> dict[str, Any]:
     """Fields of the run, which has so many actors or workers."""
-    fields = {"num_envs": number * max(1, given.environments_per_actor), "num_actors": number}
+    each = given.environments_per_actor
+    if each is None:
+        is_single = given.topology == "parameter_server" or given.acme is not None
+        each = 1 if is_single else ENVIRONMENTS_PER_ACTOR
+    fields = {"num_envs": number * max(1, each), "num_actors": number}
     if given.topology == "actors_and_learner":
         return {**fields, "actor_update_period": given.actor_update_period}
     options = {name: getattr(given, name) for name in _OF_WORKERS}

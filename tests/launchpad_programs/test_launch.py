@@ -203,12 +203,19 @@ def told():
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ([], "2 actors * 1 environments"),
+        ([], "2 actors * 4 environments"),
         (["--environments-per-actor", "3"], "2 actors * 3 environments"),
+        (["--acme", "acme_options:OPTIONS"], "2 actors * 1 environments"),
         (["--topology", "parameter_server"], "2 workers * 1 environments"),
     ],
 )
-def test_the_environments_of_each_actor_are_told(launched, tmp_path, capsys, flags, expected):
+def test_the_environments_of_each_actor_are_told(
+    launched, tmp_path, capsys, monkeypatch, flags, expected
+):
+    (tmp_path / "acme_options.py").write_text(
+        "from retrax.launchpad_programs.config import AcmeOptions\nOPTIONS = AcmeOptions()\n"
+    )
+    monkeypatch.chdir(tmp_path)
     new = ["launch", "reactor", "--environment", "catch", "--steps", "1000", *flags]
     assert main([*new, "--run-directory", str(tmp_path / "run")]) == 0
     assert expected in capsys.readouterr().err

@@ -70,6 +70,7 @@ def test_a_program_is_interrupted_and_resumed(tmp_path):
     program = life_cycle.Program(
         directory,
         *["--environment", "catch", "--num-actors", 2, "--steps", 10**6],
+        *["--environments-per-actor", 1],  # else they may take a few steps more
         *["--run-directory", directory, "--log-every", 100, *small],
     )
     try:
