@@ -6,7 +6,7 @@ import pytest
 
 # A fraction of the preset `small`, with more updates.
 QUICK = {
-    "steps": "6000",
+    "steps": "8000",
     "agent.replay.capacity": "10000",
     "agent.replay.min-rows": "200",
     "agent.replay.acting-steps-per-update": "2.5",
@@ -15,13 +15,13 @@ QUICK = {
     "agent.shared-size": "16",
     "agent.head-size": "16",
     "agent.num-atoms": "21",
-    "agent.learning-rate": "3e-3",
+    "agent.learning-rate": "2e-3",
     "agent.target-update-period": "20",
 }
 
 # D4PG on a task of ten steps, from [0, 4]: rewards of 0 to -9, seldom below -2.
 QUICK_D4PG = {
-    "steps": "1200",
+    "steps": "1600",
     "num-envs": "4",
     "agent.replay.capacity": "2000",
     "agent.replay.min-rows": "100",

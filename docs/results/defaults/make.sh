@@ -23,7 +23,7 @@ for seed in 0 1 2; do
   train acer_frozen_lake "$seed" acer FrozenLake-v1 60000
   train acer_pendulum "$seed" acer Pendulum-v1 100000
   train acer_lunar_lander "$seed" acer LunarLander-v3 300000
-  train reactor_acrobot "$seed" reactor Acrobot-v1 80000
+  train reactor_acrobot "$seed" reactor Acrobot-v1 120000
   train reactor_cart_pole "$seed" reactor CartPole-v1 40000
   train agent57_acrobot "$seed" agent57 Acrobot-v1 60000
   train agent57_mountain_car "$seed" agent57 MountainCar-v0 200000
