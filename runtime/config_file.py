@@ -82,12 +82,7 @@ def run_fields(
     if {"agent", "search_path", "agent_config"} <= values.keys():
         config_class = agent_class(values["agent"], values["search_path"])
         given = _object(values["agent_config"], "agent_config")
-        for number, added_fields in _ADDED_TO_AGENT.items():
-            if version < number:
-                given = _with_added_fields(given, config_class, added_fields)
-        for number, removed_fields in _REMOVED_FROM_AGENT.items():
-            if version < number:
-                given = _without_removed_fields(given, config_class, removed_fields)
+        given = _with_fields_of_today(given, config_class, version)
         if version == 0 and isinstance(given.get("replay"), dict):
             given["replay"] = {**_ADDED_TO_REPLAY, **given["replay"]}
         if version < 2:
@@ -103,20 +98,19 @@ def run_fields(
     return values
 
 
-def _with_added_fields(
-    given: Mapping[str, Any], config_class: type, added: Mapping[str, Any]
+def _with_fields_of_today(
+    given: Mapping[str, Any], config_class: type, version: int
 ) -> dict[str, Any]:
-    """An agent's config with those of the fields, added later, that its class has."""
+    """An agent's config with the fields that its class has gained, without those it has lost."""
     names = {field.name for field in dataclasses.fields(config_class)}
-    return {**{name: value for name, value in added.items() if name in names}, **given}
-
-
-def _without_removed_fields(
-    given: Mapping[str, Any], config_class: type, removed: Mapping[str, Any]
-) -> dict[str, Any]:
-    """An agent's config without those of the fields that its class has no longer."""
-    names = {field.name for field in dataclasses.fields(config_class)}
-    return {k: v for k, v in given.items() if k in names or (k, v) not in removed.items()}
+    given = {**given}
+    for number, added in _ADDED_TO_AGENT.items():
+        if version < number:
+            given = {**{name: value for name, value in added.items() if name in names}, **given}
+    for number, removed in _REMOVED_FROM_AGENT.items():
+        if version < number:
+            given = {k: v for k, v in given.items() if k in names or (k, v) not in removed.items()}
+    return given
 
 
 def _problems(config_class: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
