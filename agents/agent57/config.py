@@ -258,9 +258,10 @@ class Config:
                 kernel_epsilon=0.1,
                 novelty_window=100,
                 # Novelty must last until the values have propagated it, which takes one target
-                # update for each step, and must end.
+                # update for each step, and must end. High priorities would train the predictor
+                # most on what is new, so the replay's exponent is less than the paper's.
                 auxiliary_frames=20,
-                auxiliary_learning_rate=3e-4,
+                auxiliary_learning_rate=1e-4,
                 target_update_period=10,
                 embedding_refresh="step",
                 learning_rate=1e-3,
@@ -268,11 +269,13 @@ class Config:
                 replay_period=10,
                 replay=ReplayConfig(
                     selector="proportional",
-                    capacity=20_000,  # old intrinsic rewards must leave
+                    # Old intrinsic rewards must leave; the first ones, of an untrained predictor,
+                    # say that what nobody has seen before is not new.
+                    capacity=5_000,
                     min_rows=400,
                     batch_size=32,
                     acting_steps_per_update=4.0,
-                    priority_exponent=0.9,
+                    priority_exponent=0.5,
                     importance_exponent=0.0,
                 ),
                 torso_size=64,

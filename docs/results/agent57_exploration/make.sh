@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Trains Agent57 on deep_sea with the preset `small`; run it from an empty directory, and then report.py there. Runs that are
-# complete are skipped, and one that was stopped is resumed, so it goes on where it was stopped. An argument is the number of
-# seeds (5).
+# complete are skipped, and one that was stopped is resumed, so it goes on where it was stopped. Arguments are the number of
+# seeds (5) and a part of the names of the runs to make (all).
 set -euo pipefail
-train() { # NAME SIZE SEED STEPS [FLAGS]
+only=${2:-}
+train() { # NAME SIZE SEED STEPS EVERY [FLAGS]
   local run=runs/$1_$2-$3
+  [[ "$1_$2" == *"${only:-}"* ]] || return 0
   [ -e "$run/complete" ] && return
   if [ -e "$run/config.json" ]; then
     retrax train --resume "$run" --plain
   else
-    retrax train agent57 --environment "deep_sea,size=$2" --seed "$3" --steps "$4" --log-every 250 --evaluate-every 500 \
-      --evaluation-episodes 16 --run-directory "$run" --plain "${@:5}"
+    retrax train agent57 --environment "deep_sea,size=$2" --seed "$3" --steps "$4" --log-every 250 --evaluate-every "$5" \
+      --evaluation-episodes 16 --run-directory "$run" --plain "${@:6}"
   fi
   touch "$run/complete"
 }
 for seed in $(seq 0 $((${1:-5} - 1))); do
-  train agent57 10 "$seed" 6000
-  train r2d2_retrace 10 "$seed" 6000 --preset small_r2d2_retrace
-  train cumulative 10 "$seed" 6000 --agent.novelty-window 1000000000
+  train agent57 10 "$seed" 6000 500
+  train agent57 20 "$seed" 60000 1000
+  train r2d2_retrace 10 "$seed" 6000 500 --preset small_r2d2_retrace
+  train r2d2_retrace 20 "$seed" 60000 5000 --preset small_r2d2_retrace
+  train cumulative 10 "$seed" 6000 500 --agent.novelty-window 1000000000
 done
