@@ -116,6 +116,12 @@ def test_memory_without_recurrence_stays_at_chance(learn):
 
 
 @pytest.mark.slow
+def test_agent57_dives_for_the_treasure(learn):
+    """Uniform play needs 10,240 steps to meet it once, and without it no return is above 0."""
+    assert learn("deep_sea", {"steps": "10000"}, agent="agent57") >= 0.5
+
+
+@pytest.mark.slow
 def test_cart_pole(learn):
     assert learn("CartPole-v1", episodes=50) >= 450
 

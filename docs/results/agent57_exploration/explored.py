@@ -1,0 +1,49 @@
+"""deep_sea that tells which cells have been visited, for `retrax train` in this directory:
+
+retrax train agent57 --environment explored:explored,size=20 --steps 50000 --log-every 2500 ...
+
+Each EXPLORED_EVERY steps (2,500) of training it prints the steps, the cells visited so far of the
+N (N + 1) / 2 that can be, the cells of the diagonal (the way to the treasure) visited so far, the
+treasures found, the steps up to the first one, and the visits to each cell of the diagonal since
+the line before.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from retrax.environments.deep_sea import DeepSea
+
+TRAINING_ENVS = 8  # evaluation steps another number of environments
+EVERY = int(os.environ.get("EXPLORED_EVERY", "2500"))
+
+
+class ExploredDeepSea(DeepSea):
+    """Counts visits of all environments together."""
+
+    def __init__(self, *, size: int, **arguments: Any) -> None:
+        super().__init__(size=size, **arguments)
+        self._visits = np.zeros((size, size), np.int64)
+        self._before = np.zeros(size, np.int64)
+        self._steps = self._found = self._first = 0
+
+    def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        at = np.minimum(self._row, self._size - 1)[playing], self._column[playing]
+        np.add.at(self._visits, at, 1)
+        rewards, ends = super()._play(actions, playing)
+        last, self._steps = self._steps, self._steps + int(playing.sum())
+        self._found += int(np.sum(rewards > 0))
+        if self._found and not self._first:
+            self._first = self._steps
+        if self._steps // EVERY > last // EVERY and self.num_envs == TRAINING_ENVS:
+            diagonal = np.diag(self._visits)
+            numbers = [self._steps, (self._visits > 0).sum(), (diagonal > 0).sum()]
+            print("explored", *numbers, self._found, self._first, *(diagonal - self._before))
+            self._before = diagonal.copy()
+        return rewards, ends
+
+
+def explored(size: int = 10, num_envs: int = 1, seed: int = 0) -> DeepSea:
+    """The environment of the id `explored:explored`."""
+    return ExploredDeepSea(size=size, num_envs=num_envs, seed=seed)
