@@ -1,6 +1,6 @@
-"""deep_sea that tells which cells have been visited, for `retrax train` in this directory:
+"""A deep_sea that tells which cells have been visited, for `retrax train` in this directory.
 
-retrax train agent57 --environment explored:explored,size=20 --steps 50000 --log-every 2500 ...
+`retrax train agent57 --environment explored:explored,size=20 --steps 50000 ...`
 
 Each EXPLORED_EVERY steps (2,500) of training it prints the steps, the cells visited so far of the
 N (N + 1) / 2 that can be, the cells of the diagonal (the way to the treasure) visited so far, the
