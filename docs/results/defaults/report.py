@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,6 +45,11 @@ def rows_of(run: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def greedy_return(evaluation: dict[str, Any]) -> float:
+    """The mean return; Agent57's is that of its greedy arm alone (half of the episodes)."""
+    return evaluation["modes"].get("greedy_arm", evaluation)["mean_return"]
+
+
 def draw(axes: plt.Axes, run: Path) -> None:
     """The training return against the steps, smoothed."""
     rows = [row for row in rows_of(run) if row["episode_return"]]
@@ -65,7 +71,7 @@ def main(output: str) -> None:
         chosen, goal = runs(task), GOALS[task]
         evaluations = [json.loads((run / "evaluation.json").read_text()) for run in chosen]
         config = json.loads((chosen[0] / "config.json").read_text())
-        each = ", ".join(f"{evaluation['mean_return']:.4g}" for evaluation in evaluations)
+        each = ", ".join(f"{greedy_return(evaluation):.4g}" for evaluation in evaluations)
         seconds = np.mean([float(rows_of(run)[-1]["seconds"]) for run in chosen])
         print(
             f"| {config['agent']} | {config['environment']} | {config['steps']:,} | {each} | "
