@@ -44,7 +44,7 @@ class ActorState(NamedTuple):
       epsilon: float32 `[]`, epsilon_l.
       arm: int32 `[]`, of this episode.
       bandit: the actor's meta-controller: the episodes of `explore`.
-      evaluator: of an evaluator: the episodes of `exploit`, and what `warm_start` takes.
+      evaluator: of an evaluator: the episodes of `exploit`, and the arm of `warm_start`.
       previous_action: int32 `[]`.
       memory: recurrent states of the value networks before the next observation.
       intrinsic: `IntrinsicState`, or None without intrinsic rewards.
@@ -153,16 +153,23 @@ def exploit(
 
 
 def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
-    """`AgentEntry.warm_start`: the evaluator's greedy arm is the best one by all actors' pulls.
+    """`AgentEntry.warm_start`: the best arm by all actors' pulls, and an actor's novelty moments.
 
-    It stays so: neither mode's episodes change it.
+    The greedy arm stays so: neither mode's episodes change it. The networks read intrinsic rewards,
+    so those of an evaluation must have the scale that they had in training: evaluator e goes on
+    with the moments of the actor e modulo E.
 
     Args:
       evaluator: a state of `begin`.
       actors: `[E, ...]`, the states of all actors.
     """
     greedy = bandit.best_of_all(actors.bandit)
-    return evaluator._replace(evaluator=evaluator.evaluator._replace(greedy_arm=greedy))
+    evaluator = evaluator._replace(evaluator=evaluator.evaluator._replace(greedy_arm=greedy))
+    if actors.intrinsic is None:
+        return evaluator
+    actor = evaluator.number % actors.number.shape[0]
+    moments = jax.tree.map(lambda x: x[actor], actors.intrinsic.moments)
+    return evaluator._replace(intrinsic=evaluator.intrinsic._replace(moments=moments))
 
 
 def _where_last(timestep: TimeStep, new: Any, old: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from dm_env import StepType, specs
 
 from retrax.agents import agent57, base
-from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, policies
+from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, novelty, policies
 from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import R2D2Inputs, RecurrentNetwork, make_agent57_networks
@@ -634,6 +634,24 @@ def test_warm_start_batches_over_evaluators():
     evaluators = begin(jax.random.split(jax.random.key(2)), np.arange(2), 2)
     states = jax.vmap(acting.warm_start, in_axes=(0, None))(evaluators, actors)
     chex.assert_trees_all_equal_shapes_and_dtypes(states, evaluators)
+
+
+def test_warm_started_evaluators_have_the_novelty_moments_of_an_actor():
+    """Evaluator e has those of actor e modulo E, and its own empty memory."""
+    agent = make_agent(SPEC, tiny())
+    begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
+    actors, evaluators = (
+        begin(jax.random.split(jax.random.key(seed), number), np.arange(number), number)
+        for seed, number in ((1, 2), (2, 3))
+    )
+    numbers = novelty.Moments(jnp.array([7, 8]), jnp.array([0.5, 2.0]), jnp.array([3.0, 4.0]))
+    played = jax.tree.map(lambda x: x + 1, actors.intrinsic.memory)
+    actors = actors._replace(intrinsic=actors.intrinsic._replace(moments=numbers, memory=played))
+    states = jax.vmap(agent57.AGENT.warm_start, in_axes=(0, None))(evaluators, actors)
+    chex.assert_trees_all_equal_shapes_and_dtypes(states, evaluators)
+    expected = jax.tree.map(lambda x: x[jnp.array([0, 1, 0])], numbers)
+    chex.assert_trees_all_equal(states.intrinsic.moments, expected)
+    chex.assert_trees_all_equal(states.intrinsic.memory, evaluators.intrinsic.memory)
 
 
 @pytest.mark.parametrize(
