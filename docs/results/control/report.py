@@ -9,7 +9,7 @@ import numpy as np
 from retrax.evaluation.plots import read_metrics
 from retrax.evaluation.suites import find_suite
 
-PRESETS = {"control_suite": "tab:grey", "small": "tab:blue"}
+RUNS = {"control_suite": "tab:grey", "small": "tab:blue", "acer": "tab:green"}  # the others: D4PG
 COLUMNS = 4
 WINDOW = 5  # rows of metrics.csv in a moving average
 
@@ -29,8 +29,8 @@ def main() -> None:
     for axes, task in zip(grid.flat, tasks, strict=False):
         published = {score.algorithm.split()[0]: score.score for score in task.published}
         cells = [task.name]
-        for preset, color in PRESETS.items():
-            run = Path(f"{preset}-{task.name}-0")
+        for name, color in RUNS.items():
+            run = Path(f"{name}-{task.name}-0")
             draw(axes, run, color)
             evaluation = json.loads((run / "evaluation.json").read_text())
             cells.append(f"{evaluation['mean_return']:.0f}")
