@@ -215,8 +215,9 @@ class ReplayConfig:
     """Time steps in the environments for each update, if pace is "steady"."""
 
     updates_per_call: Annotated[int, Range(1)] = 1
-    """Updates in one jitted call, if pace is "steady". The call waits until all of them are due.
-    Their batches are drawn together, so priorities lag by one call."""
+    """Updates on replayed sequences in one jitted call. The call waits until all of them are due,
+    for further rounds if pace is "rounds". Their batches are drawn together, so priorities lag by
+    one call."""
 
     pace: Literal["steady", "rounds"] = "steady"
     """When to update: "steady" updates once every acting_steps_per_update time steps; "rounds"
@@ -269,11 +270,6 @@ class ReplayConfig:
         if self.on_policy and self.pace != "rounds":
             raise ValueError(
                 f"ReplayConfig.pace must be rounds if on_policy is True, got {self.pace!r}."
-            )
-        if self.pace == "rounds" and self.updates_per_call > 1:
-            raise ValueError(
-                "ReplayConfig.updates_per_call must be 1 if pace is 'rounds', whose number of "
-                f"updates differs from round to round, got {self.updates_per_call}."
             )
         if self.pace == "rounds" and not self.replay_ratio and not self.on_policy:
             raise ValueError(

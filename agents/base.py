@@ -50,6 +50,7 @@ class Update(NamedTuple):
 
 
 UpdateFunction: TypeAlias = Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
+UpdatesFunction: TypeAlias = Callable[[LearnerState, Sample, int], tuple[LearnerState, Update]]
 
 
 class Agent(NamedTuple):
@@ -97,22 +98,18 @@ def update(agent: Agent) -> UpdateFunction:
     return update
 
 
-def updates_in_one_call(agent: Agent, count: int) -> UpdateFunction:
+def updates_in_one_call(agent: Agent) -> UpdatesFunction:
     """Several updates in turn, each with its part of a larger batch.
 
-    Args:
-      agent: the agent.
-      count: >= 1.
-
     Returns:
-      A function of a learner state and a sample `[count * B, ...]`; priorities are `[count * B]`,
-      metrics means over the updates.
+      A function of a learner state, a sample `[count * B, ...]` and the count, which is static and
+      >= 1; priorities are `[count * B]`, metrics means over the updates.
     """
     once = update(agent)
-    if count == 1:
-        return once
 
-    def updates(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
+    def updates(state: LearnerState, sample: Sample, count: int) -> tuple[LearnerState, Update]:
+        if count == 1:
+            return once(state, sample)
         parts = jax.tree.map(lambda x: x.reshape(count, -1, *x.shape[1:]), sample)
         # On CPUs, XLA computes convolutions within a loop 15 to 60 times as slowly.
         are_images = sample.rows.observation.ndim == _IMAGES

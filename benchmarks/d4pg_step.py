@@ -103,14 +103,14 @@ def resident_rounds(agent, learner, sample, updates, per_call):
     """
     calls = max(1, updates // per_call)
     sample = jax.device_put(sample)
-    update = jax.jit(updates_in_one_call(agent, per_call), donate_argnums=0)
+    update = jax.jit(updates_in_one_call(agent), static_argnums=2, donate_argnums=0)
     state = jax.tree.map(lambda x: x.copy(), learner)
 
     def measure():
         nonlocal state
         started = time.perf_counter()
         for _ in range(calls):
-            state, result = update(state, sample)
+            state, result = update(state, sample, per_call)
         jax.block_until_ready((state, result))
         return calls * per_call / (time.perf_counter() - started)
 

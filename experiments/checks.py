@@ -18,6 +18,7 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
 from ..runtime.devices import too_few
+from ..runtime.gradient_packing import update_shapes
 from ..runtime.run_directory import RunConfig
 from .subprocess_probe import devices
 
@@ -68,8 +69,8 @@ def check_devices(count: int) -> None:
 def _check_batches(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> None:
     """Refuses batches that the learner's devices cannot share evenly."""
     replay, samples = _replay(config, spec, sequence)
-    for sample in samples:
-        size = sample.weights.shape[0] // replay.updates_per_call
+    for sample in update_shapes(samples, replay.updates_per_call):
+        size = sample.weights.shape[0]
         if size % config.learner_devices:
             raise ValueError(
                 f"learner_devices must divide the {size} sequences of an update, got "

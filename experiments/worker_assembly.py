@@ -85,7 +85,6 @@ class WorkerParts:
             num_environments=config.environments_per_replay,
             seed=_replay_seed(config, index),
         )
-        per_call = config.replay.updates_per_call
         updates = RemoteUpdates(
             agent,
             self.gradients,
@@ -95,13 +94,12 @@ class WorkerParts:
             worker=index,
             process=process,
             gradients_per_fetch=config.workers.gradients_per_fetch,
-            updates_per_call=per_call,
         )
         learner = Learner(
             agent,
             replay,
             key=run_keys(config)[0],
-            updates_per_call=per_call,
+            updates_per_call=config.replay.updates_per_call,
             update=updates,
             metrics=metrics,
         )

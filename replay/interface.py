@@ -26,18 +26,34 @@ class ReplayStatus(NamedTuple):
     new_priority: float
 
 
+class Draw(NamedTuple):
+    """The sequences of one call of updates.
+
+    Attributes:
+      keys: for `Replay.set_priorities`.
+      sample: `[B, ...]`, NumPy arrays: the batches of all updates, one after the other.
+      updates: in the call; divides B.
+    """
+
+    keys: Any
+    sample: Sample
+    updates: int
+
+
 class Replay(Protocol):
     """A learner's side of a replay; used by one thread at a time.
 
     Attributes:
-      shapes: everything that `sample` may return, as `jax.ShapeDtypeStruct`s.
+      shapes: all samples that `sample` may return, as `jax.ShapeDtypeStruct`s: that of
+        `ReplayConfig.updates_per_call` updates on replayed sequences, then, with on-policy updates,
+        that of one on the newest.
       metric_names: of `metrics`.
     """
 
     shapes: list[Sample]
     metric_names: tuple[str, ...]
 
-    def sample(self, timeout: float = 0.0) -> tuple[Any, Sample] | None:
+    def sample(self, timeout: float = 0.0) -> Draw | None:
         """Draws the sequences of the next call of updates, if one is due.
 
         Takes in the rows that have arrived, then draws; the call counts as made from then on.
@@ -46,7 +62,7 @@ class Replay(Protocol):
           timeout: seconds to wait for rows while no call is due.
 
         Returns:
-          Keys for `set_priorities` and the sequences (NumPy arrays); None if no call is due.
+          The sequences; None if no call is due.
         """
 
     def set_priorities(self, keys: Any, priorities: np.ndarray) -> None:

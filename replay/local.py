@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
-from .interface import ReplayStatus, Writer
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from .interface import Draw, ReplayStatus, Writer
 from .priorities import check_priorities
 from .schedule import UpdateSchedule
 from .store import SequenceStore
@@ -68,7 +68,7 @@ class LocalReplay:
         """A writer for some environments, which adds rows immediately."""
         return _LocalWriter(self, np.array(environments, np.int64))
 
-    def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
+    def sample(self, timeout: float = 0.0) -> Draw | None:
         """Draws if a call is due; never waits."""
         del timeout
         with self._lock:
@@ -76,8 +76,8 @@ class LocalReplay:
             if kind is None:
                 return None
             slots, sample = self.store.newest() if kind == "newest" else self.store.sample()
-            self._schedule.done()
-            return np.stack([slots, self.store.starts(slots), self.store.ages(slots)]), sample
+            keys = np.stack([slots, self.store.starts(slots), self.store.ages(slots)])
+            return Draw(keys, sample, self._schedule.done())
 
     def metrics(self, keys: np.ndarray) -> dict[str, float]:
         """`replay_age`: mean time steps since the sequences' first rows, when they were drawn."""

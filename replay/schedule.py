@@ -5,7 +5,8 @@ Steady pace: from `min_rows` rows on, one update on replayed sequences for every
 al. 2017, Algorithm 1): whenever every environment has completed one more sequence, one update on
 the newest ones (if `on_policy`), then n updates on replayed ones, these from `min_rows` rows on. A
 round of E environments adds E sequences and a batch has `batch_size`, so n ~ Poisson(`replay_ratio`
-* E / `batch_size`) replays each of them `replay_ratio` times on average.
+* E / `batch_size`) replays each of them `replay_ratio` times on average. They are made in calls of
+`updates_per_call`, too: what is left waits for the next round.
 """
 
 import json
@@ -44,7 +45,7 @@ class UpdateSchedule:
         self._mean_replays = config.replay_ratio * num_environments / config.batch_size
         self._rng = np.random.default_rng([seed, _POISSON_STREAM])
         self._steps = self.rounds = 0
-        self._newest, self._replayed = False, 0  # calls that are due in this round
+        self._newest, self._replayed = False, 0  # updates that this round still has to make
 
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
         """Records the progress of acting; to be called whenever rows were added.
@@ -72,20 +73,22 @@ class UpdateSchedule:
         if self._in_rounds:
             if self._newest:
                 return "newest"
-            return "replayed" if self._replayed else None
+            return "replayed" if self._replayed >= self._config.updates_per_call else None
         if self.learning_since < 0:
             return None
         acted = self._steps - self.learning_since
         updates = int(acted / self._config.acting_steps_per_update) - self.updates
         return "replayed" if updates >= self._config.updates_per_call else None
 
-    def done(self) -> None:
-        """Records that the call that was due has been made."""
-        self.updates += self._config.updates_per_call
+    def done(self) -> int:
+        """Records that the call that was due has been made, and returns its number of updates."""
         if self._newest:
-            self._newest = False
-        elif self._replayed:
-            self._replayed -= 1
+            self._newest, count = False, 1
+        else:
+            count = self._config.updates_per_call
+            self._replayed -= count * self._in_rounds
+        self.updates += count
+        return count
 
     def state(self) -> dict[str, np.ndarray]:
         """What `restore` needs besides the counters, a pytree of arrays."""

@@ -4,14 +4,13 @@ The learner state is replicated. XLA splits the program of one device, so an upd
 there up to rounding, whatever its loss averages over.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..agents.base import Agent, LearnerState, Update, updates_in_one_call
+from ..agents.base import Agent, LearnerState, Update, UpdatesFunction, updates_in_one_call
 from ..datatypes import Sample
 
 _AXIS = "batch"
@@ -37,22 +36,21 @@ class Devices:
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._split = NamedSharding(mesh, PartitionSpec(_AXIS))
 
-    def jit(
-        self, agent: Agent, updates_per_call: int
-    ) -> Callable[[LearnerState, Sample], tuple[LearnerState, Update]]:
+    def jit(self, agent: Agent) -> UpdatesFunction:
         """Jitted `updates_in_one_call`, which splits the batch of each update over the devices.
 
         The state is donated, and must be `replicated`.
         """
         if self._is_one:
-            return jax.jit(updates_in_one_call(agent, updates_per_call), donate_argnums=0)
+            return jax.jit(updates_in_one_call(agent), static_argnums=2, donate_argnums=0)
 
         def gradients(state: LearnerState, sample: Sample) -> tuple[Any, Update]:
             split = jax.lax.with_sharding_constraint(sample, self._split)
             return agent.gradients(state, split)
 
         return jax.jit(
-            updates_in_one_call(agent._replace(gradients=gradients), updates_per_call),
+            updates_in_one_call(agent._replace(gradients=gradients)),
+            static_argnums=2,
             donate_argnums=0,
             in_shardings=(self._replicated, self._split),
             out_shardings=self._replicated,

@@ -30,7 +30,8 @@ def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sampl
     def part(x: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((x.shape[0] // updates_per_call, *x.shape[1:]), x.dtype)
 
-    return [jax.tree.map(part, sample) for sample in shapes]
+    replayed, *newest = shapes
+    return [jax.tree.map(part, replayed), *newest]
 
 
 class GradientPacking:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..agents.base import Agent, Params, Update, UpdateFunction
+from ..agents.base import Agent, LearnerState, Params, Update, UpdatesFunction
 from ..datatypes import Sample
-from ..replay.interface import Replay
+from ..replay.interface import Draw, Replay
 from .devices import Devices
 from .metrics import MetricsAccumulator
 from .parameters import ParameterServer
@@ -25,6 +25,7 @@ class _Call(NamedTuple):
     before: int  # updates before the call
     keys: Any
     update: Update
+    updates: int  # in the call
 
 
 class Learner:
@@ -50,7 +51,7 @@ class Learner:
         updates_per_call: int = 1,
         parameters: ParameterServer | None = None,
         num_devices: int = 1,
-        update: UpdateFunction | None = None,
+        update: UpdatesFunction | None = None,
         metrics: MetricsAccumulator | None = None,
     ):
         """Makes the initial state.
@@ -68,13 +69,13 @@ class Learner:
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
         self._devices = Devices(num_devices)
-        self._update = update or self._devices.jit(agent, updates_per_call)
+        self._update = update or self._devices.jit(agent)
         self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
         self.state = self._devices.replicate(jax.jit(agent.init)(key))
         self.updates = 0
         self.metrics = MetricsAccumulator() if metrics is None else metrics
         self.idle_seconds = 0.0
-        self._next: tuple[Any, Sample] | None = None
+        self._next: Draw | None = None
         self._running: _Call | None = None
 
     @property
@@ -88,16 +89,20 @@ class Learner:
 
         `compile` uses the same trace of the update.
         """
-        _, outputs = jax.eval_shape(self._update, self.state, self._replay.shapes[0])
+
+        def update(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
+            return self._update(state, sample, self._per_call)
+
+        _, outputs = jax.eval_shape(update, self.state, self._replay.shapes[0])
         return [*sorted(outputs.metrics), *self._replay.metric_names]
 
     def compile(self) -> None:
         """Compiles the update for everything that the replay may serve; changes nothing."""
         state = _copy(self.state)
-        for shape in self._replay.shapes:
+        for shape, count in zip(self._replay.shapes, [self._per_call, 1], strict=False):
             sample = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
             for _ in range(2):  # a computed state may have another weak type than the first
-                state, _ = self._update(state, sample)
+                state, _ = self._update(state, sample, count)
         jax.block_until_ready(state)
 
     def step(self, timeout: float = 0.0) -> bool:
@@ -106,18 +111,17 @@ class Learner:
         Raises:
           FloatingPointError: the call before gave priorities that are not finite.
         """
-        batch, self._next = self._next or self._wait(timeout), None
-        if batch is None:
+        draw, self._next = self._next or self._wait(timeout), None
+        if draw is None:
             self.finish()
             self._publish_if_wanted()
             return False
-        keys, sample = batch
         running, self._running = self._running, None
         ahead = self._host.submit(self._beside, running)
         try:
-            self.state, update = self._update(self.state, sample)
-            self._running = _Call(self.updates, keys, update)
-            self.updates += self._per_call
+            self.state, update = self._update(self.state, draw.sample, draw.updates)
+            self._running = _Call(self.updates, draw.keys, update, draw.updates)
+            self.updates += draw.updates
         finally:  # a remote update may be stopped: nothing may change beside a snapshot
             self._next = ahead.result()
         if self._next is None:
@@ -169,14 +173,14 @@ class Learner:
         if parameters is not None and parameters.wanted and parameters.version < self.updates:
             self.publish()
 
-    def _wait(self, timeout: float) -> tuple[Any, Sample] | None:
+    def _wait(self, timeout: float) -> Draw | None:
         started = time.monotonic()
-        batch = self._replay.sample(timeout)
+        draw = self._replay.sample(timeout)
         if timeout:
             self.idle_seconds += time.monotonic() - started
-        return batch
+        return draw
 
-    def _beside(self, running: _Call | None) -> tuple[Any, Sample] | None:
+    def _beside(self, running: _Call | None) -> Draw | None:
         """Runs in the host thread: reads the call before, then draws the next batch."""
         if running is not None:
             self._read(running)
@@ -184,9 +188,9 @@ class Learner:
 
     def _read(self, call: _Call) -> None:
         update = jax.device_get(call.update)
-        check_finite(update, call.before, self._per_call)
+        check_finite(update, call.before, call.updates)
         self._replay.set_priorities(call.keys, np.asarray(update.priorities))
-        self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, self._per_call)
+        self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, call.updates)
 
 
 def check_finite(update: Update, before: int, count: int) -> None:

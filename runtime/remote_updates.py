@@ -23,7 +23,7 @@ Apply = Callable[[int, Call, int, bytes], Receipt]
 
 
 class RemoteUpdates:
-    """An `UpdateFunction` that computes gradients here and has them applied elsewhere.
+    """An `UpdatesFunction` that computes gradients here and has them applied elsewhere.
 
     The state that it is given and returns is a copy of the server's, as of the newest fetch. What
     workers do not need of it, such as optimiser states, keeps its initial values.
@@ -44,7 +44,6 @@ class RemoteUpdates:
         worker: int = 0,
         process: int = 0,
         gradients_per_fetch: int = 1,
-        updates_per_call: int = 1,
     ):
         """Takes the packings and how the server is called.
 
@@ -57,12 +56,11 @@ class RemoteUpdates:
           worker: its number.
           process: how often this worker was restarted before.
           gradients_per_fetch: gradients sent between two fetches.
-          updates_per_call: as in `ReplayConfig`; each update is a gradient.
         """
         self._packing, self._states = gradients, states
         self._apply, self._get = apply, get
         self._worker, self._process, self._calls = worker, process, itertools.count()
-        self._per_fetch, self._per_call = gradients_per_fetch, updates_per_call
+        self._per_fetch = gradients_per_fetch
         self._sent = 0
         self.version = -1
         self.waited_seconds = 0.0
@@ -73,15 +71,17 @@ class RemoteUpdates:
 
         self._compute = jax.jit(compute)
 
-    def __call__(self, state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
-        """One call of updates, whose priorities and metrics are on the host.
+    def __call__(
+        self, state: LearnerState, sample: Sample, count: int
+    ) -> tuple[LearnerState, Update]:
+        """One call of updates, each a gradient; priorities and metrics are on the host.
 
         Raises:
           FloatingPointError: priorities are not finite; the gradient is not sent.
         """
         outputs = []
-        for index in range(self._per_call):
-            part = jax.tree.map(lambda x, i=index: np.split(x, self._per_call)[i], sample)
+        for index in range(count):
+            part = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
             vector, update = self._compute(state, part)
             update = jax.device_get(update)
             check_finite(update, self._sent, 1)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...datatypes import Row, Sample
-from ..interface import ReplayStatus
+from ...datatypes import Row
+from ..interface import Draw, ReplayStatus
 from ..local import LocalReplay
 from .layout import QUEUE, Layout
 from .reader import Reader
@@ -47,7 +47,7 @@ class ContextualReplay:
             address, QUEUE, layout, batch_size=1, in_order=True, max_wait=max_wait
         )
 
-    def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
+    def sample(self, timeout: float = 0.0) -> Draw | None:
         """Draws if a call is due; takes rows from the queue until one is."""
         deadline = time.monotonic() + timeout
         while (batch := self.local.sample()) is None:

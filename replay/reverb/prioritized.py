@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...datatypes import Sample
-from ..interface import ReplayStatus
+from ..interface import Draw, ReplayStatus
 from ..priorities import check_priorities, importance_weights
 from ..rows import sample_shapes
 from ..stored import check_stored_as, stored_as
@@ -54,7 +53,7 @@ class PrioritizedReplay:
             address, SEQUENCES, layout, batch_size=self._config.draw_size, max_wait=max_wait
         )
 
-    def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
+    def sample(self, timeout: float = 0.0) -> Draw | None:
         """The next batch that the table has drawn."""
         batch = self._reader.take(timeout)
         if batch is None:
@@ -66,7 +65,8 @@ class PrioritizedReplay:
         self._mean_power = float(np.mean(powers / ratios))
         self._table_size = int(batch.table_sizes[-1])
         weights = importance_weights(ratios, 1, self._config.importance_exponent)
-        return batch.keys, self._layout.sample(batch.columns, weights)
+        sample = self._layout.sample(batch.columns, weights)
+        return Draw(batch.keys, sample, self._config.updates_per_call)
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sends priorities asynchronously.

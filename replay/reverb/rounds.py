@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...datatypes import Sample
-from ..interface import ReplayStatus
+from ..interface import Draw, ReplayStatus
 from ..schedule import UpdateSchedule
 from .layout import NEWEST, Layout
 from .prioritized import PrioritizedReplay
@@ -55,7 +54,7 @@ class RoundsReplay:
             max_wait=max_wait,
         )
 
-    def sample(self, timeout: float = 0.0) -> tuple[np.ndarray, Sample] | None:
+    def sample(self, timeout: float = 0.0) -> Draw | None:
         """The newest sequences if a round begins with them, else those that the table has drawn."""
         deadline = time.monotonic() + timeout
         while self._schedule.due != "replayed":
@@ -64,8 +63,8 @@ class RoundsReplay:
                 return None
             self._begin_round()
             if self._schedule.due == "newest":
-                self._schedule.done()
-                return newest.keys, self._layout.sample(newest.columns, np.ones(len(newest.keys)))
+                sample = self._layout.sample(newest.columns, np.ones(len(newest.keys)))
+                return Draw(newest.keys, sample, self._schedule.done())
         batch = self._replayed.sample(deadline - time.monotonic())
         if batch is not None:
             self._schedule.done()

@@ -42,10 +42,10 @@ def test_only_updates_without_images_are_computed_in_a_loop(shape, loops):
         apply=lambda state, gradients: state + gradients,
         sequence=None,
     )
-    updates = base.updates_in_one_call(agent, 3)
+    updates = base.updates_in_one_call(agent)
     sample = Sample(row, np.ones(6, np.float32), np.ones((6, 4), bool))
-    program = jax.jit(updates).lower(jnp.float32(0), sample).as_text()
+    program = jax.jit(updates, static_argnums=2).lower(jnp.float32(0), sample, 3).as_text()
     assert program.count("stablehlo.while") == loops
-    state, outputs = updates(jnp.float32(0), sample)
+    state, outputs = updates(jnp.float32(0), sample, 3)
     assert state == 3
     assert outputs.priorities.tolist() == [0, 0, 1, 1, 2, 2]

@@ -185,6 +185,31 @@ def test_updates_of_one_call_wait_for_each_other():
     assert store.sample_shapes()[0].weights.shape == (2 * 4,)
 
 
+def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_ones():
+    events, batches = [], set()
+    replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True, updates_per_call=3)
+    agent = constant_agent(period=3)
+    gradients = agent.gradients
+
+    def traced(learner, sample):
+        batches.add(sample.weights.shape[0])
+        return gradients(learner, sample)
+
+    loop, store = make_loop(agent._replace(gradients=traced), replay, events=events)
+    loop.learner.compile()
+    traces = loop.learner._update._cache_size()
+    for _ in range(40):
+        loop.advance()
+    newest, replayed = events.count("newest"), events.count("sample")
+    assert newest == store.rounds == 13
+    assert replayed > 5
+    assert loop.counters.updates == int(loop.learner.state) == newest + 3 * replayed
+    means, _ = loop.flush()
+    assert means["count"] == (loop.counters.updates - 1) / 2, "each update counts alike"
+    assert batches == {NUM_ENVS, 2}
+    assert loop.learner._update._cache_size() == traces, "nothing is compiled later"
+
+
 def test_several_updates_in_one_call_do_what_each_does_alone():
     """In order, each with its own part of the batch."""
     loop, store = make_loop(tiny_reactor, make_replay(updates_per_call=3))
@@ -199,7 +224,8 @@ def test_several_updates_in_one_call_do_what_each_does_alone():
         state, outputs = one(state, part)
         priorities.append(outputs.priorities)
         metrics.append(outputs.metrics)
-    together, outputs = jax.jit(updates_in_one_call(agent, 3))(loop.learner.state, sample)
+    several = jax.jit(updates_in_one_call(agent), static_argnums=2)
+    together, outputs = several(loop.learner.state, sample, 3)
     chex.assert_trees_all_close(together, state, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(outputs.priorities, np.concatenate(priorities), rtol=1e-4)
     means = jax.tree.map(lambda *x: np.mean(x), *metrics)

@@ -37,7 +37,7 @@ def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequence
     assert replay.sample() is None, "the other environment has no sequence yet"
     for _ in range(4):
         replay.add(zero_rows(replay, 1), np.array([1]))
-    keys, sample = replay.sample()
+    keys, sample, _ = replay.sample()
     assert keys[:2].tolist() == [[0, 16], [0, 0]], "first slot and start of each environment"
     assert sample.weights.tolist() == [1.0, 1.0]
 
@@ -201,7 +201,7 @@ def test_the_age_is_the_time_since_a_sequences_first_row():
         replay.add(zero_rows(replay))
     for _ in range(5):  # only the first environment goes on
         replay.add(zero_rows(replay, 1), np.array([0]))
-    keys, _ = replay.sample()
+    keys, *_ = replay.sample()
     # Slots of the first environment are 0 and 1, with rows 0 and 3 of 9; of the other 16, 0 of 4.
     assert set(map(tuple, keys.T.tolist())) == {(0, 0, 16), (1, 3, 10), (16, 0, 6)}
     assert replay.metrics(keys) == {"replay_age": np.mean(keys[2])}

@@ -66,6 +66,26 @@ def test_a_round_is_one_on_policy_update_and_then_replay():
     assert schedule.updates == 11 + len(kinds)
 
 
+@pytest.mark.parametrize("on_policy", [False, True])
+def test_rounds_replay_in_calls_of_several_updates(on_policy):
+    """What is left of a round waits; nothing is lost, and the draws are those of single updates."""
+    schedule = make_schedule(
+        3, pace="rounds", replay_ratio=4.0, on_policy=on_policy, updates_per_call=3
+    )
+    draws = np.random.default_rng([3, 1])
+    drawn, replayed, left = 0, 0, set()
+    for rounds in range(1, 60):
+        observe(schedule, 20 * rounds, rounds=rounds)
+        taken = take(schedule)
+        assert taken == ["newest"] * on_policy + ["replayed"] * (len(taken) - on_policy)
+        drawn += draws.poisson(4.0)
+        replayed += 3 * (len(taken) - on_policy)
+        assert replayed == drawn // 3 * 3
+        assert schedule.updates == replayed + rounds * on_policy
+        left.add(drawn - replayed)
+    assert left == {0, 1, 2}
+
+
 def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
     schedule = make_schedule(pace="rounds", replay_ratio=4.0)
     counts = []
@@ -110,13 +130,15 @@ def test_the_same_seed_draws_the_same():
     assert counts(3) != counts(4)
 
 
-@pytest.mark.parametrize("left", [0, 1, 3])
-def test_a_restored_schedule_continues_identically(left):
+@pytest.mark.parametrize(("left", "per_call"), [(0, 1), (1, 1), (3, 1), (1, 4), (2, 4)])
+def test_a_restored_schedule_continues_identically(left, per_call):
     """In the middle of a round too."""
     fields = {"pace": "rounds", "replay_ratio": 6.0, "on_policy": True}
+    fields["updates_per_call"] = per_call
     schedule, other = make_schedule(1, **fields), make_schedule(9, **fields)
     observe(schedule, 50, rounds=1)
     for _ in range(left):
+        assert schedule.due
         schedule.done()
     counters = {
         "steps": 50,

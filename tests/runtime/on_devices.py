@@ -14,7 +14,7 @@ import numpy as np
 import retrax
 from retrax.agents import testing
 from retrax.agents.entry import find_agent
-from retrax.replay.interface import ReplayStatus
+from retrax.replay.interface import Draw, ReplayStatus
 from retrax.runtime.devices import Devices
 from retrax.runtime.learner import Learner
 from retrax.runtime.run_directory import RunConfig, read_config
@@ -31,14 +31,14 @@ BATCH, UPDATES = 8, 2
 class Replay:
     """Serves given batches in turn."""
 
-    def __init__(self, batches):
-        self.batches, self.priorities = list(batches), []
+    def __init__(self, batches, per_call):
+        self.batches, self.priorities, self.per_call = list(batches), [], per_call
         self.shapes = [
             jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batches[0]),
         ]
 
     def sample(self, timeout=0.0):
-        return (None, self.batches.pop(0)) if self.batches else None
+        return Draw(None, self.batches.pop(0), self.per_call) if self.batches else None
 
     def set_priorities(self, keys, priorities):
         self.priorities.append(priorities)
@@ -61,7 +61,7 @@ class Replay:
 
 def learn(agent, batches, *, per_call, num_devices):
     """State, priorities and metrics after the batches, and the devices of the learner's state."""
-    replay = Replay(batches)
+    replay = Replay(batches, per_call)
     learner = Learner(
         agent, replay, key=jax.random.key(1), updates_per_call=per_call, num_devices=num_devices
     )
@@ -75,7 +75,7 @@ def learn(agent, batches, *, per_call, num_devices):
     held = {len(x.devices()) for x in jax.tree.leaves(learner.state)}
     learner.restore(snapshot._replace(counters={"updates": learner.updates}))
     assert held == {len(x.devices()) for x in jax.tree.leaves(learner.state)}
-    compiled = learner._update.lower(learner.state, batches[0]).compile()
+    compiled = learner._update.lower(learner.state, batches[0], per_call).compile()
     learner.close()
     metrics = learner.metrics.flush()
     return {

@@ -82,8 +82,10 @@ def test_gradients_that_are_no_floats_are_refused():
 
 def test_samples_of_single_updates():
     call = Sample(*(jax.ShapeDtypeStruct((6, 2), np.float32) for _ in Sample._fields))
-    (shape,) = update_shapes([call], 3)
-    assert {x.shape for x in jax.tree.leaves(shape)} == {(2, 2)}
+    newest = Sample(*(jax.ShapeDtypeStruct((4, 2), np.float32) for _ in Sample._fields))
+    replayed, same = update_shapes([call, newest], 3)
+    assert {x.shape for x in jax.tree.leaves(replayed)} == {(2, 2)}
+    assert same == newest
 
 
 def test_workers_get_what_gradients_read_and_keep_the_rest(average):

@@ -142,7 +142,7 @@ def test_a_worker_fetches_after_so_many_gradients(parts):
     state = updates.fetch(agent.init(jax.random.key(0)))
     staleness = []
     for _ in range(4):
-        state, update = updates(state, zeros(parts[3]))
+        state, update = updates(state, zeros(parts[3]), 1)
         staleness.append(update.metrics[STALENESS])
         assert update.metrics[DROPPED] == 0.0
     versions = [0, 0, 4, 4]
@@ -153,12 +153,12 @@ def test_a_worker_fetches_after_so_many_gradients(parts):
 
 def test_each_update_of_a_call_is_a_gradient(parts):
     server, agent = Server(parts), parts[0]
-    updates = make_updates(parts, server, updates_per_call=3)
+    updates = make_updates(parts, server)
     state = updates.fetch(agent.init(jax.random.key(0)))
     sample = zeros(parts[3], 3)
     size = len(sample.weights) // 3
     sample.rows.reward[size : 2 * size] = 1.0
-    _, update = updates(state, sample)
+    _, update = updates(state, sample, 3)
     assert [version for _, _, version in server.sent] == [0, 2, 4]
     np.testing.assert_array_equal(update.priorities, np.repeat([1.0, 0.0, 1.0], size))
     np.testing.assert_allclose(update.metrics["error"], 2 / 3)
@@ -171,5 +171,5 @@ def test_a_gradient_that_is_not_finite_is_not_sent(parts):
     sample = zeros(parts[3])
     sample.rows.reward[:] = np.nan
     with pytest.raises(FloatingPointError, match="not finite"):
-        updates(state, sample)
+        updates(state, sample, 1)
     assert server.sent == []

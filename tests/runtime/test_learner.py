@@ -10,7 +10,7 @@ import pytest
 
 from retrax.agents.base import Agent, Update
 from retrax.datatypes import Sample, SequenceSpec
-from retrax.replay.interface import ReplayStatus
+from retrax.replay.interface import Draw, ReplayStatus
 from retrax.runtime.learner import Learner
 from retrax.runtime.parameters import ParameterServer, packing_of
 
@@ -28,7 +28,7 @@ class Replay:
     def sample(self, timeout=0.0):
         if self.due:
             self.due -= 1
-            return self.due, Sample({}, np.ones(2, np.float32), {})
+            return Draw(self.due, Sample({}, np.ones(2, np.float32), {}), 1)
         time.sleep(min(timeout, self.wait))
         return None
 

@@ -72,7 +72,7 @@ def test_priorities_decide_what_the_table_draws_and_weights_correct_for_it():
             wait_for(lambda: draw(replay) and replay.status().num_sequences == 5)
         assert replay.status().new_priority == 1.0
         for _ in range(20):
-            keys, sample = draw(replay)
+            keys, sample, _ = draw(replay)
             # The priority of row n is n; sequences that begin with row 0 have none.
             replay.set_priorities(keys, sample.rows.observation[:, 0, 1])
         time.sleep(0.3)
@@ -80,7 +80,7 @@ def test_priorities_decide_what_the_table_draws_and_weights_correct_for_it():
             draw(replay)
         drawn, weights = [], []
         for _ in range(30):
-            _, sample = draw(replay)
+            sample = draw(replay).sample
             drawn.append(sample.rows.observation[:, 0, 1].astype(int))
             weights.append(sample.weights)
         drawn, weights = np.concatenate(drawn), np.concatenate(weights)
@@ -100,7 +100,7 @@ def test_bad_priorities_are_never_sent(selector):
     config = dataclasses.replace(BIG, selector=selector, batch_size=2, acting_steps_per_update=2)
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
         with writing(address, sequence, config, stream(0, 20)):
-            keys, _ = draw(replay)
+            keys = draw(replay).keys
         for wrong in (np.nan, np.inf, -1.0):
             with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
                 replay.set_priorities(keys, np.array([1.0, wrong]))
@@ -120,7 +120,7 @@ def test_state_and_restore(selector):
     config = dataclasses.replace(BIG, selector=selector, acting_steps_per_update=4)
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
         with writing(address, sequence, config, stream(0, 20)):
-            keys, _ = draw(replay)
+            keys = draw(replay).keys
         replay.set_priorities(keys, np.array([1.0, 2.0, 3.0, 4.0]))
         state, status = replay.state(), replay.status()
         counters = {

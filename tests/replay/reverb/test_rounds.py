@@ -42,7 +42,7 @@ def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones(
             stack.enter_context(writing(address, sequence, config, rows, (environment,)))
         replay = stack.enter_context(open_replay(address, sequence, config, 2))
         for number in range(1, num_rounds + 1):
-            keys, sample = draw(replay)
+            keys, sample, _ = draw(replay)
             assert shapes_of(sample) == replay.shapes[1]
             assert sample.weights.tolist() == [1.0, 1.0]
             replay.set_priorities(keys, np.ones(2))
@@ -52,7 +52,7 @@ def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones(
             assert expected.due == "newest"
             expected.done()
             while expected.due:
-                replayed.append(draw(replay)[1])
+                replayed.append(draw(replay).sample)
                 expected.done()
     # Either environment may be ahead, but none of its sequences is missed or drawn twice.
     for starts in newest.values():
@@ -67,7 +67,7 @@ def test_rounds_are_of_the_newest_sequences_once_each_and_then_of_replayed_ones(
 
 
 def updates_of_rounds(sequence, config, num_rows):
-    """Shapes of the batches of each round in one process, and the rows after which it begins."""
+    """The calls of each round in one process, their shapes, and the rows after which it begins."""
     local = LocalReplay(SPEC, sequence, config, num_environments=2, seed=0)
     found = {}
     for number, rows in enumerate(streams(2, num_rows)):
@@ -75,24 +75,30 @@ def updates_of_rounds(sequence, config, num_rows):
         local.add(rows)
         batches = list(iter(local.sample, None))
         if local.store.rounds > before:
-            found[number] = [shapes_of(sample) for _, sample in batches]
+            found[number] = [(shapes_of(sample), updates) for _, sample, updates in batches]
         else:
             assert not batches
     return found
 
 
+@pytest.mark.parametrize("per_call", [1, 2])
 @pytest.mark.parametrize("on_policy", [False, True])
-def test_rounds_have_the_draws_of_one_process(on_policy):
+def test_rounds_have_the_draws_of_one_process(on_policy, per_call):
     """Replay begins in the third round, of 20 rows; before, nothing is drawn for it."""
     sequence = sequence_spec(length=4, period=3)
     config = dataclasses.replace(
-        BIG, min_rows=20, pace="rounds", replay_ratio=1.5, on_policy=on_policy
+        BIG,
+        min_rows=20,
+        pace="rounds",
+        replay_ratio=1.5,
+        on_policy=on_policy,
+        updates_per_call=per_call,
     )
     expected = updates_of_rounds(sequence, config, 34)
     counts = [len(batches) for batches in expected.values()]
     assert len(counts) == 11
     assert counts[:2] == [on_policy, on_policy]
-    assert len(set(counts[2:])) > 2
+    assert len(set(counts[2:])) > 2 / per_call
     with (
         server(sequence, config, 2) as address,
         open_replay(address, sequence, config, 2) as replay,
@@ -104,8 +110,9 @@ def test_rounds_have_the_draws_of_one_process(on_policy):
                 info = reverb.Client(address).server_info(timeout=5)["sequences"]
                 assert info.rate_limiter_info.sample_stats.completed == 0
             writer.write(rows)
-            for shapes in expected.get(number, []):
-                assert shapes_of(draw(replay)[1]) == shapes
+            for call in expected.get(number, []):
+                _, sample, updates = draw(replay)
+                assert (shapes_of(sample), updates) == call
             assert replay.sample(0.05) is None
         assert replay.sample(1.0) is None
 
@@ -139,7 +146,7 @@ def test_replays_begin_at_the_least_rows_of_all_environments():
             rows = stream(environment, 10)
             stack.enter_context(writing(address, sequence, config, rows, (environment,)))
         replay = stack.enter_context(open_replay(address, sequence, config, 2))
-        sizes = [len(draw(replay)[1].weights) for _ in range(5)]
+        sizes = [len(draw(replay).sample.weights) for _ in range(5)]
     assert sizes == [2, 2, 2, 3, 3], "three rounds of 6 rows, then replays"
 
 
@@ -158,7 +165,7 @@ def test_a_restored_replay_continues_the_round():
             again.restore(state, counters)
             while left.due:
                 assert left.due == "replayed"
-                assert shapes_of(draw(again)[1]) == again.shapes[0]
+                assert shapes_of(draw(again).sample) == again.shapes[0]
                 left.done()
             assert left.updates > 1
             assert again.sample(0.2) is None, "the queue is empty"

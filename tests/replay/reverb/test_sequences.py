@@ -56,7 +56,7 @@ def test_the_table_holds_the_sequences_of_the_local_store(
         assert table.current_size == len(wanted)
         with open_replay(address, sequence, config, 2) as replay:
             for _ in range(len(wanted)):
-                _, sample = draw(replay)
+                sample = draw(replay).sample
                 assert replay.shapes == [shapes_of(sample)]
                 rows, mask = jax.tree.map(lambda x: x[0], (sample.rows, sample.mask))
                 assert_same((rows, mask), wanted.pop(tuple(rows.observation[0, -2:].tolist())))

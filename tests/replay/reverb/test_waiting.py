@@ -107,7 +107,7 @@ def test_nobody_waits_forever_for_a_server_that_died():
         for writer in writers:
             write_on(writer, stream(0, CHUNK_ROWS))
         wait_for(lambda: own.sample(0.1) is None and own.status().num_rows == CHUNK_ROWS)
-        keys, _ = draw(replay)
+        keys = draw(replay).keys
         process.send_signal(signal.SIGKILL)
         process.wait()
         started = time.monotonic()
