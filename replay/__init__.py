@@ -1,7 +1,7 @@
 """Replay of one process: storage of rows, selection of sequences, schedule of updates."""
 
 from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
-from .interface import Replay, ReplayStatus, Writer
+from .interface import Draw, Replay, ReplayStatus, Writer
 from .local import LocalReplay
 from .priorities import importance_weights
 from .priority_tree import ContextualPriorityTree
@@ -11,6 +11,7 @@ from .store import SequenceStore
 
 __all__ = [
     "ContextualPriorityTree",
+    "Draw",
     "LocalReplay",
     "Replay",
     "ReplayConfig",
