@@ -37,6 +37,7 @@ class Case(typing.NamedTuple):
 # eight times as often: a run of minutes has several, and replays as many rows for each step.
 AGENT57_PONG = ("--agent.replay.min-rows", "2000", "--agent.replay.batch-size", "8")
 AGENT57_PONG += ("--agent.replay.acting-steps-per-update", "1664")
+AGENT57_PONG += ("--agent.replay.capacity", "100000")  # 5 million rows need 36 GB
 
 CASES = {
     "reactor": Case("reactor", "catch", 20_000, 0.6),
@@ -47,6 +48,7 @@ CASES = {
     "acer_pong": Case("acer", "ALE/Pong-v5", 20_000, 0.9),
     "agent57_pong": Case("agent57", "ALE/Pong-v5", 20_000, 0.9, AGENT57_PONG),
 }
+TRAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
 LOGS = 100  # rows of metrics in a run
 RAY_LIMIT = 0.9  # of the speed by Launchpad's engine
 BUSY_LIMIT = 0.5  # of the speed without the other process
@@ -88,7 +90,7 @@ def loopback_bytes(pid):
 def one_process(directory, case, options):
     """Runs `retrax train`."""
     agent, environment, steps, _, flags = CASES[case]
-    command = [sys.executable, "-c", "from retrax.experiments.commands.main import main; main()"]
+    command = [sys.executable, "-c", TRAIN]
     train = ["train", agent, "--environment", environment, "--plain"]
     num_envs = options.num_actors * options.environments_per_actor
     train += ["--steps", str(options.steps or steps), "--num-envs", str(num_envs)]
