@@ -9,17 +9,13 @@ the stand-in leaves out.
 """
 
 import argparse
-import contextlib
 import dataclasses
-import json
 import pathlib
-import statistics
-import subprocess
-import sys
 import time
 
 import jax
 from agent57_step import SPEC, random_sample
+from stand_in import StandIn, check_parameters, compare
 
 from retrax.agents import update
 from retrax.agents.agent57 import Config, make_agent
@@ -42,48 +38,22 @@ class Ours:
         return time.perf_counter() - started
 
 
-class Theirs:
-    """The stand-in, in a process of another Python."""
-
-    def __init__(self, python, config):
-        self._process = subprocess.Popen(
-            [python, str(STAND_IN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        sizes = {
-            "actions": SPEC.actions.num_values,
-            "arms": config.num_arms,
-            "batch": config.replay.batch_size,
-            "rows": config.sequence_length,
-            "frames": config.auxiliary_frames,
-            "convolutions": DQN_CONVOLUTIONS,
-            "torso": config.torso_size,
-            "lstm": config.lstm_size,
-            "head": config.head_size,
-            "embedding": config.embedding_size,
-            "classifier": config.classifier_size,
-            "novelty": config.novelty_size,
-        }
-        self.about = self._ask(sizes)
-
-    def seconds(self):
-        return self._ask("update")
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
-
-    def _ask(self, line):
-        try:
-            self._process.stdin.write(json.dumps(line) + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()  # else it is tried again, and told, at the exit
-        if not answer:
-            sys.exit(f"The stand-in ended: does {self._process.args[0]} have torch and numpy?")
-        return json.loads(answer)
+def sizes_of(config):
+    """What the stand-in is told."""
+    return {
+        "actions": SPEC.actions.num_values,
+        "arms": config.num_arms,
+        "batch": config.replay.batch_size,
+        "rows": config.sequence_length,
+        "frames": config.auxiliary_frames,
+        "convolutions": DQN_CONVOLUTIONS,
+        "torso": config.torso_size,
+        "lstm": config.lstm_size,
+        "head": config.head_size,
+        "embedding": config.embedding_size,
+        "classifier": config.classifier_size,
+        "novelty": config.novelty_size,
+    }
 
 
 def main(arguments=None):
@@ -99,24 +69,15 @@ def main(arguments=None):
     config = dataclasses.replace(
         paper, trace_length=options.trace, replay_period=period, replay=replay
     )
-    theirs = Theirs(options.torch, config)
+    theirs = StandIn(options.torch, STAND_IN, sizes_of(config), "torch and numpy")
     agent = make_agent(SPEC, config)
     learner = jax.eval_shape(agent.init, jax.random.key(0))
     parameters = sum(x.size for x in jax.tree.leaves((learner.params, learner.auxiliary_params)))
-    if parameters != theirs.about["parameters"]:
-        sys.exit(f"{parameters} parameters here, {theirs.about['parameters']} in the stand-in.")
-    ours = Ours(agent, config)
-    times = {"retrax": [], "stand-in": []}
-    for _ in range(options.updates + 1):
-        times["retrax"].append(ours.seconds())
-        times["stand-in"].append(theirs.seconds())
-    theirs.close()
+    check_parameters(parameters, theirs)
     print(f"jax {jax.__version__}, torch {theirs.about['torch']}; {parameters:,} parameters")
-    medians = {name: statistics.median(found[1:]) for name, found in times.items()}
-    for name, median in medians.items():
-        spread = f"{1e3 * min(times[name][1:]):.0f} to {1e3 * max(times[name][1:]):.0f}"
-        print(f"{name:<10} {1e3 * median:>8.1f} ms an update ({spread})")
-    print(f"stand-in / retrax {medians['stand-in'] / medians['retrax']:>8.2f}")
+    ratio = compare(Ours(agent, config).seconds, theirs, options.updates)
+    theirs.close()
+    print(f"stand-in / retrax {ratio:>8.2f}")
 
 
 if __name__ == "__main__":

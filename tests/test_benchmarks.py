@@ -63,24 +63,58 @@ def test_benchmark_runs(arguments, printed, tmp_path):
         assert line in result.stdout
 
 
-def test_agent57_beside_torch_compares_networks_of_one_size(tmp_path):
-    """Without PyTorch it says so; a stand-in of another size is refused."""
-    command = [sys.executable, str(BENCHMARKS / "agent57_beside_torch.py"), "--batch", "1"]
-    other = tmp_path / "python"
-    other.write_text(f"#!{sys.executable}\nprint('{{\"parameters\": 1}}')\n")
-    other.chmod(0o755)
-    silent = tmp_path / "silent"
-    silent.write_text("#!/bin/sh\n")
-    silent.chmod(0o755)
+def beside(script, *arguments):
+    """Exit status, output, last line of errors."""
+    command = [sys.executable, str(BENCHMARKS / script), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return result.returncode, result.stdout, (result.stderr.splitlines() or [""])[-1]
+
+
+def write_program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "needs", "parameters"),
+    [
+        (("agent57_beside_torch.py", "--batch", "1", "--torch"), "torch and numpy", "agent57"),
+        (("d4pg_beside_sbx.py", "--sbx"), "sbx-rl", "ddpg"),
+    ],
+)
+def test_stand_ins_are_of_one_size_with_ours(command, needs, parameters, tmp_path):
+    """Without its library a stand-in ends; one of another size is refused."""
+    count = {"agent57": agent57_parameters, "ddpg": ddpg_parameters}[parameters]()
+    one = f"#!{sys.executable}\nprint('{{\"parameters\": 1}}')\n"
+    other = write_program(tmp_path / "python", one)
+    silent = write_program(tmp_path / "silent", "#!/bin/sh\n")
     for python, sentence in (
-        (silent, f"The stand-in ended: does {silent} have torch and numpy?"),
-        (other, f"{agent57_parameters()} parameters here, 1 in the stand-in."),
+        (silent, f"The stand-in ended: does {silent} have {needs}?"),
+        (other, f"{count} parameters here, 1 in the stand-in."),
     ):
-        result = subprocess.run(
-            [*command, "--torch", str(python)], capture_output=True, text=True, timeout=300
-        )
-        assert (result.returncode, result.stdout) == (1, "")
-        assert result.stderr.splitlines()[-1] == sentence
+        assert beside(*command, str(python)) == (1, "", sentence)
+
+
+def test_d4pg_beside_sbx_compares_medians(tmp_path):
+    """With a stand-in that takes 1,000 seconds, and the parameters of SBX's networks."""
+    about = {"parameters": ddpg_parameters(), "jax": "1", "sbx": "2"}
+    slow = f"#!{sys.executable}\nprint('{json.dumps(about)}', *4 * ['1000.0'], sep='\\n')\n"
+    python = write_program(tmp_path / "python", slow + "input()\n" * 4)
+    arguments = ("--sbx", str(python), "--updates", "2", "--per-call", "2")
+    status, printed, errors = beside("d4pg_beside_sbx.py", *arguments)
+    assert (status, errors) == (0, "")
+    assert "stand-in   1000000.00 ms an update" in printed
+    [ratio] = [line for line in printed.splitlines() if line.startswith("SBX / retrax")]
+    assert ratio.endswith("(limit 1.4: ok)")
+    assert float(ratio.split()[3]) > 1000
+    assert "the products alone" in printed
+
+
+def ddpg_parameters():
+    """Of SBX's policy and critic, by hand: 17 observations, 6 actions, layers of 400 and 300."""
+    shared = 401 * 300
+    return (18 * 400 + shared + 301 * 6) + (24 * 400 + shared + 301)
 
 
 def agent57_parameters():
@@ -96,7 +130,9 @@ def agent57_parameters():
 
 def test_every_benchmark_is_run_by_a_test():
     tests = "".join(path.read_text() for path in pathlib.Path(__file__).parent.rglob("test_*.py"))
-    for path in BENCHMARKS.glob("*.py"):
+    programs = [path for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text()]
+    assert len(programs) > 10
+    for path in programs:
         assert path.name in tests, path.name
 
 
