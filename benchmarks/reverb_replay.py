@@ -1,8 +1,9 @@
 """Sequences read and rows written per second through Reverb, and those of a table of ten columns.
 
-    python benchmarks/reverb_replay.py [--batch 64] [--seconds 2] [--repeats 3]
+    python benchmarks/reverb_replay.py [--batch 64] [--environments 4] [--seconds 2] [--repeats 3]
 
-Sequences of 6 rows, 158 bytes a row, one starting at every row; the server is a process of its own.
+Sequences of 6 rows, 158 bytes a row, one starting at every row; the server is a process of its own,
+and a writer has as many environments as an actor of a program.
 Ours is what programs use: rows packed into bytes, read in batches. The other table has a column for
 each leaf of a row, and is read item by item. Both writers make one item of each row.
 """
@@ -36,23 +37,24 @@ SEQUENCE = SequenceSpec(
         "log_prob": FLOAT,
     },
 )
+READ_LIMIT, WRITTEN_LIMIT = 40_000, 12_000
 NEVER_WAIT = 1e9  # a ratio of steps to updates, or its inverse, at which nobody waits
 
 
-def make_rows(count, episode=1000):
-    """Rows `[1, ...]` of one environment with random numbers."""
+def make_rows(count, num_envs, episode=1000):
+    """Rows `[num_envs, ...]` with random numbers, of episodes that begin and end together."""
     rng = np.random.default_rng(0)
 
     def floats(*shape):
-        return rng.normal(size=(1, *shape)).astype(np.float32)
+        return rng.normal(size=(num_envs, *shape)).astype(np.float32)
 
     return [
         Row(
             observation=floats(22),
             reward=floats(),
-            discount=np.ones(1, np.float32),
-            is_first=np.array([number % episode == 0]),
-            is_last=np.array([number % episode == episode - 1]),
+            discount=np.ones(num_envs, np.float32),
+            is_first=np.full(num_envs, number % episode == 0),
+            is_last=np.full(num_envs, number % episode == episode - 1),
             action=floats(6),
             extras={
                 "mu": floats(6),
@@ -76,11 +78,12 @@ def config_of(options, steps_per_update):
 
 
 def our_tables(options, steps_per_update):
-    return make_tables(SPEC, SEQUENCE, config_of(options, steps_per_update), num_environments=1)
+    config = config_of(options, steps_per_update)
+    return make_tables(SPEC, SEQUENCE, config, num_environments=options.environments)
 
 
 def column_tables(options):
-    row = make_rows(1)[0]
+    row = make_rows(1, 1)[0]
     signature = [
         tensorflow.TensorSpec((LENGTH, *x.shape[1:]), x.dtype) for x in jax.tree.leaves(row)
     ]
@@ -127,15 +130,20 @@ def rates(options, do):
     return found
 
 
+def our_writer(address, options, config):
+    environments = range(options.environments)
+    return ReverbWriter(address, SPEC, SEQUENCE, config, environments=environments)
+
+
 def our_writing(options, rows):
     config = config_of(options, NEVER_WAIT)
     with serving(our_tables, options, NEVER_WAIT) as address:
-        writer = ReverbWriter(address, SPEC, SEQUENCE, config, environments=[0])
+        writer = our_writer(address, options, config)
 
         def write():
             for row in rows:
                 writer.write(row)
-            return len(rows)
+            return len(rows) * options.environments
 
         found = rates(options, write)
         writer.close()
@@ -145,11 +153,12 @@ def our_writing(options, rows):
 def our_reading(options, rows):
     config = config_of(options, 1 / NEVER_WAIT)
     with serving(our_tables, options, 1 / NEVER_WAIT) as address:
-        writer = ReverbWriter(address, SPEC, SEQUENCE, config, environments=[0])
-        for row in itertools.islice(itertools.cycle(rows), config.min_rows):
+        writer = our_writer(address, options, config)
+        for row in itertools.islice(itertools.cycle(rows), config.min_rows // options.environments):
             writer.write(row)
         writer.close()
-        replay = make_replay(address, SPEC, SEQUENCE, config, num_environments=1, seed=0)
+        number = options.environments
+        replay = make_replay(address, SPEC, SEQUENCE, config, num_environments=number, seed=0)
 
         def read():
             return len(replay.sample(60.0)[0])
@@ -163,16 +172,19 @@ def our_reading(options, rows):
 def column_rates(options, rows):
     """Steps and sequences per second of the table of ten columns."""
     with serving(column_tables, options) as address:
-        writer = reverb.Client(address).trajectory_writer(LENGTH)
+        client = reverb.Client(address)
+        writers = [client.trajectory_writer(LENGTH) for _ in range(options.environments)]
 
         def write():
             for row in rows:
-                writer.append([x[0] for x in jax.tree.leaves(row)])
-                if writer.episode_steps >= LENGTH:
-                    item = [column[-LENGTH:] for column in writer.history]
-                    writer.create_item("columns", 1.0, item)
-                    writer.flush(LENGTH, 500)
-            return len(rows)
+                leaves = jax.tree.leaves(row)
+                for number, writer in enumerate(writers):
+                    writer.append([x[number] for x in leaves])
+                    if writer.episode_steps >= LENGTH:
+                        item = [column[-LENGTH:] for column in writer.history]
+                        writer.create_item("columns", 1.0, item)
+                        writer.flush(LENGTH, 500)
+            return len(rows) * options.environments
 
         written = rates(options, write)
         while reverb.Client(address).server_info()["columns"].current_size < options.rows // 2:
@@ -195,25 +207,27 @@ def column_rates(options, rows):
         return written, rates(options, read)
 
 
-def report(name, ours, columns):
+def report(name, ours, columns, limit):
     middle, other = statistics.median(ours), statistics.median(columns)
     each = ", ".join(f"{rate:.0f}" for rate in ours)
     print(
-        f"{name:<24}{middle:>10.0f}   ten columns {other:>8.0f}   x {middle / other:.1f}  ({each})"
+        f"{name:<18}{middle:>7.0f} (at least {limit}: {'ok' if middle >= limit else 'MISSED'})   "
+        f"ten columns {other:>6.0f}   x {middle / other:.1f}  ({each})"
     )
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=64, help="sequences in a batch")
+    parser.add_argument("--environments", type=int, default=4, help="of the writer")
     parser.add_argument("--rows", type=int, default=20_000, help="capacity of each table")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
     parser.add_argument("--repeats", type=int, default=3, help="the medians are printed")
     options = parser.parse_args(arguments)
-    rows = make_rows(1000)
+    rows = make_rows(1000, options.environments)
     written, read = column_rates(options, rows)
-    report("sequences/s read", our_reading(options, rows), read)
-    report("steps/s written", our_writing(options, rows), written)
+    report("sequences/s read", our_reading(options, rows), read, READ_LIMIT)
+    report("steps/s written", our_writing(options, rows), written, WRITTEN_LIMIT)
 
 
 if __name__ == "__main__":
