@@ -6,6 +6,7 @@ Ratios compare figures of the same run. Where we set a limit, it is printed besi
 """
 
 import argparse
+import functools
 import statistics
 import time
 
@@ -80,10 +81,11 @@ def measure_update(agent, loop, config, num_actions, repeats):
     report("update on resident data", f"{1e3 * whole:.2f} ms")
     if not config.distributional:
         return
-    arguments = target_arguments(config, num_actions)
+    atoms, arguments = target_arguments(config, num_actions)
 
     def batched(function):
-        return jax.jit(jax.vmap(function, in_axes=(None, 0, 0, 0, 0, 0, 0)))
+        """With atoms that are a constant, as in the agent's update."""
+        return jax.jit(jax.vmap(functools.partial(function, atoms)))
 
     ours = batched(losses.distributional_off_policy_target)
     naive = batched(naive_target)
@@ -98,8 +100,8 @@ def measure_update(agent, loop, config, num_actions, repeats):
 def target_arguments(config, num_actions):
     rng = np.random.default_rng(0)
     shape = (config.replay.batch_size, config.sequence_length - 1)
+    atoms = np.linspace(config.vmin, config.vmax, config.num_atoms, dtype=np.float32)
     arguments = (
-        np.linspace(config.vmin, config.vmax, config.num_atoms),
         rng.dirichlet(np.ones(config.num_atoms), (*shape, num_actions)),
         rng.integers(num_actions, size=shape),
         rng.normal(size=shape),
@@ -107,7 +109,8 @@ def target_arguments(config, num_actions):
         rng.dirichlet(np.ones(num_actions), shape),
         rng.random(shape),
     )
-    return jax.device_put([x.astype("i4" if x.dtype.kind == "i" else "f4") for x in arguments])
+    arguments = [x.astype("i4" if x.dtype.kind == "i" else "f4") for x in arguments]
+    return atoms, jax.device_put(arguments)
 
 
 def timed_loop(loop, updates):

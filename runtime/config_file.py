@@ -11,7 +11,7 @@ from typing import Any
 
 from .worker_options import WorkerOptions
 
-VERSION = 7
+VERSION = 8
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -28,6 +28,7 @@ _ADDED_TO_AGENT: dict[int, dict[str, Any]] = {
     2: {"novelty_window": 1_000_000_000, "evaluation_arm": 0},
     5: {"exploit_average": False},
     7: {"preactivation_cost": 0.0},
+    8: {"intrinsic_rewards": "stored"},
 }
 # Fields that a version removed, with the value that learns as their absence does; another value is
 # refused as unknown. Version 6 alone had this one, of D4PG.

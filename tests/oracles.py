@@ -480,6 +480,20 @@ def lifelong_modulators(errors, window):
     return np.array(alphas)
 
 
+def recomputed_rewards(predicted, target, episodic, mask, max_modulator):
+    """r^i of a batch, one row at a time: episodic times alpha of the rows that the mask has.
+
+    predicted, target: [B (T+1), D], rows in order. episodic, mask: [B, T+1].
+    """
+    errors = [float(np.sum((p - q) ** 2)) for p, q in zip(predicted, target, strict=True)]
+    seen = [error for error, exists in zip(errors, mask.ravel(), strict=True) if exists]
+    mean = sum(seen) / len(seen)
+    deviation = np.sqrt(sum((error - mean) ** 2 for error in seen) / len(seen))
+    alphas = [1 + (error - mean) / deviation if deviation > 0 else 1.0 for error in errors]
+    clipped = [min(max(alpha, 1.0), max_modulator) for alpha in alphas]
+    return episodic * np.reshape(clipped, mask.shape)
+
+
 def agent57_linear_update(params, target_params, rows, mask, weights, config, learning_rate):
     """One SGD step of Agent57's values on Q = W^T features, gradients by hand, one row at a time.
 

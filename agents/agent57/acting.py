@@ -20,7 +20,7 @@ from . import arms, bandit, intrinsic
 from .arms import EvaluatorState
 from .bandit import BanditState
 from .config import Config
-from .policies import HEADS, combine, is_curious, make_arms
+from .policies import HEADS, combine, is_curious, make_arms, recomputes
 
 
 class ActingParams(NamedTuple):
@@ -107,6 +107,7 @@ def extras_spec(config: Config, networks: Agent57Networks) -> dict[str, Any]:
         "epsilon": number,
         "intrinsic_return": number,
         "memory": dict.fromkeys(HEADS[config.values], state),
+        **({"episodic_reward": number} if recomputes(config) else {}),
     }
 
 
@@ -204,7 +205,9 @@ def _act(
       num_actions: A.
     """
     drawn = jax.random.randint(keys[0], (), 0, num_actions, jnp.int32)
-    state = _receive(params, state, timestep, arm, drawn, config=config, networks=networks)
+    state, episodic = _receive(
+        params, state, timestep, arm, drawn, config=config, networks=networks
+    )
     values, memory = _read(params, state, timestep, config=config, networks=networks)
     chex.assert_shape(values, (num_actions,))  # of one's own networks
     action, mu = epsilon_greedy(keys[1], values, epsilon)
@@ -217,6 +220,8 @@ def _act(
         "intrinsic_return": state.intrinsic_return,
         "memory": state.memory,
     }
+    if recomputes(config):
+        extras["episodic_reward"] = episodic
     return Decision(action, extras, state._replace(previous_action=action, memory=memory))
 
 
@@ -229,11 +234,15 @@ def _receive(
     *,
     config: Config,
     networks: Agent57Networks,
-) -> ActorState:
-    """The state with the rewards of a time step; with arm and previous action on a first step."""
+) -> tuple[ActorState, jax.Array]:
+    """The state with the rewards of a time step, and its episodic reward `[]`.
+
+    With arm and previous action on a first step.
+    """
+    episodic = jnp.zeros((), jnp.float32)
     is_first = timestep.step_type == StepType.FIRST
     if is_curious(config):
-        reward, kept = intrinsic.reward(
+        reward, episodic, kept = intrinsic.reward(
             config, networks, params.intrinsic, state.intrinsic, timestep.observation, is_first
         )
         state = state._replace(intrinsic_reward=reward, intrinsic=kept)
@@ -241,12 +250,13 @@ def _receive(
     def add(total: jax.Array, reward: jax.Array) -> jax.Array:
         return jnp.where(is_first, 0.0, total + reward)
 
-    return state._replace(
+    state = state._replace(
         arm=jnp.where(is_first, arm, state.arm),
         previous_action=jnp.where(is_first, previous_action, state.previous_action),
         extrinsic_return=add(state.extrinsic_return, timestep.reward),
         intrinsic_return=add(state.intrinsic_return, state.intrinsic_reward),
     )
+    return state, episodic
 
 
 def _read(

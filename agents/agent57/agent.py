@@ -15,7 +15,7 @@ from . import acting
 from .acting import ActingParams
 from .auxiliary import auxiliary_loss
 from .config import Config
-from .intrinsic import IntrinsicParams
+from .intrinsic import IntrinsicParams, learned_rewards
 from .loss import value_loss
 from .policies import HEADS, is_curious
 
@@ -159,9 +159,11 @@ def gradients(
       config: hyper-parameters.
       networks: the agent's.
     """
+    predictor = state.auxiliary_params.get("predictor")
+    rewards = learned_rewards(config, networks, predictor, state.random_params, sample)
     of_values = functools.partial(value_loss, config=config, network=networks.value)
     value_grads, (priorities, metrics) = jax.grad(of_values, has_aux=True)(
-        state.params, state.target_params, sample
+        state.params, state.target_params, sample, rewards
     )
     for name in HEADS[config.values]:
         metrics |= gradient_metrics(value_grads[name], f"{name}_")

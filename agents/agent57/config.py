@@ -128,6 +128,11 @@ class Config:
     """Steps of an actor over which mean and deviation of its novelty errors forget; before, they
     are cumulative. Unspecified in the papers; our choice, not measured on Atari."""
 
+    intrinsic_rewards: Literal["stored", "recomputed"] = "stored"
+    """Intrinsic rewards that are learned from: as the actor stored them (papers); or with the
+    episodic part stored and the life-long novelty of the newest predictor, relative to the errors
+    of the batch (ours). Stored rewards grow old: what was new then may be known by now."""
+
     embedding_refresh: Literal["episode", "step"] = "episode"
     """When actors use new embedding parameters. NGU: once per episode, from a copy in each
     actor."""
@@ -257,6 +262,9 @@ class Config:
                 num_neighbours=3,
                 kernel_epsilon=0.1,
                 novelty_window=100,
+                # The first rewards, of an untrained predictor, say that what nobody has seen before
+                # is not new.
+                intrinsic_rewards="recomputed",
                 # Novelty must last until the values have propagated it, which takes one target
                 # update for each step, and must end. High priorities would train the predictor
                 # most on what is new, so the replay's exponent is less than the paper's.
@@ -269,8 +277,6 @@ class Config:
                 replay_period=10,
                 replay=ReplayConfig(
                     selector="proportional",
-                    # Old intrinsic rewards must leave; the first ones, of an untrained predictor,
-                    # say that what nobody has seen before is not new.
                     capacity=5_000,
                     min_rows=400,
                     batch_size=32,

@@ -1,7 +1,8 @@
 """The intrinsic reward of each observation, computed by the actor when the observation arrives.
 
-Like the extrinsic reward, it arrives with the observation, as a consequence of the previous action;
-the networks read both. An episode's first intrinsic reward is 0: the memory is empty.
+The learner may compute it anew, with the newest life-long novelty. Like the extrinsic reward, it
+arrives with the observation, as a consequence of the previous action; the networks read both. An
+episode's first intrinsic reward is 0: the memory is empty.
 """
 
 from typing import Any, NamedTuple
@@ -9,11 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ...datatypes import Sample
 from ...networks import Agent57Networks
 from . import episodic_memory, novelty
 from .config import Config
 from .episodic_memory import MemoryState
 from .novelty import Moments
+from .policies import recomputes
 
 
 class IntrinsicParams(NamedTuple):
@@ -63,7 +66,7 @@ def reward(
     state: IntrinsicState,
     observation: jax.Array,
     is_first: jax.Array,
-) -> tuple[jax.Array, IntrinsicState]:
+) -> tuple[jax.Array, jax.Array, IntrinsicState]:
     """r^i = r^episodic min(max(alpha, 1), L) of an observation (NGU, section 2.2).
 
     Args:
@@ -76,7 +79,7 @@ def reward(
       is_first: bool `[]`, whether an episode begins.
 
     Returns:
-      The reward, float32 `[]`, and the new state.
+      r^i and r^episodic, float32 `[]` each, and the new state.
     """
     embedding = params.embedding
     if config.embedding_refresh == "episode":
@@ -102,4 +105,27 @@ def reward(
         state.moments, error, config.novelty_window, params.num_updates > 0
     )
     intrinsic = novelty.intrinsic_reward(episodic, alpha, config.max_modulator)
-    return intrinsic, state._replace(memory=memory, moments=moments)
+    return intrinsic, episodic, state._replace(memory=memory, moments=moments)
+
+
+def learned_rewards(
+    config: Config, networks: Agent57Networks, predictor: Any, random: Any, sample: Sample
+) -> jax.Array:
+    """The intrinsic rewards that are learned from, `[B, T + 1]`; see `Config.intrinsic_rewards`.
+
+    Args:
+      config: constants.
+      networks: novelty is used.
+      predictor: the newest parameters of the predictor, which take no gradient here.
+      random: those of the random network.
+      sample: B sequences.
+    """
+    stored = sample.rows.extras
+    if not recomputes(config):
+        return stored["intrinsic_reward"]
+    observations = sample.rows.observation
+    flat = jnp.reshape(observations, (-1, *observations.shape[2:]))
+    predicted, target = (networks.novelty.apply(part, flat) for part in (predictor, random))
+    errors = novelty.distillation_error(predicted, target).reshape(sample.mask.shape)
+    alpha = novelty.batch_modulators(errors, sample.mask)
+    return novelty.intrinsic_reward(stored["episodic_reward"], alpha, config.max_modulator)

@@ -4,6 +4,7 @@
 names of `HEADS`.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -36,7 +37,13 @@ class _Steps(NamedTuple):
 
 
 def value_loss(
-    params: Any, target_params: Any, sample: Sample, *, config: Config, network: RecurrentNetwork
+    params: Any,
+    target_params: Any,
+    sample: Sample,
+    intrinsic_rewards: jax.Array,
+    *,
+    config: Config,
+    network: RecurrentNetwork,
 ) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
     """The loss of all value networks (Agent57, appendix E).
 
@@ -49,15 +56,15 @@ def value_loss(
       params: parameters of the value networks, by name; they take the gradient.
       target_params: likewise, of the target networks.
       sample: B sequences.
+      intrinsic_rewards: `[B, T + 1]`, of the targets; the network reads those of the actor.
       config: hyper-parameters.
       network: the value network.
 
     Returns:
       The loss `[]`, and (priorities `[B]`, metrics).
     """
-    each = jax.vmap(
-        lambda rows, mask: _steps(params, target_params, rows, mask, config=config, network=network)
-    )(sample.rows, sample.mask)
+    steps = functools.partial(_steps, params, target_params, config=config, network=network)
+    each = jax.vmap(steps)(sample.rows, sample.mask, intrinsic_rewards)
     priorities = jax.vmap(losses.sequence_priority, in_axes=(0, 0, None))(
         each.mixed_error, each.valid, config.priority_eta
     )
@@ -70,7 +77,7 @@ def value_loss(
     extras, weights = sample.rows.extras, jnp.asarray(make_arms(config).weights)
     metrics |= {
         "trace_coefficient": sequences.masked_mean(each.trace, each.valid),
-        "intrinsic_reward": sequences.masked_mean(extras["intrinsic_reward"][:, 1:], each.valid),
+        "intrinsic_reward": sequences.masked_mean(intrinsic_rewards[:, 1:], each.valid),
         "intrinsic_weight": jnp.mean(weights[extras["arm"][:, 0]]),
         "priority": jnp.mean(priorities),
     }
@@ -85,6 +92,7 @@ def _steps(
     target_params: Any,
     rows: Row,
     mask: jax.Array,
+    intrinsic_rewards: jax.Array,
     *,
     config: Config,
     network: RecurrentNetwork,
@@ -101,7 +109,7 @@ def _steps(
     )
     mixed_t = jax.lax.stop_gradient(combine(config, q, weight))[1:]
     c_t, ratio = _traces(mixed_t, rows, mask, config)
-    r_t = rewards(config, sequences.rewards(rows), rows.extras["intrinsic_reward"][1:], weight)
+    r_t = rewards(config, sequences.rewards(rows), intrinsic_rewards[1:], weight)
     discount_t = sequences.discounts(rows, jnp.asarray(arms.discounts)[arm])
     taken = {name: sequences.taken(q[name][:-1], rows.action[:-1]) for name in heads}
     errors = {

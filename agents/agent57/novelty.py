@@ -67,22 +67,44 @@ def modulator(
     difference = error - moments.mean
     mean = moments.mean + step * difference
     variance = (1.0 - step) * (moments.variance + step * jnp.square(difference))
-    deviation = jnp.sqrt(variance)
-    alpha = 1.0 + jnp.where(deviation > 0, (error - mean) / jnp.maximum(deviation, 1e-30), 0.0)
     counted = Moments(number, mean, variance)
     new = jax.tree.map(lambda x, y: jnp.where(is_trained, x, y), counted, moments)
-    return alpha, new
+    return _standardised(error, mean, jnp.sqrt(variance)), new
+
+
+def batch_modulators(errors: jax.Array, mask: jax.Array) -> jax.Array:
+    """Computes alpha = 1 + (err(x) - mu_e) / sigma_e over the errors of a batch (ours).
+
+    The batch is the learner's view of what has been seen lately, as an actor's newest errors are
+    the actor's.
+
+    Args:
+      errors: `[B, T + 1]`, err(x).
+      mask: bool `[B, T + 1]`, which errors count; at least one.
+
+    Returns:
+      `[B, T + 1]`: 1 where all errors are equal; meaningless where the mask is False.
+    """
+    chex.assert_equal_shape([errors, mask])
+    mean = jnp.mean(errors, where=mask)
+    deviation = jnp.sqrt(jnp.mean(jnp.square(errors - mean), where=mask))
+    return _standardised(errors, mean, deviation)
+
+
+def _standardised(error: jax.Array, mean: jax.Array, deviation: jax.Array) -> jax.Array:
+    """1 + (err - mu_e) / sigma_e; 1 without any deviation."""
+    return 1.0 + jnp.where(deviation > 0, (error - mean) / jnp.maximum(deviation, 1e-30), 0.0)
 
 
 def intrinsic_reward(episodic: jax.Array, alpha: jax.Array, max_modulator: float) -> jax.Array:
     """r^i_t = r^episodic_t min(max(alpha_t, 1), L) (NGU, eq. 1).
 
     Args:
-      episodic: `[]`, >= 0.
-      alpha: `[]`, the life-long modulator.
+      episodic: `[...]`, >= 0.
+      alpha: `[...]`, the life-long modulator.
       max_modulator: L >= 1.
 
     Returns:
-      A scalar `[]`.
+      `[...]`.
     """
     return episodic * jnp.clip(alpha, 1.0, max_modulator)

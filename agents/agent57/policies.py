@@ -29,6 +29,11 @@ def is_curious(config: Config) -> bool:
     return config.values != "extrinsic"
 
 
+def recomputes(config: Config) -> bool:
+    """Whether the learner computes intrinsic rewards anew."""
+    return is_curious(config) and config.intrinsic_rewards == "recomputed"
+
+
 def make_arms(config: Config) -> Arms:
     """The pairs (beta_j, gamma_j) of a config."""
     high, middle, low = config.discount_high, config.discount_middle, config.discount_low

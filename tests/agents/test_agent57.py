@@ -103,6 +103,7 @@ def random_rows(seed, batch, ends=(), starts=()):
         "arm": np.repeat(rng.integers(N, size=(batch, 1)), T + 1, axis=1).astype(np.int32),
         "previous_action": rng.integers(A, size=shape).astype(np.int32),
         "intrinsic_reward": rng.random(shape).astype(np.float32),
+        "episodic_reward": rng.random(shape).astype(np.float32),
         "mu": rng.uniform(0.2, 1.0, shape).astype(np.float32),
         "intrinsic_return": rng.random(shape).astype(np.float32),
     }
@@ -117,7 +118,7 @@ FIELDS = ("observation", "reward", "discount", "is_first", "is_last", "action")
 
 def as_sample(agent, rows, mask, weights=None):
     batch = len(mask)
-    extras = {k: v for k, v in rows.items() if k not in FIELDS}
+    extras = {k: v for k, v in rows.items() if k in agent.sequence.extras}
     zeros = functools.partial(jax.tree.map, lambda x: np.zeros((batch, *x.shape), x.dtype))
     extras["memory"] = zeros(agent.sequence.extras["memory"])
     weights = np.ones(batch, np.float32) if weights is None else weights
@@ -129,16 +130,17 @@ def double(tree):
 
 
 @pytest.mark.parametrize(
-    ("values", "target", "burn_in"),
+    ("values", "target", "burn_in", "intrinsic_rewards"),
     [
-        ("split", "retrace", 2),
-        ("split", "double_q", 0),
-        ("mixed", "retrace", 0),
+        ("split", "retrace", 2, "stored"),
+        ("split", "double_q", 0, "recomputed"),
+        ("mixed", "retrace", 0, "recomputed"),
     ],
 )
-def test_one_update_is_the_numpy_loop(values, target, burn_in):
+def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards):
     config = tiny(
         values=values,
+        intrinsic_rewards=intrinsic_rewards,
         target=target,
         burn_in=burn_in,
         trace_length=T - burn_in,
@@ -166,10 +168,17 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in):
     ]
     arms = policies.make_arms(config)
     settings = dataclasses.asdict(config) | {"betas": arms.weights, "gammas": arms.discounts}
+    learned = rows["intrinsic_reward"]
+    if intrinsic_rewards == "recomputed":
+        outputs = [
+            double(networks.novelty.apply(params, rows["observation"].reshape(-1, D)))
+            for params in (learner.auxiliary_params["predictor"], learner.random_params)
+        ]
+        learned = oracles.recomputed_rewards(*outputs, rows["episodic_reward"], mask, 5.0)
     params, priorities = oracles.agent57_linear_update(
         double(learner.params),
         double(learner.target_params),
-        rows | {"features": np.concatenate(features, axis=-1)},
+        rows | {"features": np.concatenate(features, axis=-1), "intrinsic_reward": learned},
         mask,
         weights,
         settings,
@@ -186,6 +195,7 @@ def simple_agent():
     """Values of the observation alone; its update, compiled; two different learner states."""
     config = tiny(
         intrinsic_weight=0.5,
+        intrinsic_rewards="stored",
         target_update_period=3,
         auxiliary_frames=5,
         auxiliary_learning_rate=1e-3,
@@ -275,17 +285,65 @@ def test_reward_of_the_last_transition_is_learned_from():
     assert differ(before.params["extrinsic"], updated(rows, mask).params["extrinsic"])
 
 
-def test_padding_and_a_last_rows_action_do_not_matter():
+@functools.cache
+def recomputing():
+    """The update of an agent that computes intrinsic rewards anew, from a learner state."""
+    agent = make_agent(SPEC, tiny(), networks=linear_networks(), optimizer=optax.sgd(0.1))
+    learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
+    update = jax.jit(base.update(agent))
+    return lambda rows, mask: update(learner, as_sample(agent, rows, mask))[0]
+
+
+@pytest.mark.parametrize("intrinsic_rewards", ["stored", "recomputed"])
+def test_padding_and_a_last_rows_action_do_not_matter(intrinsic_rewards):
+    update = {"stored": updated, "recomputed": recomputing()}[intrinsic_rewards]
     rows, mask = random_rows(0, 2, ends=(3, 3))
-    before = updated(rows, mask)
+    before = update(rows, mask)
     changed = {name: value.copy() for name, value in rows.items()}
-    for name in ("observation", "reward", "intrinsic_reward"):
+    for name in ("observation", "reward", "intrinsic_reward", "episodic_reward"):
         changed[name][:, 4:] = 7.0
     changed["action"][:, 3:] = (changed["action"][:, 3:] + 1) % A
     changed["mu"][:, 3:] = 0.01
-    after = updated(changed, mask)
+    after = update(changed, mask)
     chex.assert_trees_all_close(before, after, rtol=1e-5, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after))
+
+
+def test_recomputed_rewards_are_learned_and_stored_ones_are_read():
+    """Values learn from the newest predictor; the network reads the reward of the actor."""
+    rows, mask = random_rows(0, 3)
+    _, _, learner = simple_agent()
+    agent = make_agent(SPEC, tiny(), networks=linear_networks(False), optimizer=optax.sgd(0.1))
+    update = jax.jit(base.update(agent))
+
+    def learned(rows, learner=learner):
+        """New values, of networks that read the observation alone."""
+        return update(learner, as_sample(agent, rows, mask))[0].params
+
+    before = learned(rows)
+    raised = rows | {"intrinsic_reward": rows["intrinsic_reward"] + 1.0}
+    chex.assert_trees_all_equal(before, learned(raised))
+    assert differ(recomputing()(rows, mask).params, recomputing()(raised, mask).params)
+    known = learner.auxiliary_params | {"predictor": learner.random_params}
+    for after in (
+        learned(rows | {"episodic_reward": rows["episodic_reward"] + 1.0}),
+        learned(rows, learner._replace(auxiliary_params=known)),  # no state is novel
+    ):
+        assert differ(before["intrinsic"], after["intrinsic"])
+        chex.assert_trees_all_equal(before["extrinsic"], after["extrinsic"])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"intrinsic_rewards": "stored"}, {"values": "extrinsic"}], ids=["stored", "r2d2"]
+)
+def test_episodic_rewards_are_stored_only_where_they_are_learned_from(changes):
+    agent = make_agent(SPEC, tiny(**changes))
+    learner = jax.eval_shape(agent.init, jax.random.key(0))
+    state = agent.begin(jax.random.key(0), 0, 1)
+    params = jax.eval_shape(agent.acting_params, learner)
+    decision = jax.eval_shape(agent.explore, params, state, script((2,))[0])
+    assert "episodic_reward" not in agent.sequence.extras
+    assert "episodic_reward" not in decision.extras
 
 
 def test_embedding_and_predictor_see_the_last_five_frames_alone():
@@ -407,6 +465,8 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
     assert actual[0] == actual[5] == 0
     assert min(actual[1:5]) > 0
+    stored = [extras["episodic_reward"] for _, _, extras in rows]
+    np.testing.assert_allclose(stored, episodic, rtol=1e-3, atol=1e-6)
 
     actions = [int(action) for _, action, _ in rows]
     previous = [int(extras["previous_action"]) for _, _, extras in rows]
@@ -480,7 +540,9 @@ def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
     def loss_from(memory):
         extras = {**sample.rows.extras, "memory": memory}
         changed = sample._replace(rows=sample.rows._replace(extras=extras))
-        return value_loss(learner.params, learner.target_params, changed)[0]
+        return value_loss(
+            learner.params, learner.target_params, changed, extras["intrinsic_reward"]
+        )[0]
 
     zeros = sample.rows.extras["memory"]
     value, grads = jax.jit(jax.value_and_grad(loss_from))(zeros)
@@ -730,7 +792,7 @@ def test_states_survive_a_round_trip_through_numpy():
 
 
 def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e():
-    agent = make_agent(SPEC, tiny())
+    agent = make_agent(SPEC, tiny(intrinsic_rewards="stored"))
     assert not agent.sequence.crosses_episodes
     assert (agent.sequence.length, agent.sequence.period) == (T + 1, 3)
     assert agent.sequence.first_row_extras == ("memory",)

@@ -278,6 +278,32 @@ def test_errors_of_an_untrained_predictor_do_not_count():
     np.testing.assert_allclose(alphas, [1.0, 2.0], rtol=1e-6)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    errors=st.lists(st.floats(0, 100), min_size=6, max_size=6),
+    mask=st.lists(st.booleans(), min_size=6, max_size=6).filter(any),
+)
+def test_modulators_of_a_batch_are_their_definition(errors, mask):
+    """As recomputed rewards of 1 with L = 1e6: alpha where it is at least 1."""
+    errors, mask = np.reshape(np.float32(errors), (2, 3)), np.reshape(mask, (2, 3))
+    alphas = np.asarray(novelty.batch_modulators(errors, mask))
+    assert np.isfinite(alphas).all()
+    seen = errors[mask]
+    if np.std(seen) > 1e-3 * np.max(seen):
+        roots = np.sqrt(np.float64(errors)).reshape(-1, 1)
+        wanted = oracles.recomputed_rewards(roots, 0 * roots, np.ones((2, 3)), mask, 1e6)
+        np.testing.assert_allclose(np.maximum(alphas, 1)[mask], wanted[mask], rtol=2e-3)
+        np.testing.assert_allclose(alphas[mask].mean(), 1.0, atol=1e-3)
+
+
+def test_modulators_of_a_batch_by_hand():
+    """Errors 1, 3 and one that does not count: mean 2, deviation 1."""
+    alphas = novelty.batch_modulators(np.float32([[1, 3, 50]]), np.array([[True, True, False]]))
+    np.testing.assert_allclose(alphas[0, :2], [0.0, 2.0], rtol=1e-6)
+    equal = novelty.batch_modulators(np.full((2, 2), 0.3, np.float32), np.ones((2, 2), bool))
+    np.testing.assert_allclose(equal, 1.0, atol=1e-4)
+
+
 @pytest.mark.parametrize(("alpha", "factor"), [(-3.0, 1.0), (1.0, 1.0), (2.5, 2.5), (9.0, 5.0)])
 def test_modulator_is_clipped_in_the_product(alpha, factor):
     reward = novelty.intrinsic_reward(jnp.float32(0.7), jnp.float32(alpha), 5.0)

@@ -291,7 +291,7 @@ def test_target_of_a_terminal_reward_is_rescaled_only_if_asked(rescale, target, 
         {"extrinsic": jnp.ones((D, 1)) * jnp.array([5.0, 2.0, 3.0])},
     )
     value, (priorities, _) = loss.value_loss(
-        params, params, terminal_sample(99.0), config=config, network=network
+        params, params, terminal_sample(99.0), np.zeros((1, 2)), config=config, network=network
     )
     np.testing.assert_allclose(value, (target - 2.0) ** 2, rtol=1e-5)
     np.testing.assert_allclose(priorities, [target - 2.0], rtol=1e-5)
@@ -370,6 +370,7 @@ PAPER = {
     "max_similarity": 8.0,
     "max_modulator": 5.0,
     "novelty_window": 10_000,
+    "intrinsic_rewards": "stored",
     "embedding_refresh": "episode",
     "auxiliary_frames": 5,
     "learning_rate": 1e-4,

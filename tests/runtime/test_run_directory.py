@@ -113,8 +113,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 8}, "its version is 8, and the newest known one is 7"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 7"),
+        ({"version": 9}, "its version is 9, and the newest known one is 8"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 8"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -205,7 +205,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 7
+    assert values.pop("version") == 8
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run
 
@@ -231,18 +231,22 @@ def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("agent", "older", "field"),
-    [(acer, 4, "exploit_average"), (d4pg, 6, "preactivation_cost")],
-    ids=["acer", "d4pg"],
+    ("agent", "older", "field", "off"),
+    [
+        (acer, 4, "exploit_average", False),
+        (d4pg, 6, "preactivation_cost", 0.0),
+        (agent57, 7, "intrinsic_rewards", "stored"),
+    ],
+    ids=["acer", "d4pg", "agent57"],
 )
-def test_runs_from_before_a_field_of_their_agent_have_it_off(tmp_path, agent, older, field):
+def test_runs_from_before_a_field_of_their_agent_have_it_off(tmp_path, agent, older, field, off):
     run = {"agent": agent.AGENT.name, "agent_config": agent.Config.small()}
-    assert getattr(agent.Config.small(), field)
+    assert getattr(agent.Config.small(), field) != off
     with edited(tmp_path, **run) as values:
         values["version"] = older
         del values["agent_config"][field]
     found = configs.read_config(tmp_path).agent_config
-    assert found == agent.Config.small(**{field: 0})
+    assert found == agent.Config.small(**{field: off})
 
 
 @pytest.mark.parametrize("version", [6, 7])
