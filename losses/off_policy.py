@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._libraries import rlax
-from .distributional import add_projected
+from .distributional import affine_projections
 
 
 def retrace_coefficients(pi_a: jax.Array, mu_a: jax.Array, lambda_: float) -> jax.Array:
@@ -149,10 +149,12 @@ def distributional_off_policy_target(
     masses = jnp.einsum("ta,tan->tn", pi_t, q_t) - c_t[:, None] * q_a_t  # [T, N], signed
 
     source, destination = np.triu_indices(r_t.shape[0])  # all pairs, n = destination - source + 1
-    shifted = rewards[source, destination, None] + discounts[source, destination, None] * atoms
-    weights = traces[source, destination, None] * masses[destination]
-    target = jnp.zeros((r_t.shape[0], atoms.shape[0]), weights.dtype)
-    return jax.lax.stop_gradient(add_projected(target, source, atoms, shifted, weights))
+    pair = source, destination
+    projected = affine_projections(atoms, masses, destination, rewards[pair], discounts[pair])
+    # The sum over the destinations of each source, as a matrix product: a scatter takes longer.
+    begins = np.arange(r_t.shape[0])[:, None] == source
+    target = jnp.matmul(begins * traces[pair], projected, precision=jax.lax.Precision.HIGHEST)
+    return jax.lax.stop_gradient(target)
 
 
 def _n_step_sums(

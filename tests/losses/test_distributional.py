@@ -1,5 +1,7 @@
 """Cross-entropy and total variation, with signed targets; divergence; projection."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax import losses
+from retrax.losses.distributional import affine_projections
 
 SIGNED = np.array([-0.5, 1.2, 0.3], np.float32)
 LOSSES = [
@@ -211,3 +214,54 @@ def test_atoms_of_equal_distances_are_found_without_a_search(support):
     assert "searchsorted" not in constant.lower(values, probs).as_text()
     np.testing.assert_allclose(found, searched, atol=1e-5)
     np.testing.assert_allclose(found.sum(), 1.0, rtol=1e-5)
+
+
+SUPPORTS = {
+    "odd": np.linspace(-2, 2, 201, dtype=np.float32),
+    "even": np.linspace(-10, 30, 6, dtype=np.float32),
+    "two": np.array([0, 1], np.float32),
+    "unequal": np.array([-1, 0, 3, 4], np.float32),
+}
+
+
+@pytest.mark.parametrize("support", SUPPORTS)
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    shift=st.sampled_from([0.0, 0.3, -7.0, 1e6, -1e6]),
+    scale=st.sampled_from([0.0, 1e-30, 1e-6, 0.3, 0.99, 1.0, 2.5]),
+)
+def test_affine_projections_are_the_papers_sum(support, seed, shift, scale):
+    atoms, rng = SUPPORTS[support], np.random.default_rng(seed)
+    masses = rng.normal(size=(2, len(atoms))).astype(np.float32)
+    masses /= np.abs(masses).sum(1, keepdims=True)
+    places = np.float32([[shift, 0.0], [scale, 1.0]]) + rng.uniform(0, [[0.1], [0.0]], (2, 2))
+    arguments = masses, np.array([1, 0]), *places.astype(np.float32)
+    found = affine(support)(*arguments)
+    for row, which, shift_, scale_ in zip(found, *arguments[1:], strict=True):
+        wanted = oracles.projected(np.float64(atoms), float(shift_), float(scale_), masses[which])
+        np.testing.assert_allclose(row, wanted, atol=1e-5)
+        np.testing.assert_allclose(row.sum(), masses[which].sum(), atol=1e-6)
+
+
+@functools.cache
+def affine(support):
+    """Compiled with the support as a constant."""
+    return jax.jit(functools.partial(affine_projections, SUPPORTS[support]))
+
+
+def test_affine_projections_by_hand():
+    """Masses 0.5, 0.25, 0.25 at 0.5, 1.0, 1.5; and, doubled, at -1, 1, 3 on atoms from 0 to 2."""
+    atoms, masses = np.float32([0, 1, 2]), np.float32([[0.5, 0.25, 0.25]])
+    found = affine_projections(
+        atoms, masses, np.array([0, 0]), np.float32([0.5, -1.0]), np.float32([0.5, 2.0])
+    )
+    np.testing.assert_allclose(found, [[0.25, 0.625, 0.125], [0.5, 0.25, 0.25]], atol=1e-6)
+
+
+@pytest.mark.parametrize(("support", "scatters"), [("odd", False), ("unequal", True)])
+def test_affine_projections_of_equal_distances_scatter_nothing(support, scatters):
+    masses = np.ones((1, len(SUPPORTS[support])), np.float32)
+    ones = np.ones(3, np.float32)
+    text = affine(support).lower(masses, np.zeros(3, int), ones, ones).as_text()
+    assert ("scatter" in text) == scatters

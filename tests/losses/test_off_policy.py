@@ -1,5 +1,7 @@
 """Targets against their definitions, and the identities that tie them together."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -51,11 +53,24 @@ WINDOWS = {
 SHAPES = st.sampled_from([(1, 1, 2), (1, 3, 5), (2, 2, 2), (5, 3, 4), (7, 4, 6)])
 
 
+@functools.cache
+def compiled_target(size):
+    """On atoms that are an argument, or on `size` constant ones of equal distances."""
+    target = losses.distributional_off_policy_target
+    if size is None:
+        return jax.jit(target)
+    return jax.jit(functools.partial(target, np.linspace(-2, 3, size, dtype=np.float32)))
+
+
 @pytest.mark.parametrize("kind", ["retrace", "tree_backup", "importance"])
+@pytest.mark.parametrize("constant", [False, True])
 @settings(max_examples=40, deadline=None)
 @given(seed=WINDOWS["seed"], shape=SHAPES, lambda_=st.floats(0, 1), end=st.floats(0, 0.6))
-def test_distributional_target_is_the_papers_triple_sum(kind, seed, shape, lambda_, end):
+def test_distributional_target_is_the_papers_triple_sum(kind, constant, seed, shape, lambda_, end):
+    """On unequal atoms, and on a constant support of equal distances, which has its own way."""
     window = random_window(seed, *shape, terminations=end)
+    if constant:
+        window["atoms"] = np.linspace(-2, 3, shape[-1])
     c_t = {
         "retrace": losses.retrace_coefficients(window["pi_a"], window["mu_a"], lambda_),
         "tree_backup": losses.tree_backup_coefficients(jnp.asarray(window["pi_a"]), lambda_),
@@ -64,7 +79,8 @@ def test_distributional_target_is_the_papers_triple_sum(kind, seed, shape, lambd
         ),
     }[kind]
     arrays = with_traces(window, c_t)
-    target = jax.jit(losses.distributional_off_policy_target)(**arrays)
+    given = {name: value for name, value in arrays.items() if not (constant and name == "atoms")}
+    target = compiled_target(shape[-1] if constant else None)(**given)
     expected = oracles.distributional_off_policy_target(**arrays)
     scale = max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(target, expected, atol=2e-5 * scale)
