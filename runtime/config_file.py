@@ -28,7 +28,7 @@ _ADDED_TO_AGENT: dict[int, dict[str, Any]] = {
     2: {"novelty_window": 1_000_000_000, "evaluation_arm": 0},
     5: {"exploit_average": False},
     7: {"preactivation_cost": 0.0},
-    8: {"intrinsic_rewards": "stored"},
+    8: {"intrinsic_rewards": "stored", "evaluation_average_decay": 0.0},
 }
 # Fields that a version removed, with the value that learns as their absence does; another value is
 # refused as unknown. Version 6 alone had this one, of D4PG.

@@ -10,6 +10,7 @@ import optax
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
 from ...networks import Agent57Networks, choose_convolutions, make_agent57_networks
 from ..base import Agent, Update, count_actions
+from ..evaluation_average import evaluates_average
 from ..optimization import descend, gradient_metrics
 from . import acting
 from .acting import ActingParams
@@ -70,6 +71,7 @@ class Optimizers(NamedTuple):
 _AUXILIARY = {"embedding": ("embedding", "classifier"), "predictor": ("predictor",)}
 
 
+@evaluates_average("values")
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,

@@ -86,6 +86,11 @@ class Config:
     evaluation_epsilon: Annotated[float, Range(0.0, 1.0)] = 0.01
     """Probability of random actions in evaluation. NGU: 0.01."""
 
+    evaluation_average_decay: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0
+    """Evaluation acts with an average of the values' parameters, which keeps this share of itself
+    at each update; 0: with the newest ones (papers), which change much from one to the next in
+    small tasks. Our addition, as in ACER."""
+
     bandit_window: Annotated[int, Range(1)] = 160
     """tau, the pulls that an actor's bandit remembers; at least N. Paper: 160 in its text, 90 in
     table 3."""
@@ -255,6 +260,7 @@ class Config:
                 # Even the last actor tries new actions in 6 of 100 steps: the intrinsic values say
                 # nothing about those that were never taken.
                 actor_epsilon_exponent=2.0,
+                evaluation_average_decay=0.995,
                 bandit_window=40,
                 bandit_bonus=0.1,  # returns are at most 1
                 evaluator_window=200,
@@ -277,7 +283,7 @@ class Config:
                 replay_period=10,
                 replay=ReplayConfig(
                     selector="proportional",
-                    capacity=5_000,
+                    capacity=10_000,
                     min_rows=400,
                     batch_size=32,
                     acting_steps_per_update=4.0,

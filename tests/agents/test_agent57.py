@@ -37,6 +37,7 @@ TINY = {
     "replay_period": 3,
     "bandit_window": 6,
     "evaluator_window": 6,
+    "evaluation_average_decay": 0.0,
 }
 
 

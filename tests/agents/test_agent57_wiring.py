@@ -33,6 +33,7 @@ TINY = {
     "num_neighbours": 2,
     "trace_length": 4,
     "replay_period": 2,
+    "evaluation_average_decay": 0.0,
 }
 FIRST_STEP = TimeStep(np.int32(0), np.float32(0), np.float32(1), np.ones(D, np.float32))
 
@@ -357,6 +358,7 @@ PAPER = {
     "actor_epsilon": 0.4,
     "actor_epsilon_exponent": 8.0,
     "evaluation_epsilon": 0.01,
+    "evaluation_average_decay": 0.0,
     "bandit_window": 160,
     "bandit_bonus": 1.0,
     "bandit_epsilon": 0.5,

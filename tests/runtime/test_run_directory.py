@@ -236,8 +236,9 @@ def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
         (acer, 4, "exploit_average", False),
         (d4pg, 6, "preactivation_cost", 0.0),
         (agent57, 7, "intrinsic_rewards", "stored"),
+        (agent57, 7, "evaluation_average_decay", 0.0),
     ],
-    ids=["acer", "d4pg", "agent57"],
+    ids=["acer", "d4pg", "agent57 rewards", "agent57 average"],
 )
 def test_runs_from_before_a_field_of_their_agent_have_it_off(tmp_path, agent, older, field, off):
     run = {"agent": agent.AGENT.name, "agent_config": agent.Config.small()}

@@ -1,0 +1,93 @@
+"""Evaluation with averaged parameters: an agent of values that differ much from update to update.
+
+Actors act with the newest parameters. Evaluators and trained agents act with an exponential average
+over the updates (Polyak and Juditsky 1992): a policy that is greedy in values changes wherever two
+values are close, and an update moves all of them. Our addition.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import jax
+import optax
+
+from ..datatypes import EnvironmentSpec, Sample, TimeStep
+from .base import ActorState, Agent, Decision, Gradients, LearnerState, Params, Update
+
+_MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
+
+
+class AveragedLearnerState(NamedTuple):
+    """State of a learner that averages.
+
+    Attributes:
+      average: of a part of the acting parameters; at first their value.
+      learner: the state of the agent without an average.
+    """
+
+    average: Any
+    learner: LearnerState
+
+
+class AveragedParams(NamedTuple):
+    """Acting parameters: the newest, and the average of a part of them."""
+
+    newest: Params
+    average: Any
+
+
+def evaluates_average(part: str) -> Callable[[_MakeAgent], _MakeAgent]:
+    """Decorates `make_agent(environment_spec, config, ...)`.
+
+    The config has `evaluation_average_decay`, the share of itself that the average keeps at each
+    update. If it is 0, there is no average, and the agent is unchanged.
+
+    Args:
+      part: name of the averaged field of the acting parameters, a NamedTuple.
+    """
+
+    def decorate(make_agent: _MakeAgent) -> _MakeAgent:
+        @functools.wraps(make_agent)
+        def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
+            agent = make_agent(environment_spec, config, **parts)
+            decay = config.evaluation_average_decay
+            return _averaging(agent, part, decay) if decay else agent
+
+        return cast(_MakeAgent, make)
+
+    return decorate
+
+
+def _averaging(agent: Agent, part: str, decay: float) -> Agent:
+    def init(key: jax.Array) -> AveragedLearnerState:
+        learner = agent.init(key)
+        return AveragedLearnerState(getattr(agent.acting_params(learner), part), learner)
+
+    def acting_params(state: AveragedLearnerState) -> AveragedParams:
+        return AveragedParams(agent.acting_params(state.learner), state.average)
+
+    def explore(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
+        return agent.explore(params.newest, state, timestep)
+
+    def exploit(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
+        averaged = params.newest._replace(**{part: params.average})
+        return agent.exploit(averaged, state, timestep)
+
+    def gradients(state: AveragedLearnerState, sample: Sample) -> tuple[Gradients, Update]:
+        return agent.gradients(state.learner, sample)
+
+    def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
+        learner = agent.apply(state.learner, grads)
+        newest = getattr(agent.acting_params(learner), part)
+        average = optax.incremental_update(newest, state.average, 1.0 - decay)
+        return AveragedLearnerState(average, learner)
+
+    return agent._replace(
+        init=init,
+        acting_params=acting_params,
+        explore=explore,
+        exploit=exploit,
+        gradients=gradients,
+        apply=apply,
+    )
