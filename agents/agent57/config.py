@@ -283,7 +283,7 @@ class Config:
                 replay_period=10,
                 replay=ReplayConfig(
                     selector="proportional",
-                    capacity=10_000,
+                    capacity=5_000,
                     min_rows=400,
                     batch_size=32,
                     acting_steps_per_update=4.0,

@@ -18,8 +18,11 @@ train() { # NAME SIZE SEED STEPS EVERY [FLAGS]
 }
 for seed in $(seq 0 $((${1:-5} - 1))); do
   train agent57 10 "$seed" 6000 500
-  train agent57 20 "$seed" 60000 1000
+  train agent57 20 "$seed" 30000 1000
   train r2d2_retrace 10 "$seed" 6000 500 --preset small_r2d2_retrace
   train r2d2_retrace 20 "$seed" 60000 5000 --preset small_r2d2_retrace
-  train cumulative 10 "$seed" 6000 500 --agent.novelty-window 1000000000
+  for rung in r2d2 r2d2_retrace r2d2_bandit ngu split meta_controller; do
+    train "$rung" 12 "$seed" 12000 1000 --preset "small_$rung"
+  done
+  train agent57 12 "$seed" 12000 1000
 done

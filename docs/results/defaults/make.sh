@@ -4,12 +4,12 @@
 set -euo pipefail
 only=${1:-}
 export NPROC=1
-train() { # NAME SEED AGENT ENVIRONMENT STEPS
+train() { # NAME SEED AGENT ENVIRONMENT STEPS [FLAGS]
   local run=runs/$1-$2
   [[ "$1" == *"$only"* ]] || return 0
   [ -e "$run/evaluation.json" ] && return
   rm -rf "$run"
-  retrax train "$3" --environment "$4" --steps "$5" --seed "$2" --run-directory "$run" --plain
+  retrax train "$3" --environment "$4" --steps "$5" --seed "$2" --run-directory "$run" --plain "${@:6}"
   retrax evaluate "$run" --episodes 20 --json > "$run/evaluation.partial"
   mv "$run/evaluation.partial" "$run/evaluation.json"
 }
@@ -25,8 +25,14 @@ for seed in 0 1 2; do
   train acer_lunar_lander "$seed" acer LunarLander-v3 300000
   train reactor_acrobot "$seed" reactor Acrobot-v1 120000
   train reactor_cart_pole "$seed" reactor CartPole-v1 40000
-  train agent57_acrobot "$seed" agent57 Acrobot-v1 60000
-  train agent57_mountain_car "$seed" agent57 MountainCar-v0 200000
+  train agent57_acrobot "$seed" agent57 Acrobot-v1 120000 --evaluate-every 6000
+  train agent57_mountain_car "$seed" agent57 MountainCar-v0 100000 --evaluate-every 5000
+done
+for seed in 0; do # tasks without a goal, for which nothing was tuned
+  train acer_cliff_walking "$seed" acer CliffWalking-v1 60000
+  train acer_blackjack "$seed" acer Blackjack-v1 60000
+  train d4pg_reacher "$seed" d4pg Reacher-v5 60000
+  train d4pg_double_pendulum "$seed" d4pg InvertedDoublePendulum-v5 60000
   train d4pg_swimmer "$seed" d4pg Swimmer-v5 60000
   train d4pg_walker "$seed" d4pg Walker2d-v5 100000
 done
