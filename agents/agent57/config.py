@@ -87,9 +87,8 @@ class Config:
     """Probability of random actions in evaluation. NGU: 0.01."""
 
     evaluation_average_decay: Annotated[float, Range(0.0, 1.0, below=True)] = 0.0
-    """Evaluation acts with an average of the values' parameters, which keeps this share of itself
-    at each update; 0: with the newest ones (papers), which change much from one to the next in
-    small tasks. Our addition, as in ACER."""
+    """Share of itself that an average of the values' parameters keeps at each update. Evaluation
+    acts with the average; 0: with the newest parameters (papers). Our addition."""
 
     bandit_window: Annotated[int, Range(1)] = 160
     """tau, the pulls that an actor's bandit remembers; at least N. Paper: 160 in its text, 90 in
