@@ -31,8 +31,6 @@ done
 for seed in 0; do # tasks without a goal, for which nothing was tuned
   train acer_cliff_walking "$seed" acer CliffWalking-v1 60000
   train acer_blackjack "$seed" acer Blackjack-v1 60000
-  train d4pg_reacher "$seed" d4pg Reacher-v5 60000
-  train d4pg_double_pendulum "$seed" d4pg InvertedDoublePendulum-v5 60000
   train d4pg_swimmer "$seed" d4pg Swimmer-v5 60000
   train d4pg_walker "$seed" d4pg Walker2d-v5 100000
 done

@@ -28,8 +28,6 @@ GOALS = {  # the greedy return to reach; None where there is no goal
     "agent57_mountain_car": -130,
     "acer_blackjack": None,
     "acer_cliff_walking": None,
-    "d4pg_double_pendulum": None,
-    "d4pg_reacher": None,
     "d4pg_swimmer": None,
     "d4pg_walker": None,
 }
