@@ -393,7 +393,8 @@ def test_catch_improves_through_a_reverb_server(selector):
         learner.compile()
         learner.publish()
         deadline = time.monotonic() + 240
-        while learner.updates < 1500 and thread.is_alive() and time.monotonic() < deadline:
+        # After 1,500 updates, 7,000 steps, most runs have 1.0, but some have hardly begun.
+        while learner.updates < 2500 and thread.is_alive() and time.monotonic() < deadline:
             learner.step(0.5)
         counts = counter.get_counts()
     finally:

@@ -121,7 +121,8 @@ def test_acmes_loggers_observers_and_loops_of_a_user(tmp_path):
     example = re.search(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)[1]
     command = re.search(r"^```bash\nretrax (launch .*?)\n```$", readme, re.MULTILINE)[1]
     (tmp_path / "my_acme.py").write_text(example)
-    options = "--steps 400 --plain --agent.replay.min-rows 200 --agent.replay.batch-size 4"
+    # So many that an actor which starts late still takes some of them.
+    options = "--steps 2000 --plain --agent.replay.min-rows 200 --agent.replay.batch-size 4"
     main = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
     launched = subprocess.run(
         [sys.executable, "-c", main, *command.split(), *options.split(), "--run-directory", "run"],
@@ -130,14 +131,14 @@ def test_acmes_loggers_observers_and_loops_of_a_user(tmp_path):
         text=True,
     )
     assert launched.returncode == 0, launched.stdout + launched.stderr
-    assert int(read_rows(tmp_path / "run")[-1]["steps"]) == 400
+    assert int(read_rows(tmp_path / "run")[-1]["steps"]) == 2000
     steps = 0
     for index in range(2):
         episodes = read_csv(tmp_path / "acme_logs" / "logs" / f"actor_{index}" / "logs.csv")
         assert {episode["episode_length"] for episode in episodes} == {"9"}
         assert {int(episode["first_action"]) for episode in episodes} <= set(range(10))
         steps += sum(int(episode["episode_length"]) for episode in episodes)
-    assert 400 - 2 * 9 <= steps <= 400
+    assert 2000 - 2 * 9 <= steps <= 2000
     losses = read_csv(tmp_path / "acme_logs" / "logs" / "learner_0" / "logs.csv")
     assert int(losses[-1]["updates"]) > 0
     assert '"acme": "my_acme:OPTIONS"' in (tmp_path / "run" / "program.json").read_text()
