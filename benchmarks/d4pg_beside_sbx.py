@@ -14,12 +14,10 @@ library can be faster than that, so SBX / products bounds the ratio.
 import argparse
 import dataclasses
 import pathlib
-import statistics
-import time
 
 import jax
 import jax.numpy as jnp
-from d4pg_step import SPEC, fill, resident_rounds
+from d4pg_step import SPEC, fill, resident_rounds, seconds
 from stand_in import StandIn, check_parameters, compare
 
 from retrax.agents.d4pg import Config, make_agent
@@ -79,12 +77,12 @@ def seconds_of_products(params, batch, repeats):
     observations = jax.random.normal(keys[0], (batch, *SPEC.observations.shape))
     actions = jax.random.normal(keys[1], (batch, *SPEC.actions.shape))
     jitted = jax.jit(products)
-    times = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
+
+    def call():
         jax.block_until_ready(jitted(params.policy, params.critic, observations, actions))
-        times.append(time.perf_counter() - started)
-    return statistics.median(times[1:])
+
+    call()
+    return seconds(call, repeats)
 
 
 def main(arguments=None):
