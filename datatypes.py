@@ -21,6 +21,8 @@ TimeStep: TypeAlias = dm_env.TimeStep
 
 ActionSpec: TypeAlias = specs.DiscreteArray | specs.BoundedArray
 
+DEFAULT_LIMIT = 10_000  # transitions of an episode, where an environment has no limit of its own
+
 
 class EnvironmentSpec(NamedTuple):
     """What one environment (not a vector of them) takes and gives.
@@ -30,7 +32,8 @@ class EnvironmentSpec(NamedTuple):
       actions: `DiscreteArray` (int32 scalars 0 .. num_values - 1) or a float32 `BoundedArray`.
       rewards: a float32 scalar.
       discounts: a float32 scalar in [0, 1].
-      max_episode_steps: transitions after which an episode is cut off; None where it is not known.
+      max_episode_steps: transitions after which an episode is cut off; None where it is not known,
+        `DEFAULT_LIMIT` where the environment has no limit of its own.
     """
 
     observations: specs.Array

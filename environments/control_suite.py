@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..datatypes import DEFAULT_LIMIT
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import RefusedError
 from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
-from .sequential import DEFAULT_LIMIT
 
 PREFIX = "dm_control:"
 _SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws

@@ -61,7 +61,7 @@ class RandomDiscoMaze(TinyTask):
         image = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
         vector = specs.BoundedArray((int(np.prod(shape)),), np.float32, 0.0, 1.0, "observation")
         actions = specs.DiscreteArray(len(MOVES), np.int32, "action")
-        spec = EnvironmentSpec(image if pixels else vector, actions)
+        spec = EnvironmentSpec(image if pixels else vector, actions, max_episode_steps=max_steps)
         super().__init__(spec, num_envs=num_envs, seed=seed)
         self._max_steps, self._pixels, self._pays = max_steps, pixels, reward_visits
         self.optimal_return = float(reward_visits * (self.CELLS - 1))

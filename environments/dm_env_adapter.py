@@ -7,10 +7,9 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from ..datatypes import ActionSpec, EnvironmentSpec
+from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
 from .failures import RefusedError
 from .sequential import (
-    DEFAULT_LIMIT,
     Convert,
     SequentialVector,
     bounded_actions,

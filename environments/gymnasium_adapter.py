@@ -7,13 +7,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ..datatypes import EnvironmentSpec
+from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .arrival import integer_seeds
 from .failures import failure
 from .gymnasium_spaces import convert_actions, convert_observations
 from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
-from .sequential import DEFAULT_LIMIT, SequentialVector, check_alike
+from .sequential import SequentialVector, check_alike
 
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
@@ -32,7 +32,7 @@ class GymnasiumVector(SequentialVector):
       seed: >= 0. The episodes of environment e depend on `seed` and e alone, as long as its own
         randomness comes from Gymnasium's `np_random`.
       max_episode_steps: transitions after which episodes are cut off. None leaves that to the
-        environments; those without a limit get `sequential.DEFAULT_LIMIT`.
+        environments; those without a limit get `datatypes.DEFAULT_LIMIT`.
 
     Raises:
       ValueError: an argument is out of its range, a space is not supported, or the E

@@ -49,6 +49,7 @@ class RandomCoin(TinyTask):
         spec = EnvironmentSpec(
             specs.BoundedArray((4 * side,), np.float32, 0.0, 1.0, "observation"),
             specs.DiscreteArray(len(MOVES), np.int32, "action"),
+            max_episode_steps=max_steps,
         )
         super().__init__(spec, num_envs=num_envs, seed=seed)
         self._side, self._max_steps = side, max_steps

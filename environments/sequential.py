@@ -16,7 +16,6 @@ from .failures import RefusedError, failure, one_sentence
 from .mujoco_state import MujocoState
 
 Convert = Callable[[Any], np.ndarray]
-DEFAULT_LIMIT = 10_000  # transitions of an episode, where an environment has no limit of its own
 _LARGEST = float(np.finfo(np.float32).max)
 
 

@@ -203,8 +203,6 @@ class _Run:
             f"learning starts at {config.replay.min_rows} rows."
         )
         log.info(describe_default_preset(config.entry, config.environment, self._spec))
-        if self._spec.max_episode_steps is not None:
-            log.info(f"Episodes end after {self._spec.max_episode_steps} steps at the latest.")
         if self._resumed:
             log.info(self._resumed)
 

@@ -191,6 +191,8 @@ def describe_default_preset(entry: AgentEntry, environment: str, spec: Environme
         choice = f"{actions.num_values} discrete actions"
     else:
         choice = f"continuous actions of shape {actions.shape}"
+    if spec.max_episode_steps is not None:
+        choice += f" and episodes of at most {spec.max_episode_steps} steps"
     return (
         f"Observations are {kind} of shape {shape}, with {choice}: the default preset of "
         f"{entry.name} for them is {default_preset(entry, environment, spec)}."

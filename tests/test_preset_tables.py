@@ -53,7 +53,7 @@ def test_every_field_has_a_docstring_in_order():
     ("name", "presets"),
     [
         ("acer", ["paper_atari", "paper_workers", "paper_mujoco", "small", "small_continuous"]),
-        ("agent57", ["paper", "small"]),
+        ("agent57", ["paper", "small", "small_long"]),
         ("d4pg", ["paper", "small"]),
     ],
 )

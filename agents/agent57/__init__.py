@@ -6,13 +6,12 @@ Its parts are modules of pure functions: `families`, `bandit`, `episodic_memory`
 
 import dataclasses
 
-from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
 from .acting import ActingParams, ActorState, warm_start
 from .agent import LearnerState, make_agent
 from .config import Config
-from .presets import PRESETS
+from .presets import PRESETS, default_preset
 
 __all__ = [
     "AGENT",

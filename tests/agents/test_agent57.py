@@ -16,7 +16,7 @@ from dm_env import StepType, specs
 from retrax.agents import agent57, base
 from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, novelty, policies
 from retrax.agents.optimization import gradient_metrics
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
+from retrax.datatypes import DEFAULT_LIMIT, EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import R2D2Inputs, RecurrentNetwork, make_agent57_networks
 from retrax.runtime.run_directory import differences
 
@@ -894,11 +894,33 @@ def test_r2d2_with_a_bandit_chooses_among_discounts_only(prefix):
     assert (with_bandit.arm_choice, with_bandit.evaluation, with_bandit.discounts) == agent57_values
 
 
+@pytest.mark.parametrize(
+    ("longest", "preset"),
+    [
+        (None, "small"),
+        (100, "small"),
+        (101, "small_long"),
+        (DEFAULT_LIMIT - 1, "small_long"),
+        (DEFAULT_LIMIT, "small"),  # the environment has no limit of its own
+    ],
+)
+def test_tasks_with_long_episodes_get_a_larger_replay(longest, preset):
+    spec = SPEC._replace(max_episode_steps=longest)
+    assert agent57.default_preset("", spec) == preset
+    image = spec._replace(observations=specs.Array((84, 84, 1), np.uint8))
+    assert agent57.default_preset("", image) == "paper"
+
+
+def test_small_long_differs_in_its_capacity_alone():
+    small, long = (agent57.PRESETS[name]() for name in ("small", "small_long"))
+    assert differences(small, long) == ["replay.capacity: 5000 -> 50000"]
+
+
 def test_entry_offers_what_the_harness_needs():
     entry = agent57.AGENT
     assert entry.name == "agent57"
     assert entry.presets is agent57.PRESETS
-    assert entry.default_preset("deep_sea", SPEC) == "small"
+    assert entry.default_preset is agent57.default_preset
     assert entry.default_steps("deep_sea", "small") == 60_000
     _, agent, explore, exploit, learner = actor()
     [step], state = script((1,)), agent.begin(jax.random.key(0), 0, 1)

@@ -10,7 +10,8 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.environments import check_environment, gymnasium_adapter, make, opengl, sequential
+from retrax.datatypes import DEFAULT_LIMIT
+from retrax.environments import check_environment, gymnasium_adapter, make, opengl
 from retrax.environments.arrival import integer_seeds
 from retrax.environments.gymnasium_adapter import GymnasiumVector
 
@@ -116,7 +117,7 @@ def test_an_episode_without_an_end_is_cut_off(monkeypatch):
 def test_a_registered_limit_stays():
     assert make("CartPole-v1").spec.max_episode_steps == 500
     assert make("CartPole-v1,max_episode_steps=20").spec.max_episode_steps == 20
-    assert make("CliffWalking-v1").spec.max_episode_steps == sequential.DEFAULT_LIMIT
+    assert make("CliffWalking-v1").spec.max_episode_steps == DEFAULT_LIMIT
 
 
 def test_it_equals_gymnasium_stepped_by_hand():

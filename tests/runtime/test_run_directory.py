@@ -329,6 +329,12 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
             "Observations are arrays of shape (5,), with continuous actions of shape (1,): the "
             "default preset of d4pg for them is small.",
         ),
+        (
+            "agent57",
+            EnvironmentSpec(SMALL, DISCRETE, max_episode_steps=200),
+            "Observations are arrays of shape (5,), with 2 discrete actions and episodes of at "
+            "most 200 steps: the default preset of agent57 for them is small_long.",
+        ),
     ],
 )
 def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
@@ -356,6 +362,13 @@ def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
         ),
         ("agent57", "deep_sea", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
         ("agent57", "memory", EnvironmentSpec(SMALL, DISCRETE), "small", 20_000),
+        (
+            "agent57",
+            "Acrobot-v1",
+            EnvironmentSpec(SMALL, DISCRETE, max_episode_steps=500),
+            "small_long",
+            OTHER_STEPS,
+        ),
     ],
 )
 def test_defaults_of_an_environment(agent, environment, spec, preset, steps):
