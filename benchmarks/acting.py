@@ -5,7 +5,9 @@
 
 Time steps per second over all environments: of the library's own vector of them (ale-py's or
 Gymnasium's), of the same environments behind our interface, and of an actor, which decides with an
-untrained network and writes its rows into a replay. Medians, the sides in turn.
+untrained network and writes its rows into a replay. Medians, the sides in turn. The last column is
+the cores that were busy, processor time per second of all threads: where an actor leaves none idle,
+stepping half of its environments while it decides for the others gains nothing.
 """
 
 import argparse
@@ -61,11 +63,13 @@ def actor_steps(config, spec):
     return actor.step
 
 
-def steps_per_second(step, count, num_envs):
-    started = time.perf_counter()
+def measure(step, count, num_envs):
+    """Steps per second, and busy cores."""
+    started, before = time.perf_counter(), time.process_time()
     for _ in range(count):
         step()
-    return count * num_envs / (time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return count * num_envs / seconds, (time.process_time() - before) / seconds
 
 
 def main(arguments=None):
@@ -92,14 +96,17 @@ def main(arguments=None):
     count, found = max(1, options.steps // config.num_envs), {name: [] for name in sides}
     for _ in range(options.repeats):
         for name, step in sides.items():
-            steps_per_second(step, max(1, count // 10), config.num_envs)
-            found[name].append(steps_per_second(step, count, config.num_envs))
-    medians = {name: statistics.median(rates) for name, rates in found.items()}
+            measure(step, max(1, count // 10), config.num_envs)
+            found[name].append(measure(step, count, config.num_envs))
+    medians = {
+        name: tuple(map(statistics.median, zip(*measured, strict=True)))
+        for name, measured in found.items()
+    }
     print(f"{options.agent}, {options.environment}, {config.num_envs} environments, steps/s:")
-    for name, median in medians.items():
-        ratio = median / medians["the library alone"]
+    for name, (rate, cores) in medians.items():
+        ratio = rate / medians["the library alone"][0]
         limit = f"   (limit: at least {LIMIT})" if name == "an actor" else ""
-        print(f"{name:<24}{median:>10.0f}{ratio:>8.2f}{limit}")
+        print(f"{name:<24}{rate:>10.0f}{ratio:>8.2f}{cores:>8.2f} cores{limit}")
 
 
 if __name__ == "__main__":
