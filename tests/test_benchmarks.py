@@ -48,7 +48,12 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
         ),
         (
             "acting.py acer --environment CartPole-v1 --steps 400 --repeats 1",
-            ["the library alone", "behind our interface", "an actor", " cores   (limit: at least 0.5)"],
+            [
+                "the library alone",
+                "behind our interface",
+                "an actor",
+                " cores   (limit: at least 0.5)",
+            ],
         ),
         ("abuse.py flips --count 3", ["| all | 3 | 3 | 3 |"]),
         ("abuse.py two_at_once --count 1", ["| 0 and 2 ", " | 1 |"]),
