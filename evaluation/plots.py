@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _APART = ("seed", "environment", "steps", "snapshot_every", "log_every", "search_path")
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
+_MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
+_BESIDE_INCHES = 3.6
 _DOTS_PER_INCH = 120
 _BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: nothing else is seen
 
@@ -97,11 +99,12 @@ def plot_learning_curves(
     environments = sorted({str(run.config["environment"]) for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
     rows = -(-len(environments) // columns)
-    figsize = (_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows)
+    styles = _styles(loaded)
+    width = _PANEL_INCHES[0] + (_BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0)
+    figsize = (width * columns, _PANEL_INCHES[1] * rows)
     figure = Figure(figsize=figsize, dpi=_DOTS_PER_INCH, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    styles = _styles(loaded)
     for panel, environment in zip(panels, environments, strict=False):
         here = [run for run in loaded if str(run.config["environment"]) == environment]
         _draw(panel, here, styles)
@@ -216,4 +219,5 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
         panel.plot(*mean, color=colour, linewidth=2.2, label=label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
-    panel.legend(fontsize="small", frameon=False)
+    where = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(styles) > _MAX_INSIDE else {}
+    panel.legend(fontsize="small", frameon=False, **where)

@@ -255,3 +255,14 @@ evaluation.plot_learning_curves([pathlib.Path({str(run)!r})], pathlib.Path({str(
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(("agents", "beside"), [(4, False), (5, True)])
+def test_the_legend_of_many_curves_stands_beside_them(tmp_path, figures, agents, beside):
+    runs = [make_run(tmp_path / f"{i}", SHORT, agent=f"agent{i}") for i in range(agents)]
+    plot_learning_curves(runs, tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    legend, panel = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert (legend.x0 >= panel.x1) == beside
+    assert legend.x1 <= figures[0].bbox.x1
+    assert panel.width > figures[0].bbox.width / 2
