@@ -1,6 +1,7 @@
 """What the documents say about the package itself, and the figures that scripts draw."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -69,3 +70,13 @@ def test_every_definition_that_a_page_links_to_exists():
         source = (page.parent / path).read_text(encoding="utf-8")
         assert name == anchor
         assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
+
+
+def test_results_name_no_folder_of_the_machine_that_made_them():
+    """`search_path` of a run's config.json, which is absolute, is replaced by "."."""
+    configs = list((ROOT / "docs" / "results").rglob("config.json"))
+    assert len(configs) > 100
+    wrong = [
+        path for path in configs if json.loads(path.read_text()).get("search_path", ".") != "."
+    ]
+    assert not wrong

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the ladder on random_coin: 256,000 steps with one arm, 512,000 with two. Then separate and mixed values with several
+# Trains the ladder on random_coin: 256,000 steps with one arm, 256,000 to 640,000 with two. Then separate and mixed values with several
 # weights of the intrinsic reward, 256,000 steps. Run it from an empty directory, and then random_coin.py there. Runs that are
 # complete are skipped. Arguments are the seeds (0).
 set -euo pipefail
@@ -21,10 +21,10 @@ two() { train "$1" "$2" "$3" "$4" 2 --agent.num-arms 2 "${@:5}"; }
 for seed in "$@"; do
   two agent57_0.3 "$seed" small 512000
   two meta_controller_0.3 "$seed" small_meta_controller 512000
-  two split_0.3 "$seed" small_split 512000
+  two split_0.3 "$seed" small_split 640000
   two ngu_0.3 "$seed" small_ngu 512000
-  two agent57_ngu_discounts "$seed" small 256000 --agent.discounts ngu
-  two meta_controller_ngu_discounts "$seed" small_meta_controller 256000 --agent.discounts ngu
+  two agent57_ngu_discounts "$seed" small 384000 --agent.discounts ngu
+  two meta_controller_ngu_discounts "$seed" small_meta_controller 384000 --agent.discounts ngu
   two split_uniform_replay "$seed" small_split 256000 --agent.replay.priority-exponent 0
   two r2d2_bandit "$seed" small_r2d2_bandit 256000
   one r2d2_retrace "$seed" small_r2d2_retrace

@@ -26,7 +26,7 @@ for seed in 0 1 2; do
   train reactor_acrobot "$seed" reactor Acrobot-v1 120000
   train reactor_cart_pole "$seed" reactor CartPole-v1 40000
   train agent57_acrobot "$seed" agent57 Acrobot-v1 120000 --evaluate-every 6000
-  train agent57_mountain_car "$seed" agent57 MountainCar-v0 100000 --evaluate-every 5000
+  train agent57_mountain_car "$seed" agent57 MountainCar-v0 200000 --evaluate-every 5000
 done
 for seed in 0; do # tasks without a goal, for which nothing was tuned
   train acer_cliff_walking "$seed" acer CliffWalking-v1 60000
