@@ -8,7 +8,7 @@ train() { # SIZE SEED STEPS
   local log=sizes/$1-$2
   [ -e "$log.txt" ] && return
   rm -rf "$log"
-  EXPLORED_EVERY=10000 retrax train agent57 --environment "explored:explored,size=$1" --seed "$2" --steps "$3" \
+  EXPLORED_EVERY=10000 retrax train agent57 --preset small --environment "explored:explored,size=$1" --seed "$2" --steps "$3" \
     --log-every 250 --run-directory "$log" --plain > "$log.log"
   grep -E '^(explored|solved) ' "$log.log" > "$log.txt"
 }

@@ -1,0 +1,11 @@
+"""The random disco maze; it pays for each new cell where PAY_VISITS is set: see disco_maze.sh."""
+
+import os
+
+from retrax.environments.disco_maze import RandomDiscoMaze
+
+
+def maze(pixels: bool = False, num_envs: int = 1, seed: int = 0) -> RandomDiscoMaze:
+    """The environment of the id `maze:maze`."""
+    pays = bool(os.environ.get("PAY_VISITS"))
+    return RandomDiscoMaze(pixels=pixels, reward_visits=pays, num_envs=num_envs, seed=seed)
