@@ -8,8 +8,10 @@ seed, one at a time. Each that has ended is a row of DIRECTORY/peers.csv and is 
 same command goes on where it was stopped.
 
 A task is solved at the first moment at which the mean return of the last 20 training episodes, or a
-few more, is at its threshold. Seconds are those of learning, compilation included, imports not. The
-peers' options are those of rl-baselines3-zoo (dqn.yml of commit ce95481, sac.yml of 00128b5).
+few more, is at its threshold. They act with noise, D4PG's environments with more of it than others;
+so `evaluated` is the mean return of 20 episodes after learning, without it. Seconds are those of
+learning, compilation included, imports and that evaluation not. The peers' options are those of
+rl-baselines3-zoo (dqn.yml of commit ce95481, sac.yml of 00128b5).
 """
 
 import argparse
@@ -22,7 +24,18 @@ import sys
 from typing import NamedTuple
 
 WINDOW = 20
-COLUMNS = ("task", "side", "seed", "steps", "seconds", "solved_steps", "solved_seconds", "last")
+EVALUATED = 20
+COLUMNS = (
+    "task",
+    "side",
+    "seed",
+    "steps",
+    "seconds",
+    "solved_steps",
+    "solved_seconds",
+    "last",
+    "evaluated",
+)
 COMMAND = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
 RUN_PEER = pathlib.Path(__file__).parent / "peers" / "sb3_run.py"
 _DQN = {
@@ -94,14 +107,14 @@ TASKS = {
 
 
 def ours(agent, task, seed, run):
-    """(steps, seconds, episodes, their mean return) of each row of a run of ours."""
+    """Rows of a run of ours: (steps, seconds, episodes, their mean return); its evaluation."""
     if not (run / "config.json").is_file():
         chosen = ["--environment", task.environment, "--steps", str(task.steps)]
         rest = ["--seed", str(seed), "--run-directory", str(run)]
         arguments = ["train", agent, *chosen, *rest, "--plain"]
     else:
         arguments = ["train", "--resume", str(run), "--plain"]
-    subprocess.run([sys.executable, "-c", COMMAND, *arguments], check=True, capture_output=True)
+    _retrax(*arguments)
     curve, before = [], 0
     with (run / "metrics.csv").open(newline="") as file:
         for row in csv.DictReader(file):
@@ -110,19 +123,26 @@ def ours(agent, task, seed, run):
                 numbers = int(row["steps"]), float(row["seconds"]), episodes - before
                 curve.append((*numbers, float(row["episode_return"])))
             before = episodes
-    return curve
+    evaluation = _retrax("evaluate", str(run), "--episodes", str(EVALUATED), "--json")
+    return curve, json.loads(evaluation.stdout)["mean_return"]
+
+
+def _retrax(*arguments):
+    command = [sys.executable, "-c", COMMAND, *arguments]
+    return subprocess.run(command, check=True, capture_output=True)
 
 
 def theirs(python, peer, task, seed):
     """The same of a peer, whose rows are single episodes."""
     given = {"environment": task.environment, "steps": task.steps, "seed": seed, **peer._asdict()}
+    given["evaluated"] = EVALUATED
     result = subprocess.run(
         [python, str(RUN_PEER)], input=json.dumps(given), capture_output=True, text=True
     )
     if result.returncode:
         sys.exit(f"{peer.module} failed: {(result.stderr.strip() or 'no output').splitlines()[-1]}")
-    rows = map(json.loads, result.stdout.splitlines())
-    return [(steps, seconds, 1, value) for steps, seconds, value in rows]
+    *rows, evaluated = map(json.loads, result.stdout.splitlines())
+    return [(steps, seconds, 1, value) for steps, seconds, value in rows], evaluated
 
 
 def last_mean(curve):
@@ -162,10 +182,13 @@ def run_missing(directory, python, tasks, seeds):
                 if (name, side, str(seed)) in done:
                     continue
                 if side in task.agents:
-                    curve = ours(side, task, seed, directory / "runs" / f"{name}-{side}-{seed}")
+                    curve, evaluated = ours(
+                        side, task, seed, directory / "runs" / f"{name}-{side}-{seed}"
+                    )
                 else:
-                    curve = theirs(python, task.peers[side], task, seed)
-                values = *curve[-1][:2], *solved(curve, task.threshold), last_mean(curve)
+                    curve, evaluated = theirs(python, task.peers[side], task, seed)
+                times = *curve[-1][:2], *solved(curve, task.threshold)
+                values = *times, last_mean(curve), evaluated
                 with path.open("a", newline="") as file:
                     writer = csv.writer(file, lineterminator="\n")
                     if not file.tell():
@@ -175,8 +198,11 @@ def run_missing(directory, python, tasks, seeds):
 
 def summary(rows):
     """Lines of a table: medians over seeds of those that solved, and the ratio to the fastest."""
-    yield "| task | side | seeds solved | steps | seconds | seconds / fastest | last mean return |"
-    yield "|---|---|---|---|---|---|---|"
+    yield (
+        "| task | side | seeds solved | steps | seconds | seconds / fastest | last mean return "
+        "| evaluated | seconds of all steps |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
     for task in dict.fromkeys(row["task"] for row in rows):
         of_task = [row for row in rows if row["task"] == task]
         sides = {
@@ -193,13 +219,14 @@ def summary(rows):
                 if seconds is None
                 else (f"{steps:.0f}", f"{seconds:.1f}", f"{seconds / fastest:.2f}")
             )
-            last = _median(found, "last")
+            returns = (_median(found, column) for column in ("last", "evaluated"))
             cells = (
                 task,
                 side,
                 f"{count} of {len(found)}",
                 *times,
-                "" if last is None else f"{last:.1f}",
+                *("" if value is None else f"{value:.1f}" for value in returns),
+                f"{_median(found, 'seconds'):.0f}",
             )
             yield f"| {' | '.join(cells)} |"
 

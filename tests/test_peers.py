@@ -37,6 +37,7 @@ given = json.load(sys.stdin)
 open({str(tmp_path / "asked")!r}, "a").write(json.dumps(given) + "\\n")
 for episode in range(1, 31):
     print(json.dumps([10 * episode, 0.5 * episode, 500.0 if episode > 10 else 9.0]))
+print(given["evaluated"] + 400.0)
 """
     path = tmp_path / "python"
     path.write_text(program)
@@ -48,9 +49,12 @@ REAL_RUN = subprocess.run
 
 
 def fake_run(command, **options):
-    """A run of ours: two rows with episodes, and one without."""
+    """A run of ours, two rows with episodes and one without, or its evaluation."""
     if command[0] != sys.executable:
         return REAL_RUN(command, **options)
+    if "evaluate" in command:
+        assert command[-3:] == ["--episodes", "20", "--json"]
+        return subprocess.CompletedProcess(command, 0, stdout=b'{"mean_return": 123.5}')
     run = pathlib.Path(command[command.index("--run-directory") + 1])
     run.mkdir(parents=True)
     rows = "steps,episodes,episode_return,seconds\n50,15,100.0,2.0\n60,15,,2.5\n90,25,480.0,4.0\n"
@@ -76,16 +80,17 @@ def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
         "solved_steps": "",
         "solved_seconds": "",
         "last": str(mean),
+        "evaluated": "123.5",
     }
     assert (rows[2]["solved_steps"], rows[2]["solved_seconds"]) == (
         "290",
         "14.5",
     )  # 19 of 20 are 500
     assert first[2:4] == [
-        f"| cart-pole | acer | 0 of 1 |  |  |  | {mean} |",
-        f"| cart-pole | reactor | 0 of 1 |  |  |  | {mean} |",
+        f"| cart-pole | acer | 0 of 1 |  |  |  | {mean} | 123.5 | 4 |",
+        f"| cart-pole | reactor | 0 of 1 |  |  |  | {mean} | 123.5 | 4 |",
     ]
-    assert first[4] == "| cart-pole | sb3-dqn | 1 of 1 | 290 | 14.5 | 1.00 | 500.0 |"
+    assert first[4] == "| cart-pole | sb3-dqn | 1 of 1 | 290 | 14.5 | 1.00 | 500.0 | 420.0 | 15 |"
     asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
     assert [(each["module"], each["seed"]) for each in asked] == [
         ("stable_baselines3", 0),

@@ -1,7 +1,9 @@
 """One run of Stable Baselines 3 or SBX; benchmarks/peers.py starts it, by a Python that has them.
 
-Standard input: JSON with `module`, `algorithm`, `environment`, `steps`, `seed` and `options` of the
-algorithm. Standard output: a line of JSON for each episode: steps, seconds of learning, return.
+Standard input: JSON with `module`, `algorithm`, `environment`, `steps`, `seed`, `options` of the
+algorithm, and `evaluated`, a number of episodes. Standard output: a line of JSON for each training
+episode: steps, seconds of learning, return; then the mean return of the evaluated ones, without
+noise.
 """
 
 import importlib
@@ -11,6 +13,7 @@ import time
 
 import gymnasium
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.evaluation import evaluate_policy
 
 
 class Episodes(BaseCallback):
@@ -34,6 +37,8 @@ def main():
     started = time.perf_counter()
     model = algorithm("MlpPolicy", environment, seed=given["seed"], **given["options"])
     model.learn(given["steps"], callback=Episodes(started))
+    mean, _ = evaluate_policy(model, model.get_env(), given["evaluated"], deterministic=True)
+    print(json.dumps(float(mean)))
 
 
 if __name__ == "__main__":
