@@ -53,8 +53,10 @@ def greedy_return(evaluation: dict[str, Any]) -> float:
 
 
 def draw(axes: plt.Axes, run: Path) -> None:
-    """The training return against the steps, smoothed."""
+    """The training return against the steps, smoothed; nothing if no episode ended."""
     rows = [row for row in rows_of(run) if row["episode_return"]]
+    if not rows:
+        return
     steps, returns = (np.array([float(r[k]) for r in rows]) for k in ("steps", "episode_return"))
     window = min(WINDOW, len(returns))
     smooth = np.convolve(returns, np.ones(window) / window, "valid")
