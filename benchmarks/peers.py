@@ -8,10 +8,10 @@ seed, one at a time. Each that has ended is a row of DIRECTORY/peers.csv and is 
 same command goes on where it was stopped.
 
 A task is solved at the first moment at which the mean return of the last 20 training episodes, or a
-few more, is at its threshold. They act with noise, D4PG's environments with more of it than others;
-so `evaluated` is the mean return of 20 episodes after learning, without it. Seconds are those of
-learning, compilation included, imports and that evaluation not. The peers' options are those of
-rl-baselines3-zoo (dqn.yml of commit ce95481, sac.yml of 00128b5).
+few more, is at its threshold. Training episodes have the noise of exploration in them, D4PG's more
+of it than others; so `evaluated` is the mean return of 20 episodes after learning, without it.
+Seconds are those of learning, compilation included, imports and that evaluation not. The peers'
+options are those of rl-baselines3-zoo (dqn.yml of commit ce95481, sac.yml of 00128b5).
 """
 
 import argparse
@@ -174,7 +174,10 @@ def read(path):
 def run_missing(directory, python, tasks, seeds):
     """Runs what has no row yet, and adds its row when it has ended."""
     path = directory / "peers.csv"
-    done = {(row["task"], row["side"], row["seed"]) for row in read(path)}
+    rows = read(path)
+    if rows and tuple(rows[0]) != COLUMNS:
+        sys.exit(f"{path} has the columns {', '.join(rows[0])}, not {', '.join(COLUMNS)}.")
+    done = {(row["task"], row["side"], row["seed"]) for row in rows}
     for name in tasks:
         task = TASKS[name]
         for seed in range(seeds):
