@@ -28,7 +28,7 @@ from .ports import free_port, wait_until_free
 from .process import RayActors, bind_port
 from .program import make_program, process_env
 from .ray_files import FileCopy, write_file
-from .ray_session import CPUS, RaySession
+from .ray_session import CPUS, Connection, RaySession
 from .status import write_restarts
 
 _ANYWHERE = ("actor", "worker")
@@ -93,6 +93,7 @@ class RayWorker:
         *,
         max_failures: int,
         on_restart: Callable[[str, int], None],
+        connection: Connection,
         copy: FileCopy | None = None,
     ):
         """Starts the node.
@@ -102,9 +103,11 @@ class RayWorker:
           start: given the number of restarts, returns a handle of a new `Host`, and its result.
           max_failures: in a row, after which the node is not started again.
           on_restart: given the name and the number of restarts.
+          connection: of all nodes of a program.
           copy: of the file that the node keeps its state in.
         """
         self.name, self._start, self._on_restart, self._copy = name, start, on_restart, copy
+        self._connection = connection
         self._max_failures, self._failures, self._restarts = max_failures, 0, 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._how = self._traceback = ""
@@ -113,15 +116,37 @@ class RayWorker:
     def ended(self) -> str:
         """As `Worker.ended`."""
         if not self._how:
-            self._how, self._traceback = _ending(self._result)
-            if self._copy is not None:
-                self._copy.finish() if self._how == "done" else self._copy.poll()
+            with self._connection.watch():
+                self._how, self._traceback = _ending(self._result)
+                if self._copy is not None:
+                    self._copy.finish() if self._how == "done" else self._copy.poll()
+        if self._connection.lost and self._how != "done":
+            return self._connection.lost
         if self._how not in ("", "done") and self._failures > 1:
             return f"failed {self._failures} times in a row; at first, it {self._first[0]}"
         return self._how
 
     def revive(self) -> bool:
-        """Starts the node again, unless it failed too often in a row; whether it did."""
+        """Starts the node again, unless it failed too often or Ray has ended; whether it did."""
+        with self._connection.watch():
+            return not self._connection.lost and self._revive()
+        return False
+
+    def stop(self) -> None:
+        """Sets its stop event."""
+        with self._connection.watch():
+            self._host.stop.remote()
+
+    def kill(self) -> None:
+        """Ends its process."""
+        with self._connection.watch():
+            ray.kill(self._host)
+
+    def traceback(self) -> str:
+        """The first of a row of failures."""
+        return self._first[1] or self._traceback
+
+    def _revive(self) -> bool:
         if time.monotonic() - self._started > _STABLE_SECONDS:
             self._failures = 0
         self._failures += 1
@@ -138,18 +163,6 @@ class RayWorker:
         self._on_restart(self.name, self._restarts)
         self._begin()
         return True
-
-    def stop(self) -> None:
-        """Sets its stop event."""
-        self._host.stop.remote()
-
-    def kill(self) -> None:
-        """Ends its process."""
-        ray.kill(self._host)
-
-    def traceback(self) -> str:
-        """The first of a row of failures."""
-        return self._first[1] or self._traceback
 
     def _begin(self) -> None:
         self._host, self._result = self._start(self._restarts)
@@ -184,7 +197,7 @@ class RayEngine:
             restarts[name] = number
             write_restarts(config.directory, restarts)
 
-        workers = []
+        workers, connection = [], Connection()
         groups = _bound_program(config, ports, host).groups
         for label, nodes in groups.items():
             for index in range(len(nodes)):
@@ -196,6 +209,7 @@ class RayEngine:
                         start,
                         max_failures=self._max_failures,
                         on_restart=on_restart,
+                        connection=connection,
                         copy=FileCopy(state) if label == "actor" else None,
                     )
                 )

@@ -52,6 +52,27 @@ class RaySession(NamedTuple):
     gpus: int
 
 
+class Connection:
+    """Whether Ray's processes on this machine are still there.
+
+    Attributes:
+      lost: how every node ended that had not ended before Ray did; "" as long as it runs.
+    """
+
+    def __init__(self) -> None:
+        self.lost = ""
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Ends the block, and sets `lost`, where a call of Ray fails because Ray has ended."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is not None:  # of a file; Ray's own have no number
+                raise
+            self.lost = f"was lost, since Ray has ended on this machine ({error})"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineOptions:
     """Where the nodes of a program run.

@@ -1,5 +1,7 @@
 """A Ray cluster of two hosts on this machine: `ray_cluster.py FOLDER`, with its folder for logs.
 
+The hosts have addresses of their own, since a program joins a host that has the head's address.
+
 Prints its address, and the process of the second host's raylet. At a line of standard input it
 removes the second host, adds another, and prints the process of that one's raylet; at the end of
 standard input it ends.
@@ -19,12 +21,12 @@ def main(folder):
     each = {
         "num_cpus": 1,
         "object_store_memory": 80 * 2**20,
-        "node_ip_address": "127.0.0.2",
         "include_dashboard": False,
     }
     cluster = Cluster()
-    cluster.add_node(**each)
+    cluster.add_node(**each, node_ip_address="127.0.0.2")
     print(cluster.address, flush=True)
+    each["node_ip_address"] = "127.0.0.3"
     second = cluster.add_node(**each)
     print(raylet_of(second), flush=True)
     while sys.stdin.readline():

@@ -5,6 +5,7 @@ A test that starts Ray holds a lock, so that no two of them run at a time.
 
 import csv
 import dataclasses
+import errno
 import fcntl
 import json
 import pathlib
@@ -28,6 +29,7 @@ from program_configs import make_config, make_run, make_workers
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs import ray_engine, ray_files
 from retrax.launchpad_programs.ray_engine import RayWorker, _bound_program, describe_restart
+from retrax.launchpad_programs.ray_session import Connection
 from retrax.launchpad_programs.status import read_status
 
 pytestmark = pytest.mark.distributed
@@ -40,6 +42,7 @@ class Nodes:
 
     def __init__(self, monkeypatch):
         self.now, self.endings, self.killed, self.noted = 0.0, {}, [], []
+        self.connection = Connection()
         monkeypatch.setattr(ray_engine.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(ray_engine, "_ending", lambda n: self.endings.get(n, ("", "")))
         monkeypatch.setattr(RayWorker, "kill", lambda worker: self.killed.append(worker._result))
@@ -51,6 +54,7 @@ class Nodes:
             self.start,
             max_failures=max_failures,
             on_restart=lambda *restart: self.noted.append(restart),
+            connection=self.connection,
         )
 
     def start(self, restarts):
@@ -105,6 +109,52 @@ def test_a_node_that_returns_too_early_is_restarted(monkeypatch, caplog):
     assert worker.ended() == "done"
     assert worker.revive()
     assert "actor/1 ended too early on a host: restart 1." in caplog.text
+
+
+class Broken:
+    """Stands for calls of Ray that fail."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def get(self, *arguments):
+        raise self.error
+
+
+def test_all_nodes_are_lost_with_ray(monkeypatch):
+    """A call that fails for one node tells how all end, but for those that had ended before."""
+    nodes = Nodes(monkeypatch)
+    first, second, third = (nodes.worker(max_failures=2) for _ in range(3))
+    nodes.endings[0] = ("done", "")
+    assert third.ended() == "done"
+    nodes.endings = Broken(OSError("Broken pipe"))
+    lost = "was lost, since Ray has ended on this machine (Broken pipe)"
+    assert first.ended() == lost
+    assert not first.revive()
+    nodes.endings = {}
+    assert second.ended() == lost
+    assert not second.revive()
+    assert third.ended() == "done"
+    assert nodes.noted == []
+
+
+def test_a_node_that_cannot_be_started_again_is_lost(monkeypatch):
+    nodes = Nodes(monkeypatch)
+    worker = nodes.worker(max_failures=2)
+    nodes.endings[0] = ("was killed", "")
+    assert worker.ended() == "was killed"
+    monkeypatch.setattr(worker, "_start", Broken(OSError("Broken pipe")).get)
+    assert not worker.revive()
+    assert worker.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
+
+
+def test_an_error_of_a_file_is_not_the_end_of_ray(monkeypatch):
+    nodes = Nodes(monkeypatch)
+    worker = nodes.worker(max_failures=2)
+    nodes.endings = Broken(OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match="No space left"):
+        worker.ended()
+    assert nodes.connection.lost == ""
 
 
 def test_the_nodes_that_serve_keep_their_addresses(tmp_path):
@@ -333,7 +383,7 @@ def test_a_program_outlives_a_host(cluster, launch):
     cluster.replace_second()
     output, _ = program.process.communicate(timeout=600)
     assert program.process.returncode == 0, output
-    assert re.search(r"actor/\d was lost with its host on 127.0.0.2: restart 1", output)
+    assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
     assert read_rows(program.directory)[-1]["steps"] == "6000"
 
 
