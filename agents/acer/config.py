@@ -221,12 +221,16 @@ class Config:
 
     @classmethod
     def small_continuous(cls, **changes: Any) -> "Config":
-        """For small tasks with continuous actions: minutes on two cores. All values are ours."""
+        """For small tasks with continuous actions: minutes on two cores.
+
+        All values are ours. With half of the replay ratio, Pendulum-v1 takes nearly twice the
+        steps.
+        """
         ours = {
             "reward_scale": 50.0,
             "learning_rate": 5e-4,
             "sequence_length": 11,
-            "replay": dataclasses.replace(_MUJOCO_REPLAY, capacity=10_000, replay_ratio=8.0),
+            "replay": dataclasses.replace(_MUJOCO_REPLAY, capacity=10_000, replay_ratio=16.0),
             "shared_network": False,
         }
         return cls.paper_mujoco(**{**_SMALL, **ours, **changes})
