@@ -221,11 +221,7 @@ class Config:
 
     @classmethod
     def small_continuous(cls, **changes: Any) -> "Config":
-        """For small tasks with continuous actions: minutes on two cores.
-
-        All values are ours. With half of the replay ratio, Pendulum-v1 takes nearly twice the
-        steps.
-        """
+        """For small tasks with continuous actions: minutes on two cores. All values are ours."""
         ours = {
             "reward_scale": 50.0,
             "learning_rate": 5e-4,
