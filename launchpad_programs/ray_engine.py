@@ -115,7 +115,7 @@ class RayWorker:
 
     def ended(self) -> str:
         """As `Worker.ended`."""
-        if not self._how:
+        if not self._how and not self._connection.lost:
             with self._connection.watch():
                 self._how, self._traceback = _ending(self._result)
                 if self._copy is not None:

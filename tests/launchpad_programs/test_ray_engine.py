@@ -131,8 +131,8 @@ def test_all_nodes_are_lost_with_ray(monkeypatch):
     lost = "was lost, since Ray has ended on this machine (Broken pipe)"
     assert first.ended() == lost
     assert not first.revive()
-    nodes.endings = {}
-    assert second.ended() == lost
+    nodes.endings = Broken(AssertionError("a Ray that has ended is asked again"))
+    assert first.ended() == second.ended() == lost
     assert not second.revive()
     assert third.ended() == "done"
     assert nodes.noted == []
