@@ -119,9 +119,9 @@ def ours(agent, task, seed, run):
     with (run / "metrics.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             episodes = int(row["episodes"])
-            if row["episode_return"]:
-                numbers = int(row["steps"]), float(row["seconds"]), episodes - before
-                curve.append((*numbers, float(row["episode_return"])))
+            numbers = int(row["steps"]), float(row["seconds"]), episodes - before
+            # A row in which no episode ended counts none, but its steps and seconds were used.
+            curve.append((*numbers, float(row["episode_return"] or 0.0)))
             before = episodes
     evaluation = _retrax("evaluate", str(run), "--episodes", str(EVALUATED), "--json")
     return curve, json.loads(evaluation.stdout)["mean_return"]

@@ -49,7 +49,7 @@ REAL_RUN = subprocess.run
 
 
 def fake_run(command, **options):
-    """A run of ours, two rows with episodes and one without, or its evaluation."""
+    """A run of ours, two rows with episodes and two without, or its evaluation."""
     if command[0] != sys.executable:
         return REAL_RUN(command, **options)
     if "evaluate" in command:
@@ -57,7 +57,8 @@ def fake_run(command, **options):
         return subprocess.CompletedProcess(command, 0, stdout=b'{"mean_return": 123.5}')
     run = pathlib.Path(command[command.index("--run-directory") + 1])
     run.mkdir(parents=True)
-    rows = "steps,episodes,episode_return,seconds\n50,15,100.0,2.0\n60,15,,2.5\n90,25,480.0,4.0\n"
+    rows = ("50,15,100.0,2.0", "60,15,,2.5", "90,25,480.0,4.0", "99,25,,4.8")
+    rows = "\n".join(("steps,episodes,episode_return,seconds", *rows, ""))
     (run / "metrics.csv").write_text(rows)
     return subprocess.CompletedProcess(command, 0)
 
@@ -75,8 +76,8 @@ def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
         "task": "",
         "side": "acer",
         "seed": "0",
-        "steps": "90",
-        "seconds": "4.0",
+        "steps": "99",  # all, though no episode ended after 90
+        "seconds": "4.8",
         "solved_steps": "",
         "solved_seconds": "",
         "last": str(mean),
@@ -87,8 +88,8 @@ def test_runs_that_ended_are_not_repeated(tmp_path, peer, monkeypatch, capsys):
         "14.5",
     )  # 19 of 20 are 500
     assert first[2:4] == [
-        f"| cart-pole | acer | 0 of 1 |  |  |  | {mean} | 123.5 | 4 |",
-        f"| cart-pole | reactor | 0 of 1 |  |  |  | {mean} | 123.5 | 4 |",
+        f"| cart-pole | acer | 0 of 1 |  |  |  | {mean} | 123.5 | 5 |",
+        f"| cart-pole | reactor | 0 of 1 |  |  |  | {mean} | 123.5 | 5 |",
     ]
     assert first[4] == "| cart-pole | sb3-dqn | 1 of 1 | 290 | 14.5 | 1.00 | 500.0 | 420.0 | 15 |"
     asked = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
