@@ -43,14 +43,26 @@ MODES = {
 NAMES = [f"{task}-{mode}-{seed}" for task in TASKS for mode in MODES for seed in (0, 1)]
 
 
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Name, family, model and stepping, and a hash of the instruction sets.
+
+    The name alone is not enough: virtual machines call several generations "AMD EPYC", and XLA
+    compiles other instructions for each of them.
+    """
+    if not cpuinfo.exists():
+        return platform.processor() or platform.machine()
+    first = cpuinfo.read_text().split("\n\n")[0].splitlines()
+    fields = {key.strip(): value.strip() for key, _, value in (x.partition(":") for x in first)}
+    flags = " ".join(sorted(fields.get("flags", "").split()))
+    numbers = "-".join(fields.get(key, "") for key in ("cpu family", "model", "stepping"))
+    name = fields.get("model name", platform.machine())
+    return f"{name} {numbers} {hashlib.sha256(flags.encode()).hexdigest()[:8]}"
+
+
 def fingerprint() -> str:
     """What the bits depend on."""
-    processor = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        processor = next((x.split(":")[1].strip() for x in lines if "model name" in x), processor)
     unoptimised = os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
-    return f"{processor}, JAX {jax.__version__}, NumPy {np.__version__}, -O{unoptimised}"
+    return f"{processor()}, JAX {jax.__version__}, NumPy {np.__version__}, -O{unoptimised}"
 
 
 def run(name: str, directory: Path) -> dict:
