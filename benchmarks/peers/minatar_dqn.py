@@ -13,13 +13,13 @@ those that ended in the last tenth of the frames.
 
 import argparse
 import csv
+import itertools
 import statistics
 import sys
 
 import torch
 from minatar.gym import BaseEnv
 from stable_baselines3 import DQN
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
@@ -59,20 +59,6 @@ POLICY = {
 }
 
 
-class Episodes(BaseCallback):
-    """Keeps the frame and the return of each episode."""
-
-    def __init__(self):
-        super().__init__()
-        self.rows = []
-
-    def _on_step(self):
-        for info in self.locals["infos"]:
-            if "episode" in info:
-                self.rows.append((self.num_timesteps, float(info["episode"]["r"])))
-        return True
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("game")
@@ -91,11 +77,12 @@ def main():
         policy_kwargs=POLICY,
         **OPTIONS,
     )
-    episodes = Episodes()
-    model.learn(given.steps, callback=episodes)
+    model.learn(given.steps)
+    ends = itertools.accumulate(environment.get_episode_lengths())
+    episodes = list(zip(ends, environment.get_episode_rewards(), strict=True))
     with open(given.episodes, "w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("steps", "return"), *episodes.rows])
-    last = [value for steps, value in episodes.rows if steps > 0.9 * given.steps]
+        csv.writer(file, lineterminator="\n").writerows([("steps", "return"), *episodes])
+    last = [value for steps, value in episodes if steps > 0.9 * given.steps]
     if not last:
         sys.exit(f"No episode of {given.game} ended in the last tenth of {given.steps} frames.")
     print(f"{given.game} {statistics.mean(last):.2f}")
