@@ -111,7 +111,9 @@ class RayWorker:
         self._max_failures, self._failures, self._restarts = max_failures, 0, 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._how = self._traceback = ""
-        self._begin()
+        with connection.watch():
+            if not connection.lost:
+                self._begin()
 
     def ended(self) -> str:
         """As `Worker.ended`."""
@@ -135,12 +137,14 @@ class RayWorker:
     def stop(self) -> None:
         """Sets its stop event."""
         with self._connection.watch():
-            self._host.stop.remote()
+            if not self._connection.lost:
+                self._host.stop.remote()
 
     def kill(self) -> None:
         """Ends its process."""
         with self._connection.watch():
-            ray.kill(self._host)
+            if not self._connection.lost:
+                ray.kill(self._host)
 
     def traceback(self) -> str:
         """The first of a row of failures."""

@@ -148,6 +148,19 @@ def test_a_node_that_cannot_be_started_again_is_lost(monkeypatch):
     assert worker.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
 
 
+def test_nodes_that_cannot_be_started_are_lost(monkeypatch):
+    """The first that fails tells how all end; they are not started, stopped or killed."""
+    kill, nodes = RayWorker.kill, Nodes(monkeypatch)
+    monkeypatch.setattr(nodes, "start", Broken(OSError("Broken pipe")).get)
+    first = nodes.worker(max_failures=2)
+    nodes.start = Broken(AssertionError("a Ray that has ended is asked again")).get
+    for worker in (first, nodes.worker(max_failures=2)):
+        assert worker.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
+        assert not worker.revive()
+        worker.stop()
+        kill(worker)
+
+
 def test_an_error_of_a_file_is_not_the_end_of_ray(monkeypatch):
     nodes = Nodes(monkeypatch)
     worker = nodes.worker(max_failures=2)
