@@ -111,17 +111,12 @@ class RayWorker:
         self._max_failures, self._failures, self._restarts = max_failures, 0, 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._how = self._traceback = ""
-        with connection.watch():
-            if not connection.lost:
-                self._begin()
+        connection.ask(self._begin)
 
     def ended(self) -> str:
         """As `Worker.ended`."""
-        if not self._how and not self._connection.lost:
-            with self._connection.watch():
-                self._how, self._traceback = _ending(self._result)
-                if self._copy is not None:
-                    self._copy.finish() if self._how == "done" else self._copy.poll()
+        if not self._how:
+            self._connection.ask(self._poll)
         if self._connection.lost and self._how != "done":
             return self._connection.lost
         if self._how not in ("", "done") and self._failures > 1:
@@ -130,25 +125,24 @@ class RayWorker:
 
     def revive(self) -> bool:
         """Starts the node again, unless it failed too often or Ray has ended; whether it did."""
-        with self._connection.watch():
-            return not self._connection.lost and self._revive()
-        return False
+        return self._connection.ask(self._revive) or False
 
     def stop(self) -> None:
         """Sets its stop event."""
-        with self._connection.watch():
-            if not self._connection.lost:
-                self._host.stop.remote()
+        self._connection.ask(lambda: self._host.stop.remote())
 
     def kill(self) -> None:
         """Ends its process."""
-        with self._connection.watch():
-            if not self._connection.lost:
-                ray.kill(self._host)
+        self._connection.ask(lambda: ray.kill(self._host))
 
     def traceback(self) -> str:
         """The first of a row of failures."""
         return self._first[1] or self._traceback
+
+    def _poll(self) -> None:
+        self._how, self._traceback = _ending(self._result)
+        if self._copy is not None:
+            self._copy.finish() if self._how == "done" else self._copy.poll()
 
     def _revive(self) -> bool:
         if time.monotonic() - self._started > _STABLE_SECONDS:

@@ -13,8 +13,8 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from .._imports import first_line
 from ..experiments.commands.launch import Engine
@@ -34,6 +34,7 @@ CPUS: Mapping[str, float] = types.MappingProxyType(
         "evaluator": 0.1,
     }
 )
+Result = TypeVar("Result")
 _ANSWER_SECONDS = 5.0
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
 
@@ -62,15 +63,20 @@ class Connection:
     def __init__(self) -> None:
         self.lost = ""
 
-    @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """Ends the block, and sets `lost`, where a call of Ray fails because Ray has ended."""
+    def ask(self, call: Callable[[], Result]) -> Result | None:
+        """What a function returns that calls Ray.
+
+        None, and `lost` is set, where it fails because Ray has ended; Ray is not asked again then.
+        """
+        if self.lost:
+            return None
         try:
-            yield
+            return call()
         except OSError as error:
             if error.errno is not None:  # of a file; Ray's own have no number
                 raise
             self.lost = f"was lost, since Ray has ended on this machine ({error})"
+            return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

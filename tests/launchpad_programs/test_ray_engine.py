@@ -151,7 +151,7 @@ def test_a_node_that_cannot_be_started_again_is_lost(monkeypatch):
 def test_nodes_that_cannot_be_started_are_lost(monkeypatch):
     """The first that fails tells how all end; they are not started, stopped or killed."""
     kill, nodes = RayWorker.kill, Nodes(monkeypatch)
-    monkeypatch.setattr(nodes, "start", Broken(OSError("Broken pipe")).get)
+    nodes.start = Broken(OSError("Broken pipe")).get
     first = nodes.worker(max_failures=2)
     nodes.start = Broken(AssertionError("a Ray that has ended is asked again")).get
     for worker in (first, nodes.worker(max_failures=2)):
