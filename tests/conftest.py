@@ -8,6 +8,7 @@ JAX reads these variables when it is imported, so they are set before any test m
 """
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,19 @@ def pytest_configure(config):
     """Sets the variable for this process, its workers and the processes that tests start."""
     if config.option.markexpr != "slow":
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
+def pytest_report_header():
+    """Tells where compiled programs are kept: removing the folder makes the next run a cold one."""
+    return f"compiled programs: {os.environ['JAX_COMPILATION_CACHE_DIR']}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_compiled_programs():
+    """Frees the programs of a module at its end; a worker otherwise grows by gigabytes."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
 
 
 @pytest.fixture
