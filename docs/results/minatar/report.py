@@ -1,0 +1,60 @@
+"""The computed cells of this page: python docs/results/result_tables.py minatar."""
+
+from pathlib import Path
+
+from result_files import last_tenth, published
+
+from retrax.evaluation.suites import read_rows
+
+HERE = Path(__file__).parent
+
+
+def others(row: dict[str, str], *millions: int) -> dict[str, str]:
+    """The published scores after some millions of frames."""
+    found = published("minatar", task_of(row)).items()
+    scores = {(name, steps // 10**6): score for (name, steps), score in found}
+    return {f"{name}, {m}M": f"{score:.1f}" for (name, m), score in scores.items() if m in millions}
+
+
+def ours(row: dict[str, str], agent: str, steps: int) -> dict[str, str]:
+    """Of one of our runs: returns in training and of the evaluation, and seconds."""
+    task = task_of(row)
+    key = agent, task, str(steps)
+    rows = read_rows(HERE / "scores.csv")
+    (score,) = [each for each in rows if key == (each["agent"], each["task"], each["steps"])]
+    suffix = "-5m" if steps == 5_000_000 else ""
+    return {
+        "training": f"{last_tenth(HERE / f'{agent}-{task}{suffix}-0'):.1f}",
+        "evaluated": f"{float(score['score']):.1f}",
+        "seconds": f"{float(score['seconds']):,.0f}",
+    }
+
+
+def task_of(row: dict[str, str]) -> str:
+    """The name of a game in files."""
+    return row["game"].lower().replace(" ", "-")
+
+
+def acer(row: dict[str, str]) -> dict[str, str]:
+    """ACER after 1M frames."""
+    return ours(row, "acer", 1_000_000) | others(row, 1, 5)
+
+
+def acer_5m(row: dict[str, str]) -> dict[str, str]:
+    """ACER after 5M frames."""
+    return ours(row, "acer", 5_000_000) | others(row, 5)
+
+
+def reactor(row: dict[str, str]) -> dict[str, str]:
+    """Reactor after 300,000 frames."""
+    return ours(row, "reactor", 300_000) | {"DQN, 1M": others(row, 1)["DQN, 1M"]}
+
+
+def seaquest(row: dict[str, str]) -> dict[str, str]:
+    """Beside DQN as we ran it: its episodes that ended in the last tenth of the frames."""
+    frames, episodes = 300_000, read_rows(HERE / f"dqn-{task_of(row)}-0.csv")
+    returns = [float(each["return"]) for each in episodes if int(each["steps"]) > 0.9 * frames]
+    return {
+        "Reactor": ours(row, "reactor", frames)["training"],
+        "DQN": f"{sum(returns) / len(returns):.1f}",
+    }
