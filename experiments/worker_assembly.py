@@ -94,6 +94,7 @@ class WorkerParts:
             worker=index,
             process=process,
             gradients_per_fetch=config.workers.gradients_per_fetch,
+            fetches_first=not config.replay.on_policy,
         )
         learner = Learner(
             agent,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import Agent, LearnerState, Update
@@ -25,8 +26,12 @@ Apply = Callable[[int, Call, int, bytes], Receipt]
 class RemoteUpdates:
     """An `UpdatesFunction` that computes gradients here and has them applied elsewhere.
 
-    The state that it is given and returns is a copy of the server's, as of the newest fetch. What
+    The state that it is given and returns is a copy of the server's at the newest fetch. What
     workers do not need of it, such as optimiser states, keeps its initial values.
+
+    Gradients of one version, those of other workers included, draw different noise: the PRNG keys
+    in the state are folded with a number of the worker and the gradient. Number 0 keeps the keys,
+    so that a single worker draws what one process draws.
 
     Attributes:
       version: of the copy, -1 before the first fetch.
@@ -44,6 +49,7 @@ class RemoteUpdates:
         worker: int = 0,
         process: int = 0,
         gradients_per_fetch: int = 1,
+        fetches_first: bool = True,
     ):
         """Takes the packings and how the server is called.
 
@@ -56,17 +62,20 @@ class RemoteUpdates:
           worker: its number.
           process: how often this worker was restarted before.
           gradients_per_fetch: gradients sent between two fetches.
+          fetches_first: whether a fetch precedes the gradient (Reactor, 3.5), which is then of the
+            newest parameters; if not, it follows the gradient, and the worker acts with what its
+            next gradient is computed of (ACER, Algorithm 2).
         """
         self._packing, self._states = gradients, states
         self._apply, self._get = apply, get
         self._worker, self._process, self._calls = worker, process, itertools.count()
-        self._per_fetch = gradients_per_fetch
+        self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
         self._sent = 0
         self.version = -1
         self.waited_seconds = 0.0
 
-        def compute(state: LearnerState, sample: Sample) -> tuple[jax.Array, Update]:
-            grads, update = agent.gradients(state, sample)
+        def compute(state: LearnerState, sample: Sample, number: int) -> tuple[jax.Array, Update]:
+            grads, update = agent.gradients(_with_own_keys(state, number), sample)
             return gradients.flatten(grads), update
 
         self._compute = jax.jit(compute)
@@ -81,14 +90,18 @@ class RemoteUpdates:
         """
         outputs = []
         for index in range(count):
+            since_fetch = self._sent % self._per_fetch
+            if self._fetches_first and since_fetch == 0:
+                state = self.fetch(state)
             part = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
-            vector, update = self._compute(state, part)
+            number = self._worker * self._per_fetch + since_fetch
+            vector, update = self._compute(state, part, number)
             update = jax.device_get(update)
             check_finite(update, self._sent, 1)
             receipt = self._send(vector)
             sent: dict[str, Any] = {STALENESS: receipt.staleness, DROPPED: not receipt.applied}
             outputs.append(Update(update.priorities, {**update.metrics, **sent}))
-            if self._sent % self._per_fetch == 0:
+            if not self._fetches_first and self._sent % self._per_fetch == 0:
                 state = self.fetch(state)
         return state, _joined(outputs)
 
@@ -103,13 +116,13 @@ class RemoteUpdates:
     def compile(self, state: LearnerState, shapes: Sequence[Sample]) -> None:
         """Compiles the gradients of samples of these shapes; sends nothing."""
         for shape in shapes:
-            self._compute(state, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape))
+            self._compute(state, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape), 0)
 
     def state(self, copy: LearnerState) -> dict[str, Any]:
         """What `restore` needs, in plain data.
 
         Args:
-          copy: of the server's state, as of the newest fetch.
+          copy: of the server's state at the newest fetch.
         """
         blob = self._states.parameters.pack(self._states.select(copy), 0.0)
         return {"version": self.version, "sent": self._sent, "copy": blob}
@@ -134,6 +147,20 @@ class RemoteUpdates:
     def _unpacked(self, state: LearnerState, blob: bytes) -> LearnerState:
         selected, _ = self._states.parameters.unpack(blob)
         return self._states.merge(state, selected)
+
+
+def _with_own_keys(state: LearnerState, number: int) -> LearnerState:
+    """The state with its PRNG keys folded with a number; as it is for number 0."""
+
+    def folded(leaf: jax.Array) -> jax.Array:
+        if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        fold = jax.random.fold_in
+        for _ in leaf.shape:
+            fold = jax.vmap(fold, in_axes=(0, None))
+        return jnp.where(number == 0, leaf, fold(leaf, number))
+
+    return jax.tree.map(folded, state)
 
 
 def _joined(outputs: Sequence[Update]) -> Update:

@@ -114,16 +114,17 @@ class Server:
 
     def __init__(self, parts):
         self._server = make_server(parts)
-        self.sent, self.fetches, self._version = [], [], 0
+        self.sent, self.gradients, self.fetches, self.version = [], [], [], 0
 
     def apply(self, worker, call, version, gradients):
         self.sent.append((worker, call, version))
-        self._version += 2
-        return [True, self._version - 2 - version]  # a list, as over Courier
+        self.gradients.append(gradients)
+        self.version += 2
+        return [True, self.version - 2 - version]  # a list, as over Courier
 
     def get(self, known):
         self.fetches.append(known)
-        self._server.version = self._version
+        self._server.version = self.version
         return self._server.get(known)
 
 
@@ -136,19 +137,45 @@ def zeros(shapes, factor=1):
     return jax.tree.map(lambda x: np.zeros((factor * x.shape[0], *x.shape[1:]), x.dtype), shapes[0])
 
 
-def test_a_worker_fetches_after_so_many_gradients(parts):
+@pytest.mark.parametrize(
+    ("fetches_first", "known", "staleness"),
+    [(True, [-1, 0, 3], [0, 2, 0, 2]), (False, [-1, 0, 7], [3, 5, 3, 5])],
+)
+def test_a_worker_fetches_before_or_after_so_many_gradients(fetches_first, known, staleness, parts):
+    """Another worker's gradients arrive while this one acts, before its first and third."""
     server, agent = Server(parts), parts[0]
-    updates = make_updates(parts, server, gradients_per_fetch=2, worker=3, process=1)
+    options = {"gradients_per_fetch": 2, "worker": 3, "process": 1}
+    updates = make_updates(parts, server, fetches_first=fetches_first, **options)
     state = updates.fetch(agent.init(jax.random.key(0)))
-    staleness = []
-    for _ in range(4):
+    found = []
+    for number in range(4):
+        server.version += 3 * (number in (0, 2))
         state, update = updates(state, zeros(parts[3]), 1)
-        staleness.append(update.metrics[STALENESS])
+        found.append(update.metrics[STALENESS])
         assert update.metrics[DROPPED] == 0.0
-    versions = [0, 0, 4, 4]
-    assert server.sent == [(3, (1, n), v) for n, v in enumerate(versions)]
-    assert server.fetches == [-1, 0, 4]
-    assert staleness == [0, 2, 0, 2]
+    assert server.fetches[:3] == known
+    assert found == staleness
+    assert [(worker, call) for worker, call, _ in server.sent] == [(3, (1, n)) for n in range(4)]
+
+
+def test_gradients_of_one_version_differ_in_their_noise(parts):
+    """Of one worker and of several; the first of worker 0 is that of one process."""
+
+    def gradients(state, sample):
+        means, update = parts[0].gradients(state, sample)
+        return {**means, "reward": jax.random.uniform(state.key)}, update
+
+    agent = parts[0]._replace(gradients=gradients)
+    state, values = agent.init(jax.random.key(0)), []
+    for worker in range(2):
+        server = Server(parts)
+        updates = make_updates((agent, *parts[1:]), server, worker=worker, gradients_per_fetch=3)
+        for _ in range(3):
+            updates(state, zeros(parts[3]), 1)
+        unpacked = [parts[1].unflatten(parts[1].unpack(blob)) for blob in server.gradients]
+        values += [float(gradient["reward"]) for gradient in unpacked]
+    assert len(set(values)) == 6
+    assert values[0] == float(jax.random.uniform(state.key))
 
 
 def test_each_update_of_a_call_is_a_gradient(parts):
