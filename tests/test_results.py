@@ -2,8 +2,15 @@
 
 import types
 
+import gymnasium
 import pytest
 import result_tables
+from benchmark_modules import load
+from result_files import threshold
+
+from retrax.evaluation.suites import find_suite, read_rows
+
+CLASSIC = find_suite("classic").tasks
 
 PAGE = """# Page
 
@@ -28,7 +35,7 @@ def squares(row):
 REPORT = types.SimpleNamespace(squares=squares)
 
 
-@pytest.mark.parametrize("page", ["minatar"])
+@pytest.mark.parametrize("page", ["classic", "defaults", "minatar"])
 def test_computed_cells_are_those_of_the_page(page):
     text = (result_tables.FOLDER / page / "README.md").read_text(encoding="utf-8")
     written = result_tables.filled(text, result_tables.find_report(page))
@@ -53,3 +60,30 @@ def test_computed_cells_replace_others_and_keep_the_emphasis_of_equal_ones():
 def test_tables_that_escape_are_refused(right, wrong, message):
     with pytest.raises(ValueError, match=message):
         result_tables.filled(PAGE.replace(right, wrong), REPORT)
+
+
+@pytest.mark.parametrize("task", CLASSIC, ids=lambda task: task.name)
+def test_a_task_has_one_threshold(task):
+    registered = gymnasium.spec(task.environment).reward_threshold
+    assert registered is not None or task.name == "pendulum"
+    assert task.high == (-200 if registered is None else registered) == threshold(task.environment)
+
+
+def test_the_thresholds_beside_other_libraries_are_the_same():
+    for task in load("peers").TASKS.values():
+        assert task.threshold == threshold(task.environment)
+
+
+def test_tasks_without_a_threshold():
+    assert threshold("Walker2d-v5") is None
+
+
+@pytest.mark.parametrize(
+    "path", sorted(result_tables.FOLDER.glob("*/scores.csv")), ids=lambda path: path.parent.name
+)
+def test_normalised_scores_are_those_of_the_suite(path):
+    tasks = {task.name: task for task in find_suite(path.parent.name).tasks}
+    for row in read_rows(path):
+        task = tasks[row["task"]]
+        normalised = (float(row["score"]) - task.low) / (task.high - task.low)
+        assert float(row["normalised"]) == pytest.approx(normalised, rel=1e-9)

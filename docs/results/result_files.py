@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from retrax.evaluation import mean_and_interval, read_metrics
@@ -16,7 +17,6 @@ from retrax.evaluation.statistics import moving_average
 from retrax.evaluation.suites import find_suite
 
 FOLDER = Path(__file__).parent
-LAST_FIFTH, LAST_TENTH = 5, 10
 _LINE = re.compile(r"^(?P<name>\S+) seed (?P<seed>\d+): (?P<seconds>\d+) s (?P<json>{.*})$", re.M)
 
 
@@ -45,11 +45,6 @@ def greedy_return(of_run: dict[str, Any]) -> float:
     return of_run.get("modes", {}).get("greedy_arm", of_run)["mean_return"]
 
 
-def last(values: Sequence[Any], part: int) -> Sequence[Any]:
-    """The last part of rows or evaluations, by their number: 1 / part of them."""
-    return values[len(values) - len(values) // part :]
-
-
 def mean_return_of_episodes(run: Path, rows: slice) -> float:
     """The mean return of the episodes that ended in some rows of metrics.csv."""
     metrics = read_metrics(run)
@@ -60,8 +55,15 @@ def mean_return_of_episodes(run: Path, rows: slice) -> float:
 
 def last_tenth(run: Path) -> float:
     """The mean return of the episodes in the last tenth of the rows of metrics.csv."""
-    count = len(read_metrics(run)["steps"])
-    return mean_return_of_episodes(run, slice(count - count // LAST_TENTH, None))
+    tenth = len(read_metrics(run)["steps"]) // 10
+    return mean_return_of_episodes(run, slice(-tenth, None))
+
+
+def threshold(environment: str) -> float | None:
+    """The return that solves a task: Gymnasium's, else that of the suite `classic`, else None."""
+    registered = gymnasium.spec(environment).reward_threshold
+    ours = {task.environment: task.high for task in find_suite("classic").tasks}
+    return registered if registered is not None else ours.get(environment)
 
 
 def published(suite: str, task: str) -> dict[tuple[str, int | None], float]:

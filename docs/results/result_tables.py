@@ -66,7 +66,7 @@ def _filled_lines(lines: list[str], report: ModuleType | None) -> Iterator[str]:
         if line and not number:
             comment = line
         if number == 1:
-            header = cells(line)
+            header = [plain(cell) for cell in cells(line)]
             match = COMPUTED.fullmatch(comment)
             if not match and comment != COPIED:
                 raise ValueError(f"no comment says where the figures are from: {line!r}")

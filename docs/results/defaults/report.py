@@ -1,93 +1,204 @@
-"""Prints the table of this folder and draws its curves from runs/.
+"""The computed cells and the curves of this page: `python docs/results/result_tables.py defaults`.
 
-Usage, in the directory of the runs: python report.py OUTPUT.png.
+A row's goal is the environment's threshold (`result_files.threshold`); `--draw` draws curves.png.
 """
 
-import csv
 import json
-import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
+from result_files import (
+    draw_curve,
+    evaluation,
+    greedy_return,
+    joined,
+    runs,
+    threshold,
+)
 
-GOALS = {  # the greedy return to reach; None where there is no goal
-    "d4pg_mountain_car": 90,
-    "d4pg_pendulum": -200,
-    "d4pg_half_cheetah": 1500,
-    "d4pg_hopper": 500,
-    "acer_cart_pole": 475,
-    "acer_acrobot": -100,
-    "acer_frozen_lake": 0.6,
-    "acer_pendulum": -200,
-    "acer_lunar_lander": 200,
-    "reactor_acrobot": -100,
-    "reactor_cart_pole": 475,
-    "agent57_acrobot": -100,
-    "agent57_mountain_car": -130,
-    "acer_blackjack": None,
-    "acer_cliff_walking": None,
-    "d4pg_swimmer": None,
-    "d4pg_walker": None,
-}
+from retrax.evaluation import read_metrics
+from retrax.evaluation.suites import read_rows
+
+HERE = Path(__file__).parent
 COLUMNS = 4
+LAST = 5  # evaluations, of the twenty of a run
 WINDOW = 5  # rows of metrics.csv in a moving average
+USUAL = {  # of Reactor's runs, but for what a row says in brackets
+    "num_envs": "8",
+    "selector": "contextual",
+    "adam_b1": "0.0",
+    "adam_epsilon": "1e-08",
+    "acting_steps_per_update": "5.0",
+}
+CHANGES = {
+    "adam_epsilon 1e-4": {"adam_epsilon": "0.0001"},
+    "adam_b1 0.9": {"adam_b1": "0.9"},
+    "acting_steps_per_update 2.5": {"acting_steps_per_update": "2.5"},
+    "proportional": {"selector": "proportional"},
+    "proportional, two environments": {"selector": "proportional", "num_envs": "2"},
+}
+CURES = {
+    "a cost of what goes into tanh: 1e-3": "cost 1e-3",
+    "1e-4": "cost 1e-4",
+    "1e-5": "cost 1e-5",
+}
 
 
-def runs(task: str) -> list[Path]:
-    """The complete runs of the three seeds."""
-    found = [Path("runs", f"{task}-{seed}") for seed in range(3)]
-    return [run for run in found if (run / "evaluation.json").exists()]
+def made() -> dict[tuple[str, str], list[Path]]:
+    """The runs of each agent and environment, in order of seeds."""
+    found = {}
+    for first in sorted(HERE.glob("*-0")):
+        config = json.loads((first / "config.json").read_text(encoding="utf-8"))
+        found[config["agent"], config["environment"]] = runs(HERE, first.name.removesuffix("-0"))
+    return found
 
 
-def rows_of(run: Path) -> list[dict[str, str]]:
-    """The rows of metrics.csv."""
-    with open(run / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
+def four_digits(values: Iterable[float]) -> str:
+    """Numbers in a cell, one for each seed."""
+    each = (np.format_float_positional(x, 4, fractional=False, trim="-") for x in values)
+    return ", ".join(each)
 
 
-def greedy_return(evaluation: dict[str, Any]) -> float:
-    """The mean return; Agent57's is that of its greedy arm alone (half of the episodes)."""
-    return evaluation["modes"].get("greedy_arm", evaluation)["mean_return"]
+def defaults(row: dict[str, str]) -> dict[str, str]:
+    """Default presets."""
+    chosen = made()[row["agent"], row["environment"]]
+    found = [evaluation(run) for run in chosen]
+    goal = threshold(row["environment"])
+    seconds = np.mean([read_metrics(run)["seconds"][-1] for run in chosen])
+    config = json.loads((chosen[0] / "config.json").read_text(encoding="utf-8"))
+    computed = {
+        "steps": f"{config['steps']:,}",
+        "greedy return": four_digits(map(greedy_return, found)),
+        "goal": "" if goal is None else f"{goal:g}",
+        "seconds": f"{seconds:.0f}",
+    }
+    if found[0]["modes"]:  # Agent57's
+        computed["all episodes"] = four_digits(each["mean_return"] for each in found)
+    return computed
 
 
-def draw(axes: plt.Axes, run: Path) -> None:
-    """The training return against the steps, smoothed; nothing if no episode ended."""
-    rows = [row for row in rows_of(run) if row["episode_return"]]
-    if not rows:
-        return
-    steps, returns = (np.array([float(r[k]) for r in rows]) for k in ("steps", "episode_return"))
-    window = min(WINDOW, len(returns))
-    smooth = np.convolve(returns, np.ones(window) / window, "valid")
-    axes.plot(steps[window - 1 :], smooth, color="tab:blue", alpha=0.7)
+def curves(name: str, chosen: Callable[[dict[str, str]], bool]) -> dict[int, list[float]]:
+    """The evaluations of the chosen runs of a CSV, by seed."""
+    found: dict[int, list[float]] = {}
+    for row in read_rows(HERE / name):
+        if chosen(row):
+            found.setdefault(int(row["seed"]), []).append(float(row["evaluation_return"]))
+    return dict(sorted(found.items()))
 
 
-def main(output: str) -> None:
-    """Prints and draws."""
-    made = [task for task in GOALS if runs(task)]
-    _, grid = plt.subplots(
-        -(-len(made) // COLUMNS), COLUMNS, figsize=(14, 9), layout="constrained", squeeze=False
+def lowest(found: dict[int, list[float]]) -> list[float]:
+    """The lowest of the last evaluations of each run."""
+    return [min(values[-LAST:]) for values in found.values()]
+
+
+def seeds(found: dict[int, list[float]]) -> str:
+    """Seeds in a cell."""
+    numbers = list(found)
+    if len(numbers) > 3 and numbers == list(range(len(numbers))):
+        return f"0 to {numbers[-1]}"
+    return ", ".join(map(str, numbers))
+
+
+def reactor(row: dict[str, str]) -> dict[str, str]:
+    """Reactor from evaluation to evaluation."""
+    environment, _, change = row[""].partition(" (")
+    wanted = USUAL | {"environment": environment, "run_steps": row["N"].replace(",", "")}
+    wanted |= CHANGES[change.removesuffix(")")] if change else {}
+    numbers = {key: float(row[key]) for key in ("learning_rate", "entropy_cost", "policy_epsilon")}
+    found = curves(
+        "reactor.csv",
+        lambda run: (
+            all(run[key] == value for key, value in wanted.items())
+            and all(float(run[key]) == value for key, value in numbers.items())
+        ),
     )
-    for axes in grid.flat[len(made) :]:
+    return {
+        "seeds": seeds(found),
+        "last evaluation": joined((values[-1] for values in found.values()), ".3g"),
+        "lowest": joined(lowest(found), ".3g"),
+    }
+
+
+def acer(environment: str, **wanted: str) -> dict[str, str]:
+    """Runs of ACER with these values, and no other change."""
+    found = curves(
+        "stability.csv",
+        lambda run: (
+            run["environment"] == environment
+            and not run["other changes"]
+            and all(run[key] == value for key, value in wanted.items())
+        ),
+    )
+    form = ".2f" if environment == "FrozenLake-v1" else ".0f"
+    return {
+        "last evaluation, by seed": joined((values[-1] for values in found.values()), form),
+        "lowest, by seed": joined(lowest(found), form),
+    }
+
+
+def segments(row: dict[str, str]) -> dict[str, str]:
+    """ACER with segments of different lengths."""
+    rows = str(int(row["transitions of a segment"]) + 1)
+    wanted = {"sequence_length": rows, "replay_ratio": row["replay_ratio"]}
+    wanted |= {"evaluation acts with": "average policy", "rmsprop_epsilon": "1e-6"}
+    return acer(row[""].partition(" (")[0], **wanted)
+
+
+def average_policy(row: dict[str, str]) -> dict[str, str]:
+    """ACER's average policy, and RMSProp's epsilon, with segments of 10 transitions."""
+    ratio = "8" if row[""] == "Pendulum-v1" else "4"
+    wanted = {key: row[key] for key in ("evaluation acts with", "rmsprop_epsilon")}
+    return acer(row[""], sequence_length="11", replay_ratio=ratio, **wanted)
+
+
+def d4pg(environment: str, cure: str, rates: str = "1e-3, 1e-3") -> dict[int, list[float]]:
+    """Runs of D4PG with a cure for a policy at the bounds."""
+    wanted = environment, CURES.get(cure, cure), rates
+    both = "{policy_learning_rate}, {critic_learning_rate}"
+    return curves(
+        "bounds.csv",
+        lambda run: (run["environment"], run["cure"], both.format(**run)) == wanted,
+    )
+
+
+def bounds(row: dict[str, str]) -> dict[str, str]:
+    """D4PG at the bounds of MountainCarContinuous."""
+    rates = row["learning rates of policy and critic"]
+    found = d4pg("MountainCarContinuous-v0", row["cure"], rates)
+    return {"last evaluation, by seed": joined((values[-1] for values in found.values()), ".0f")}
+
+
+def half_cheetah(row: dict[str, str]) -> dict[str, str]:
+    """D4PG at the bounds of HalfCheetah."""
+    if row["cure"].endswith(" *"):
+        return {}
+    cure, _, which = row["cure"].partition(",")
+    found = d4pg("HalfCheetah-v5", cure)
+    returns = {seed: values[-1] for seed, values in found.items()}
+    if which.startswith(" commits"):
+        three = made()["d4pg", "HalfCheetah-v5"]
+        returns |= {seed: greedy_return(evaluation(run)) for seed, run in enumerate(three)}
+    elif which:
+        returns = {seed: returns[seed] for seed in range(3)}
+    return {f"seed {seed}": f"{returns[seed]:.0f}" if seed in returns else "" for seed in range(5)}
+
+
+def draw() -> None:
+    """Draws the curves of all tasks."""
+    import matplotlib.pyplot as plt
+
+    tasks = made()
+    _, grid = plt.subplots(
+        -(-len(tasks) // COLUMNS), COLUMNS, figsize=(14, 12), layout="constrained", squeeze=False
+    )
+    for axes in grid.flat[len(tasks) :]:
         axes.axis("off")
-    for axes, task in zip(grid.flat, made, strict=False):
-        chosen, goal = runs(task), GOALS[task]
-        evaluations = [json.loads((run / "evaluation.json").read_text()) for run in chosen]
-        config = json.loads((chosen[0] / "config.json").read_text())
-        each = ", ".join(f"{greedy_return(evaluation):.4g}" for evaluation in evaluations)
-        seconds = np.mean([float(rows_of(run)[-1]["seconds"]) for run in chosen])
-        print(
-            f"| {config['agent']} | {config['environment']} | {config['steps']:,} | {each} | "
-            f"{'' if goal is None else goal} | {seconds:.0f} |"
-        )
+    for axes, ((agent, environment), chosen) in zip(grid.flat, tasks.items(), strict=False):
         for run in chosen:
-            draw(axes, run)
+            draw_curve(axes, run, WINDOW, color="tab:blue", alpha=0.7)
+        goal = threshold(environment)
         if goal is not None:
             axes.axhline(goal, color="tab:grey", linestyle="--")
-        axes.set(title=f"{config['agent']}, {config['environment']}", xlabel="environment steps")
-    plt.savefig(output, dpi=60)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+        axes.set(title=f"{agent}, {environment}", xlabel="environment steps")
+    plt.savefig(HERE / "curves.png", dpi=60)
