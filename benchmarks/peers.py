@@ -220,7 +220,7 @@ def summary(rows):
             times = (
                 ("", "", "")
                 if seconds is None
-                else (f"{steps:.0f}", f"{seconds:.1f}", f"{seconds / fastest:.2f}")
+                else (f"{steps:,.0f}", f"{seconds:,.1f}", f"{seconds / fastest:.2f}")
             )
             returns = (_median(found, column) for column in ("last", "evaluated"))
             cells = (
@@ -228,8 +228,8 @@ def summary(rows):
                 side,
                 f"{count} of {len(found)}",
                 *times,
-                *("" if value is None else f"{value:.1f}" for value in returns),
-                f"{_median(found, 'seconds'):.0f}",
+                *("" if value is None else f"{value:,.1f}" for value in returns),
+                f"{_median(found, 'seconds'):,.0f}",
             )
             yield f"| {' | '.join(cells)} |"
 
