@@ -35,7 +35,9 @@ def squares(row):
 REPORT = types.SimpleNamespace(squares=squares)
 
 
-@pytest.mark.parametrize("page", ["agent57_exploration", "classic", "defaults", "minatar", "peers"])
+@pytest.mark.parametrize(
+    "page", ["agent57_exploration", "bsuite", "classic", "defaults", "minatar", "peers"]
+)
 def test_computed_cells_are_those_of_the_page(page):
     text = (result_tables.FOLDER / page / "README.md").read_text(encoding="utf-8")
     written = result_tables.filled(text, result_tables.find_report(page))

@@ -1,0 +1,49 @@
+"""The computed cells of this page: `python docs/results/result_tables.py bsuite`."""
+
+import re
+from pathlib import Path
+
+from result_files import evaluation, greedy_return, joined
+
+from retrax.evaluation import bsuite
+from retrax.evaluation.suites import read_rows
+
+HERE = Path(__file__).parent
+
+
+def scores(row: dict[str, str]) -> dict[str, str]:
+    """bsuite's scores. A command's rows follow those of the commands before it, with harder ids."""
+    experiment = row["experiment"].partition(" (")[0]
+    ids = row["ids"].split(", ")
+    wanted = row["agent"].partition(",")[0].lower(), "experiment", experiment, str(len(ids))
+    found = [
+        float(each["score"])
+        for each in read_rows(HERE / "bsuite.csv")
+        if tuple(each[key] for key in ("agent", "kind", "name", "ids")) == wanted
+    ]
+    computed = {"our score, of these ids alone": f"{found[0 if ids[0] == '0' else -1]:.2f}"}
+    for algorithm, of_experiment in bsuite.published().items():
+        computed[f"{algorithm}, all ids"] = f"{of_experiment[experiment]:.2f}"
+    return computed
+
+
+def runs(row: dict[str, str]) -> dict[str, str]:
+    """Each run, with its evaluation."""
+    agent, _, rest = row["run"].lower().partition(" ")
+    tasks, name = [], ""
+    for word in re.split(r",? ", rest):
+        if word.isdigit():
+            tasks.append(f"{name}-{word}")
+        else:
+            name = word
+    kept = {each["task"]: each for each in read_rows(HERE / "scores.csv") if each["agent"] == agent}
+    found = [kept[task] for task in tasks]
+    evaluations = [evaluation(HERE / f"{agent}-{task}-0") for task in tasks]
+    computed = {
+        "steps": ", ".join(f"{n:,}" for n in dict.fromkeys(int(each["steps"]) for each in found)),
+        "seconds": joined((float(each["seconds"]) for each in found), ",.0f"),
+        "return after it": joined((float(each["score"]) for each in found), ",.2f"),
+    }
+    if agent == "agent57":
+        computed["of its greedy arm"] = joined(map(greedy_return, evaluations), ",.2f")
+    return computed
