@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 
 
 def scores(row: dict[str, str]) -> dict[str, str]:
-    """bsuite's scores. A command's rows follow those of the commands before it, with harder ids."""
+    """Scores; a command's rows follow those of the commands before it, which had easier ids."""
     experiment = row["experiment"].partition(" (")[0]
     ids = row["ids"].split(", ")
     wanted = row["agent"].partition(",")[0].lower(), "experiment", experiment, str(len(ids))
