@@ -169,41 +169,9 @@ def test_switches_and_nested_fields(parsed):
         (("train", "reactor", "--environment", "Pendulum-v1"), "Reactor needs discrete actions"),
         (("train", "d4pg", "--environment", "Blackjack-v1"), "D4PG needs continuous actions"),
         ((*CATCH, "--steps", "0"), "steps must be an integer >= 1 or None, got 0."),
-        ((*CATCH, "--steps", "1e5"), "--steps must be an integer, got '1e5'"),
-        ((*CATCH, "--seed", "-1"), "seed must be an integer >= 0 and <= 4294967295, got -1."),
-        ((*CATCH, "--seed", "4294967296"), "got 4294967296."),
-        ((*CATCH, "--num-envs", "0"), "num_envs must be an integer >= 1, got 0."),
-        (
-            (*CATCH, "--snapshot-every", "0"),
-            "snapshot_every must be an integer >= 1 or None, got 0.",
-        ),
-        ((*CATCH, "--log-every", "-5"), "log_every must be an integer >= 1 or None, got -5."),
-        ((*CATCH, "--keep-snapshots", "0"), "keep_snapshots must be an integer >= 1, got 0."),
-        ((*CATCH, "--evaluate-every", "-1"), "evaluate_every must be an integer >= 0, got -1."),
-        (
-            (*CATCH, "--evaluation-episodes", "0"),
-            "evaluation_episodes must be an integer >= 1, got 0.",
-        ),
         ((*CATCH, "--preset", "smal"), "Unknown preset 'smal' of reactor (did you mean small?)"),
         ((*CATCH, "--foo", "1"), "Unknown option --foo"),
-        ((*CATCH, "more"), "Unknown argument more"),
-        (
-            (*CATCH, "--agent.learning-rat", "1"),
-            "Unknown option --agent.learning-rat (did you mean --agent.learning-rate?)",
-        ),
-        (
-            (*CATCH, "--agent.learning_rate", "fast"),
-            "--agent.learning-rate must be a number, got 'fast'",
-        ),
         ((*CATCH, "--agent.learning-rate", "-1"), "must be a number > 0.0 and <= 1.0, got -1.0"),
-        ((*CATCH, "--agent.learning-rate", "1e30"), "must be a number > 0.0 and <= 1.0, got 1e+30"),
-        (
-            (*CATCH, "--agent.vmin", "-1e300", "--agent.vmax", "1e300"),
-            "vmin must be a number that float32 can hold, of at most 3.4e+38 in size, got -1e+300.",
-        ),
-        ((*CATCH, "--preset", ""), "--preset must not be empty."),
-        ((*CATCH, "--preset="), "--preset must not be empty."),
-        ((*CATCH, "--run-directory", ""), "--run-directory must not be empty."),
         (
             (*CATCH, "--agent.sequence-length", "200000"),
             "ReplayConfig.capacity must hold one sequence of 200000 rows, got 100000.",
@@ -212,9 +180,6 @@ def test_switches_and_nested_fields(parsed):
             ("train", "agent57", "--environment", "catch", "--agent.burn-in", "10000000"),
             "ReplayConfig.capacity must hold one sequence of 10000",
         ),
-        ((*CATCH, "--agent.recurrent", "maybe"), "--agent.recurrent must be one of"),
-        ((*CATCH, "--agent.policy-gradient", "x"), "--agent.policy-gradient must be one of"),
-        ((*CATCH, "--agent.vector-sizes", "0"), "vector_sizes must be a tuple of integers >= 1"),
         (
             (*CATCH, "--agent.replay.capacity", "10000000000"),
             "A replay of 10000000000 rows needs",
@@ -382,10 +347,10 @@ def test_no_snapshot_is_whole(run, retrax, contents):
 
 def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):
     values = json.loads((run / "config.json").read_text())
-    del values["agent_config"]["learning_rate"]
+    del values["agent_config"]["rate"]
     (run / "config.json").write_text(json.dumps(values))
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert err.endswith("retrax: agent_config.learning_rate is missing.\n")
+    assert err.endswith("retrax: agent_config.rate is missing.\n")
 
 
 def test_a_snapshot_whose_counters_contradict_its_folder(run, retrax, contents):
@@ -400,9 +365,9 @@ def test_a_snapshot_whose_counters_contradict_its_folder(run, retrax, contents):
     ("old", "new", "sentence"),
     [
         (
-            '"selector": "contextual"',
+            '"selector": "proportional"',
             '"selector": "uniform"',
-            "selector contextual, and the config",
+            "selector proportional, and the config",
         ),
         (
             '"sequence_length": 4',
@@ -422,7 +387,7 @@ def test_rows_that_were_stored_in_another_way(run, retrax, contents, old, new, s
 
 def test_snapshot_of_another_config(run, retrax, contents):
     text = (run / "config.json").read_text()
-    (run / "config.json").write_text(text.replace('"memory_size": 4', '"memory_size": 5'))
+    (run / "config.json").write_text(text.replace('"size": 2', '"size": 3'))
     err = refused(retrax, contents, run, "evaluate", run)
     assert "is of another agent, config or version" in err
 
@@ -444,14 +409,16 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     numbers = {"mean_return", "low", "high", "episodes", "steps", "mean_length"}
     assert found.keys() == {*numbers, "modes", "metrics"}
     assert (found["episodes"], found["steps"], found["mean_length"]) == (20, 240, 9.0)
-    assert found["metrics"] == {}  # Reactor has none
+    assert found["metrics"] == {}  # it has none
     assert -1 <= found["low"] <= found["mean_return"] <= found["high"] <= 1
     assert retrax("evaluate", run, "--episodes", 20, "--json") == (0, out, "")
 
     status, out, err = retrax("evaluate", run, "--episodes", 20)
     assert (status, err) == (0, "")
     assert out.startswith(f"mean return {found['mean_return']:.6g} (95 %: ")
-    assert out.endswith("over 20 episodes of 9 steps, after 240 steps of training\n")
+    first, *modes = out.splitlines()
+    assert first.endswith("over 20 episodes of 9 steps, after 240 steps of training")
+    assert [line.split(":")[0] for line in modes] == ["warm", "lucky"]
 
     status, out, err = retrax("plot", run, "--output", tmp_path / "curves.png", "--window", 2)
     assert (status, out, err) == (0, f"{tmp_path / 'curves.png'}\n", "")
@@ -508,23 +475,6 @@ def test_wrong_video_leaves_nothing(run, retrax, contents, tmp_path):
         retrax, contents, tmp_path, "evaluate", run, "--episodes", 1, "--video", tmp_path / "x.avi"
     )
     assert "must end in .mp4 or .gif" in err
-
-
-def test_doctor_and_the_console_script():
-    answer = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from retrax.experiments.commands.main import main; exit(main())",
-            "doctor",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "Checks" in answer.stdout
-    assert answer.stderr == ""
 
 
 def test_a_closed_pipe_is_no_error():

@@ -1,8 +1,8 @@
 """Evaluations during a run: what they measure, and that training does not depend on them."""
 
 import contextlib
-import csv
 import dataclasses
+import json
 import os
 import shutil
 import signal
@@ -10,8 +10,10 @@ import signal
 import chex
 import jax
 import jax.numpy as jnp
+import noisy_agent
 import numpy as np
 import pytest
+from run_files import rows
 
 from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
@@ -24,58 +26,35 @@ from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
 from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
 from retrax.runtime.best_parameters import BestParameters
-from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.run_directory import RunConfig, read_config
 from retrax.runtime.seeds import Purpose, derive_seed
 from retrax.runtime.snapshots import Snapshots
 
 EPISODES = 5
-AGENT57 = {
-    "agent.replay.capacity": "400",
-    "agent.replay.min-rows": "40",
-    "agent.replay.batch-size": "2",
-    "agent.num-arms": "4",
-    "agent.trace-length": "6",
-    "agent.replay-period": "3",
-    "agent.vector-sizes": "4",
-    "agent.torso-size": "4",
-    "agent.lstm-size": "4",
-    "agent.head-size": "4",
-}
-
-
-def with_evaluations(arguments, directory, every=100):
-    options = ["--evaluate-every", str(every), "--evaluation-episodes", str(EPISODES)]
-    assert main([*arguments, *options, "--run-directory", str(directory)]) == 0
-    return directory
 
 
 @pytest.fixture(scope="session")
 def evaluated(tiny, tmp_path_factory):
     """The run of `finished`, with evaluations at 100, 200 and 240 steps."""
-    return with_evaluations(tiny, tmp_path_factory.mktemp("evaluated") / "run")
+    directory = tmp_path_factory.mktemp("evaluated") / "run"
+    options = ["--evaluate-every", "100", "--evaluation-episodes", str(EPISODES)]
+    assert main([*tiny, *options, "--run-directory", str(directory)]) == 0
+    return directory
 
 
-@pytest.fixture(scope="session")
-def agent57_runs(tmp_path_factory):
-    """The same run without and with evaluations."""
-    fields = [word for name, value in AGENT57.items() for word in (f"--{name}", value)]
-    run = ["--steps", "160", "--num-envs", "2", "--log-every", "40", *fields]
-    arguments = ["train", "agent57", "--environment", "deep_sea,size=4", *run]
-    without, directory = (tmp_path_factory.mktemp("agent57") / name for name in ("no", "yes"))
-    assert main([*arguments, "--run-directory", str(without)]) == 0
-    return without, with_evaluations(arguments, directory, every=50)
+@pytest.fixture(scope="module")
+def arms(tmp_path_factory):
+    """A run of an agent with a policy for each of its arms."""
+    directory = tmp_path_factory.mktemp("arms") / "run"
+    train = ["train", "noisy_agent:ARMS", "--environment", "catch", "--steps", "60"]
+    assert main([*train, "--run-directory", str(directory)]) == 0
+    return directory
 
 
 def rows_of(directory):
-    """Rows of metrics.csv without wall-clock columns: the evaluation's columns, and the others."""
-    with (directory / "metrics.csv").open() as file:
-        rows = [
-            {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
-            for row in csv.DictReader(file)
-        ]
-    split = [({}, {}) for _ in rows]
-    for row, parts in zip(rows, split, strict=True):
+    """Rows of metrics.csv: the evaluation's columns, and the others."""
+    split = [({}, {}) for _ in rows(directory)]
+    for row, parts in zip(rows(directory), split, strict=True):
         for name, cell in row.items():
             parts[not name.startswith("evaluation_")][name] = cell
     return [part for part, _ in split], [part for _, part in split]
@@ -129,22 +108,24 @@ def test_rows_tell_the_newest_evaluation(evaluated):
     steps = [int(row["steps"]) for row in others]
     told = [step for step, row in zip(steps, evaluations, strict=True) if row["evaluation_return"]]
     assert told == [120, 200, 240]
-    assert list(evaluations[0]) == ["evaluation_return", "evaluation_length"]
+    names = ["return", "length", "return_warm", "return_lucky"]
+    assert list(evaluations[0]) == [f"evaluation_{name}" for name in names]
+    assert [bool(row["evaluation_return_warm"]) for row in evaluations] == [
+        bool(row["evaluation_return"]) for row in evaluations
+    ]
     assert evaluations[-1]["evaluation_length"] == "9.0"
 
 
-def test_training_is_the_same_with_and_without_evaluations(finished, evaluated, agent57_runs):
-    for without, directory in ((finished, evaluated), agent57_runs):
-        assert rows_of(directory)[1] == rows_of(without)[1]
-        for one, other in zip(
-            newest_snapshot(without)[1:], newest_snapshot(directory)[1:], strict=True
-        ):
-            chex.assert_trees_all_equal(one, other)
+def test_training_is_the_same_with_and_without_evaluations(finished, evaluated):
+    assert rows_of(evaluated)[1] == rows_of(finished)[1]
+    for one, other in zip(
+        newest_snapshot(finished)[1:], newest_snapshot(evaluated)[1:], strict=True
+    ):
+        chex.assert_trees_all_equal(one, other)
 
 
-def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, agent57_runs):
-    for directory in (evaluated, agent57_runs[1]):
-        assert numbers(rows_of(directory)[0][-1]) == expected(directory)
+def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated):
+    assert numbers(rows_of(evaluated)[0][-1]) == expected(evaluated)
 
 
 def test_an_evaluation_starts_from_what_the_actors_have_learned():
@@ -169,23 +150,13 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned():
     assert [none.modes["seven"].tolist(), some.modes["seven"].tolist()] == [[False] * 3, [True] * 3]
 
 
-def test_modes_of_agent57(agent57_runs):
-    evaluations = rows_of(agent57_runs[1])[0]
-    names = [f"evaluation_return{mode}" for mode in ("", "_greedy_arm", "_sampled_arm")]
-    assert set(evaluations[-1]) == {*names, "evaluation_length"}
-    assert [bool(row["evaluation_return_sampled_arm"]) for row in evaluations] == [False] + 3 * [
-        True
-    ]
-
-
-def test_all_arms_are_drawn(agent57_runs, finished, retrax, tmp_path, monkeypatch):
-    run = agent57_runs[0]
-    found = evaluate_arms(run, episodes=2)
-    assert [result.metrics["arm"] for result in found] == [0, 1, 2, 3]
-    assert found[1] == evaluate(run, episodes=2, arm=1)
+def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
+    found = evaluate_arms(arms, episodes=2)
+    assert [result.metrics["arm"] for result in found] == [0, 1, 2]
+    assert found[1] == evaluate(arms, episodes=2, arm=1)
     drawn = {}
     monkeypatch.setattr(plot, "plot_arms", lambda *given, **options: drawn.update(given[0]))
-    assert retrax("plot", run, "--arms", "--episodes", 2)[0] == 0
+    assert retrax("plot", arms, "--arms", "--episodes", 2)[0] == 0
     assert list(drawn) == ["return", "intrinsic return", "length"]
     means = [[value.mean for value in values] for values in drawn.values()]
     assert means == [
@@ -198,28 +169,23 @@ def test_all_arms_are_drawn(agent57_runs, finished, retrax, tmp_path, monkeypatc
     output = tmp_path / "new" / "arms.png"
     arm_plot.plot_arms(drawn, output, title="arms")
     assert output.read_bytes().startswith(b"\x89PNG")
-    for runs, message in (([run, run], "draws one run, got 2"), ([finished], "has no arms")):
+    for runs, message in (([arms, arms], "draws one run, got 2"), ([finished], "has no arms")):
         status, _, err = retrax("plot", *runs, "--arms", "--output", tmp_path / "none.png")
         assert status == 2
         assert message in err
     assert not (tmp_path / "none.png").exists()
 
 
-def test_an_arm_is_evaluated_on_request(agent57_runs, finished, retrax):
-    """Arms of an untrained policy with one beta hardly differ, so modes and config are checked."""
-    run = agent57_runs[0]
-    result = evaluate(run, episodes=3, arm=3)
-    assert result.modes["greedy_arm"]["episodes"] == 3, "an arm of one's own is no sampled one"
-    config = read_config(run)
-    fixed = dataclasses.replace(config.agent_config, evaluation="arm", evaluation_arm=3)
-    assert config.entry.with_arm(config.agent_config, 3) == fixed
-    assert retrax("evaluate", run, "--episodes", 1, "--arm", 0)[0] == 0
-    status, _, err = retrax("evaluate", run, "--episodes", 1, "--arm", 4)
-    assert status != 0
-    assert "Config.evaluation_arm must be an integer >= 0 and <= 3, got 4." in err
-    status, _, err = retrax("evaluate", finished, "--arm", 0)
-    assert status != 0
-    assert "has no arms, so arm 0 cannot be evaluated." in err
+def test_an_arm_is_evaluated_on_request(arms, finished, retrax):
+    status, out, _ = retrax("evaluate", arms, "--episodes", 2, "--arm", 2, "--json")
+    assert (status, json.loads(out)["metrics"]["arm"]) == (0, 2)
+    for run, arm, message in (
+        (arms, 3, "arm must be at most 2, got 3."),
+        (finished, 0, "has no arms, so arm 0 cannot be evaluated."),
+    ):
+        status, _, err = retrax("evaluate", run, "--episodes", 1, "--arm", arm)
+        assert status == 2
+        assert message in err
 
 
 def test_the_log_tells_evaluations(evaluated):
@@ -308,8 +274,10 @@ def test_the_best_snapshot_is_kept_over_a_resume_and_evaluated(tiny, retrax, tmp
     assert snapshots_of(run) == ([320, 360], (360, 0.75))
 
 
-def test_the_best_parameters_of_a_program(run, retrax):
+def test_the_best_parameters_of_a_program(run, retrax, monkeypatch):
     """An evaluator of a program keeps parameters, not a snapshot."""
+    cold = dataclasses.replace(noisy_agent.NOISY, warm_start=None)  # there are no actors' states
+    monkeypatch.setattr(noisy_agent, "NOISY", cold)
     older = load_agent(run, 160)
     BestParameters(run).offer(older.params, mean_return=0.5, steps=155)
     found = load_agent(run, "best")

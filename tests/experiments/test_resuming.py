@@ -1,6 +1,5 @@
 """A resumed run is the run that was never stopped, bit for bit."""
 
-import csv
 import importlib.util
 import os
 import pathlib
@@ -8,105 +7,20 @@ import shutil
 import signal
 import sys
 
-import jax
-import numpy as np
-import orbax.checkpoint as ocp
 import pytest
+from run_files import check_equal, newest, rows
 
 from retrax._checksums import write_manifest
-from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation
 from retrax.experiments.loop import Loop
-from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.run_directory import read_config
 
-# Cheap to compile, with random numbers in its actors and its learner, and with priorities. What it
-# learns depends on all that its actors saw, and on their parameters.
-AGENT = """
-import dataclasses
-import jax
-import jax.numpy as jnp
-from retrax.agents import Agent, Decision, Update
-from retrax.agents.entry import AgentEntry
-from retrax.datatypes import ReplayConfig, SequenceSpec
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    replay: ReplayConfig = ReplayConfig(
-        capacity=80, min_rows=20, batch_size=2, acting_steps_per_update=3.0,
-        selector="proportional",
-    )
-
-
-def make_agent(spec, config):
-    def act(params, state, timestep):
-        key, action_key = jax.random.split(state)
-        noise = jax.random.normal(action_key, (spec.actions.num_values,))
-        action = jnp.argmax(noise + params["scores"]).astype(jnp.int32)
-        return Decision(action, {"score": params["scores"][0]}, key)
-
-    def gradients(learner, sample):
-        rows = sample.rows
-        actions = jax.nn.one_hot(rows.action[:, :-1], spec.actions.num_values)
-        weights = jnp.linspace(-1.0, 1.0, rows.observation.shape[-1])
-        seen = rows.observation[:, :-1] @ weights + rows.extras["score"][:, :-1]
-        gradient = jnp.mean(actions * (rows.reward[:, 1:] - seen)[..., None], axis=(0, 1))
-        noise = jax.random.normal(learner["key"], gradient.shape)
-        update = Update(jnp.abs(rows.reward).sum(axis=1) + 0.1, {"score": learner["scores"][0]})
-        return gradient + 0.1 * noise, update
-
-    def apply(learner, gradients):
-        key = jax.random.split(learner["key"])[0]
-        return {"key": key, "scores": learner["scores"] + 0.01 * gradients}
-
-    return Agent(
-        init=lambda key: {"key": key, "scores": jnp.zeros(spec.actions.num_values)},
-        acting_params=lambda learner: {"scores": learner["scores"]},
-        begin=lambda key, actor_id, num_actors: key,
-        explore=act,
-        exploit=act,
-        gradients=gradients,
-        apply=apply,
-        sequence=SequenceSpec(
-            length=4,
-            crosses_episodes=False,
-            extras={"score": jax.ShapeDtypeStruct((), jnp.float32)},
-        ),
-    )
-
-
-NOISY = AgentEntry(
-    name="noisy", make_agent=make_agent, Config=Config, presets={"default": Config},
-    default_steps=lambda environment, preset: 240,
-)
-"""
 FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Where the agent can be imported."""
-    folder = tmp_path_factory.mktemp("agents")
-    (folder / "noisy_agent.py").write_text(AGENT)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def whole(folder, tmp_path_factory):
-    """A run of the cheap agent on catch that was never stopped; tests must not change it."""
-    directory = tmp_path_factory.mktemp("whole") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        words = ["noisy_agent:NOISY", "--environment", "catch", *FLAGS, "--num-envs", "4"]
-        assert main(["train", *words, "--run-directory", str(directory)]) == 0
-    return directory
-
-
 @pytest.fixture
-def train(folder, tmp_path, monkeypatch, retrax):
+def train(tmp_path, retrax):
     """Runs `retrax train` of the cheap agent, by default on catch, into a folder of a name."""
-    monkeypatch.chdir(folder)
 
     def call(name, *flags, environment="catch", command="train"):
         words = ["noisy_agent:NOISY", "--environment", environment, *FLAGS, *flags]
@@ -129,39 +43,6 @@ def resume(retrax):
     return call
 
 
-def plain(x):
-    """NumPy has no PRNG keys."""
-    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
-
-
-def rows(directory):
-    """metrics.csv without the columns that tell the time."""
-    with (directory / "metrics.csv").open() as file:
-        return [
-            {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
-            for row in csv.DictReader(file)
-        ]
-
-
-def newest(directory):
-    """Everything in the newest snapshot, by path: bytes of arrays."""
-    steps = max(int(path.name) for path in (directory / "snapshots").iterdir())
-    folder, found = directory / "snapshots" / str(steps), {}
-    for part in ("learner", "replay", "actors", "unfinished"):
-        tree = ocp.StandardCheckpointer().restore(folder / part)
-        leaves = jax.tree_util.tree_flatten_with_path(jax.tree.map(plain, tree))[0]
-        found |= {part + jax.tree_util.keystr(path): np.asarray(x).tobytes() for path, x in leaves}
-    return steps, found
-
-
-def check_equal(one, other):
-    assert rows(one) == rows(other)
-    steps, arrays = newest(one)
-    other_steps, other_arrays = newest(other)
-    assert (steps, arrays.keys()) == (other_steps, other_arrays.keys())
-    assert [name for name in arrays if arrays[name] != other_arrays[name]] == []
-
-
 def interrupt(monkeypatch, at):
     """Ctrl-C once the loop has come to `at` steps."""
     advance = Loop.advance
@@ -174,28 +55,31 @@ def interrupt(monkeypatch, at):
     monkeypatch.setattr(Loop, "advance", interrupted)
 
 
-def test_parts_are_one_run(whole, train, resume):
+def test_parts_are_one_run(finished, train, resume):
     """They end between two rows of metrics.csv and at one."""
     parts = train("parts", "--steps", "100")
     assert rows(parts)[-1]["steps"] == "100"
     resume(resume(parts, 120))
-    check_equal(parts, whole)
+    check_equal(parts, finished)
     log = (parts / "log.txt").read_text()
     assert "Resumed at 100 steps.\n" in log
     assert "new episodes" not in log
 
 
-def test_a_stopped_run_is_one_run(whole, train, resume, monkeypatch):
+def test_a_stopped_run_is_one_run(finished, train, resume, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt(patch, at=120)
         parts = train("parts")
     assert newest(parts)[0] == 120
-    check_equal(resume(parts), whole)
+    check_equal(resume(parts), finished)
 
 
-def test_a_run_of_an_agent_of_ours_that_lost_its_newest_snapshot_is_one_run(run, finished, resume):
+def test_a_run_of_an_agent_of_ours_that_lost_its_newest_snapshot_is_one_run(
+    finished_reactor, resume, tmp_path
+):
+    run = shutil.copytree(finished_reactor, tmp_path / "run")
     shutil.rmtree(run / "snapshots" / "240")
-    check_equal(resume(run), finished)
+    check_equal(resume(run), finished_reactor)
 
 
 def test_evaluations_and_their_interruption(train, resume, monkeypatch):
@@ -232,8 +116,7 @@ def resumed_line(directory):
     return line.partition("Resumed at ")[2]
 
 
-def test_a_snapshot_without_environments_is_resumed_with_new_episodes(whole, resume, tmp_path):
-    run = shutil.copytree(whole, tmp_path / "run")
+def test_a_snapshot_without_environments_is_resumed_with_new_episodes(run, resume):
     shutil.rmtree(run / "snapshots" / "240" / "unfinished")
     write_manifest(run / "snapshots" / "240")
     assert resumed_line(resume(run, 320)) == (
@@ -271,14 +154,15 @@ class Walk(gymnasium.Env):
     ],
 )
 def test_environments_that_cannot_continue_begin_new_episodes(
-    train, resume, folder, monkeypatch, secret, later, reason
+    train, resume, tmp_path, monkeypatch, secret, later, reason
 ):
     def write(value):
-        (folder / "hiding.py").write_text(MODULE.replace("SECRET", value))
+        (tmp_path / "hiding.py").write_text(MODULE.replace("SECRET", value))
         monkeypatch.delitem(sys.modules, "hiding", raising=False)
         importlib.invalidate_caches()
-        shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
 
+    monkeypatch.chdir(tmp_path)
     write(secret)
     run = train("run", "--steps", "100", environment="hiding:Walk")
     write(later)
@@ -288,9 +172,9 @@ def test_environments_that_cannot_continue_begin_new_episodes(
 
 
 @pytest.fixture
-def exact_resume(folder, monkeypatch):
+def exact_resume(here, monkeypatch):
     """benchmarks/exact_resume.py, whose `main` takes arguments."""
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(here)
     path = pathlib.Path(__file__).parents[2] / "benchmarks" / "exact_resume.py"
     spec = importlib.util.spec_from_file_location("exact_resume", path)
     module = importlib.util.module_from_spec(spec)
@@ -307,18 +191,19 @@ def exact_resume(folder, monkeypatch):
     return module
 
 
+@pytest.mark.documents
 def test_the_table_of_equal_runs(exact_resume, capsys):
     assert exact_resume.main("resume", "--steps", "60", "--environments", "catch") == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "stopped at" in line]
     assert line.endswith("equal")
 
 
-def test_the_table_shows_what_differs(exact_resume, whole, tmp_path, capsys):
-    config, other = read_config(whole), shutil.copytree(whole, tmp_path / "other")
-    assert not exact_resume.differs(config, whole, other, "copied")
-    metrics = (other / "metrics.csv").read_text().splitlines()
-    (other / "metrics.csv").write_text("\n".join(metrics[:-1]) + "\n")
-    assert exact_resume.differs(config, whole, other, "cut")
+def test_the_table_shows_what_differs(exact_resume, finished, run, capsys):
+    config = read_config(finished)
+    assert not exact_resume.differs(config, finished, run, "copied")
+    metrics = (run / "metrics.csv").read_text().splitlines()
+    (run / "metrics.csv").write_text("\n".join(metrics[:-1]) + "\n")
+    assert exact_resume.differs(config, finished, run, "cut")
     assert capsys.readouterr().out.splitlines()[-1].split()[2:5] == ["cut", "1", "of"]
 
 

@@ -2,77 +2,44 @@
 
 import json
 
-import jax
+import average_agent
 import numpy as np
 import pytest
+from run_files import write_untrained_run
 
-from retrax.agents import reactor
-from retrax.agents.reactor import Config
-from retrax.environments import make
 from retrax.environments.atari import Atari
 from retrax.environments.emulated_atari import EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
 from retrax.experiments.commands.main import main
 from retrax.experiments.starts import make_with_starts, states_of
-from retrax.runtime.run_directory import RunConfig, write_config
-from retrax.runtime.snapshots import Snapshot, Snapshots
-
-TINY = Config(
-    convolutions=((4, 8, 8),), shared_size=8, memory_size=8, head_size=4, num_atoms=3
-)  # fmt: skip
+from retrax.runtime.run_directory import RunConfig
 
 
 @pytest.fixture(autouse=True)
 def short_games(monkeypatch):
-    """The greedy policy of such an agent may play half an hour without serving the ball."""
+    """The policy of such an agent may play half an hour without serving the ball."""
     for kind in (Atari, EmulatedAtari):
         monkeypatch.setitem(kind.__init__.__kwdefaults__, "max_frames", 120)
 
 
-def of(environment):
-    return RunConfig(agent="reactor", environment=environment)
-
-
-def make_run(directory, environment, seed=0):
-    """A run directory whose learner is drawn at random."""
-    config = RunConfig(
-        agent="reactor",
-        environment=environment,
-        preset="paper",
-        steps=10,
-        seed=seed,
-        num_envs=1,
-        snapshot_every=10,
-        log_every=10,
-        agent_config=TINY,
-    )
-    directory.mkdir()
-    write_config(directory, config)
-    agent = reactor.make_agent(make(environment).spec, TINY)
-    generator = np.random.default_rng(seed)
-
-    def draw(leaf):
-        """What takes no compilation, where the state's own `init` takes seconds."""
-        return generator.normal(size=leaf.shape).astype(leaf.dtype)
-
-    learner = jax.tree.map(draw, jax.eval_shape(agent.init, jax.random.key(0)))
-    snapshots = Snapshots(directory)
-    snapshots.save(10, Snapshot(learner, {"nothing": np.zeros(1)}, {"steps": 10}))
-    snapshots.close()
-    return directory
+def of(environment, seed=0):
+    names = {"agent": "average_agent:ENTRY", "environment": environment, "preset": "default"}
+    config = average_agent.Config()
+    return RunConfig(**names, seed=seed, steps=10, num_envs=1, agent_config=config)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Run directories: two of Breakout, one of Pong, one that is no Atari game."""
     folder = tmp_path_factory.mktemp("runs")
-    return {
-        "breakout": make_run(folder / "breakout", "ALE/Breakout-v5"),
-        "breakout-1": make_run(folder / "breakout-1", "ALE/Breakout-v5", seed=1),
-        "pong": make_run(folder / "pong", "ALE/Pong-v5"),
-        "catch": make_run(folder / "catch", "catch"),
+    configs = {
+        "breakout": of("ALE/Breakout-v5"),
+        "breakout-1": of("ALE/Breakout-v5", seed=1),
+        "pong": of("ALE/Pong-v5"),
+        "catch": of("catch"),
     }
+    return {name: write_untrained_run(folder / name, run) for name, run in configs.items()}
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +112,12 @@ def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, capsys):
     assert "2 of 2: breakout, seed 1" in err
     header, *rows = [line.split(",") for line in output.read_text().splitlines()]
     assert header == ["algorithm", "regime", "game", "seed", "score"]
-    assert [row[:4] for row in rows] == [["own-reactor", "noop", "breakout", s] for s in "01"]
+    assert [row[:4] for row in rows] == [["own-average", "noop", "breakout", s] for s in "01"]
     evaluated = run(capsys, "evaluate", runs["breakout-1"], "--episodes", 1, "--json")[1]
     assert float(rows[1][4]) == json.loads(evaluated)["mean_return"]
     # The other 56 games of each seed are missing, and that is what atari57 says of it.
     missing = ", ".join(game for game in GAMES if game != "breakout")
-    sentence = f"1 of 57 games of 'own-reactor' with seed 0: {missing} are missing."
+    sentence = f"1 of 57 games of 'own-average' with seed 0: {missing} are missing."
     assert_refused(capsys, sentence, "atari57", "--scores", output)
 
 

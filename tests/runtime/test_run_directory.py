@@ -58,7 +58,13 @@ def test_config_is_readable_json(tmp_path):
     assert values["agent_config"]["replay"]["selector"] == "contextual"
 
 
-@pytest.mark.parametrize("field", ["steps", "num_envs", "snapshot_every", "log_every"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("steps", "num_envs", "snapshot_every", "log_every"),
+        *("keep_snapshots", "evaluation_episodes"),
+    ],
+)
 def test_zero_is_refused(field):
     with pytest.raises(
         ValueError, match=rf"RunConfig\.{field} must be an integer >= 1( or None)?, got 0\."
@@ -66,10 +72,12 @@ def test_zero_is_refused(field):
         make_run(**{field: 0})
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32])
-def test_seeds_out_of_range_are_refused(seed):
-    with pytest.raises(ValueError, match=rf"RunConfig\.seed must be .*, got {seed}\."):
-        make_run(seed=seed)
+@pytest.mark.parametrize(
+    ("field", "value"), [("seed", -1), ("seed", 2**32), ("evaluate_every", -1)]
+)
+def test_values_out_of_range_are_refused(field, value):
+    with pytest.raises(ValueError, match=rf"RunConfig\.{field} must be .*, got {value}\."):
+        make_run(**{field: value})
 
 
 def damage(directory, **changes):

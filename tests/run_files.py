@@ -1,0 +1,72 @@
+"""What the files of a finished run hold."""
+
+import csv
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from retrax.environments import make
+from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.runtime.run_directory import write_config
+from retrax.runtime.snapshots import Snapshot, Snapshots
+
+
+def write_untrained_run(directory, config):
+    """A run whose learner is drawn by NumPy: no update is compiled, nor the agent's `init`."""
+    directory.mkdir()
+    write_config(directory, config)
+    agent = config.entry.make_agent(make(config.environment).spec, config.agent_config)
+    generator = np.random.default_rng(config.seed)
+
+    def draw(leaf):
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.key(0)
+        return generator.normal(size=leaf.shape).astype(leaf.dtype)
+
+    learner = jax.tree.map(draw, jax.eval_shape(agent.init, jax.random.key(0)))
+    snapshots = Snapshots(directory)
+    counters = {"steps": config.steps}
+    snapshots.save(config.steps, Snapshot(learner, {"nothing": np.zeros(1)}, counters))
+    snapshots.close()
+    return directory
+
+
+def rows(directory):
+    """metrics.csv without the columns that tell the time."""
+    with (directory / "metrics.csv").open(newline="") as file:
+        return [
+            {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
+            for row in csv.DictReader(file)
+        ]
+
+
+def snapshots(directory):
+    """The steps of all snapshots that have been completed."""
+    names = [path.name for path in (directory / "snapshots").iterdir()]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def plain(x):
+    """NumPy has no PRNG keys."""
+    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def newest(directory):
+    """Steps of the newest snapshot, and everything in it, by path: bytes of arrays."""
+    steps = snapshots(directory)[-1]
+    folder, found = directory / "snapshots" / str(steps), {}
+    for part in ("learner", "replay", "actors", "unfinished"):
+        tree = ocp.StandardCheckpointer().restore(folder / part)
+        leaves = jax.tree_util.tree_flatten_with_path(jax.tree.map(plain, tree))[0]
+        found |= {part + jax.tree_util.keystr(path): np.asarray(x).tobytes() for path, x in leaves}
+    return steps, found
+
+
+def check_equal(one, other):
+    """Both runs wrote the same metrics, and the same newest snapshot bit for bit."""
+    assert rows(one) == rows(other)
+    steps, arrays = newest(one)
+    other_steps, other_arrays = newest(other)
+    assert (steps, arrays.keys()) == (other_steps, other_arrays.keys())
+    assert [name for name in arrays if arrays[name] != other_arrays[name]] == []
