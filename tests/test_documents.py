@@ -33,7 +33,7 @@ def test_our_agents_and_commands(comparison):
     assert set(agents.split(", ")) == OWN_AGENTS <= set(agent_names())
     assert commands.split(", ") == list(main._COMMANDS)
     for agent in OWN_AGENTS:
-        [cells] = re.findall(rf"^\| {agent} \| (.*)$", comparison, re.MULTILINE | re.IGNORECASE)
+        cells = re.findall(rf"^\| {agent} \| (.*)$", comparison, re.MULTILINE | re.IGNORECASE)[0]
         assert cells.startswith("yes"), agent
 
 
@@ -48,9 +48,15 @@ def test_our_versions_of_python_and_license(comparison):
 
 
 def test_tables_have_cells_of_equal_number(comparison):
-    [first, *others] = re.findall(r"^\|.*\|$", comparison.partition("| | retrax |")[2], re.M)
-    assert others
-    assert {line.count("|") for line in others} == {9}, first
+    tables = re.findall(r"(?:^\|.*\|\n)+", comparison, re.MULTILINE)
+    bars = [{line.count("|") for line in table.splitlines()} for table in tables]
+    assert bars == [{3}, {9}, {6}]
+
+
+def test_other_libraries_are_asked_for_the_same_agents(comparison):
+    _, first, second = re.findall(r"(?:^\|.*\|\n)+", comparison, re.MULTILINE)
+    names = [re.findall(r"^\| (\w.*?) \|", table, re.MULTILINE) for table in (first, second)]
+    assert set(names[0]) - set(names[1]) == {"distributional Retrace"}
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)
