@@ -1,9 +1,21 @@
-"""Rewards in units of the largest return: an agent's values stay in [-1, 1] on any task.
+"""Rewards in units of the largest return, so that values are near [-1, 1] on any task.
 
-Actors accumulate discounted rewards over the running episode. The learner divides the rewards of
-every sample by the largest absolute value of that sum in all samples so far. Our addition, similar
-to the scaling by a running deviation of the same sum (Engstrom et al. 2020, "Implementation Matters
-in Deep RL", section 3); a maximum bounds the returns, as the support of a distribution requires.
+Actors accumulate discounted rewards over the running episode: S_t = sum_k discount^k r_{t-k}. The
+learner divides the rewards of every sample by M, the largest |S_t| in all samples so far. Our
+addition, similar to the scaling by a running deviation of the same sum (Engstrom et al. 2020,
+"Implementation Matters in Deep RL", section 3); a maximum bounds the returns, as the support of a
+distribution requires.
+
+Bounds. S looks back and a return G looks forward. Since r_t = S_t - discount S_{t-1},
+
+    |G| <= (1 + discount) M       if all rewards have one sign,
+    |G| <= (1 + 2 discount) M     otherwise,
+
+and |G| is near M where rewards change slowly. A value that is bootstrapped where a time limit of H
+steps cuts episodes off is that of an episode that repeats for ever: larger by 1 / (1 - discount^H),
+5.5 for H = 20 and discount 0.99. The presets' support of [-2, 2] has room for a factor of 2, so M
+counts a truncated episode's largest |S_t| times 1 / (2 (1 - discount^H)) where that is above 1
+(H < 69 for discount 0.99).
 """
 
 import dataclasses
@@ -20,6 +32,7 @@ from ..datatypes import EnvironmentSpec, Sample, TimeStep
 from .base import ActorState, Agent, Decision, Gradients, LearnerState, Params, Update
 
 DISCOUNTED_SUM = "discounted_sum"  # name of the extra
+HEADROOM = 2.0  # of the presets' supports over the largest sum
 
 _MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
 
@@ -43,16 +56,33 @@ class ScaledGradients(NamedTuple):
     learner: Gradients
 
 
+class EpisodeSums(NamedTuple):
+    """Discounted sums of an episode so far.
+
+    Attributes:
+      newest: float32 `[]`, S_t.
+      largest: float32 `[]`, the largest |S|.
+      steps: int32 `[]`, transitions.
+    """
+
+    newest: jax.Array
+    largest: jax.Array
+    steps: jax.Array
+
+
 class ScaledActorState(NamedTuple):
     """State of an actor that accumulates rewards.
 
     Attributes:
-      discounted_sum: float32 `[]`, at the time step before.
+      sums: of the episode, up to the time step before.
       actor: the state of the agent for scaled rewards.
     """
 
-    discounted_sum: jax.Array
+    sums: EpisodeSums
     actor: ActorState
+
+
+NO_SUMS = EpisodeSums(np.zeros((), np.float32), np.zeros((), np.float32), np.zeros((), np.int32))
 
 
 def scales_rewards(make_agent: _MakeAgent) -> _MakeAgent:
@@ -71,16 +101,28 @@ def scales_rewards(make_agent: _MakeAgent) -> _MakeAgent:
     return cast(_MakeAgent, make)
 
 
-def discounted_sum(before: jax.Array, timestep: TimeStep, discount: float) -> jax.Array:
-    """sum_k discount^k * r_{t-k} over the episode so far, float32 `[]`.
+def accumulate(before: EpisodeSums, timestep: TimeStep, discount: float) -> EpisodeSums:
+    """The sums at t.
 
     Args:
-      before: the sum at the time step before; ignored on a first step.
+      before: those at the time step before; ignored on a first step.
       timestep: at t.
       discount: gamma, in [0, 1].
     """
     is_first = timestep.step_type == StepType.FIRST
-    return jnp.where(is_first, 0.0, discount * before + timestep.reward).astype(jnp.float32)
+    newest = discount * before.newest + timestep.reward
+    largest = jnp.maximum(before.largest, jnp.abs(newest))
+    sums = EpisodeSums(newest.astype(jnp.float32), largest, before.steps + 1)
+    return jax.tree.map(lambda x, zero: jnp.where(is_first, zero, x), sums, NO_SUMS)
+
+
+def sum_for_scale(sums: EpisodeSums, timestep: TimeStep, discount: float) -> jax.Array:
+    """What t contributes to the scale, float32 `[]`: S_t, or more where a time limit cuts off."""
+    if discount == 1:
+        return sums.newest  # a value through a time limit has no bound
+    is_truncated = (timestep.step_type == StepType.LAST) & (timestep.discount > 0)
+    factor = 1 / (HEADROOM * (1 - discount**sums.steps))
+    return jnp.where(is_truncated & (factor > 1), factor * sums.largest, sums.newest)
 
 
 def scale_of(largest: jax.Array) -> jax.Array:
@@ -96,7 +138,8 @@ def _scaling(agent: Agent, discount: float) -> Agent:
         return ScaledLearnerState(jnp.zeros(()), agent.init(key))
 
     def begin(key: jax.Array, actor_id: Any, num_actors: int) -> ScaledActorState:
-        return ScaledActorState(jnp.zeros(()), agent.begin(key, actor_id, num_actors))
+        sums = jax.tree.map(jnp.asarray, NO_SUMS)
+        return ScaledActorState(sums, agent.begin(key, actor_id, num_actors))
 
     def gradients(state: ScaledLearnerState, sample: Sample) -> tuple[ScaledGradients, Update]:
         rest = dict(sample.rows.extras)
@@ -129,9 +172,9 @@ def _accumulating(
     act: Callable[[Params, ActorState, TimeStep], Decision], discount: float
 ) -> Callable[[Params, ScaledActorState, TimeStep], Decision]:
     def accumulating(params: Params, state: ScaledActorState, timestep: TimeStep) -> Decision:
-        total = discounted_sum(state.discounted_sum, timestep, discount)
+        sums = accumulate(state.sums, timestep, discount)
         decision = act(params, state.actor, timestep)
-        extras = {**decision.extras, DISCOUNTED_SUM: total}
-        return Decision(decision.action, extras, ScaledActorState(total, decision.state))
+        extras = {**decision.extras, DISCOUNTED_SUM: sum_for_scale(sums, timestep, discount)}
+        return Decision(decision.action, extras, ScaledActorState(sums, decision.state))
 
     return accumulating

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 LARGEST_MASS = 0.05
+_OR_SCALE = ", or set scale_rewards with vmin -2 and vmax 2"
 
 
 class HasSupport(Protocol):
@@ -17,6 +18,11 @@ class HasSupport(Protocol):
     @property
     def vmax(self) -> float:
         """The largest atom."""
+        ...
+
+    @property
+    def scale_rewards(self) -> bool:
+        """Whether rewards are in units of the largest return."""
         ...
 
 
@@ -36,5 +42,5 @@ def advise_on_support(config: HasSupport, metrics: Mapping[str, float]) -> str |
         return None
     return (
         f"{mass:.0%} of the returns that values are trained with lie {where} = {ends[where]:g} and "
-        "are clipped: widen vmin and vmax, or set scale_rewards with vmin -2 and vmax 2."
+        f"are clipped: widen vmin and vmax{'' if config.scale_rewards else _OR_SCALE}."
     )

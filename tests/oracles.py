@@ -576,6 +576,18 @@ def discounted_sums(rewards, is_first, discount):
     return np.array(sums)
 
 
+def sums_for_scale(rewards, is_first, is_truncated, discount):
+    """Discounted sums; at a limit of H steps, the largest one / (2 (1 - discount^H)), if above."""
+    sums = discounted_sums(rewards, is_first, discount)
+    counted, begin = sums.copy(), 0
+    for t in range(len(rewards)):
+        begin = t if is_first[t] else begin
+        factor = 0.5 / (1 - discount ** (t - begin)) if is_truncated[t] and t > begin else 0.0
+        if factor > 1:
+            counted[t] = factor * np.abs(sums[begin : t + 1]).max()
+    return counted
+
+
 # agents/reactor
 
 

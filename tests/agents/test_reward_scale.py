@@ -94,20 +94,67 @@ ACTING = [jax.jit(AGENT.explore), jax.jit(AGENT.exploit)]
 )
 def test_actors_sum_the_rewards_of_their_episode(rewards, data):
     is_first = np.array([True, *(data.draw(st.booleans()) for _ in rewards[1:])])
+    is_last = np.array([*is_first[1:], data.draw(st.booleans())]) & ~is_first
+    discounts = np.array([data.draw(st.sampled_from([0.0, 1.0])) for _ in rewards])
     rewards = np.where(is_first, 0.0, rewards)
     for act in ACTING:
         state = AGENT.begin(jax.random.key(0), jnp.int32(7), 8)
         sums = []
-        for reward, first in zip(rewards, is_first, strict=True):
-            kind = StepType.FIRST if first else StepType.MID
-            seen = np.zeros(3, np.float32)
-            decision = act({}, state, TimeStep(np.int32(kind), np.float32(reward), 1.0, seen))
+        for reward, first, last, go_on in zip(rewards, is_first, is_last, discounts, strict=True):
+            kind = StepType.FIRST if first else StepType.LAST if last else StepType.MID
+            seen, go_on = np.zeros(3, np.float32), np.float32(go_on if last else 1.0)
+            decision = act({}, state, TimeStep(np.int32(kind), np.float32(reward), go_on, seen))
             state = decision.state
             assert decision.extras["own"] == np.float32(reward)
             sums.append(decision.extras[DISCOUNTED_SUM])
         assert state.actor == 7
-        expected = oracles.discounted_sums(rewards, is_first, DISCOUNT)
+        is_truncated = is_last & (discounts > 0)
+        expected = oracles.sums_for_scale(rewards, is_first, is_truncated, DISCOUNT)
         np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("sign", [0.0, -1.0])
+def test_returns_are_bounded_by_the_largest_sum(sign):
+    """(1 + 2 discount) times it; (1 + discount) times it where rewards have one sign. Attained."""
+    bound = 1 + DISCOUNT if sign else 1 + 2 * DISCOUNT
+    rng, ratios = np.random.default_rng(0), []
+    for _ in range(200):
+        rewards = np.clip(rng.normal(size=30), *((-9, 9) if sign == 0 else (-9, 0)))
+        ratios.append(largest_ratio(rewards))
+    # S jumps to M (from -M, where signs may differ) and stays there.
+    before = [] if sign else [1.0] + 30 * [1 - DISCOUNT]
+    jump = [-1.0 - DISCOUNT * (sign == 0)]
+    ratios.append(largest_ratio(np.array([*before, *jump, *(400 * [-(1 - DISCOUNT)])])))
+    assert max(ratios) <= bound * (1 + 1e-9)
+    assert max(ratios) > bound * (1 - 1e-3)
+
+
+def largest_ratio(rewards):
+    is_first = np.arange(len(rewards) + 1) == 0
+    sums = oracles.discounted_sums(np.append(0.0, rewards), is_first, DISCOUNT)
+    returns = [
+        sum(DISCOUNT**k * reward for k, reward in enumerate(rewards[t:]))
+        for t in range(len(rewards))
+    ]
+    return np.abs(returns).max() / np.abs(sums).max()
+
+
+@pytest.mark.parametrize("limit", [1, 3, 6, 7, 30])  # 1 / (2 (1 - 0.9^H)) is above 1 up to H = 6
+def test_values_through_a_time_limit_fit_into_the_support(limit):
+    """A reward of -1 at each step, values bootstrapped at the limit: those of endless episodes."""
+    state, counted = AGENT.begin(jax.random.key(0), jnp.int32(0), 1), []
+    for t in range(limit + 1):
+        kind = StepType.FIRST if t == 0 else StepType.LAST if t == limit else StepType.MID
+        reward, seen = np.float32(-(t > 0)), np.zeros(3, np.float32)
+        timestep = TimeStep(np.int32(kind), reward, np.float32(1), seen)
+        decision = ACTING[0]({}, state, timestep)
+        state = decision.state
+        counted.append(abs(float(decision.extras[DISCOUNTED_SUM])))
+    value = -1 / (1 - DISCOUNT)
+    assert value / max(counted) >= -2.0 - 1e-5
+    own = np.abs(oracles.discounted_sums(-np.ones(limit + 1), np.arange(limit + 1) == 0, DISCOUNT))
+    if limit > 6:  # scales of before
+        np.testing.assert_allclose(max(counted), own.max(), rtol=1e-5)
 
 
 def test_rewards_are_divided_by_the_largest_sum_so_far():

@@ -21,6 +21,14 @@ def test_mass_outside_of_an_end_is_told_with_what_to_set(metrics, named):
     assert re.match(named, advise_on_support(CONFIG, metrics))
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_the_advice_is_not_what_is_set_already(scaled):
+    config = d4pg.Config(scale_rewards=scaled, vmin=-2.0, vmax=2.0)
+    advice = advise_on_support(config, {"clipped_below_vmin": 0.18})
+    assert "widen vmin and vmax" in advice
+    assert ("scale_rewards" in advice) != scaled
+
+
 @pytest.mark.parametrize(
     "metrics",
     [
