@@ -1,6 +1,7 @@
 """ACER: updates against NumPy, errata, acting, presets, torsos, compilation, rejections."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -9,26 +10,33 @@ import numpy as np
 import optax
 import oracles
 import pytest
-from dm_env import StepType, specs
+from dm_env import specs
+from linear_agents import (
+    ADVANTAGE,
+    BOUNDS,
+    SIZE,
+    SPECS,
+    A,
+    D,
+    acer_network,
+    acted,
+    as_sample,
+    avals,
+    decisions,
+    ended_samples,
+    jitted,
+    network,
+    random_rows,
+    timestep,
+)
 
 from retrax import agents
 from retrax.agents import acer
 from retrax.agents.acer import AGENT, Config, make_agent
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
-from retrax.networks import (
-    CategoricalOutput,
-    FeedForwardNetwork,
-    GaussianOutput,
-    RecurrentNetwork,
-    VectorTorso,
-)
+from retrax.datatypes import ReplayConfig
+from retrax.networks import VectorTorso
 
-D, A, SIZE = 4, 3, 2
-DISCRETE = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
-BOUNDS = specs.BoundedArray((SIZE,), np.float32, [-1.0, 0.0], [1.0, 4.0])
-CONTINUOUS = EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS)
-SPECS = {"discrete": DISCRETE, "continuous": CONTINUOUS}
-REPLAY = ReplayConfig(pace="rounds")
+DISCRETE, CONTINUOUS = SPECS["discrete"], SPECS["continuous"]
 LINEAR = {
     "truncation": 2.0,
     "delta": 0.4,
@@ -40,100 +48,65 @@ LINEAR = {
     "reward_scale": 2.0,
     "num_dueling_samples": 3,
     "sequence_length": 6,
+    "frame_stack": 1,
+    "replay": ReplayConfig(pace="rounds"),
 }
+WEIGHTS = np.array([0.5, 2.0, 1.3], np.float32)
+TINY = {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4, "scale_rewards": False}
 
 
 def small(kind, **changes):
-    sizes = {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4}
     make = Config.small if kind == "discrete" else Config.small_continuous
-    return make(**{**sizes, "scale_rewards": False, **changes})
+    return make(**{**TINY, **changes})
 
 
-def without_memory(init, outputs):
-    """A recurrent network of a function `(params, observations) -> outputs`."""
-
-    def unroll(params, observations, is_first, state):
-        return outputs(params, observations), state
-
-    def step(params, observation, is_first, state):
-        return jax.tree.map(lambda x: x[0], outputs(params, observation[None])), state
-
-    return RecurrentNetwork(init, lambda: (), unroll, step)
-
-
-def linear(kind, config, learning_rate=0.5):
-    """An agent on linear networks, with plain gradient steps."""
-
-    def init(key):
-        keys = jax.random.split(key)
-        if kind == "discrete":
-            shapes = {"policy": (D, A), "q": (D, A)}
-        else:
-            shapes = {"policy": (D, SIZE), "value": (D,)}
-        return {
-            name: 0.3 * jax.random.normal(key, shape)
-            for key, (name, shape) in zip(keys, shapes.items(), strict=True)
-        }
-
-    def outputs(params, x):
-        if kind == "discrete":
-            return CategoricalOutput(jax.nn.softmax(x @ params["policy"]), x @ params["q"])
-        return GaussianOutput(x @ params["policy"], x @ params["value"], x)
-
-    advantage = FeedForwardNetwork(
-        lambda key: 0.3 * jax.random.normal(key, (D, SIZE)),
-        lambda params, features, action: features @ params @ action,
-    )
-    return make_agent(
+@functools.cache
+def linear(kind, **changes):
+    """An agent on linear networks, with plain gradient steps of 0.5, and its config."""
+    config = Config(**{**LINEAR, **changes})
+    agent = make_agent(
         SPECS[kind],
         config,
-        network=without_memory(init, outputs),
-        advantage=advantage,
-        optimizer=optax.sgd(learning_rate),
+        network=acer_network(kind),
+        advantage=ADVANTAGE,
+        optimizer=optax.sgd(0.5),
     )
+    return jitted(agent), config
 
 
-def initial(agent, seed):
-    return jax.jit(agent.init)(jax.random.key(seed))
+# What the other presets have is in one of these.
+VARIANTS = [
+    ("continuous", "no_retrace", 0),
+    ("continuous", "no_stochastic_dueling", 0),
+    ("continuous", "no_stochastic_dueling", 4),
+    ("continuous", "trust_a3c", 0),
+    ("continuous", "small_continuous", 4),
+    ("discrete", "no_retrace", 0),
+    ("discrete", "tis", 0),
+    ("discrete", "small", 4),
+]
+DEFAULT = VARIANTS[-1]
+DEFAULTS = [VARIANTS[-1], VARIANTS[4]]
 
 
-def random_rows(kind, seed, batch, length, ends=0.2):
-    """Rows with terminations and truncations, a first row behind each last one."""
-    rng = np.random.default_rng(seed)
-    shape = (batch, length)
-    is_last = rng.random(shape) < ends
-    for t in range(1, length):
-        is_last[:, t] &= ~is_last[:, t - 1]
-    is_first = np.roll(is_last, 1, axis=1)
-    is_first[:, 0] = False
-    terminated = is_last & (rng.random(shape) < 0.5)
-    rows = {
-        "observation": rng.normal(size=(*shape, D)).astype(np.float32),
-        "reward": np.where(is_first, 0, 2 * rng.normal(size=shape)).astype(np.float32),
-        "discount": np.where(terminated, 0.0, 1.0).astype(np.float32),
-        "is_first": is_first,
-        "is_last": is_last,
-    }
-    if kind == "discrete":
-        mu = 0.9 * rng.dirichlet(np.ones(A), shape) + 0.1 / A
-        actions = rng.integers(A, size=shape).astype(np.int32)
-        return {**rows, "action": actions, "mu": mu.astype(np.float32)}
-    mu = rng.uniform(-0.5, 0.5, (*shape, SIZE))
-    return {
-        **rows,
-        "action": np.zeros((*shape, SIZE), np.float32),  # only what was drawn is read
-        "mu": mu.astype(np.float32),
-        "drawn": (mu + 0.3 * rng.normal(size=mu.shape)).astype(np.float32),
-    }
+@functools.cache
+def variant(kind, preset, memory_size):
+    """An agent of a preset with small networks; test_reward_scale.py has those that scale."""
+    changes = {**TINY, "memory_size": memory_size, "sequence_length": 8}
+    config = dataclasses.replace(acer.PRESETS[preset](), **changes)
+    return jitted(make_agent(SPECS[kind], config))
 
 
-def as_sample(rows, weights=None, mask=None):
-    rows = dict(rows)
-    extras = {name: rows.pop(name) for name in ("mu", "drawn") if name in rows}
-    batch, length = rows["reward"].shape
-    weights = np.ones(batch, np.float32) if weights is None else weights
-    mask = np.ones((batch, length), bool) if mask is None else mask
-    return Sample(Row(extras=extras, **rows), weights, mask)
+def with_average(agent, seed=0, other=1):
+    """A first state whose average policy is another one."""
+    average = agent.init(jax.random.key(other)).average_params
+    return agent.init(jax.random.key(seed))._replace(average_params=average)
+
+
+def memories(agent, batch=2):
+    """The extra of rows in which a network begins without a memory."""
+    extras = {name: agent.sequence.extras[name] for name in agent.sequence.first_row_extras}
+    return jax.tree.map(lambda x: np.zeros((batch, *x.shape), x.dtype), extras)
 
 
 def double(tree):
@@ -169,16 +142,11 @@ def numpy_update(kind, learner, rows, weights, config):
 @pytest.mark.parametrize("trust_region", [True, False])
 @pytest.mark.parametrize("kind", sorted(SPECS))
 def test_one_update_is_the_pseudo_code(kind, trust_region):
-    seed = 0
-    config = Config(**LINEAR, trust_region=trust_region, replay=REPLAY)
-    agent = linear(kind, config)
-    learner = initial(agent, seed)
-    learner = learner._replace(average_params=initial(agent, seed + 10).average_params)
-    rows = random_rows(kind, seed, 3, 6)
+    agent, config = linear(kind, **({} if trust_region else {"trust_region": False}))
+    learner, rows = with_average(agent, 0, 10), random_rows(kind, 0, 3, 6)
     assert rows["is_last"].any()
-    weights = np.array([0.5, 2.0, 1.3], np.float32)
-    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows, weights))
-    params, priorities = numpy_update(kind, learner, rows, weights, config)
+    new, update = agents.update(agent)(learner, as_sample(rows, WEIGHTS))
+    params, priorities = numpy_update(kind, learner, rows, WEIGHTS, config)
     chex.assert_trees_all_close(new.params, params, rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(update.priorities, priorities, rtol=1e-4, atol=1e-5)
     if trust_region:
@@ -188,19 +156,15 @@ def test_one_update_is_the_pseudo_code(kind, trust_region):
 
 @pytest.mark.parametrize("kind", sorted(SPECS))
 def test_gradients_are_the_pseudo_codes_and_apply_takes_no_sample(kind):
-    config = Config(**LINEAR, replay=REPLAY)
-    agent = linear(kind, config)
-    learner = initial(agent, 0)
-    learner = learner._replace(average_params=initial(agent, 10).average_params)
-    rows, weights = random_rows(kind, 0, 3, 6), np.array([0.5, 2.0, 1.3], np.float32)
-    sample = as_sample(rows, weights)
-    gradients, outputs = jax.jit(agent.gradients)(learner, sample)
-    expected, _ = numpy_update(kind, learner, rows, weights, config)
+    agent, config = linear(kind)
+    learner, rows = with_average(agent, 0, 10), random_rows(kind, 0, 3, 6)
+    gradients, outputs = agent.gradients(learner, as_sample(rows, WEIGHTS))
+    expected, _ = numpy_update(kind, learner, rows, WEIGHTS, config)
     loops = jax.tree.map(lambda x, y: (x - y) / 0.5, double(learner.params), expected)
     chex.assert_trees_all_close(gradients, loops, rtol=1e-4, atol=4e-5)
     norm = np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(loops)))
     np.testing.assert_allclose(outputs.metrics["gradient_norm"], norm, rtol=1e-4)
-    new = jax.jit(agent.apply)(learner, gradients)
+    new = agent.apply(learner, gradients)
     chex.assert_trees_all_close(new.params, expected, rtol=1e-4, atol=2e-5)
     assert (learner.num_updates, new.num_updates) == (0, 1)
     # `gradients` draws from one half of the key, `apply` keeps the other.
@@ -210,38 +174,39 @@ def test_gradients_are_the_pseudo_codes_and_apply_takes_no_sample(kind):
 
 def test_gradients_of_a_batch_are_the_mean_of_those_of_its_halves():
     """For discrete actions; with continuous ones each batch draws actions of its own."""
-    agent = linear("discrete", Config(**LINEAR, replay=REPLAY))
-    learner = initial(agent, 0)
-    learner = learner._replace(average_params=initial(agent, 1).average_params)
+    agent, _ = linear("discrete")
+    learner = with_average(agent)
     weights = np.linspace(0.5, 2.0, 6).astype(np.float32)
     sample = as_sample(random_rows("discrete", 0, 6, 6), weights)
-    gradients = jax.jit(lambda sample: agent.gradients(learner, sample)[0])
-    first, second = (jax.tree.map(lambda x: x[:3], sample), jax.tree.map(lambda x: x[3:], sample))
-    mean = jax.tree.map(lambda x, y: (x + y) / 2, gradients(first), gradients(second))
-    chex.assert_trees_all_close(gradients(sample), mean, rtol=1e-4, atol=1e-6)
+    whole, first, second = (
+        agent.gradients(learner, jax.tree.map(lambda x: x[part], sample))[0]  # noqa: B023
+        for part in (slice(6), slice(3), slice(3, 6))
+    )
+    mean = jax.tree.map(lambda x, y: (x + y) / 2, first, second)
+    chex.assert_trees_all_close(whole, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_erratum_2_the_critic_descends_on_the_action_taken():
-    config = Config(sequence_length=2, entropy_cost=0.0, discount=0.5, replay=REPLAY)
-    agent = linear("discrete", config, learning_rate=0.1)
-    learner = initial(agent, 0)
-    rows = random_rows("discrete", 3, 1, 2, ends=0.0)
-    new, _ = jax.jit(agents.update(agent))(learner, as_sample(rows))
-    x, a = rows["observation"][0], rows["action"][0, 0]
+    """Segments of one transition, which is truncated: Retrace's return is that of one step."""
+    agent, _ = linear("discrete")
+    learner, rows = agent.init(jax.random.key(0)), random_rows("discrete", 3, 3, 6, ends=0.0)
+    rows["is_last"][:, 1] = True
+    mask = np.broadcast_to(np.arange(6) < 2, (3, 6))
+    new, _ = agents.update(agent)(learner, as_sample(rows, mask=mask))
     q = np.asarray(learner.params["network"]["q"])
-    pi = jax.nn.softmax(x[1] @ learner.params["network"]["policy"])
-    target = np.clip(rows["reward"][0, 1], -1, 1) + 0.5 * pi @ (x[1] @ q)
     expected = q.copy()
-    expected[:, a] += 0.1 * (target - x[0] @ q[:, a]) * x[0]
+    for x, a, r in zip(rows["observation"], rows["action"][:, 0], rows["reward"], strict=True):
+        pi = jax.nn.softmax(x[1] @ learner.params["network"]["policy"])
+        target = 2.0 * np.clip(r[1], -1.5, 1.5) + 0.8 * pi @ (x[1] @ q)
+        expected[:, a] += 0.5 * 0.7 * (target - x[0] @ q[:, a]) * x[0] / (3 * 5)
     np.testing.assert_allclose(new.params["network"]["q"], expected, atol=1e-5)
 
 
 def test_erratum_3_the_policys_constant_is_not_retraces():
-    rows = random_rows("discrete", 0, 2, 6)
-    updated = []
-    for truncation in (0.1, 10.0):
-        agent = linear("discrete", Config(**{**LINEAR, "truncation": truncation}, replay=REPLAY))
-        updated.append(jax.jit(agents.update(agent))(initial(agent, 0), as_sample(rows))[0].params)
+    sample, updated = as_sample(random_rows("discrete", 0, 3, 6)), []
+    for changes in ({}, {"truncation": 0.1}):
+        agent, _ = linear("discrete", **changes)
+        updated.append(agents.update(agent)(agent.init(jax.random.key(0)), sample)[0].params)
     first, second = (params["network"] for params in updated)
     np.testing.assert_array_equal(first["q"], second["q"])
     assert np.abs(first["policy"] - second["policy"]).max() > 1e-3
@@ -249,41 +214,41 @@ def test_erratum_3_the_policys_constant_is_not_retraces():
 
 def test_erratum_12_the_entropy_is_inside_of_the_projection():
     """With no advantage at all, an entropy that is too steep is cut down to the trust region."""
-    config = Config(**{**LINEAR, "entropy_cost": 50.0, "delta": 0.01}, replay=REPLAY)
-    agent = linear("discrete", config)
-    learner = initial(agent, 0)
-    average = jax.tree.map(lambda x: x + 1.0, initial(agent, 1).average_params)
-    rows = random_rows("discrete", 0, 2, 6, ends=0.0)
+    agent, config = linear("discrete", entropy_cost=50.0, delta=0.01)
+    learner, rows = with_average(agent), random_rows("discrete", 0, 3, 6, ends=0.0)
+    average = jax.tree.map(lambda x: x + 1.0, learner.average_params)
     learner = learner._replace(average_params=average)
-    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows))
-    params, _ = numpy_update("discrete", learner, rows, np.ones(2), config)
+    new, update = agents.update(agent)(learner, as_sample(rows))
+    params, _ = numpy_update("discrete", learner, rows, np.ones(3), config)
     chex.assert_trees_all_close(new.params, params, rtol=1e-4, atol=1e-3)
     assert update.metrics["constrained"] > 0.1
 
 
 @pytest.mark.parametrize("kind", sorted(SPECS))
 def test_erratum_12b_a_larger_batch_has_the_same_trust_region(kind):
-    """Twice the same segments: the mean, and so the step, is the same."""
-    config = Config(**{**LINEAR, "delta": 0.01}, replay=REPLAY)
-    agent = linear(kind, config)
-    learner = initial(agent, 0)
-    learner = learner._replace(average_params=initial(agent, 1).average_params)
-    rows = random_rows(kind, 0, 1, 6)
+    """Twice the same segments: the mean, and so the step, is the same.
+
+    With continuous actions each segment draws actions of its own, so all advantages are 0 here.
+    """
+    agent, _ = linear(kind)
+    learner, rows = with_average(agent), random_rows(kind, 0, 3, 6)
+    if kind == "continuous":
+        advantage = jnp.zeros_like(learner.params["advantage"])
+        learner = learner._replace(params=learner.params | {"advantage": advantage})
     twice = {name: np.concatenate([value, value]) for name, value in rows.items()}
-    whole = agents.update(agent)
-    update = jax.jit(lambda learner, sample: whole(learner, sample)[0].params["network"])
-    once, both = update(learner, as_sample(rows)), update(learner, as_sample(twice))
-    if kind == "discrete":
-        chex.assert_trees_all_close(once, both, rtol=1e-4, atol=1e-6)
-    else:  # each segment draws actions of its own
-        chex.assert_trees_all_close(once["value"], both["value"], atol=0.3)
+    (once, outputs), (both, _) = (
+        agents.update(agent)(learner, as_sample(each)) for each in (rows, twice)
+    )
+    assert outputs.metrics["constrained"] > 0.1
+    chex.assert_trees_all_close(
+        once.params["network"], both.params["network"], rtol=1e-4, atol=1e-6
+    )
 
 
 def test_erratum_13_alpha_is_how_much_of_the_average_is_kept():
-    agent = linear("discrete", Config(**LINEAR, replay=REPLAY))
-    learner = initial(agent, 0)
-    learner = learner._replace(average_params=initial(agent, 1).average_params)
-    new, _ = jax.jit(agents.update(agent))(learner, as_sample(random_rows("discrete", 0, 2, 6)))
+    agent, _ = linear("discrete")
+    learner = with_average(agent)
+    new, _ = agents.update(agent)(learner, as_sample(random_rows("discrete", 0, 3, 6)))
     expected = jax.tree.map(
         lambda average, params: 0.9 * average + 0.1 * params,
         learner.average_params,
@@ -293,11 +258,10 @@ def test_erratum_13_alpha_is_how_much_of_the_average_is_kept():
 
 
 def test_metrics_tell_how_far_actions_are_from_the_policy():
-    config = Config(**LINEAR, replay=REPLAY)
-    agent = linear("discrete", config)
-    learner, rows = initial(agent, 0), random_rows("discrete", 0, 3, 6)
+    agent, _ = linear("discrete")
+    learner, rows = agent.init(jax.random.key(0)), random_rows("discrete", 0, 3, 6)
     mask = np.arange(6) < np.array([[6], [4], [6]])
-    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows, mask=mask))
+    _, outputs = agent.gradients(learner, as_sample(rows, mask=mask))
     policy = jax.nn.softmax(rows["observation"] @ np.asarray(learner.params["network"]["policy"]))
     taken = rows["action"][:, 1:, None]
     pi_a, mu_a = (
@@ -308,18 +272,15 @@ def test_metrics_tell_how_far_actions_are_from_the_policy():
     np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
 
 
-def test_erratum_15_what_was_just_drawn_has_ratio_one():
+@pytest.mark.parametrize("each", DEFAULTS, ids=str)
+def test_erratum_15_what_was_just_drawn_has_ratio_one(each):
     """explore and update agree on the policy, so on-policy data needs no other update."""
-    for kind, spec in SPECS.items():
-        config = small(kind, sequence_length=5)
-        agent = make_agent(spec, config)
-        learner = initial(agent, 0)
-        sample = acted(agent, learner, 5)
-        _, update = jax.jit(agents.update(agent))(learner, sample)
-        np.testing.assert_allclose(update.metrics["importance_ratio"], 1.0, rtol=1e-5)
-        assert update.metrics["truncated"] == 0
-        np.testing.assert_allclose(update.metrics["mean_ratio"], 1.0, rtol=1e-5)
-        np.testing.assert_allclose(update.metrics["effective_sample_share"], 1.0, rtol=1e-5)
+    agent = variant(*each)
+    learner = agent.init(jax.random.key(0))
+    _, update = agent.gradients(learner, acted(agent, learner, 2, 8))
+    assert update.metrics["truncated"] == 0
+    for name in ("importance_ratio", "mean_ratio", "effective_sample_share"):
+        np.testing.assert_allclose(update.metrics[name], 1.0, rtol=1e-5)
 
 
 def test_erratum_17_the_root_is_the_dimension_of_the_actions():
@@ -329,64 +290,28 @@ def test_erratum_17_the_root_is_the_dimension_of_the_actions():
     assert acer.categorical.categorical(DISCRETE.actions, truncation=10.0).root == 1.0
 
 
-def acted(agent, learner, length):
-    """A batch of one segment, as an actor stores it."""
-    explore = jax.jit(agent.explore)
-    actor = agent.begin(jax.random.key(1), 0, 1)
-    rows = []
-    for t in range(length):
-        observation = np.random.default_rng(t).normal(size=D).astype(np.float32)
-        step = TimeStep(np.int32(min(t, 1)), np.float32(t), np.float32(1), observation)
-        decision = explore(agent.acting_params(learner), actor, step)
-        actor = decision.state
-        chex.assert_trees_all_equal_shapes_and_dtypes(decision.extras, agent.sequence.extras)
-        action, extras = decision.action, decision.extras
-        rows.append(Row(observation, step.reward, step.discount, t == 0, False, action, extras))
-    stacked = jax.tree.map(lambda *x: np.stack(x)[None], *rows)
-    for name in agent.sequence.first_row_extras:
-        stacked.extras[name] = jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
-    return Sample(stacked, np.ones(1, np.float32), np.ones((1, length), bool))
-
-
-@pytest.mark.parametrize("kind", sorted(SPECS))
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"returns": "importance"}, {"estimator": "tis"}],
-    ids=str,
-)
-def test_what_is_behind_a_last_row_does_not_matter(kind, changes):
-    agent = make_agent(SPECS[kind], small(kind, sequence_length=8, **changes))
-    learner = initial(agent, 0)
-    learner = learner._replace(average_params=initial(agent, 1).average_params)
-    rows = random_rows(kind, 0, 2, 8, ends=0.0)
-    rows["is_last"][:, 4] = True
-    mask = np.arange(8)[None] <= np.array([[4], [4]])
-    padded = {k: np.where(mask.reshape(2, 8, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
-    changed = {k: v.copy() for k, v in padded.items()}
-    changed["reward"][:, 5:] = 7.0
-    changed["observation"][:, 5:] = 7.0
-    for name in {"action", "mu", "drawn"} & set(changed):
-        changed[name][:, 4:] = changed[name][:, :4][:, ::-1]  # a last row's action means nothing
-    update = jax.jit(agents.update(agent))
-    results = [update(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
+@pytest.mark.parametrize("each", VARIANTS, ids=str)
+def test_what_is_behind_a_last_row_does_not_matter(each):
+    agent = variant(*each)
+    learner = with_average(agent)
+    samples = ended_samples(each[0], memories(agent))
+    results = [agents.update(agent)(learner, sample) for sample in samples]
     first, second = ((learner.params, outputs) for learner, outputs in results)
     chex.assert_trees_all_close(first, second, rtol=1e-5, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(first))
 
 
-@pytest.mark.parametrize("changes", [{}, {"estimator": "tis"}], ids=str)
-def test_erratum_16_truncation_bootstraps_and_termination_does_not(changes):
-    agent = make_agent(DISCRETE, small("discrete", sequence_length=3, **changes))
-    learner = initial(agent, 0)
-    rows = random_rows("discrete", 0, 1, 3, ends=0.0)
-    rows["is_last"][:, 2] = True
-    update = jax.jit(agents.update(agent))
+@pytest.mark.parametrize("each", [DEFAULT, ("discrete", "tis", 0)], ids=str)
+def test_erratum_16_truncation_bootstraps_and_termination_does_not(each):
+    agent = variant(*each)
+    learner, rows = agent.init(jax.random.key(0)), random_rows("discrete", 0, 2, 8, ends=0.0)
+    rows["is_last"][:, 7] = True
 
     def update_with(discount, last_observation):
-        changed = {k: v.copy() for k, v in rows.items()}
-        changed["discount"][:, 2] = discount
-        changed["observation"][:, 2] = last_observation
-        return update(learner, as_sample(changed))[0].params
+        changed = {k: v.copy() for k, v in rows.items()} | memories(agent)
+        changed["discount"][:, 7] = discount
+        changed["observation"][:, 7] = last_observation
+        return agents.update(agent)(learner, as_sample(changed))[0].params
 
     chex.assert_trees_all_close(update_with(0.0, 1.0), update_with(0.0, -2.0), atol=1e-7)
     one, other = update_with(1.0, 1.0), update_with(1.0, -2.0)
@@ -395,15 +320,12 @@ def test_erratum_16_truncation_bootstraps_and_termination_does_not(changes):
 
 def test_tis_on_policy_is_a3c():
     """Eq. 2: the k-step return less V, and no weight."""
-    config = Config(**{**LINEAR, "entropy_cost": 0.0}, estimator="tis", trust_region=False,
-                    replay=REPLAY)  # fmt: skip
-    agent = linear("continuous", config)
-    learner = initial(agent, 0)
-    rows = random_rows("continuous", 0, 1, 3, ends=0.0)
+    agent, _ = linear("continuous", entropy_cost=0.0, estimator="tis", trust_region=False)
+    learner, rows = agent.init(jax.random.key(0)), random_rows("continuous", 0, 1, 3, ends=0.0)
     weights = double(learner.params["network"])
     x = rows["observation"][0].astype(np.float64)
     rows["mu"][0] = x @ weights["policy"]
-    new, _ = jax.jit(agents.update(agent))(learner, as_sample(rows))
+    new, _ = agents.update(agent)(learner, as_sample(rows))
     v, r = x @ weights["value"], 2.0 * np.clip(rows["reward"][0], -1.5, 1.5)
     advantages = [r[1] + 0.8 * r[2] + 0.64 * v[2] - v[0], r[2] + 0.8 * v[2] - v[1]]
     scores = (rows["drawn"][0] - rows["mu"][0]) / 0.3**2
@@ -422,7 +344,7 @@ def test_e_4_q_has_a_network_of_its_own(shared):
     network = acer.agent._make_network(CONTINUOUS, config)
     advantage = acer.agent._choose_advantage(CONTINUOUS, config, network, None)
     policy = acer.agent._make_policy(BOUNDS, advantage, config)
-    params = initial(make_agent(CONTINUOUS, config), 0).params
+    params = jax.jit(make_agent(CONTINUOUS, config).init)(jax.random.key(0)).params
     rows = as_sample(random_rows("continuous", 0, 1, 1, ends=0.0)).rows
     row, true = jax.tree.map(lambda x: x[0, 0], rows), jnp.array(True)
 
@@ -445,56 +367,33 @@ def test_e_4_q_has_a_network_of_its_own(shared):
 @pytest.mark.parametrize("log_ratio", [200.0, -200.0])
 @pytest.mark.parametrize("preset", ["no_retrace", "no_stochastic_dueling"])
 def test_ratios_beyond_single_precision_leave_everything_finite(preset, log_ratio):
-    config = dataclasses.replace(
-        acer.PRESETS[preset](), vector_sizes=(4,), hidden_size=4, advantage_size=4
-    )
-    agent = make_agent(CONTINUOUS, config)
-    learner = initial(agent, 0)
-    rows = random_rows("continuous", 0, 3, 6)
+    agent = variant("continuous", preset, 0)
+    learner, rows = agent.init(jax.random.key(0)), random_rows("continuous", 0, 2, 8)
     # The new policy's mean is near 0, so the ratio of x is exp((|x - mu|^2 - |x|^2) / (2 std^2)).
     distance = np.sqrt(2 * 0.3**2 * abs(log_ratio) / SIZE)
     near, far = np.zeros_like(rows["mu"]), np.full_like(rows["mu"], 2 * distance)
     rows["mu"], rows["drawn"] = (far, near) if log_ratio > 0 else (far, far)
-    sample = as_sample(rows)
     for _ in range(2):
-        learner, update = jax.jit(agents.update(agent))(learner, sample)
+        learner, update = agents.update(agent)(learner, as_sample(rows))
         assert np.isfinite(update.priorities).all()
         assert not any(np.isnan(value).any() for value in update.metrics.values())
         for leaf in jax.tree.leaves(learner._replace(key=())):
             assert np.isfinite(leaf).all()
 
 
-@pytest.mark.parametrize(
-    ("kind", "preset", "memory_size"),
-    [
-        ("continuous", "no_retrace", 0),
-        ("continuous", "no_stochastic_dueling", 0),
-        ("continuous", "no_stochastic_dueling", 4),
-        ("continuous", "trust_a3c", 0),
-        ("continuous", "small_continuous", 4),
-        ("discrete", "tis", 0),
-        ("discrete", "small", 4),
-    ],
-)
-def test_compiles_once_for_every_kind_of_preset(kind, preset, memory_size):
-    config = dataclasses.replace(
-        acer.PRESETS[preset](),
-        scale_rewards=False,  # test_reward_scale.py has agents that scale rewards
-        vector_sizes=(4,),
-        hidden_size=4,
-        advantage_size=4,
-        memory_size=memory_size,
-        sequence_length=5,
-    )
-    agent = make_agent(SPECS[kind], config)
-    chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(agents.update(agent), n=1))
-    learner = initial(agent, 0)
-    for _ in range(3):
-        learner, result = update(learner, acted(agent, learner, 5))
+@pytest.mark.parametrize("each", VARIANTS, ids=str)
+def test_compiles_once_for_every_kind_of_preset(each):
+    """States before and after an update are alike, and rows are those that the agent declares."""
+    agent = variant(*each)
+    learner = agent.init(jax.random.key(0))
+    for number in range(3):
+        sample = acted(agent, learner, 2, 8)
+        new, result = agents.update(agent)(learner, sample)
+        assert avals(new) == avals(learner)
         assert np.isfinite(result.priorities).all()
         assert (result.priorities >= 0).all()
-    assert learner.num_updates == 3
+        assert new.num_updates == number + 1
+        learner = new
 
 
 @pytest.mark.parametrize("kind", sorted(SPECS))
@@ -508,23 +407,24 @@ def test_every_preset_has_an_agent_of_either_kind(kind, preset):
 
 
 def test_exploration_follows_the_policy_and_records_it():
-    agent = linear("discrete", Config(frame_stack=1, replay=REPLAY))
-    params = agent.acting_params(initial(agent, 4))
-    decision = many_decisions(agent, params)
+    agent, _ = linear("discrete")
+    params = agent.acting_params(agent.init(jax.random.key(4)))
+    actors, decision = decisions(agent, params)
     mu = np.asarray(decision.extras["mu"][0], np.float64)
     counts = np.bincount(decision.action, minlength=A)
     deviation = (counts - 4000 * mu) / np.sqrt(4000 * mu * (1 - mu))
     assert np.abs(deviation).max() < 4
-    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), middle_step())
+    keys = jax.random.key_data(decision.state.key)
+    assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep())
     assert greedy.action == mu.argmax()
 
 
 @pytest.mark.parametrize("kind", sorted(SPECS))
 def test_only_evaluation_acts_with_the_average_policy_if_asked(kind):
-    plain = linear(kind, Config(frame_stack=1, replay=REPLAY))
-    averaged = linear(kind, Config(frame_stack=1, replay=REPLAY, exploit_average=True))
-    state = initial(plain, 4)
-    state = state._replace(average_params=initial(plain, 5).average_params)
+    plain, _ = linear(kind)
+    averaged, _ = linear(kind, exploit_average=True)
+    state = with_average(plain, 4, 5)
     ours, actor = averaged.acting_params(state), averaged.begin(jax.random.key(0), 0, 1)
     newest, average = plain.acting_params(state), state.average_params
     for act, params, function in (
@@ -532,16 +432,16 @@ def test_only_evaluation_acts_with_the_average_policy_if_asked(kind):
         (averaged.exploit, average, plain.exploit),
     ):
         chex.assert_trees_all_equal(
-            act(ours, actor, middle_step()), function(params, actor, middle_step())
+            act(ours, actor, timestep()), function(params, actor, timestep())
         )
-    one, other = (plain.exploit(params, actor, middle_step()) for params in (newest, average))
+    one, other = (plain.exploit(params, actor, timestep()) for params in (newest, average))
     assert np.any(one.extras["mu"] != other.extras["mu"])
 
 
 def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
-    agent = linear("continuous", Config(frame_stack=1, replay=REPLAY, policy_std=0.5))
-    params = agent.acting_params(initial(agent, 4))
-    decision = many_decisions(agent, params)
+    agent, _ = linear("continuous", policy_std=0.5)
+    params = agent.acting_params(agent.init(jax.random.key(4)))
+    _, decision = decisions(agent, params)
     mean = np.asarray(decision.extras["mu"][0])
     drawn = np.asarray(decision.extras["drawn"])
     np.testing.assert_allclose(drawn.mean(0), mean, atol=4 * 0.5 / np.sqrt(4000))
@@ -551,45 +451,18 @@ def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
     assert (action >= BOUNDS.minimum).all() and (action <= BOUNDS.maximum).all()  # noqa: PT018
     middle, half = np.array([0.0, 2.0]), np.array([1.0, 2.0])
     np.testing.assert_allclose(action, middle + half * np.clip(drawn, -1, 1), atol=1e-5)
-    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), middle_step())
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep())
     np.testing.assert_allclose(greedy.action, middle + half * np.clip(mean, -1, 1), atol=1e-5)
-
-
-def middle_step():
-    return TimeStep(np.int32(StepType.MID), np.float32(0), np.float32(1), np.ones(D, np.float32))
-
-
-def many_decisions(agent, params):
-    actors = jax.vmap(agent.begin, in_axes=(0, 0, None))(
-        jax.random.split(jax.random.key(0), 4000), np.arange(4000), 4000
-    )
-    decision = jax.vmap(agent.explore, in_axes=(None, 0, None))(params, actors, middle_step())
-    assert (jax.random.key_data(decision.state.key) != jax.random.key_data(actors.key)).any()
-    return decision
-
-
-@pytest.mark.parametrize("kind", sorted(SPECS))
-def test_states_survive_a_round_trip_through_numpy(kind):
-    agent = make_agent(SPECS[kind], small(kind, sequence_length=4))
-    sample = as_sample(random_rows(kind, 0, 2, 4))
-    update = jax.jit(agents.update(agent))
-    learner, _ = update(initial(agent, 0), sample)
-    data = learner._replace(key=jax.random.key_data(learner.key))
-    leaves, structure = jax.tree.flatten(data)
-    restored = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
-    restored = restored._replace(key=jax.random.wrap_key_data(restored.key))
-    first, second = update(learner, sample), update(restored, sample)
-    chex.assert_trees_all_equal(first[0].params, second[0].params)
-    assert (jax.random.key_data(first[0].key) == jax.random.key_data(second[0].key)).all()
 
 
 def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
     """One that equals the default torso gives the same update; separate streams have one each."""
-    sample = as_sample(random_rows("discrete", 0, 2, 4))
+    config = small("discrete", memory_size=4, sequence_length=8)
+    torso = lambda: VectorTorso((4,), jax.nn.relu, name="torso")  # noqa: E731
     results = []
-    for torso in (None, lambda: VectorTorso((4,), jax.nn.relu, name="torso")):
-        agent = make_agent(DISCRETE, small("discrete", sequence_length=4), torso=torso)
-        new, outputs = jax.jit(agents.update(agent))(initial(agent, 0), sample)
+    for agent in (variant(*DEFAULT), jitted(make_agent(DISCRETE, config, torso=torso))):
+        sample = as_sample(random_rows("discrete", 0, 2, 8) | memories(agent))
+        new, outputs = agents.update(agent)(agent.init(jax.random.key(0)), sample)
         results.append((new._replace(key=jax.random.key_data(new.key)), outputs))
     chex.assert_trees_all_equal(*results)
     agent = make_agent(
@@ -604,9 +477,9 @@ def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
 def test_a_torso_of_another_shape_is_refused_before_training():
     with pytest.raises(ValueError, match=r"features \[T, D\], got .*shape=\(2, 2, 2\)"):
         make_agent(DISCRETE, small("discrete"), torso=lambda: lambda x: x.reshape(-1, 2, 2))
-    network = without_memory(None, None)
+    mine = network(None, None)
     with pytest.raises(ValueError, match="give one of the two"):
-        make_agent(DISCRETE, small("discrete"), network=network, torso=lambda: VectorTorso((8,)))
+        make_agent(DISCRETE, small("discrete"), network=mine, torso=lambda: VectorTorso((8,)))
 
 
 def test_the_entry_has_the_agent_and_its_steps():
@@ -676,24 +549,6 @@ def test_wrong_paces_are_refused(changes, message):
         ReplayConfig(**changes)
 
 
-def test_paper_presets_have_the_papers_values():
-    config = Config.paper_atari()
-    assert (config.truncation, config.delta, config.average_decay) == (10.0, 1.0, 0.99)
-    assert (config.sequence_length - 1, config.discount, config.entropy_cost) == (20, 0.99, 0.001)
-    assert (config.replay.on_policy, config.replay.replay_ratio) == (True, 4.0)
-    assert (config.replay.capacity, config.replay.capacity_per_environment) == (50_000, True)
-    assert config.convolutions == ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-    assert (config.hidden_size, config.shared_network, config.memory_size) == (512, True, 0)
-    config = Config.paper_mujoco()
-    assert (config.truncation, config.average_decay) == (5.0, 0.995)
-    assert 0.1 <= config.delta <= 2
-    assert 1e-4 <= config.learning_rate <= 10**-3.3
-    assert (config.sequence_length - 1, config.policy_std) == (50, 0.3)
-    assert (config.num_dueling_samples, config.stochastic_dueling) == (5, True)
-    assert (config.replay.on_policy, config.replay.replay_ratio) == (False, 4.0)
-    assert (config.replay.capacity, config.replay.capacity_per_environment) == (5_000, True)
-
-
 def test_ablations_differ_from_the_paper_in_one_field():
     from retrax.runtime.run_directory import differences
 
@@ -713,24 +568,24 @@ def test_default_presets():
 
 
 def test_acting_step_by_step_is_the_learners_unroll_with_memory():
-    config = small("discrete", memory_size=4, exploit_average=False)
-    agent = make_agent(DISCRETE, config)
-    network = acer.agent._make_network(DISCRETE, config)
-    params = agent.acting_params(initial(agent, 0))
+    agent = variant(*DEFAULT)
+    whole_network = acer.agent._make_network(DISCRETE, small("discrete", memory_size=4))
+    learner = agent.init(jax.random.key(0))
     observations = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32)
     step_types = np.array([0, 1, 2, 0, 1, 1], np.int32)
     actor = agent.begin(jax.random.key(0), 0, 1)
-    policies, memories = [], []
-    explore = jax.jit(agent.explore)
+    policies, seen = [], []
     for observation, step_type in zip(observations, step_types, strict=True):
-        step = TimeStep(step_type, np.float32(0), np.float32(1), observation)
-        decision = explore(params, actor, step)
+        decision = agent.explore(
+            agent.acting_params(learner), actor, timestep(step_type, observation)
+        )
         policies.append(decision.extras["mu"])
-        memories.append(decision.extras["memory"])
+        seen.append(decision.extras["memory"])
         actor = decision.state
-    unroll = jax.jit(network.unroll)
-    whole, _ = unroll(params, observations, step_types == 0, network.initial_state())
+    params, unroll = learner.params["network"], jax.jit(whole_network.unroll)
+    is_first = step_types == 0
+    whole, _ = unroll(params, observations, is_first, whole_network.initial_state())
     np.testing.assert_allclose(np.stack(policies), whole.policy, atol=1e-6)
-    rest, _ = unroll(params, observations[2:], step_types[2:] == 0, memories[2])
+    rest, _ = unroll(params, observations[2:], is_first[2:], seen[2])
     np.testing.assert_allclose(rest.policy, whole.policy[2:], atol=1e-6)
-    assert jnp.abs(jax.tree.leaves(memories[2])[0]).max() > 0
+    assert jnp.abs(jax.tree.leaves(seen[2])[0]).max() > 0

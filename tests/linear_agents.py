@@ -1,0 +1,212 @@
+"""Agents that NumPy can follow: outputs linear in what is observed or remembered, random rows.
+
+`jitted` compiles each function of an agent. Tests that share an agent and the shapes of its data
+share what is compiled, so a test module makes its agents by one cached function.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType, specs
+
+from retrax.datatypes import EnvironmentSpec, Row, Sample, TimeStep
+from retrax.networks import (
+    CategoricalOutput,
+    FeedForwardNetwork,
+    GaussianOutput,
+    ReactorOutput,
+    RecurrentNetwork,
+)
+
+D, A, SIZE = 4, 3, 2
+BOUNDS = specs.BoundedArray((SIZE,), np.float32, [-1.0, 0.0], [1.0, 4.0])
+SPECS = {
+    "discrete": EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A)),
+    "continuous": EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS),
+}
+KEEP = 0.5
+
+
+def jitted(agent):
+    """The agent, each of its functions compiled on its own."""
+    functions = agent._asdict()
+    sequence, begin = functions.pop("sequence"), functions.pop("begin")
+    compiled = {name: jax.jit(function) for name, function in functions.items()}
+    return agent._replace(**compiled, begin=jax.jit(begin, static_argnums=2), sequence=sequence)
+
+
+def avals(tree):
+    """What decides about another compilation: shapes, dtypes, weak types."""
+    return [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(jax.eval_shape(lambda: tree))]
+
+
+def network(init, outputs, keep=0.0):
+    """A recurrent network whose outputs are a function of its parameters and a memory `[T, D]`.
+
+    The memory is `keep` times the memory before, plus the observation; without `keep` there is
+    none, and outputs are a function of the observations.
+    """
+
+    def unroll(params, observations, is_first, state):
+        if not keep:
+            return outputs(params, observations), state
+
+        def read(memory, inputs):
+            observation, first = inputs
+            memory = keep * jnp.where(first, 0.0, memory) + observation
+            return memory, memory
+
+        state, memories = jax.lax.scan(read, state, (observations, is_first))
+        return outputs(params, memories), state
+
+    def step(params, observation, is_first, state):
+        output, state = unroll(params, observation[None], is_first[None], state)
+        return jax.tree.map(lambda x: x[0], output), state
+
+    return RecurrentNetwork(init, lambda: jnp.zeros(D) if keep else (), unroll, step)
+
+
+def memories_by_hand(observations, is_first, memory):
+    """What a network that keeps `KEEP` remembers after each of the observations `[T, D]`."""
+    memories = []
+    for observation, first in zip(observations, is_first, strict=True):
+        memory = KEEP * (0.0 if first else 1.0) * memory + observation
+        memories.append(memory)
+    return np.array(memories, np.float32)
+
+
+def acer_network(kind, keep=0.0):
+    """ACER's: probabilities and Q, or means and V."""
+    sizes = {"policy": (D, A), "q": (D, A)}
+    if kind == "continuous":
+        sizes = {"policy": (D, SIZE), "value": (D,)}
+
+    def init(key):
+        return {
+            name: 0.3 * jax.random.normal(key, shape)
+            for key, (name, shape) in zip(jax.random.split(key), sizes.items(), strict=True)
+        }
+
+    def outputs(params, x):
+        if kind == "discrete":
+            return CategoricalOutput(jax.nn.softmax(x @ params["policy"]), x @ params["q"])
+        return GaussianOutput(x @ params["policy"], x @ params["value"], x)
+
+    return network(init, outputs, keep)
+
+
+ADVANTAGE = FeedForwardNetwork(
+    lambda key: 0.3 * jax.random.normal(key, (D, SIZE)),
+    lambda params, features, action: features @ params @ action,
+)
+
+
+def reactor_network(config, keep=0.0):
+    """Reactor's: probabilities, and logits of returns."""
+    atoms = config.num_atoms if config.distributional else 1
+
+    def init(key):
+        policy, value = jax.random.split(key)
+        return {
+            "policy": jax.random.normal(policy, (D, A)),
+            "value": jax.random.normal(value, (D, A, atoms)),
+        }
+
+    def outputs(params, x):
+        policy = mixed(jax.nn.softmax(x @ params["policy"]), config)
+        return ReactorOutput(policy, jnp.einsum("td,dan->tan", x, params["value"]))
+
+    return network(init, outputs, keep)
+
+
+def mixed(policy, config):
+    """A policy of Reactor's network with the uniform policy's share."""
+    return (1 - config.policy_epsilon) * policy + config.policy_epsilon / A
+
+
+def random_rows(kind, seed, batch, length, ends=0.2):
+    """Rows with terminations and truncations, a first row behind each last one."""
+    rng = np.random.default_rng(seed)
+    shape = (batch, length)
+    is_last = rng.random(shape) < ends
+    for t in range(1, length):
+        is_last[:, t] &= ~is_last[:, t - 1]
+    is_first = np.roll(is_last, 1, axis=1)
+    is_first[:, 0] = False
+    terminated = is_last & (rng.random(shape) < 0.5)
+    rows = {
+        "observation": rng.normal(size=(*shape, D)).astype(np.float32),
+        "reward": np.where(is_first, 0, 2 * rng.normal(size=shape)).astype(np.float32),
+        "discount": np.where(terminated, 0.0, 1.0).astype(np.float32),
+        "is_first": is_first,
+        "is_last": is_last,
+    }
+    if kind == "discrete":
+        mu = 0.9 * rng.dirichlet(np.ones(A), shape) + 0.1 / A
+        actions = rng.integers(A, size=shape).astype(np.int32)
+        return {**rows, "action": actions, "mu": mu.astype(np.float32)}
+    mu = rng.uniform(-0.5, 0.5, (*shape, SIZE))
+    return {
+        **rows,
+        "action": np.zeros((*shape, SIZE), np.float32),  # only what was drawn is read
+        "mu": mu.astype(np.float32),
+        "drawn": (mu + 0.3 * rng.normal(size=mu.shape)).astype(np.float32),
+    }
+
+
+def as_sample(rows, weights=None, mask=None):
+    """A sample of rows; what is no field of `Row` is an extra."""
+    fields = {name: rows[name] for name in Row._fields if name != "extras"}
+    extras = {name: value for name, value in rows.items() if name not in fields}
+    batch, length = rows["reward"].shape
+    weights = np.ones(batch, np.float32) if weights is None else weights
+    mask = np.ones((batch, length), bool) if mask is None else mask
+    return Sample(Row(extras=extras, **fields), weights, mask)
+
+
+def ended_samples(kind, extras):
+    """Two segments of 8 rows that end at row 4, and others that differ where nothing may matter.
+
+    That is behind a last row, and in a last row's action.
+    """
+    rows = random_rows(kind, 0, 2, 8, ends=0.0)
+    rows["is_last"][:, 4] = True
+    mask = np.broadcast_to(np.arange(8) <= 4, (2, 8))
+    padded = {k: np.where(mask.reshape(2, 8, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
+    changed = {k: v.copy() for k, v in padded.items()}
+    for name in ("observation", "reward"):
+        changed[name][:, 5:] = 7.0
+    for name in {"action", "mu", "drawn"} & set(changed):
+        changed[name][:, 4:] = changed[name][:, :4][:, ::-1]
+    return [as_sample(each | extras, mask=mask) for each in (padded, changed)]
+
+
+def timestep(kind=StepType.MID, observation=None, reward=0.0):
+    """A time step of `SPECS`."""
+    observation = np.ones(D, np.float32) if observation is None else observation
+    return TimeStep(np.int32(kind), np.float32(reward), np.float32(1), observation)
+
+
+def acted(agent, learner, batch, length):
+    """A sample as actors store it: an episode's beginning, cut into segments."""
+    actor = agent.begin(jax.random.key(1), 0, 1)
+    rows, params = [], agent.acting_params(learner)
+    for t in range(batch * length):
+        observation = np.random.default_rng(t).normal(size=D).astype(np.float32)
+        step = timestep(min(t, 1), observation, t)
+        decision = agent.explore(params, actor, step)
+        actor = decision.state
+        action, extras = decision.action, decision.extras
+        rows.append(Row(observation, step.reward, step.discount, t == 0, False, action, extras))
+    stacked = jax.tree.map(lambda *x: np.stack(x).reshape(batch, length, *np.shape(x[0])), *rows)
+    for name in agent.sequence.first_row_extras:
+        stacked.extras[name] = jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
+    return Sample(stacked, np.ones(batch, np.float32), np.ones((batch, length), bool))
+
+
+def decisions(agent, params, count=4000):
+    """Of actors that differ in their keys: the actors, and their decisions at one time step."""
+    keys = jax.random.split(jax.random.key(0), count)
+    actors = jax.jit(jax.vmap(lambda key: agent.begin(key, 0, count)))(keys)
+    explore = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, None)))
+    return actors, explore(params, actors, timestep())
