@@ -8,26 +8,28 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from dm_env import StepType, specs
+from dm_env import StepType
 from jax.flatten_util import ravel_pytree
+from linear_agents import (
+    ADVANTAGE,
+    KEEP,
+    SIZE,
+    SPECS,
+    A,
+    D,
+    acer_network,
+    as_sample,
+    jitted,
+    memories_by_hand,
+    random_rows,
+    timestep,
+)
 
 from retrax.agents import acer
 from retrax.agents.acer import Config, make_agent
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec, TimeStep
-from retrax.networks import (
-    CategoricalOutput,
-    FeedForwardNetwork,
-    GaussianOutput,
-    RecurrentNetwork,
-)
+from retrax.datatypes import ReplayConfig, SequenceSpec
 
-D, A, SIZE, B, LENGTH = 3, 2, 2, 2, 6
-OBSERVATIONS = specs.Array((D,), np.float32)
-SPECS = {
-    "discrete": EnvironmentSpec(OBSERVATIONS, specs.DiscreteArray(A)),
-    "continuous": EnvironmentSpec(OBSERVATIONS, specs.BoundedArray((SIZE,), np.float32, -1.0, 1.0)),
-}
-KEEP, STD = 0.5, 0.4
+LENGTH, STD = 6, 0.4
 
 PAPER_ATARI = {
     "estimator": "acer",
@@ -73,60 +75,11 @@ PAPER_MUJOCO = PAPER_ATARI | {
 }
 
 
-def network_of(kind, *, keep):
-    """Outputs linear in a memory: `keep` times the memory before, plus the observation."""
-
-    def init(key):
-        policy, value = jax.random.split(key)
-        shapes = ((D, A), (D, A)) if kind == "discrete" else ((D, SIZE), (D,))
-        return {
-            "policy": 0.5 * jax.random.normal(policy, shapes[0]),
-            "value": jax.random.normal(value, shapes[1]),
-        }
-
-    def unroll(params, observations, is_first, state):
-        def read(memory, inputs):
-            observation, first = inputs
-            memory = keep * jnp.where(first, 0.0, memory) + observation
-            return memory, memory
-
-        state, x = jax.lax.scan(read, state, (observations, is_first))
-        policy, value = x @ params["policy"], x @ params["value"]
-        if kind == "discrete":
-            return CategoricalOutput(jax.nn.softmax(policy), value), state
-        return GaussianOutput(policy, value, x), state
-
-    def step(params, observation, is_first, state):
-        output, state = unroll(params, observation[None], is_first[None], state)
-        return jax.tree.map(lambda x: x[0], output), state
-
-    return RecurrentNetwork(init, lambda: jnp.zeros(D), unroll, step)
-
-
-ADVANTAGE = FeedForwardNetwork(
-    lambda key: 0.5 * jax.random.normal(key, (D, SIZE)),
-    lambda params, features, action: features @ params @ action,
-)
-
-
-def make(kind, *, keep=KEEP, optimizer=None, **changes):
+def make(kind, *, keep=0.0, **changes):
     values = {"sequence_length": LENGTH, "policy_std": STD, "discount": 0.8, "frame_stack": 1}
-    return make_agent(
-        SPECS[kind],
-        Config(**{**values, **changes}),
-        network=network_of(kind, keep=keep),
-        advantage=ADVANTAGE,
-        optimizer=optimizer,
-    )
-
-
-def memories_by_hand(observations, is_first, memory):
-    """What the network remembers after each of the observations `[T, D]`."""
-    memories = []
-    for observation, first in zip(observations, is_first, strict=True):
-        memory = KEEP * (0.0 if first else 1.0) * memory + observation
-        memories.append(memory)
-    return np.array(memories, np.float32)
+    optimizer = changes.pop("optimizer", None)
+    parts = {"network": acer_network(kind, keep), "advantage": ADVANTAGE, "optimizer": optimizer}
+    return jitted(make_agent(SPECS[kind], Config(**{**values, **changes}), **parts))
 
 
 # Memory
@@ -134,43 +87,33 @@ def memories_by_hand(observations, is_first, memory):
 
 def test_both_policies_remember_from_the_stored_state_and_within_an_episode():
     """The update is that of a network without memory that observes what this one remembers."""
-    rng = np.random.default_rng(0)
-    is_first = np.zeros((B, LENGTH), bool)
-    is_first[0, 2] = is_first[1, 4] = True
-    is_last = np.roll(is_first, -1, axis=1)
-    observation = rng.normal(size=(B, LENGTH, D)).astype(np.float32)
-    starts = rng.normal(size=(B, D)).astype(np.float32)
-    extras = {"mu": rng.dirichlet(np.ones(A), (B, LENGTH)).astype(np.float32), "memory": starts}
-    reward = rng.normal(size=(B, LENGTH)).astype(np.float32)
-    actions = rng.integers(A, size=(B, LENGTH)).astype(np.int32)
-    discount = 1.0 - is_last.astype(np.float32)
-    rows = Row(observation, reward, discount, is_first, is_last, actions, extras)
-    sample = Sample(rows, np.ones(B, np.float32), np.ones((B, LENGTH), bool))
-    read = np.stack([memories_by_hand(*x) for x in zip(observation, is_first, starts, strict=True)])
-    remembered = sample._replace(rows=rows._replace(observation=read))
+    rows = random_rows("discrete", 0, 2, LENGTH)
+    assert rows["is_first"].any()
+    starts = np.random.default_rng(1).normal(size=(2, D)).astype(np.float32)
+    inputs = zip(rows["observation"], rows["is_first"], starts, strict=True)
+    read = np.stack([memories_by_hand(*each) for each in inputs])
 
-    agent, forgetful = make("discrete", delta=0.01), make("discrete", delta=0.01, keep=0.0)
+    agent, forgetful = make("discrete", delta=0.01, keep=KEEP), make("discrete", delta=0.01)
     state = agent.init(jax.random.key(0))
     state = state._replace(average_params=agent.init(jax.random.key(1)).average_params)
-    gradients, update = jax.jit(agent.gradients)(state, sample)
-    expected = jax.jit(forgetful.gradients)(state, remembered)
+    gradients, update = agent.gradients(state, as_sample(rows | {"memory": starts}))
+    expected = forgetful.gradients(state, as_sample(rows | {"observation": read}))
     chex.assert_trees_all_close((gradients, update), expected, atol=1e-5)
     assert update.metrics["constrained"] > 0.2
 
 
 @pytest.mark.parametrize("function", ["explore", "exploit"])
 def test_acting_remembers_within_an_episode(function):
-    agent = make("discrete")
+    agent = make("discrete", keep=KEEP)
     params = agent.acting_params(agent.init(jax.random.key(0)))
     observations = np.random.default_rng(0).normal(size=(5, D)).astype(np.float32)
     step_types = [StepType.FIRST, StepType.MID, StepType.LAST, StepType.FIRST, StepType.MID]
     is_first = [step_type == StepType.FIRST for step_type in step_types]
     read = memories_by_hand(observations, is_first, np.zeros(D))
-    act = jax.jit(getattr(agent, function))
+    act = getattr(agent, function)
     actor, before = agent.begin(jax.random.key(1), 0, 1), np.zeros(D)
     for t, step_type in enumerate(step_types):
-        step = TimeStep(np.int32(step_type), np.float32(0), np.float32(1), observations[t])
-        decision = act(params, actor, step)
+        decision = act(params, actor, timestep(step_type, observations[t]))
         mu = np.asarray(jax.nn.softmax(read[t] @ params["policy"]))
         np.testing.assert_allclose(decision.extras["mu"], mu, rtol=1e-5)
         np.testing.assert_allclose(decision.extras["memory"], before, rtol=1e-5)
@@ -187,7 +130,7 @@ class Segment:
     """Numbers of a segment of `length` rows, and of the agent's linear networks on it."""
 
     def __init__(self, agent, state, length):
-        rng = np.random.default_rng(3)
+        rng = np.random.default_rng(5)
         network = jax.tree.map(lambda x: np.asarray(x, np.float64), state.params["network"])
         self.x = rng.normal(size=(length, D)).astype(np.float32)
         self.mean, self.v = self.x @ network["policy"], self.x @ network["value"]
@@ -200,18 +143,9 @@ class Segment:
         self.rho = np.exp(squares.sum(-1) / (2 * STD**2))
         self.score = (self.drawn - self.mean) / STD**2
         self.r = rng.uniform(-1.0, 1.0, length).astype(np.float32)
-        rows = Row(
-            self.x,
-            self.r,
-            np.ones(length, np.float32),
-            np.zeros(length, bool),
-            np.zeros(length, bool),
-            np.zeros((length, SIZE), np.float32),
-            {"mu": mu, "drawn": self.drawn},
-        )
-        batch = jax.tree.map(lambda x: x[None], rows)
-        batch.extras["memory"] = np.zeros((1, D), np.float32)
-        self.sample = Sample(batch, np.ones(1, np.float32), np.ones((1, length), bool))
+        rows = random_rows("continuous", 0, 1, length, ends=0.0)
+        drawn = {"observation": self.x, "reward": self.r, "mu": mu, "drawn": self.drawn}
+        self.sample = as_sample(rows | {name: value[None] for name, value in drawn.items()})
         assert np.abs(np.log(self.rho)).min() > 0.02
 
 
@@ -219,7 +153,6 @@ def test_e_4_importance_returns_and_separate_networks_by_hand():
     """Returns are importance sampling's, for both; V's loss is weighted by the ratio."""
     agent = make(
         "continuous",
-        keep=0.0,
         returns="importance",
         stochastic_dueling=False,
         trust_region=False,
@@ -236,7 +169,7 @@ def test_e_4_importance_returns_and_separate_networks_by_hand():
         policy += rho[i] * (returns[i] - v[i]) * np.outer(x[i], segment.score[i])
         value += 0.7 * rho[i] * (returns[i] - v[i]) * x[i]
         advantage += 0.7 * (returns[i] - segment.q[i]) * np.outer(x[i], segment.clipped[i])
-    gradients, update = jax.jit(agent.gradients)(state, segment.sample)
+    gradients, update = agent.gradients(state, segment.sample)
     expected = {
         "network": {"policy": -policy / 2, "value": -value / 2},
         "advantage": -advantage / 2,
@@ -250,7 +183,6 @@ def test_e_2_tis_off_policy_by_hand():
     """A step's weight is the truncated product of its ratio and of all later ones."""
     agent = make(
         "continuous",
-        keep=0.0,
         estimator="tis",
         trust_region=False,
         truncation=1.5,
@@ -267,7 +199,7 @@ def test_e_2_tis_off_policy_by_hand():
         weights.append(min(1.5, np.prod(rho[i:3])))
         policy += weights[-1] * (return_ - v[i]) * np.outer(x[i], segment.score[i])
         value += 0.7 * weights[-1] * (return_ - v[i]) * x[i]
-    gradients, _ = jax.jit(agent.gradients)(state, segment.sample)
+    gradients, _ = agent.gradients(state, segment.sample)
     assert min(weights) < 1.4
     expected = {"policy": -policy / 3, "value": -value / 3}
     chex.assert_trees_all_close(gradients["network"], expected, rtol=1e-3, atol=1e-4)
@@ -290,7 +222,7 @@ def test_the_default_optimizer_is_rmsprop_of_clipped_gradients():
     expected = np.asarray(state.params["network"]["policy"], np.float64)
     rng, nu = np.random.default_rng(0), 0.0
     for scale in (0.1, 10.0, 1.0):
-        both = {name: scale * rng.normal(size=(D, A)) for name in ("policy", "value")}
+        both = {name: scale * rng.normal(size=(D, A)) for name in ("policy", "q")}
         size = np.sqrt(sum(np.square(gradient).sum() for gradient in both.values()))
         clipped = both["policy"] * min(1.0, norm / size)
         nu = decay * nu + (1 - decay) * clipped**2
@@ -307,7 +239,8 @@ def test_means_over_a_segment_step_as_a3cs_sums_do(kind, preset):
     """A3C: gradients summed over k steps, norms up to 40, and 0.1 inside RMSProp's square root."""
     config = acer.PRESETS[preset]()
     k = config.sequence_length - 1
-    agent = make_agent(SPECS[kind], config, network=network_of(kind, keep=0.0), advantage=ADVANTAGE)
+    agent = make_agent(SPECS[kind], config, network=acer_network(kind), advantage=ADVANTAGE)
+    agent = jitted(agent)
     state = agent.init(jax.random.key(0))
     flat, unravel = ravel_pytree(state.params)
     expected, nu, norms = np.array(flat, np.float64), 0.0, []
@@ -333,7 +266,7 @@ def test_the_average_policy_follows_by_the_configs_decay():
 
 
 def test_each_transition_is_in_one_segment():
-    agent = make("continuous", sequence_length=7)
+    agent = make("continuous", sequence_length=7, keep=KEEP)
     vector = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
     memory = jax.ShapeDtypeStruct((D,), jnp.float32)
     assert agent.sequence == SequenceSpec(
