@@ -19,7 +19,7 @@ SIDE = 84
 _RENDER_FACTOR = 4
 NOT_BEGUN = "there is nothing to render before reset()."
 _DO_NOTHING = 0
-_FLAGS = ("_lives", "_last", "_game_over", "_over", "_picture")  # of `Atari`
+_FLAGS = ("_lives", "_last", "_game_over", "_over", "_picture", "_steps")  # of `Atari`
 # These cartridges are for two players; they have no mode for one.
 _TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
@@ -72,6 +72,7 @@ class Atari:
       clip_rewards: clip rewards to [-1, 1] here. Returns are then no longer the game's score.
       episodic_life: a lost life ends the episode, with discount 0. The next episode continues the
         game, after one action of doing nothing. A new game begins only when the game is over.
+        Frames of the life before are 0 in a `frame_stack`, as those before a game are.
         Returns are then those of lives, not the game's score, and `max_frames` still counts the
         frames of a game. Meant for training: evaluate without it.
       num_threads: >= 1; the smaller of E and the number of processors when None.
@@ -127,6 +128,7 @@ class Atari:
         self._episodic_life = episodic_life
         self._lives = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
+        self._steps = np.zeros(num_envs, int)  # since the episode began
         self._game_over = np.zeros(num_envs, bool)
         # Games that ended in the first step of an episode, by termination and by truncation.
         self._over = np.zeros((2, num_envs), bool)
@@ -230,8 +232,12 @@ class Atari:
     ) -> TimeStep:
         """Books who begins next, and moves ale-py's axis of stacked frames to the end."""
         self._last = (terminated | truncated) & ~first
+        self._steps = np.where(first, 0, self._steps + 1)
         self._picture = frames[0, -1]
         observation = np.ascontiguousarray(np.moveaxis(frames, 1, -1))
+        if self._episodic_life:
+            for back in range(1, frames.shape[1]):
+                observation[self._steps < back, :, :, -1 - back] = 0
         return arrival(observation, reward, terminated, truncated, first)
 
 

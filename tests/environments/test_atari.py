@@ -115,6 +115,26 @@ def test_with_episodic_life_a_lost_life_ends_an_episode_and_the_game_continues(g
     ours.close()
 
 
+def test_stacked_frames_do_not_cross_a_lost_life():
+    """A channel is the frame of so many steps before, or 0 before the life began."""
+    singles, stacks = (
+        Atari("breakout", num_envs=2, max_noops=0, episodic_life=True, frame_stack=number)
+        for number in (1, 4)
+    )
+    actions = random_actions(singles, 200)
+    single, stacked = history(singles, actions), history(stacks, actions)
+    begins = single["step_type"] == FIRST
+    assert begins[1:].sum() > 4
+    for environment in range(2):
+        begin = 0
+        for t in range(len(begins)):
+            begin = t if begins[t, environment] else begin
+            for back in range(4):
+                frame = stacked["observation"][t, environment, :, :, 3 - back]
+                before = single["observation"][max(0, t - back), environment, :, :, 0]
+                np.testing.assert_array_equal(frame, before if t - back >= begin else 0)
+
+
 def test_a_game_that_ends_in_the_first_step_after_a_lost_life_ends_the_next_step():
     whole = Atari("breakout", max_noops=0, episodic_life=True)
     actions = random_actions(whole, 400)
