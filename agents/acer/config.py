@@ -12,6 +12,7 @@ from ...networks.torsos import DQN_CONVOLUTIONS
 from ..base import UNLIMITED, is_large_image
 
 _BATCH = 16  # the paper's number of threads
+_DECAY, _CONTINUOUS_DECAY = 0.99, 0.995  # the paper's, in an update of one segment
 _SMALL_BATCH = 8  # smaller, since more updates at the same ratio learn faster on small tasks
 _ATARI_REPLAY = ReplayConfig(
     pace="rounds",
@@ -30,8 +31,16 @@ _MUJOCO_REPLAY = ReplayConfig(
     min_rows=1_000,
     batch_size=_BATCH,
 )
+
+
+def _per_batch(decay: float) -> float:
+    """A decay in 16 updates of one segment, which one update of a batch replaces."""
+    return round(decay**_BATCH, 3)
+
+
 # What both presets for small tasks have.
 _SMALL: dict[str, Any] = {
+    "rmsprop_decay": 0.99,
     "exploit_average": True,
     "scale_rewards": True,
     "max_abs_reward": UNLIMITED,
@@ -61,9 +70,10 @@ class Config:
     """Constraint of the trust region. Paper: 1 (4); continuous actions: sampled from
     [0.1, 2] (6)."""
 
-    average_decay: Annotated[float, Range(0.0, 1.0)] = 0.99
-    """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4);
-    continuous actions: 0.995 (6)."""
+    average_decay: Annotated[float, Range(0.0, 1.0)] = _per_batch(_DECAY)
+    """alpha of the average policy, alpha * average + (1 - alpha) * params. Paper: 0.99 (4) in each
+    update of one segment, 0.99^16 in the 16 that a batch replaces; continuous actions: 0.995
+    (6)."""
 
     exploit_average: bool = False
     """Whether evaluation acts with the average policy instead of the newest one, which changes more
@@ -111,8 +121,9 @@ class Config:
     """RMSProp's learning rate, constant. Unspecified in the paper ("of an earlier A3C", 4); our
     choice. Continuous actions: sampled from [10^-4, 10^-3.3] (6)."""
 
-    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = 0.99
-    """Decay rate of RMSProp's mean square. Paper: 0.99, as in A3C."""
+    rmsprop_decay: Annotated[float, Range(0.0, 1.0, below=True)] = _per_batch(_DECAY)
+    """Decay rate of RMSProp's mean square. Paper: 0.99, as in A3C, in each update of one
+    segment."""
 
     rmsprop_epsilon: Annotated[float, Range(0.0, above=True)] = 2.5e-4
     """Added to RMSProp's mean square, inside the square root. Unspecified in the paper; our choice:
@@ -179,7 +190,7 @@ class Config:
         replay = dataclasses.replace(
             _ATARI_REPLAY, batch_size=1, min_rows=_ATARI_REPLAY.min_rows // _BATCH
         )
-        return cls.paper_atari(replay=replay)
+        return cls.paper_atari(replay=replay, average_decay=_DECAY, rmsprop_decay=_DECAY)
 
     @classmethod
     def paper_mujoco(cls, **changes: Any) -> "Config":
@@ -187,7 +198,7 @@ class Config:
         return dataclasses.replace(
             cls(
                 delta=1.0,  # near the middle of the searched range, as is the learning rate
-                average_decay=0.995,
+                average_decay=_per_batch(_CONTINUOUS_DECAY),
                 truncation=5.0,
                 entropy_cost=0.0,
                 max_abs_reward=UNLIMITED,
@@ -216,13 +227,20 @@ class Config:
             min_rows=500,
             batch_size=_SMALL_BATCH,
         )
-        ours = {"reward_scale": 5.0, "entropy_cost": 0.01, "learning_rate": 1e-3, "replay": replay}
+        ours = {
+            "average_decay": 0.99,
+            "reward_scale": 5.0,
+            "entropy_cost": 0.01,
+            "learning_rate": 1e-3,
+            "replay": replay,
+        }
         return cls(**{**_SMALL, **ours, **changes})
 
     @classmethod
     def small_continuous(cls, **changes: Any) -> "Config":
         """For small tasks with continuous actions: minutes on two cores. All values are ours."""
         ours = {
+            "average_decay": 0.995,
             "reward_scale": 50.0,
             "learning_rate": 5e-4,
             "sequence_length": 11,

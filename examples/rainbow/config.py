@@ -19,6 +19,10 @@ _REPLAY = ReplayConfig(
 class Config:
     """Rainbow. The defaults are those of Hessel et al. 2018, table 1, for Atari.
 
+    The table counts frames, four of which are an agent step; four agent steps are an update. Not
+    the table's are the clipped gradient (of the dueling network's paper) and the replay's uniform
+    fraction.
+
     Attributes:
       n_step: N of the N-step returns.
       discount: gamma.
@@ -45,12 +49,12 @@ class Config:
     vmax: float = 10.0
     max_abs_reward: float = 1.0
     epsilon: float = 0.01
-    epsilon_steps: int = 250_000
+    epsilon_steps: int = 250_000 // 4
     importance_exponent: float = 0.4
-    importance_updates: int = 12_500_000
+    importance_updates: int = 200_000_000 // 16
     learning_rate: float = 6.25e-5
     adam_epsilon: float = 1.5e-4
-    target_update_period: int = 8_000
+    target_update_period: int = 32_000 // 16
     hidden_size: int = 512
     replay: ReplayConfig = _REPLAY
 

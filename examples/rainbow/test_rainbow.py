@@ -52,6 +52,16 @@ TABLE = rainbow.agent.Network(
 )
 
 
+def test_the_papers_periods_are_those_of_its_frames():
+    """Table 1 of the paper, in frames: four are an agent step."""
+    config = rainbow.PRESETS["paper"]()
+    frames_per_update = 4 * config.replay.acting_steps_per_update
+    assert 4 * config.epsilon_steps == 250_000
+    assert frames_per_update * config.target_update_period == 32_000
+    assert frames_per_update * config.importance_updates == 200_000_000
+    assert 4 * config.replay.min_rows == 80_000
+
+
 @pytest.mark.parametrize(("discount", "target"), [(1.0, [0, 0, 0, 0, 1]), (0.0, [0, 0, 0, 1, 0])])
 def test_targets_are_those_of_double_q_learning(discount, target):
     """The online network prefers action 2; in the target network its return is 2 (atom 4)."""

@@ -549,6 +549,20 @@ def test_wrong_paces_are_refused(changes, message):
         ReplayConfig(**changes)
 
 
+@pytest.mark.parametrize(
+    ("preset", "decay"), [("paper_atari", 0.99), ("paper_workers", 0.99), ("paper_mujoco", 0.995)]
+)
+def test_averages_keep_as_much_as_in_the_papers_updates_of_one_segment(preset, decay):
+    """What is kept of the first value while 16 segments are learned from, one in each update."""
+    config, kept = acer.PRESETS[preset](), {"average": 1.0, "rmsprop": 1.0}
+    for _ in range(16 // config.replay.batch_size):
+        kept["average"] *= config.average_decay
+        kept["rmsprop"] *= config.rmsprop_decay
+    papers = {"average": decay, "rmsprop": 0.99}
+    for name, value in kept.items():
+        np.testing.assert_allclose(value, np.prod(16 * [papers[name]]), atol=5e-4)
+
+
 def test_ablations_differ_from_the_paper_in_one_field():
     from retrax.runtime.run_directory import differences
 

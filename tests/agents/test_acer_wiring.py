@@ -36,7 +36,7 @@ PAPER_ATARI = {
     "returns": "retrace",
     "trust_region": True,
     "delta": 1.0,
-    "average_decay": 0.99,
+    "average_decay": 0.851,  # 0.99^16
     "exploit_average": False,
     "truncation": 10.0,
     "stochastic_dueling": True,
@@ -49,7 +49,7 @@ PAPER_ATARI = {
     "max_abs_reward": 1.0,
     "reward_scale": 1.0,
     "learning_rate": 7e-4,
-    "rmsprop_decay": 0.99,
+    "rmsprop_decay": 0.851,
     "rmsprop_epsilon": 2.5e-4,
     "max_gradient_norm": 2.0,
     "sequence_length": 21,
@@ -62,7 +62,7 @@ PAPER_ATARI = {
     "advantage_size": 64,
 }
 PAPER_MUJOCO = PAPER_ATARI | {
-    "average_decay": 0.995,
+    "average_decay": 0.923,  # 0.995^16
     "truncation": 5.0,
     "entropy_cost": 0.0,
     "max_abs_reward": 1e9,
@@ -236,7 +236,10 @@ def test_the_default_optimizer_is_rmsprop_of_clipped_gradients():
     ("kind", "preset"), [("discrete", "paper_atari"), ("continuous", "paper_mujoco")]
 )
 def test_means_over_a_segment_step_as_a3cs_sums_do(kind, preset):
-    """A3C: gradients summed over k steps, norms up to 40, and 0.1 inside RMSProp's square root."""
+    """A3C: gradients summed over k steps, norms up to 40, and 0.1 inside RMSProp's square root.
+
+    A batch replaces 16 updates, in which RMSProp's mean square keeps 0.99^16, rounded, of itself.
+    """
     config = acer.PRESETS[preset]()
     k = config.sequence_length - 1
     agent = make_agent(SPECS[kind], config, network=acer_network(kind), advantage=ADVANTAGE)
@@ -249,7 +252,7 @@ def test_means_over_a_segment_step_as_a3cs_sums_do(kind, preset):
         total = k * mean
         norms.append(np.linalg.norm(total))
         total *= min(1.0, 40.0 / norms[-1])
-        nu = 0.99 * nu + 0.01 * total**2
+        nu = 0.851 * nu + 0.149 * total**2
         expected -= config.learning_rate * total / np.sqrt(nu + 0.1)
         state = agent.apply(state, unravel(jnp.asarray(mean, jnp.float32)))
     assert norms[0] < 20
