@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrax.agents.entry import agent_names
+from retrax.agents.entry import agent_names, find_agent
 from retrax.experiments.commands import main
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +35,14 @@ def test_our_agents_and_commands(comparison):
     for agent in OWN_AGENTS:
         cells = re.findall(rf"^\| {agent} \| (.*)$", comparison, re.MULTILINE | re.IGNORECASE)[0]
         assert cells.startswith("yes"), agent
+
+
+@pytest.mark.parametrize("name", sorted(OWN_AGENTS))
+def test_fields_that_a_readme_explains_exist(name):
+    readme = (ROOT / "agents" / name / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\(`(\w+)`; ", readme)
+    assert set(named) <= set(find_agent(name).Config.__dataclass_fields__)
+    assert named or name == "agent57"
 
 
 def test_our_versions_of_python_and_license(comparison):
