@@ -35,9 +35,7 @@ def squares(row):
 REPORT = types.SimpleNamespace(squares=squares)
 
 
-@pytest.mark.parametrize(
-    "page", ["agent57_exploration", "bsuite", "classic", "defaults", "minatar", "peers"]
-)
+@pytest.mark.parametrize("page", result_tables.pages())
 def test_computed_cells_are_those_of_the_page(page):
     text = (result_tables.FOLDER / page / "README.md").read_text(encoding="utf-8")
     written = result_tables.filled(text, result_tables.find_report(page))

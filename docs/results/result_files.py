@@ -45,18 +45,13 @@ def greedy_return(of_run: dict[str, Any]) -> float:
     return of_run.get("modes", {}).get("greedy_arm", of_run)["mean_return"]
 
 
-def mean_return_of_episodes(run: Path, rows: slice) -> float:
-    """The mean return of the episodes that ended in some rows of metrics.csv."""
+def training_return(run: Path, part: int) -> float:
+    """The mean return of the episodes that ended in the last `1 / part` of metrics.csv's rows."""
     metrics = read_metrics(run)
+    rows = slice(-(len(metrics["steps"]) // part), None)
     ended = np.diff(metrics["episodes"], prepend=0.0)[rows]
-    returns = metrics["episode_return"][rows]
-    return float(np.sum(np.where(ended > 0, returns * ended, 0.0)) / np.sum(ended))
-
-
-def last_tenth(run: Path) -> float:
-    """The mean return of the episodes in the last tenth of the rows of metrics.csv."""
-    tenth = len(read_metrics(run)["steps"]) // 10
-    return mean_return_of_episodes(run, slice(-tenth, None))
+    total = np.where(ended > 0, metrics["episode_return"][rows] * ended, 0.0)
+    return float(np.sum(total) / np.sum(ended))
 
 
 def threshold(environment: str) -> float | None:
@@ -75,6 +70,11 @@ def published(suite: str, task: str) -> dict[tuple[str, int | None], float]:
 def joined(values: Iterable[float], form: str) -> str:
     """Numbers in a cell, one for each seed."""
     return ", ".join(format(value, form) for value in values)
+
+
+def rounded(value: float | None, digits: int) -> str:
+    """A number in a cell, never "-0"; "-" for none."""
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def with_interval(values: Sequence[float], form: str) -> str:

@@ -1,5 +1,6 @@
 """The computed cells of this page: `python docs/results/result_tables.py agent57_exploration`."""
 
+import functools
 import json
 import re
 import statistics
@@ -52,6 +53,7 @@ USUAL = {
 }
 
 
+@functools.cache
 def table(name: str) -> list[dict[str, str]]:
     """The rows of a CSV of this folder."""
     return read_rows(HERE / f"{name}.csv")

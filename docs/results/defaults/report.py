@@ -3,6 +3,7 @@
 A row's goal is the environment's threshold (`result_files.threshold`); `--draw` draws curves.png.
 """
 
+import functools
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -78,10 +79,16 @@ def defaults(row: dict[str, str]) -> dict[str, str]:
     return computed
 
 
+@functools.cache
+def table(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV of this folder."""
+    return read_rows(HERE / name)
+
+
 def curves(name: str, chosen: Callable[[dict[str, str]], bool]) -> dict[int, list[float]]:
     """The evaluations of the chosen runs of a CSV, by seed."""
     found: dict[int, list[float]] = {}
-    for row in read_rows(HERE / name):
+    for row in table(name):
         if chosen(row):
             found.setdefault(int(row["seed"]), []).append(float(row["evaluation_return"]))
     return dict(sorted(found.items()))

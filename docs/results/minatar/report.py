@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from result_files import last_tenth, published
+from result_files import published, training_return
 
 from retrax.evaluation.suites import read_rows
 
@@ -24,7 +24,7 @@ def ours(row: dict[str, str], agent: str, steps: int) -> dict[str, str]:
     (score,) = [each for each in rows if key == (each["agent"], each["task"], each["steps"])]
     suffix = "-5m" if steps == 5_000_000 else ""
     return {
-        "training": f"{last_tenth(HERE / f'{agent}-{task}{suffix}-0'):.1f}",
+        "training": f"{training_return(HERE / f'{agent}-{task}{suffix}-0', 10):.1f}",
         "evaluated": f"{float(score['score']):.1f}",
         "seconds": f"{float(score['seconds']):,.0f}",
     }

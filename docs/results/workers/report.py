@@ -1,22 +1,22 @@
-"""Prints the table of this folder and draws its curves from runs/.
+"""The computed cells and the curves of this page: `python docs/results/result_tables.py workers`.
 
-Usage, in the directory of the runs: python report.py OUTPUT.png. A curve is the mean return of
-episodes of training in 40 equal parts of the run, averaged over the seeds; against time, that of
-seed 0 alone, from the first update on. Intervals are those of the mean of the seeds' greedy
-returns: 95 %, Student's t.
+Updates/s, staleness and seconds are of seed 0, from the first update on. Intervals are those of the
+mean of the seeds' greedy returns: 95 %, Student's t. `--draw` draws curves.png: a curve is the mean
+return of training episodes in 40 equal parts of the run, averaged over the seeds; against time,
+that of seed 0 alone.
 """
 
-import csv
-import json
-import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
+from result_files import evaluation, joined, runs, with_interval
 
-from retrax.evaluation import mean_and_interval
+from retrax.evaluation import read_metrics
+from retrax.evaluation.statistics import moving_average
 
+HERE = Path(__file__).parent
 PARTS = 40
+WINDOW, LEARNED = 5, 0.5  # rows of metrics.csv, and their mean return on catch
 TITLES = {"acer": "ACER, CartPole-v1", "reactor": "Reactor, catch"}
 SIDES = {
     "process": "one process",
@@ -31,15 +31,51 @@ SIDES = {
 COLOURS = dict(zip(SIDES, ["black", "C0", "C1", "C2", "C3", "black", "C2", "C3"], strict=True))
 
 
-def column(rows: list[dict[str, str]], name: str) -> np.ndarray:
-    """Numbers of a column, NaN where it is empty."""
-    return np.array([float(row.get(name) or "nan") for row in rows])
+def since_learning(run: Path) -> dict[str, np.ndarray]:
+    """The rows from the first update on; seconds begin there."""
+    metrics = read_metrics(run)
+    first = np.argmax(metrics["updates"] > 0)
+    later = {name: values[first:] for name, values in metrics.items()}
+    return {**later, "seconds": later["seconds"] - later["seconds"][0]}
 
 
-def read(run: Path) -> list[dict[str, str]]:
-    """The rows of a run."""
-    with open(run / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
+def workers(row: dict[str, str]) -> dict[str, str]:
+    """An agent, alone or with workers."""
+    (agent,) = [name for name, title in TITLES.items() if row[""].startswith(f"{title}, ")]
+    name = row[""].removeprefix(f"{TITLES[agent]}, ")
+    (side,) = [each for each, title in SIDES.items() if title == name]
+    chosen = runs(HERE, f"{agent}_{side}")
+    returns = [evaluation(run)["mean_return"] for run in chosen]
+    form = ".2f" if agent == "reactor" else ".0f"
+    first = since_learning(chosen[0])
+    staleness = read_metrics(chosen[0]).get("gradient_staleness", np.array([np.nan]))
+    return {
+        "seeds 0, 1, 2": joined(returns, form),
+        "mean (95 %)": with_interval(returns, form),
+        "updates/s": f"{np.ptp(first['updates']) / first['seconds'][-1]:.0f}",
+        "staleness, updates": "-" if "process" in side else f"{np.nanmean(staleness):.1f}",
+        "seconds": f"{first['seconds'][-1]:.0f}",
+    }
+
+
+def steps_to_learn(run: Path) -> float:
+    """Steps until the mean return of a window of rows is high enough."""
+    metrics = read_metrics(run)
+    known = ~np.isnan(metrics["episode_return"])
+    means = moving_average(metrics["episode_return"][known], WINDOW)[WINDOW - 1 :]
+    return metrics["steps"][known][WINDOW - 1 :][np.argmax(means >= LEARNED)]
+
+
+def momentum(row: dict[str, str]) -> dict[str, str]:
+    """Steps that Reactor needs on catch, with and without momentum."""
+    side = "process" if row[""] == "one process" else row[""].partition(" ")[0]
+    computed, means = {}, []
+    for column, name in (("momentum 0", side), ("momentum 0.9", f"momentum_{side}")):
+        found = [steps_to_learn(run) for run in runs(HERE, f"reactor_{name}")]
+        computed[column] = joined(found, ",.0f")
+        means.append(np.mean(found))
+        computed["mean 0" if column == "momentum 0" else "mean 0.9"] = f"{means[-1]:,.0f}"
+    return {**computed, "ratio": f"{means[1] / means[0]:.2f}"}
 
 
 def binned(x: np.ndarray, y: np.ndarray, end: float) -> np.ndarray:
@@ -51,51 +87,28 @@ def binned(x: np.ndarray, y: np.ndarray, end: float) -> np.ndarray:
     return np.divide(total, count, out=np.full(PARTS, np.nan), where=count > 0)
 
 
-def main(output: str) -> None:
-    """Prints and draws."""
+def draw() -> None:
+    """Draws the curves against steps and against time."""
+    import matplotlib.pyplot as plt
+
     _, grid = plt.subplots(2, 2, figsize=(11, 7), layout="constrained")
-    print("| | seeds 0, 1, 2 | mean (95 %) | updates/s | staleness, updates | seconds |")
-    print("|---|---|---|---|---|---|")
+    middle = (np.arange(PARTS) + 0.5) / PARTS
     for (agent, title), (by_steps, by_time) in zip(TITLES.items(), grid, strict=True):
         for side, name in SIDES.items():
-            runs = sorted(Path("runs").glob(f"{agent}_{side}-[0-9]"))
-            runs = [run for run in runs if (run / "evaluation.json").exists()]
-            if not runs:
+            chosen = runs(HERE, f"{agent}_{side}")
+            if not chosen:
                 continue
-            returns = [
-                json.loads((run / "evaluation.json").read_text())["mean_return"] for run in runs
-            ]
-            tables = [read(run) for run in runs]
             style = {"color": COLOURS[side], "label": name}
             style["linestyle"] = "--" if "momentum" in side else "-"
-            end = column(tables[0], "steps")[-1]
-            curves = [binned(column(t, "steps"), column(t, "episode_return"), end) for t in tables]
-            by_steps.plot((np.arange(PARTS) + 0.5) * end / PARTS, np.nanmean(curves, 0), **style)
-            first = tables[0]
-            started = column(first, "seconds")[np.argmax(column(first, "updates") > 0)]
-            seconds = column(first, "seconds") - started
-            learning = seconds >= 0
-            spent = seconds[-1]
-            curve = binned(seconds[learning], column(first, "episode_return")[learning], spent)
-            by_time.plot((np.arange(PARTS) + 0.5) * spent / PARTS, curve, **style)
-            speed = np.ptp(column(first, "updates")[learning]) / spent
-            stale = (
-                np.nanmean(column(first, "gradient_staleness")) if "process" not in side else np.nan
-            )
-            mean, low, high = mean_and_interval(np.array(returns))[:3]
-            digits = 2 if agent == "reactor" else 0
-            each = ", ".join(f"{value:.{digits}f}" for value in returns)
-            interval = f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-            staleness = "-" if np.isnan(stale) else f"{stale:.1f}"
-            print(
-                f"| {title}, {name} | {each} | {interval} | {speed:.0f} | {staleness} "
-                f"| {spent:.0f} |"
-            )
+            tables = [read_metrics(run) for run in chosen]
+            end = tables[0]["steps"][-1]
+            curves = [binned(table["steps"], table["episode_return"], end) for table in tables]
+            by_steps.plot(middle * end, np.nanmean(curves, 0), **style)
+            first = since_learning(chosen[0])
+            spent = first["seconds"][-1]
+            curve = binned(first["seconds"], first["episode_return"], spent)
+            by_time.plot(middle * spent, curve, **style)
         by_steps.set(title=title, xlabel="environment steps", ylabel="return in training")
         by_time.set(title=f"{title}, seed 0", xlabel="seconds since the first update")
         by_steps.legend(fontsize="small")
-    plt.savefig(output, dpi=70)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    plt.savefig(HERE / "curves.png", dpi=70)
