@@ -3,6 +3,7 @@
 `E` denotes environments, `B` a batch, `T + 1` the rows of a sequence.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -58,8 +59,11 @@ def check_agent(
     key, generator = jax.random.key(seed), np.random.default_rng(seed)
     learner = Compiled("init", agent.init)(key)
     params = Compiled("acting_params", agent.acting_params)(learner)
-    _act(agent, params, environment_spec, "exploit", num_envs, generator)
-    samples = _act(agent, params, environment_spec, "explore", num_envs, generator)
+    begin = Compiled(
+        "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
+    )
+    _act(agent, begin, params, environment_spec, "exploit", num_envs, generator)
+    samples = _act(agent, begin, params, environment_spec, "explore", num_envs, generator)
     _learn(agent, learner, samples)
 
 
@@ -115,6 +119,7 @@ class Compiled:
 
 def _act(
     agent: Agent,
+    begin: Compiled,
     params: Any,
     spec: EnvironmentSpec,
     name: str,
@@ -126,9 +131,6 @@ def _act(
     Returns:
       A batch of sequences from each.
     """
-    begin = Compiled(
-        "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
-    )
     act = Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
     keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), num_envs)
     state = begin(keys, np.arange(num_envs, dtype=np.int32))
@@ -231,6 +233,7 @@ def _sample(rows: list[Row], sequence: SequenceSpec, generator: np.random.Genera
 def _learn(agent: Agent, learner: Any, samples: list[Sample]) -> None:
     """Updates with the mean of two batches' gradients, some of them from a restored state."""
     gradients, apply = Compiled("gradients", agent.gradients), Compiled("apply", agent.apply)
+    mean = jax.jit(functools.partial(jax.tree.map, lambda x, y: (x + y) / 2))
     for _ in range(_UPDATES):
         found = [gradients(learner, sample) for sample in samples]
         for each, update in found:
@@ -243,13 +246,12 @@ def _learn(agent: Agent, learner: Any, samples: list[Sample]) -> None:
         restored = _restored(learner)
         if not _equal(gradients(restored, samples[0]), found[0]):
             raise ValueError("Agent.gradients gives other results with a restored learner state.")
-        mean = jax.tree.map(lambda *x: sum(x) / len(x), *(each for each, _ in found))
-        learner = apply(restored, mean)
+        learner = apply(restored, mean(*(each for each, _ in found)))
 
 
 def _check_finite(what: str, tree: Any) -> None:
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        if not jnp.isfinite(leaf).all():
+        if not np.isfinite(leaf).all():
             raise ValueError(f"Agent.gradients: {what}{jax.tree_util.keystr(path)} must be finite.")
 
 
