@@ -25,6 +25,40 @@ SPECS = {
     "continuous": EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS),
 }
 KEEP = 0.5
+# Sizes of an agent's own networks, and of what it learns from: the smallest that can fail.
+TINY = {
+    "acer": {
+        "vector_sizes": (4,),
+        "hidden_size": 4,
+        "advantage_size": 4,
+        "sequence_length": 8,
+    },
+    "agent57": {
+        "num_arms": 5,
+        "vector_sizes": (4,),
+        "torso_size": 4,
+        "lstm_size": 3,
+        "head_size": 4,
+        "embedding_size": 2,
+        "classifier_size": 4,
+        "novelty_size": 3,
+        "episodic_capacity": 6,
+        "num_neighbours": 2,
+        "trace_length": 6,
+        "replay_period": 3,
+        "bandit_window": 20,
+        "evaluator_window": 12,
+    },
+    "d4pg": {"policy_sizes": (6,), "critic_sizes": (6, 5), "num_atoms": 5, "n_step": 3},
+    "reactor": {
+        "vector_sizes": (8,),
+        "shared_size": 8,
+        "memory_size": 8,
+        "head_size": 8,
+        "num_atoms": 5,
+        "sequence_length": 8,
+    },
+}
 
 
 def jitted(agent):

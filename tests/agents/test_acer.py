@@ -16,6 +16,7 @@ from linear_agents import (
     BOUNDS,
     SIZE,
     SPECS,
+    TINY,
     A,
     D,
     acer_network,
@@ -52,12 +53,11 @@ LINEAR = {
     "replay": ReplayConfig(pace="rounds"),
 }
 WEIGHTS = np.array([0.5, 2.0, 1.3], np.float32)
-TINY = {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4, "scale_rewards": False}
 
 
 def small(kind, **changes):
     make = Config.small if kind == "discrete" else Config.small_continuous
-    return make(**{**TINY, **changes})
+    return make(**{**TINY["acer"], "scale_rewards": False, **changes})
 
 
 @functools.cache
@@ -92,7 +92,7 @@ DEFAULTS = [VARIANTS[-1], VARIANTS[4]]
 @functools.cache
 def variant(kind, preset, memory_size):
     """An agent of a preset with small networks; test_reward_scale.py has those that scale."""
-    changes = {**TINY, "memory_size": memory_size, "sequence_length": 8}
+    changes = {**TINY["acer"], "scale_rewards": False, "memory_size": memory_size}
     config = dataclasses.replace(acer.PRESETS[preset](), **changes)
     return jitted(make_agent(SPECS[kind], config))
 
@@ -457,7 +457,7 @@ def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
 
 def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
     """One that equals the default torso gives the same update; separate streams have one each."""
-    config = small("discrete", memory_size=4, sequence_length=8)
+    config = small("discrete", memory_size=4)
     torso = lambda: VectorTorso((4,), jax.nn.relu, name="torso")  # noqa: E731
     results = []
     for agent in (variant(*DEFAULT), jitted(make_agent(DISCRETE, config, torso=torso))):

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
+from linear_agents import TINY
 
 from retrax import testing
 from retrax.agents import Agent, AgentEntry, Decision, Update, acer, agent57, d4pg, reactor
+from retrax.agents.reward_scale import DISCOUNTED_SUM
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import make_reactor_network
 from retrax.testing import check_agent, check_agent_shapes
@@ -362,19 +364,24 @@ def test_a_mode_must_be_a_bool():
     refused(check_agent_shapes, agent, message, entry=entry)
 
 
+# Their wrappers too: scaled rewards (all presets `small` of these three), stacks, an average.
 OURS = [
-    (reactor, "small", DISCRETE),
-    (acer, "small", DISCRETE),
-    (acer, "small", CONTINUOUS),
-    (agent57, "small", DISCRETE),
-    (d4pg, "small", CONTINUOUS),
+    (reactor, "small", DISCRETE, {"frame_stack": 3, "initial_state": "stored"}),
+    (acer, "small", DISCRETE, {"frame_stack": 3}),
+    (acer, "small_continuous", CONTINUOUS, {}),
+    (d4pg, "small", CONTINUOUS, {"frame_stack": 3}),
+    (agent57, "small", DISCRETE, {"evaluation_average_decay": 0.75}),
 ]
 
 
-@pytest.mark.parametrize(("package", "preset", "spec"), OURS)
-def test_our_agents_pass(package, preset, spec):
+@pytest.mark.parametrize(("package", "preset", "spec", "changes"), OURS)
+def test_our_agents_pass(package, preset, spec, changes):
     entry = package.AGENT
-    check_agent(entry.make_agent(spec, entry.presets[preset]()), spec, entry=entry)
+    config = dataclasses.replace(entry.presets[preset](), **TINY[entry.name], **changes)
+    agent = entry.make_agent(spec, config)
+    assert agent.sequence.frame_stack == changes.get("frame_stack", 1)
+    assert (DISCOUNTED_SUM in agent.sequence.extras) == (package is not agent57)
+    check_agent(agent, spec, entry=entry)
 
 
 def test_a_network_of_another_size_is_refused_before_training():

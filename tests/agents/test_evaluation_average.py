@@ -8,34 +8,23 @@ import numpy as np
 import optax
 import pytest
 from dm_env import specs
+from linear_agents import TINY, jitted
 
 from retrax.agents import agent57, base
 from retrax.agents.evaluation_average import AveragedLearnerState, AveragedParams
-from retrax.agents.testing import check_agent
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, TimeStep
 from retrax.replay import SequenceStore
 
 SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
 DECAY = 0.75
-TINY = {
-    "vector_sizes": (4,),
-    "torso_size": 4,
-    "lstm_size": 3,
-    "head_size": 4,
-    "embedding_size": 2,
-    "classifier_size": 4,
-    "novelty_size": 3,
-    "episodic_capacity": 6,
-    "trace_length": 4,
-    "replay_period": 2,
-    "replay": ReplayConfig(capacity=100, batch_size=2, min_rows=1),
-}
+REPLAY = ReplayConfig(capacity=100, batch_size=2, min_rows=1)
 
 
 @functools.cache
 def make(decay, values="split"):
-    config = agent57.Config.small(**TINY, values=values, evaluation_average_decay=decay)
-    return agent57.make_agent(SPEC, config, optimizer=optax.sgd(1.0)), config
+    changes = {"values": values, "evaluation_average_decay": decay, "replay": REPLAY}
+    config = agent57.Config.small(**TINY["agent57"], **changes)
+    return jitted(agent57.make_agent(SPEC, config, optimizer=optax.sgd(1.0))), config
 
 
 def random_sample(agent, config, seed):
@@ -54,7 +43,7 @@ def random_sample(agent, config, seed):
 @pytest.mark.parametrize("values", ["split", "extrinsic"])
 def test_the_average_moves_at_each_update(values):
     agent, config = make(DECAY, values)
-    update, state = jax.jit(base.update(agent)), jax.jit(agent.init)(jax.random.key(0))
+    update, state = base.update(agent), agent.init(jax.random.key(0))
     average = jax.tree.map(np.float64, state.learner.params)
     chex.assert_trees_all_equal(state.average, state.learner.params)
     for seed in range(3):
@@ -72,11 +61,11 @@ def test_the_average_moves_at_each_update(values):
 
 def test_learning_is_that_of_the_agent_without_an_average():
     (agent, config), (plain, _) = make(DECAY), make(0.0)
-    state, other = (jax.jit(each.init)(jax.random.key(0)) for each in (agent, plain))
+    state, other = (each.init(jax.random.key(0)) for each in (agent, plain))
     assert isinstance(state, AveragedLearnerState)
     sample = random_sample(agent, config, 0)
-    new, update = jax.jit(base.update(agent))(state, sample)
-    wanted, same = jax.jit(base.update(plain))(other, sample)
+    new, update = base.update(agent)(state, sample)
+    wanted, same = base.update(plain)(other, sample)
     chex.assert_trees_all_equal((new.learner, update), (wanted, same))
 
 
@@ -86,23 +75,10 @@ def test_evaluators_act_with_the_average_and_actors_do_not():
     params = AveragedParams(newest, other.values)
     state = agent.begin(jax.random.key(2), 0, 1)
     step = TimeStep(np.int32(0), np.float32(0), np.float32(1), np.ones(3, np.float32))
-    act = {
-        name: jax.jit(function)
-        for name, function in {
-            "exploit": agent.exploit,
-            "explore": agent.explore,
-            "plain exploit": plain.exploit,
-            "plain explore": plain.explore,
-        }.items()
-    }
-    evaluated = act["exploit"](params, state, step)
+    evaluated = agent.exploit(params, state, step)
     averaged = newest._replace(values=other.values)
-    chex.assert_trees_all_equal(evaluated, act["plain exploit"](averaged, state, step))
+    chex.assert_trees_all_equal(evaluated, plain.exploit(averaged, state, step))
     with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal(evaluated, act["plain exploit"](newest, state, step))
-    explored = act["explore"](params, state, step)
-    chex.assert_trees_all_equal(explored, act["plain explore"](newest, state, step))
-
-
-def test_the_agent_passes_the_conformance_test():
-    check_agent(*make(DECAY)[:1], SPEC)
+        chex.assert_trees_all_equal(evaluated, plain.exploit(newest, state, step))
+    explored = agent.explore(params, state, step)
+    chex.assert_trees_all_equal(explored, plain.explore(newest, state, step))

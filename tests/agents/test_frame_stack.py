@@ -1,15 +1,12 @@
 """Stacks of frames: actors and replays show what the environment's own stacks show."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
 from dm_env import StepType, specs
 
-from retrax.agents import acer, d4pg, reactor, recurrent
+from retrax.agents import acer, reactor, recurrent
 from retrax.agents.frame_stack import stacked_spec
-from retrax.agents.testing import check_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.environments import make
 from retrax.replay import LocalReplay, ReplayConfig
@@ -65,22 +62,6 @@ def test_actors_and_replay_show_what_an_environment_that_stacks_its_frames_shows
 SPEC = EnvironmentSpec(
     specs.BoundedArray((3,), np.float32, [-1, -2, -3], [1, 2, 3]), specs.DiscreteArray(3)
 )
-TORQUES = specs.BoundedArray((2,), np.float32, -1.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("module", "preset", "spec"),
-    [
-        (acer, "small", SPEC),
-        (reactor, "small", SPEC),
-        (d4pg, "small", SPEC._replace(actions=TORQUES)),
-    ],
-)
-def test_agents_that_see_stacks_keep_the_contract(module, preset, spec):
-    chosen = dataclasses.replace(module.PRESETS[preset](), frame_stack=3)
-    agent = module.make_agent(spec, chosen)
-    assert agent.sequence.frame_stack == 3
-    check_agent(agent, spec)
 
 
 def test_one_frame_changes_nothing():
