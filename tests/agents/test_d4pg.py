@@ -1,6 +1,7 @@
 """D4PG: one update against NumPy, windows at the end, acting, presets, saving, rejections."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -10,6 +11,7 @@ import optax
 import oracles
 import pytest
 from dm_env import specs
+from linear_agents import TINY, avals, jitted
 
 from retrax._libraries import distrax
 from retrax.agents import base, d4pg
@@ -24,26 +26,31 @@ from retrax.runtime.snapshots import Snapshot, Snapshots
 
 D, A = 4, 2
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32)
-ACTIONS = specs.BoundedArray((A,), np.float32, LOW, HIGH)
-SPEC = EnvironmentSpec(specs.Array((D,), np.float32), ACTIONS)
+SPEC = EnvironmentSpec(
+    specs.Array((D,), np.float32), specs.BoundedArray((A,), np.float32, LOW, HIGH)
+)
 CRITICS = ["categorical", "scalar", "mixture_of_gaussians"]
 
 
 def small(**changes):
-    return Config.small(
-        **{
-            "scale_rewards": False,
-            "policy_sizes": (6,),
-            "critic_sizes": (6, 5),
-            "num_atoms": 5,
-            "n_step": 3,
-            **changes,
-        }
-    )
+    return Config.small(**{"scale_rewards": False, **TINY["d4pg"], **changes})
+
+
+@functools.cache
+def agent_of(critic="categorical", bounds=None, **changes):
+    """An agent whose policy makes plain gradient steps of 1, its functions compiled."""
+    spec = SPEC if bounds is None else SPEC._replace(actions=actions_within(*bounds))
+    config = small(critic=critic, target_update_period=3, **changes)
+    sgd = optax.sgd(1.0)
+    return jitted(make_agent(spec, config, policy_optimizer=sgd, critic_optimizer=sgd))
+
+
+def actions_within(low, high):
+    return specs.BoundedArray((A,), np.float32, low, high)
 
 
 def initial(agent, seed):
-    return jax.jit(agent.init)(jax.random.key(seed))
+    return agent.init(jax.random.key(seed))
 
 
 def linear_networks(num_outputs, slope=1.0):
@@ -157,12 +164,13 @@ def test_one_update_is_the_numpy_loop(critic, max_norm, cost, slope):
         policy_optimizer=optax.sgd(0.3),
         critic_optimizer=optax.sgd(0.1),
     )
+    agent = jitted(agent)
     learner = initial(agent, 0)
     other = initial(agent, 10).params
     learner = learner._replace(target_params=other)
     rows, mask = random_rows(1, 5, 4, ends=[3, 1, 2, 2, 9], terminated=[0, 1, 0, 1, 0])
     weights = np.array([0.5, 2.0, 1.3, 0.2, 1.0], np.float32)
-    new, update = jax.jit(base.update(agent))(learner, as_sample(rows, mask, weights))
+    new, update = base.update(agent)(learner, as_sample(rows, mask, weights))
     samples = np.zeros((5, 1))
     if critic == "mixture_of_gaussians":
         samples = mixture_samples(learner, double(other), rows, mask, config)
@@ -190,52 +198,48 @@ def test_one_update_is_the_numpy_loop(critic, max_norm, cost, slope):
 def test_a_prediction_that_equals_its_target_has_priority_0(critic):
     """The entropy of the target is no reason to repeat a window."""
     config = small(critic=critic, discount=1.0, n_step=1, mixture_components=2)
-    agent = make_agent(SPEC, config, networks=linear_networks(make_head(config).num_outputs))
+    networks = linear_networks(make_head(config).num_outputs)
+    agent = jitted(make_agent(SPEC, config, networks=networks))
     learner = initial(agent, 0)
     rows, _ = random_rows(0, 8, 2)
     rows["observation"][:, 1] = x = rows["observation"][:, 0]
     rows["action"][:, 0] = x @ learner.params.policy
     rows["reward"][:] = 0
-    gradients = jax.jit(agent.gradients)
-    _, update = gradients(learner, as_sample(rows))
+    _, update = agent.gradients(learner, as_sample(rows))
     np.testing.assert_allclose(update.priorities, 0, atol=1e-4)
     rows["reward"][:, 1] = 50.0
-    _, update = gradients(learner, as_sample(rows))
+    _, update = agent.gradients(learner, as_sample(rows))
     assert (update.priorities > 1e-2).all()
 
 
 def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
     """Terminations: a target is one point, at the N-step return."""
-    agent = make_agent(SPEC, small(vmin=-3.0, vmax=2.0, discount=0.5, n_step=2))
+    agent = agent_of(vmin=-3.0, vmax=2.0, discount=0.5, n_step=2)
     rows, mask = random_rows(0, 4, 3, ends=[2] * 4, terminated=[1] * 4)
     rows["reward"][:, 1] = [1.0, 1.5, -3.0, 2.5]
     rows["reward"][:, 2] = [2.0, 1.5, -0.5, 0.5]  # returns 2, 2.25, -3.25, 2.75
-    _, update = jax.jit(agent.gradients)(initial(agent, 0), as_sample(rows, mask))
+    _, update = agent.gradients(initial(agent, 0), as_sample(rows, mask))
     np.testing.assert_allclose(update.metrics["clipped_below_vmin"], 0.25, rtol=1e-5)
     np.testing.assert_allclose(update.metrics["clipped_above_vmax"], 0.5, rtol=1e-5)
     # Otherwise the atoms of the target critic are moved: behind a reward of 6 all are outside.
     rows["discount"][:] = 1.0
     rows["reward"][:, 1] = [6.0, 0.0, 0.0, 0.0]
     rows["reward"][:, 2] = 0.0
-    _, update = jax.jit(agent.gradients)(initial(agent, 0), as_sample(rows, mask))
+    _, update = agent.gradients(initial(agent, 0), as_sample(rows, mask))
     np.testing.assert_allclose(update.metrics["clipped_above_vmax"], 0.25, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-2.0, 2.0), ([-1.0, 0.0], [7.0, 0.5])])
 @pytest.mark.parametrize("max_norm", [None, 0.1])
-def test_updates_do_not_depend_on_the_units_of_actions(low, high, max_norm):
+def test_updates_do_not_depend_on_the_units_of_actions(max_norm):
     """A task whose actions are those of another, shifted and scaled, is learned alike."""
     rows, mask = random_rows(0, 4, 4)
     unit = np.random.default_rng(1).uniform(-1, 1, (4, 4, A)).astype(np.float32)
     found = []
-    for bounds in ((-1.0, 1.0), (low, high)):
-        actions = specs.BoundedArray((A,), np.float32, *bounds)
-        middle, half = middle_and_half(actions)
+    for bounds in ((-1.0, 1.0), ((-1.0, 0.0), (7.0, 0.5))):
+        middle, half = middle_and_half(actions_within(*bounds))
         rows["action"] = middle + half * unit
-        config = small(vmin=-3.0, vmax=3.0, max_action_gradient_norm=max_norm)
-        agent = make_agent(SPEC._replace(actions=actions), config, policy_optimizer=optax.sgd(1.0))
-        learner = initial(agent, 0)
-        learner, update = jax.jit(base.update(agent))(learner, as_sample(rows, mask))
+        agent = agent_of(bounds=bounds, max_action_gradient_norm=max_norm)
+        learner, update = base.update(agent)(initial(agent, 0), as_sample(rows, mask))
         found.append((learner.params, update))
     chex.assert_trees_all_close(*found, rtol=1e-4, atol=1e-5)
 
@@ -243,27 +247,27 @@ def test_updates_do_not_depend_on_the_units_of_actions(low, high, max_norm):
 @pytest.mark.parametrize("cost", [0.0, 0.5])
 def test_a_policy_at_its_bounds_returns_where_preactivations_have_a_cost(cost):
     """tanh's derivative is 0 there: what is left is the cost times the outputs, here 30."""
-    agent = make_agent(SPEC, small(preactivation_cost=cost))
+    agent = agent_of(preactivation_cost=cost)
     learner = initial(agent, 0)
     name = "policy_module/~/output"
     output = jax.tree.map(jnp.zeros_like, learner.params.policy[name])
     policy = {**learner.params.policy, name: {**output, "b": jnp.full(A, 30.0)}}
     learner = learner._replace(params=learner.params._replace(policy=policy))
-    gradients, _ = jax.jit(agent.gradients)(learner, as_sample(*random_rows(0, 4, 4)))
+    gradients, _ = agent.gradients(learner, as_sample(*random_rows(0, 4, 4)))
     np.testing.assert_allclose(gradients.policy[name]["b"], [30.0 * cost] * A, rtol=1e-5)
 
 
 @pytest.mark.parametrize("critic", ["categorical", "scalar"])
 def test_padding_and_what_is_behind_the_end_do_not_matter(critic):
-    agent = make_agent(SPEC, small(critic=critic))
+    agent = agent_of(critic)
     learner = initial(agent, 0)
-    rows, mask = random_rows(0, 2, 4, ends=[2, 1], terminated=[0, 1])
+    rows, mask = random_rows(0, 4, 4, ends=[2, 1, 3, 9], terminated=[0, 1, 1, 0])
     changed = {name: values.copy() for name, values in rows.items()}
     for name in ("observation", "reward", "action", "discount"):
         changed[name][~mask] = 7.0
     changed["action"][:, 1:] = 3.0  # only the first action is learned from
     changed["observation"][1, 1] = 5.0  # behind a termination nothing is bootstrapped
-    update = jax.jit(base.update(agent))
+    update = base.update(agent)
     (state, expected), (other, found) = (
         update(learner, as_sample(r, mask)) for r in (rows, changed)
     )
@@ -273,25 +277,25 @@ def test_padding_and_what_is_behind_the_end_do_not_matter(critic):
 
 @pytest.mark.parametrize("end", [1, 2, 3])
 def test_truncation_bootstraps_from_the_last_observation_there_is(end):
-    agent = make_agent(SPEC, small(critic="scalar"))
+    agent = agent_of("scalar")
     learner = initial(agent, 0)
-    update = jax.jit(base.update(agent))
-    rows, mask = random_rows(0, 1, 4, ends=[end], terminated=[False])
+    update = base.update(agent)
+    rows, mask = random_rows(0, 4, 4, ends=[end] * 4, terminated=[False] * 4)
     before = update(learner, as_sample(rows, mask))[1].priorities
     for t in range(1, 4):
         changed = {name: values.copy() for name, values in rows.items()}
-        changed["observation"][0, t] += 1.0
+        changed["observation"][:, t] += 1.0
         after = update(learner, as_sample(changed, mask))[1].priorities
-        assert (after != before) == (t == end), t
+        assert ((after != before) == (t == end)).all(), t
 
 
 def test_weights_are_the_critics_alone():
-    agent = make_agent(SPEC, small(), critic_optimizer=optax.sgd(1.0))
+    agent = agent_of()
     learner = initial(agent, 0)
-    rows, mask = random_rows(0, 3, 4)
-    update = jax.jit(base.update(agent))
+    rows, mask = random_rows(0, 4, 4)
+    update = base.update(agent)
     plain, _ = update(learner, as_sample(rows, mask))
-    nothing, _ = update(learner, as_sample(rows, mask, np.zeros(3, np.float32)))
+    nothing, _ = update(learner, as_sample(rows, mask, np.zeros(4, np.float32)))
     chex.assert_trees_all_equal(nothing.params.critic, learner.params.critic)
     chex.assert_trees_all_equal(nothing.params.policy, plain.params.policy)
     with pytest.raises(AssertionError):
@@ -300,12 +304,13 @@ def test_weights_are_the_critics_alone():
 
 def test_the_policys_gradient_into_the_torso_is_exactly_zero():
     spec = SPEC._replace(observations=specs.Array((9, 9, 3), np.uint8))
-    agent = make_agent(spec, small(n_step=1, pixel_features=7), critic_optimizer=optax.sgd(1.0))
+    config = small(n_step=1, pixel_features=7)
+    agent = jitted(make_agent(spec, config, critic_optimizer=optax.sgd(1.0)))
     learner = initial(agent, 0)
     rows, mask = random_rows(0, 2, 2)
     images = np.random.default_rng(0).integers(0, 256, (2, 2, 9, 9, 3), np.uint8)
     rows["observation"] = images
-    update = jax.jit(base.update(agent))
+    update = base.update(agent)
     nothing, _ = update(learner, as_sample(rows, mask, np.zeros(2, np.float32)))
     chex.assert_trees_all_equal(nothing.params.torso, learner.params.torso)
     trained, _ = update(learner, as_sample(rows, mask))
@@ -317,8 +322,8 @@ def test_the_policys_gradient_into_the_torso_is_exactly_zero():
 
 def test_gradients_of_two_halves_average_to_those_of_the_batch():
     """What a parameter server and several devices rely on; and computing them changes nothing."""
-    agent = make_agent(SPEC, small())
-    gradients = jax.jit(agent.gradients)
+    agent = agent_of()
+    gradients = agent.gradients
     learner = initial(agent, 0)
     rows, mask = random_rows(0, 4, 4, ends=[3, 1, 2, 9])
     whole, update = gradients(learner, as_sample(rows, mask))
@@ -337,11 +342,11 @@ def test_gradients_of_two_halves_average_to_those_of_the_batch():
 
 
 def test_target_networks_are_copied_every_period():
-    agent = make_agent(SPEC, small(target_update_period=3))
-    update = jax.jit(base.update(agent))
+    agent = agent_of()
+    update = base.update(agent)
     learner = initial(agent, 0)
     start = learner.params
-    sample = as_sample(*random_rows(0, 2, 4))
+    sample = as_sample(*random_rows(0, 4, 4))
     for number in range(1, 7):
         learner, _ = update(learner, sample)
         same = number in (3, 6)
@@ -373,52 +378,46 @@ def test_every_preset_has_an_agent(preset):
     assert result.priorities.shape == (2,)
 
 
-# The update's graph depends on the critic; the other presets have one of these three.
-@pytest.mark.parametrize("preset", ["small", "scalar", "mixture_of_gaussians"])
-def test_compiles_once_for_every_critic(preset):
-    config = shrunk(preset)
-    agent = make_agent(SPEC, config)
-    chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(base.update(agent), n=1))
-    explore = jax.jit(chex.assert_max_traces(lambda *inputs: agent.explore(*inputs), n=1))
-    learner = initial(agent, 0)
-    actor = jax.jit(agent.begin, static_argnums=2)(jax.random.key(1), 1, 4)
-    length = agent.sequence.length
-    assert (length, agent.sequence.crosses_episodes) == (config.n_step + 1, False)
+@pytest.mark.parametrize("critic", CRITICS)
+def test_compiles_once_for_every_critic(critic):
+    """States before and after an update are alike; rows are those that the agent declares."""
+    agent = agent_of(critic)
+    learner, actor = initial(agent, 0), agent.begin(jax.random.key(1), 1, 4)
+    assert (agent.sequence.length, agent.sequence.crosses_episodes) == (4, False)
     for number in range(3):
-        step = TimeStep(np.int32(1), np.float32(0), np.float32(1), np.ones(D, np.float32))
-        decision = explore(agent.acting_params(learner), actor, step)
-        actor = decision.state
-        assert decision.action.shape == (A,)
-        assert decision.action.dtype == np.float32
+        decision = agent.explore(agent.acting_params(learner), actor, timestep_of(1))
+        assert avals(decision.state) == avals(actor)
+        assert (decision.action.shape, decision.action.dtype) == ((A,), np.float32)
         assert decision.extras == agent.sequence.extras == {}
-        learner, result = update(learner, as_sample(*random_rows(number, 2, length)))
+        new, result = base.update(agent)(learner, as_sample(*random_rows(number, 4, 4)))
+        assert avals(new) == avals(learner)
+        learner, actor = new, decision.state
         assert np.isfinite(result.priorities).all()
         assert (result.priorities >= 0).all()
         assert all(np.isfinite(value) for value in result.metrics.values())
     assert learner.num_updates == 3
 
 
-def exploring(config, num_actors, draws, seed=0):
+def exploring(num_actors, draws, **changes):
     """Actions `[num_actors, draws, A]` at one observation, and the greedy one `[A]`."""
-    agent = make_agent(SPEC, config)
-    params = agent.acting_params(initial(agent, seed))
-    step = timestep_of(0, np.ones(D, np.float32))
+    agent = agent_of(**changes)
+    params = agent.acting_params(initial(agent, 0))
 
     def draw(actor_id, key):
         actor = agent.begin(key, actor_id, num_actors)
-        return agent.explore(params, actor, step).action
+        return agent.explore(params, actor, timestep_of(0)).action
 
     keys = jax.random.split(jax.random.key(1), (num_actors, draws))
     per_actor = jax.vmap(draw, in_axes=(None, 0))
     actions = jax.jit(jax.vmap(per_actor))(np.arange(num_actors), keys)
-    greedy = agent.exploit(params, agent.begin(keys[0, 0], 0, num_actors), step).action
+    actor = agent.begin(keys[0, 0], 0, num_actors)
+    greedy = agent.exploit(params, actor, timestep_of(0)).action
     return np.asarray(actions), np.asarray(greedy)
 
 
 def test_noise_has_the_size_of_its_actor():
-    config = small(exploration="per_actor", sigma_min=0.02, sigma_max=0.32)
-    actions, greedy = exploring(config, 5, 4000)
+    changes = {"exploration": "per_actor", "sigma_min": 0.02, "sigma_max": 0.32}
+    actions, greedy = exploring(5, 4000, **changes)
     deviations = np.sqrt(np.mean((actions - greedy) ** 2, axis=1)) / (HIGH - LOW) * 2
     expected = np.array([0.02, 0.04, 0.08, 0.16, 0.32])[:, None] * np.ones(A)
     np.testing.assert_allclose(deviations[:4], expected[:4], rtol=0.05)
@@ -427,27 +426,26 @@ def test_noise_has_the_size_of_its_actor():
 
 
 def test_one_actor_alone_explores_between_the_extremes():
-    agent = make_agent(SPEC, small(exploration="per_actor", sigma_min=0.04, sigma_max=0.36))
+    agent = agent_of(exploration="per_actor", sigma_min=0.04, sigma_max=0.36)
     np.testing.assert_allclose(agent.begin(jax.random.key(0), 0, 1).sigma, 0.12, rtol=1e-6)
 
 
 def test_fixed_noise_is_the_same_for_all():
-    agent = make_agent(SPEC, small(exploration="fixed", sigma=0.2))
+    agent = agent_of(exploration="fixed", sigma=0.2)
     sigmas = [agent.begin(jax.random.key(0), actor, 4).sigma for actor in range(4)]
     np.testing.assert_allclose(sigmas, 0.2)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
 def test_noise_is_an_autoregressive_process_that_begins_anew_with_each_episode(correlation):
-    agent = make_agent(SPEC, small(exploration="fixed", sigma=0.05, noise_correlation=correlation))
+    agent = agent_of(exploration="fixed", sigma=0.05, noise_correlation=correlation)
     params = agent.acting_params(initial(agent, 0))
     lengths = 20, 1980
     kinds = np.concatenate([[0] + [1] * (length - 1) for length in lengths]).astype(np.int32)
-    seen = np.ones(D, np.float32)
-    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep_of(1, seen))
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep_of(1))
 
     def act(actor, kind):
-        decision = agent.explore(params, actor, timestep_of(kind, seen))
+        decision = agent.explore(params, actor, timestep_of(kind))
         return decision.state, decision.action
 
     def of_key(key):
@@ -464,21 +462,21 @@ def test_noise_is_an_autoregressive_process_that_begins_anew_with_each_episode(c
     np.testing.assert_allclose(noise[:, 0].std(), 1.0, rtol=0.3)
 
 
-def timestep_of(kind, seen):
-    return TimeStep(kind, np.float32(0), np.float32(1), seen)
+def timestep_of(kind):
+    seen = np.ones(D, np.float32)
+    return TimeStep(jnp.int32(kind), np.float32(0), np.float32(1), seen)
 
 
 def test_actions_stay_within_bounds_and_noise_is_new_each_time():
-    actions, _ = exploring(small(exploration="fixed", sigma=5.0), 1, 200)
+    actions, _ = exploring(1, 200, exploration="fixed", sigma=5.0)
     assert (actions >= LOW).all()
     assert (actions <= HIGH).all()
     assert (actions == LOW).any()
     assert (actions == HIGH).any()
-    agent = make_agent(SPEC, small(noise_correlation=0.0))  # correlated noise is never the same
+    agent = agent_of(noise_correlation=0.0)  # correlated noise is never the same
     params, actor = agent.acting_params(initial(agent, 0)), agent.begin(jax.random.key(0), 0, 1)
-    step = TimeStep(np.int32(1), np.float32(0), np.float32(1), np.ones(D, np.float32))
-    first = agent.explore(params, actor, step)
-    second = agent.explore(params, first.state, step)
+    first = agent.explore(params, actor, timestep_of(1))
+    second = agent.explore(params, first.state, timestep_of(1))
     assert (first.action != second.action).any()
 
 
@@ -487,12 +485,11 @@ def test_the_stored_action_is_the_executed_one():
     from retrax.environments import make
 
     environment = make("Pendulum-v1", seed=0, num_envs=2)
-    agent = make_agent(environment.spec, Config.small(exploration="fixed", sigma=3.0))
+    agent = jitted(make_agent(environment.spec, small(exploration="fixed", sigma=3.0)))
     timestep = environment.reset()
     params = agent.acting_params(initial(agent, 0))
-    actors = jax.vmap(agent.begin, (0, 0, None))(
-        jax.random.split(jax.random.key(0)), jnp.arange(2), 2
-    )
+    keys = jax.random.split(jax.random.key(0))
+    actors = jax.vmap(lambda key: agent.begin(key, 0, 2))(keys)
     explore = jax.jit(jax.vmap(agent.explore, (None, 0, 0)))
     seen = []
     for _ in range(20):
@@ -507,8 +504,8 @@ def test_the_stored_action_is_the_executed_one():
 
 @pytest.mark.parametrize("critic", ["categorical", "mixture_of_gaussians"])
 def test_a_run_goes_on_from_a_snapshot_exactly(critic, tmp_path):
-    agent = make_agent(SPEC, small(critic=critic))
-    update = jax.jit(base.update(agent))
+    agent = agent_of(critic)
+    update = base.update(agent)
     samples = [as_sample(*random_rows(seed, 4, 4)) for seed in range(3)]
     learner, _ = update(initial(agent, 0), samples[0])
     snapshots = Snapshots(tmp_path)
@@ -525,8 +522,8 @@ def test_a_run_goes_on_from_a_snapshot_exactly(critic, tmp_path):
 
 
 def test_the_mixtures_samples_differ_between_updates_and_are_the_same_for_a_key():
-    agent = make_agent(SPEC, small(critic="mixture_of_gaussians"))
-    update = jax.jit(base.update(agent))
+    agent = agent_of("mixture_of_gaussians")
+    update = base.update(agent)
     learner, sample = initial(agent, 0), as_sample(*random_rows(0, 4, 4))
     again = learner._replace(num_updates=learner.num_updates + 1)
     priorities = [update(state, sample)[1].priorities for state in (learner, learner, again)]
