@@ -1,6 +1,7 @@
 """Reads a Reverb table in a thread: Reverb's reads cannot be interrupted. `B` denotes the batch."""
 
 import contextlib
+import functools
 import queue
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..waiting import Stopped
 from .layout import Layout
-from .library import reverb
+from .library import reverb, tensorflow
 from .waiting import retry
 
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
@@ -123,18 +124,20 @@ class Reader:
                 pieces = [rest] if missing else []
 
     def _pieces(self) -> Iterator[Batch]:
-        dataset = retry(
-            self._connect,
-            (reverb.errors.ReverbError,),
+        wait = functools.partial(
+            retry,
             what="the replay's server",
             client=self._client,
             table=self._table,
             stop=self._closed.is_set,
             max_wait=self._max_wait,
+            pause=_POLL_SECONDS,
         )
+        dataset = wait(self._connect, (reverb.errors.ReverbError,))
         while not self._closed.is_set():
-            # A pass ends when nothing arrived for a while; it has returned everything it read.
-            for sample in dataset.as_numpy_iterator():
+            # A pass ends when nothing arrived for a while; it has returned everything it read. The
+            # next one cannot begin while the server dies: its connection is reset.
+            for sample in wait(dataset.as_numpy_iterator, (tensorflow.errors.InternalError,)):
                 if self._closed.is_set():
                     break
                 info = sample.info

@@ -42,7 +42,7 @@ def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequence
     assert sample.weights.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("num_environments", [1, 2, 8, 16])
+@pytest.mark.parametrize("num_environments", [1, 8])
 @pytest.mark.parametrize("on_policy", [True, False])
 def test_transitions_are_replayed_as_often_as_the_ratio_says(num_environments, on_policy):
     replay = make_replay(
@@ -54,7 +54,7 @@ def test_transitions_are_replayed_as_often_as_the_ratio_says(num_environments, o
         capacity_per_environment=True,
     )
     rows = zero_rows(replay, num_environments)
-    replayed, newest, rounds = 0, 0, 4000 // num_environments
+    replayed, newest, rounds = 0, 0, 1600 // num_environments
     for _ in range(3 * rounds + 1):  # segments of three transitions share a row
         replay.add(rows)
         drawn = []

@@ -1,5 +1,6 @@
 """The table of sequences."""
 
+import contextlib
 import dataclasses
 import time
 
@@ -37,8 +38,11 @@ def test_the_table_keeps_the_ratio_on_both_sides():
         batch_size=4,
         acting_steps_per_update=2,
     )
-    with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
-        writer = make_writer(address, sequence, config, max_wait=0.5)
+    with (
+        server(sequence, config) as address,
+        open_replay(address, sequence, config) as replay,
+        contextlib.closing(make_writer(address, sequence, config, max_wait=0.3)) as writer,
+    ):
         with pytest.raises(
             WaitTimeout,
             match=r"Waited . s for the replay to take the rows of environment 0: table sequences "
@@ -47,7 +51,7 @@ def test_the_table_keeps_the_ratio_on_both_sides():
         ):
             write_on(writer, stream(0, 2000))
         drawn = 0
-        while (batch := replay.sample(1.0)) is not None:
+        while (batch := replay.sample(0.5)) is not None:
             drawn += len(batch[0])
         limits = reverb.Client(address).server_info(timeout=5)["sequences"].rate_limiter_info
         inserted = limits.insert_stats.completed
@@ -122,8 +126,8 @@ def test_bad_priorities_are_never_sent(selector):
         draw(replay)
         info = reverb.Client(address).server_info(timeout=5)
         assert len(info) == 1
-        writer = make_writer(address, sequence, config)
-        for row in stream(0, 1):
+        with contextlib.closing(make_writer(address, sequence, config)) as writer:
+            (row,) = stream(0, 1)
             with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
                 writer.write(row, new_priority=np.nan)
 

@@ -26,15 +26,20 @@ from reverb_servers import (
     write_all,
 )
 
-from retrax.replay.reverb import SEQUENCES, Layout
-from retrax.replay.reverb.library import reverb
+from retrax.replay.reverb import SEQUENCES, Layout, reader
+from retrax.replay.reverb.library import reverb, tensorflow
 from retrax.replay.reverb.reader import Reader
 
 pytestmark = pytest.mark.distributed
 
-PAUSE = 1.2  # longer than Reverb waits for an item
+PAUSE = 0.5  # longer than Reverb waits for an item
 SEQUENCE = sequence_spec(length=2)
 CONFIG = dataclasses.replace(BIG, selector="uniform", batch_size=4)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(reader, "_POLL_SECONDS", 0.2)
 
 
 @contextlib.contextmanager
@@ -87,6 +92,27 @@ def test_no_item_is_lost_when_nothing_arrives_for_a_while(in_order):
     assert (drawn if in_order else sorted(drawn)) == list(range(16))
 
 
+class _Reset:
+    """A dataset whose first pass cannot begin, since its server dies at that moment."""
+
+    def __init__(self, dataset):
+        self._dataset, self._passes = dataset, 0
+
+    def as_numpy_iterator(self):
+        self._passes += 1
+        if self._passes == 1:
+            raise tensorflow.errors.InternalError(None, None, "Connection reset by peer")
+        return self._dataset.as_numpy_iterator()
+
+
+def test_a_server_that_dies_as_a_pass_begins_is_waited_for(monkeypatch):
+    connect = Reader._connect
+    monkeypatch.setattr(Reader, "_connect", lambda reader: _Reset(connect(reader)))
+    with reading(in_order=True) as (write, take):
+        write(4)
+        assert take(SECONDS) == [0, 1, 2, 3]
+
+
 def test_in_order_a_batch_does_not_wait_for_more_items_than_it_has():
     """Items arrive one by one, without a pause of Reverb's; the first three came before one."""
     with reading(in_order=True) as (write, take):
@@ -95,7 +121,7 @@ def test_in_order_a_batch_does_not_wait_for_more_items_than_it_has():
         batches = []
         while batches.count(None) == len(batches) < 4:
             write(1)
-            batches.append(take(0.3))
+            batches.append(take(0.1))
         assert batches[-1] == [0, 1, 2, 3]
         assert len(batches) < 4, "it waited for four items"
 
@@ -114,7 +140,7 @@ def test_two_batches_are_drawn_ahead():
             for number in range(1, 6):
                 draw(replay)
                 wait_for(lambda number=number: drawn() >= 4 * (number + 1))
-                time.sleep(0.2)
+                time.sleep(0.1)
                 assert drawn() <= 4 * (number + 2)
 
 

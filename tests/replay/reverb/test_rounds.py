@@ -113,8 +113,8 @@ def test_rounds_have_the_draws_of_one_process(on_policy, per_call):
             for call in expected.get(number, []):
                 _, sample, updates = draw(replay)
                 assert (shapes_of(sample), updates) == call
-            assert replay.sample(0.05) is None
-        assert replay.sample(1.0) is None
+            assert replay.sample(0.02) is None
+        assert replay.sample(0.3) is None
 
 
 def test_rounds_without_updates_do_not_stop_the_actors():
@@ -130,7 +130,7 @@ def test_rounds_without_updates_do_not_stop_the_actors():
         updates = 0
         while actor.is_alive():
             updates += replay.sample(0.1) is not None
-        while replay.sample(1.0) is not None:
+        while replay.sample(0.5) is not None:
             updates += 1
     assert updates == num_updates
 
@@ -178,7 +178,7 @@ def test_fast_actors_wait_for_the_rounds(on_policy):
     with (
         server(sequence, config) as address,
         open_replay(address, sequence, config) as replay,
-        contextlib.closing(make_writer(address, sequence, config, max_wait=0.5)) as writer,
+        contextlib.closing(make_writer(address, sequence, config, max_wait=0.2)) as writer,
     ):
         for _ in range(2):
             with pytest.raises(WaitTimeout, match="the rows of environment 0"):

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.documents]
 
 
 def test_the_benchmark_prints_both_ways():

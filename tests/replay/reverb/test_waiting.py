@@ -37,32 +37,36 @@ from retrax.replay.waiting import Stopped, WaitTimeout
 pytestmark = pytest.mark.distributed
 
 
+SELECTORS = ("contextual", "proportional")
+
+
 def use(function, times):
     for _ in range(times):
         function()
 
 
-@pytest.mark.parametrize("selector", ["contextual", "proportional"])
-def test_without_a_server_everything_ends_with_a_sentence(selector):
+def test_without_a_server_everything_ends_with_a_sentence():
     sequence, address = sequence_spec(), free_address()
-    config = dataclasses.replace(BIG, selector=selector)
+    configs = [dataclasses.replace(BIG, selector=selector) for selector in SELECTORS]
+    sentence = f"Waited . s for the replay's server: no Reverb server answers at {address}"
     started = time.monotonic()
-    with pytest.raises(
-        WaitTimeout,
-        match=f"s for the replay's server: no Reverb server answers at {address}",
-    ):
-        make_writer(address, sequence, config, max_wait=0.5)
-    with pytest.raises(Stopped, match="Stopped while waiting for the replay's server"):
-        make_writer(address, sequence, config, stop=lambda: True)
-    with open_replay(address, sequence, config, max_wait=0.5) as replay:
-        wait_for(lambda: not replay._reader._thread.is_alive())
-        for _ in range(2):
-            with pytest.raises(WaitTimeout, match="replay's server: no Reverb server answers"):
-                replay.sample(1.0)
+    with contextlib.ExitStack() as stack:
+        replays = [
+            stack.enter_context(open_replay(address, sequence, config, max_wait=0.5))
+            for config in configs
+        ]
+        with pytest.raises(WaitTimeout, match=sentence):
+            make_writer(address, sequence, configs[0], max_wait=0.5)
+        with pytest.raises(Stopped, match="Stopped while waiting for the replay's server"):
+            make_writer(address, sequence, configs[1], stop=lambda: True)
+        for replay in replays:
+            wait_for(lambda replay=replay: not replay._reader._thread.is_alive())
+            for _ in range(2):
+                with pytest.raises(WaitTimeout, match=sentence):
+                    replay.sample(1.0)
     assert time.monotonic() - started < 10
 
 
-SELECTORS = ("contextual", "proportional")
 STEADY = dataclasses.replace(BIG, acting_steps_per_update=4)
 SERVER = """
 import dataclasses, sys, time
@@ -100,10 +104,10 @@ def test_nobody_waits_forever_for_a_server_that_died():
     queued, table = (dataclasses.replace(STEADY, selector=selector) for selector in SELECTORS)
     with (
         server_process(address) as process,
-        open_replay(address, sequence, queued, max_wait=1.0) as own,
-        open_replay(address, sequence, table, max_wait=1.0) as replay,
+        open_replay(address, sequence, queued, max_wait=0.3) as own,
+        open_replay(address, sequence, table, max_wait=0.3) as replay,
     ):
-        writers = [make_writer(address, sequence, each, max_wait=1.0) for each in (queued, table)]
+        writers = [make_writer(address, sequence, each, max_wait=0.3) for each in (queued, table)]
         for writer in writers:
             write_on(writer, stream(0, CHUNK_ROWS))
         wait_for(lambda: own.sample(0.1) is None and own.status().num_rows == CHUNK_ROWS)
