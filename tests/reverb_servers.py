@@ -4,7 +4,6 @@ import collections
 import contextlib
 import socket
 import threading
-import time
 
 import jax
 import numpy as np
@@ -136,13 +135,6 @@ def draw(replay):
     batch = replay.sample(SECONDS)
     assert batch is not None
     return batch
-
-
-def wait_for(condition, seconds=SECONDS):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def shapes_of(sample):

@@ -1,92 +1,142 @@
-"""How programs end: real processes with nodes that do nothing (stub_program.py)."""
+"""How programs end: nodes that are played, on a clock of their own, and processes of Python."""
 
-import json
-import os
-import pathlib
-import signal
+import concurrent.futures
+import math
 import subprocess
 import sys
-import time
 import types
 
-import psutil
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from waiting import wait_for
+
 from retrax.launchpad_programs import launcher
+from retrax.launchpad_programs.workers import ProcessWorker, ThreadWorker
 
 pytestmark = pytest.mark.distributed
 
-STUB = pathlib.Path(__file__).with_name("stub_program.py")
-LABELS = ("counter", "learner", "actor")
+
+class Clock:
+    """In place of `time`, and of a stop event that is set at a given time."""
+
+    def __init__(self):
+        self.now, self.stops_at = 0.0, math.inf
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def wait(self, seconds):
+        self.sleep(seconds)
+        return self.now >= self.stops_at
 
 
-class Stub:
-    """A running stub program, in a session of its own as in a terminal."""
+class Node:
+    """Ends by itself at a given time, or some seconds after it is asked to."""
 
-    def __init__(self, directory, mode, what):
-        self.directory = directory
-        self.temporary = directory / "temporary"
-        self.temporary.mkdir()
-        self.process = subprocess.Popen(
-            [sys.executable, STUB, directory, mode, what],
-            env={**os.environ, "TMPDIR": str(self.temporary)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def nodes(self):
-        """The nodes' processes, when all of them run."""
-        paths = [self.directory / f"{label}.pid" for label in LABELS]
-        wait_until(lambda: all(path.exists() and path.read_text() for path in paths))
-        return {path.stem: psutil.Process(int(path.read_text())) for path in paths}
-
-    def end(self, timeout=30):
-        """Exit status, what it printed, and its seconds."""
-        started = time.monotonic()
-        output, errors = self.process.communicate(timeout=timeout)
-        seconds = time.monotonic() - started
-        ending = json.loads(output) if output.startswith("{") else None
-        return self.process.returncode, ending, seconds, errors
+    def __init__(self, clock, name, after=0.0, at=math.inf, how="done"):
+        self.clock, self.name, self.after, self.at, self.how = clock, name, after, at, how
+        self.asked = self.killed = math.inf
 
     @property
-    def saved(self):
-        return (self.directory / "saved").exists()
+    def end(self):
+        return min(self.at, self.asked + self.after, self.killed)
 
+    def ended(self):
+        if self.end > self.clock.now:
+            return ""
+        return "was killed by SIGKILL" if self.end == self.killed else self.how
 
-def wait_until(condition, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
+    def revive(self):
+        return False
+
+    def stop(self):
+        self.asked = min(self.asked, self.clock.now)
+
+    def kill(self):
+        self.killed = self.clock.now
+
+    def traceback(self):
+        return f"Traceback of {self.name}"
 
 
 @pytest.fixture
-def stub(tmp_path):
-    """Starts stubs, and leaves none behind."""
-    stubs = []
+def play(monkeypatch):
+    """Supervises nodes that differ from harmless ones as told; how they end, and the nodes."""
+    clock = Clock()
+    monkeypatch.setattr(launcher, "time", clock)
 
-    def start(mode, what):
-        stubs.append(Stub(tmp_path, mode, what))
-        return stubs[-1]
+    def play(finished_at=math.inf, stops_at=math.inf, **changes):
+        clock.stops_at = stops_at
+        nodes = {
+            label: Node(clock, f"{label}/0", **changes.get(label, {}))
+            for label in ("counter", "replay", "learner", "actor")
+        }
+        ending = launcher.supervise(
+            list(nodes.values()),
+            finished=lambda: clock.now >= finished_at,
+            stop=clock,
+            save_seconds=20.0,
+        )
+        assert all(node.ended() for node in nodes.values())
+        return ending, types.SimpleNamespace(**nodes)
 
-    yield start
-    for stub in stubs:
-        for process in psutil.Process(stub.process.pid).children() if alive(stub) else []:
-            process.kill()
-        stub.process.kill()
-        stub.process.communicate()
+    return play
 
 
-def alive(stub):
-    return stub.process.poll() is None
+KILLED = "was killed by SIGKILL"
 
 
-def assert_no_orphans(nodes):
-    _, left = psutil.wait_procs(nodes.values(), timeout=15)
-    assert not left
+@pytest.mark.parametrize("cause", ["finished_at", "stops_at"])
+def test_nodes_that_save_end_before_those_that_they_need(play, cause):
+    ending, nodes = play(**{cause: 5.0}, learner={"after": 15.0})
+    assert ending == ("", "", True)
+    assert 5.0 <= nodes.actor.asked == nodes.learner.asked < 5.5
+    assert nodes.learner.end == nodes.learner.asked + 15.0  # it was not killed
+    assert nodes.learner.end <= nodes.counter.asked == nodes.replay.asked < nodes.learner.end + 0.5
+
+
+@pytest.mark.parametrize("label", ["actor", "learner", "counter"])
+def test_a_killed_node_ends_the_program(play, label):
+    ending, nodes = play(**{label: {"at": 5.0, "how": KILLED}})
+    complete = label != "learner"
+    assert ending == (f"{label}/0 was killed by SIGKILL", f"Traceback of {label}/0", complete)
+    assert max(node.asked for node in vars(nodes).values()) < 6.0
+
+
+def test_a_node_that_returns_has_ended_too_early(play):
+    assert play(actor={"at": 5.0})[0].failed == "actor/0 ended too early"
+
+
+def test_nodes_that_end_with_a_signal_of_the_terminal_have_not_failed(play):
+    """They may end before the launcher sees its own."""
+    ending, _ = play(stops_at=5.15, actor={"at": 5.0, "how": KILLED})
+    assert ending == ("", "", True)
+
+
+def test_nodes_that_are_stopped_while_they_start_have_not_failed(play):
+    ending, _ = play(stops_at=1.0, learner={"how": "was killed by SIGTERM"})
+    assert ending == ("", "", False)
+
+
+def test_nodes_that_ignore_their_stop_event_are_killed(play):
+    """Those that save get longer."""
+    ending, nodes = play(stops_at=5.0, actor={"after": math.inf}, learner={"after": 10.0})
+    assert ending == ("", "", True)
+    assert 3.0 <= nodes.actor.killed - nodes.actor.asked < 3.5
+    ending, nodes = play(stops_at=5.0, learner={"after": math.inf}, replay={"after": math.inf})
+    assert ending == ("learner/0 was killed by SIGKILL", "Traceback of learner/0", False)
+    assert 20.0 <= nodes.learner.killed - nodes.learner.asked < 20.5
+    assert 3.0 <= nodes.replay.killed - nodes.replay.asked < 3.5
+
+
+def test_a_learner_that_fails_while_it_saves_is_told(play):
+    ending, _ = play(finished_at=5.0, learner={"after": 1.0, "how": "failed with exit code 1"})
+    assert ending == ("learner/0 failed with exit code 1", "Traceback of learner/0", False)
 
 
 def test_the_agents_advice_is_logged_once(tmp_path, monkeypatch):
@@ -103,86 +153,48 @@ def test_the_agents_advice_is_logged_once(tmp_path, monkeypatch):
     assert warnings == ["!"]
 
 
-@pytest.mark.parametrize("mode", ["local_mp", "local_mt"])
-def test_ends_by_itself(stub, mode):
-    program = stub(mode, "finish")
-    status, ending, _, errors = program.end()
-    assert (status, ending) == (0, {"failed": "", "traceback": "", "complete": True}), errors
-    assert program.saved
+def test_ends_and_tracebacks_of_processes(tmp_path):
+    def worker(name, code):
+        with (tmp_path / name).open("w") as log:
+            process = subprocess.Popen([sys.executable, "-c", code], stderr=log)
+        return ProcessWorker(f"{name}/0", process, tmp_path / name)
+
+    long = "import sys; exec('print(file=sys.stderr);' * 12); sys.exit(3)"
+    wait = "import time; time.sleep(600)"
+    workers = {
+        "done": worker("a", ""),
+        "failed with exit code 3": worker("b", long),
+        "failed with exit code 1": worker("c", "try: no\nexcept NameError: never"),
+        "was killed by SIGTERM": worker("d", wait),
+        "was killed by SIGKILL": worker("e", wait),
+    }
+    *_, stopped, killed = workers.values()
+    assert stopped.ended() == killed.ended() == ""
+    stopped.stop()
+    killed.kill()
+    wait_for(lambda: all(each.ended() for each in workers.values()))
+    assert [each.ended() for each in workers.values()] == list(workers)
+    assert not any(each.revive() for each in workers.values())
+    assert workers["failed with exit code 3"].traceback() == 10 * "\n"
+    newest = workers["failed with exit code 1"].traceback()
+    assert newest.startswith("Traceback (most recent call last):\n")
+    assert newest.endswith("NameError: name 'never' is not defined\n")
+    assert newest.count("Traceback") == 1
+    missing = ProcessWorker("f/0", None, tmp_path / "f")
+    assert missing.traceback() == ""
 
 
-@pytest.mark.parametrize("mode", ["local_mp", "local_mt"])
-def test_a_node_that_raises_ends_the_program_with_its_traceback(stub, mode):
-    program = stub(mode, "raise")
-    status, ending, _, _ = program.end()
-    assert status == 1
-    assert ending["failed"].startswith("actor/0 failed with")
-    assert ending["traceback"].startswith("Traceback (most recent call last):\n")
-    assert ending["traceback"].endswith("ValueError: the actor's own sentence\n")
-    assert program.saved
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_program_in_order(stub, number):
-    program = stub("local_mp", "wait")
-    nodes = program.nodes()
-    if number == signal.SIGTERM:
-        program.process.terminate()
-    else:  # as a terminal does, to all its processes
-        os.killpg(program.process.pid, number)
-    status, ending, seconds, errors = program.end()
-    assert (status, ending["failed"], ending["complete"]) == (0, "", True), errors
-    assert seconds < 10
-    assert program.saved
-    assert_no_orphans(nodes)
-
-
-def test_a_program_can_be_stopped_while_it_starts(stub, tmp_path):
-    program = stub("local_mp", "wait")
-    wait_until((tmp_path / "started").exists)
-    program.process.terminate()
-    status, ending, seconds, errors = program.end()
-    assert (status, ending["failed"]) == (0, ""), errors
-    assert seconds < 10
-
-
-def test_a_node_that_ignores_its_stop_event_is_killed(stub):
-    program = stub("local_mp", "deaf")
-    nodes = program.nodes()
-    program.process.terminate()
-    status, _, seconds, _ = program.end()
-    assert status == 0
-    assert seconds < 10
-    assert program.saved
-    assert_no_orphans(nodes)
-
-
-@pytest.mark.parametrize("label", ["actor", "learner", "counter"])
-def test_a_killed_node_ends_the_program(stub, label):
-    program = stub("local_mp", "wait")
-    nodes = program.nodes()
-    nodes[label].kill()
-    status, ending, seconds, _ = program.end()
-    assert status == 1
-    assert ending["failed"] == f"{label}/0 was killed by SIGKILL"
-    assert seconds < 10
-    assert program.saved == (label != "learner")
-    assert_no_orphans(nodes)
-
-
-def test_a_killed_launcher_leaves_no_orphans(stub):
-    program = stub("local_mp", "wait")
-    nodes = program.nodes()
-    program.process.kill()
-    assert_no_orphans(nodes)
-    assert program.saved
-    assert not list(program.temporary.iterdir())
-
-
-def test_a_launcher_killed_at_once_leaves_no_orphans(stub, tmp_path):
-    program = stub("local_mp", "wait")
-    wait_until((tmp_path / "started").exists)
-    children = dict(enumerate(psutil.Process(program.process.pid).children(recursive=True)))
-    assert len(children) == len(LABELS)
-    program.process.kill()
-    assert_no_orphans(children)
+def test_ends_and_tracebacks_of_threads():
+    alive, future = [True], concurrent.futures.Future()
+    thread = types.SimpleNamespace(is_alive=lambda: alive[0])
+    stop = types.SimpleNamespace(set=lambda: alive.__setitem__(0, False))
+    worker = ThreadWorker("actor/0", types.SimpleNamespace(thread=thread, future=future), stop)
+    assert worker.ended() == ""
+    worker.stop()
+    future.set_result(None)
+    assert worker.ended() == "done"
+    worker._worker.future = failed = concurrent.futures.Future()
+    failed.set_exception(ValueError("the actor's own sentence"))
+    assert worker.ended() == "failed with ValueError"
+    assert worker.traceback().endswith("ValueError: the actor's own sentence\n")
+    assert not worker.revive()

@@ -1,10 +1,18 @@
-"""Calls between nodes; how nodes start and end is tested in test_launcher.py."""
+"""Calls between nodes, and their processes."""
 
+import ast
+import pathlib
+import signal
+import subprocess
+import sys
 import threading
 
+import psutil
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+
+from waiting import wait_for
 
 from retrax.launchpad_programs.process import retry_until_stopped
 from retrax.replay.waiting import Stopped
@@ -57,3 +65,38 @@ def test_calls_end_with_the_program_and_after_a_time_without_answer():
     stop.set()
     with pytest.raises(Stopped, match="The counter gave no answer before"):
         call(answering(StatusError()), stop)
+
+
+def test_processes_of_nodes(tmp_path):
+    """Signals of a terminal are the launcher's; a node's end has a status; none outlives it."""
+    script = pathlib.Path(__file__).with_name("forked_nodes.py")
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", script, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as launcher:
+        try:
+            assert ast.literal_eval(launcher.stdout.readline()) == {"fails": 1, "returns": 0}
+            wait_for(lambda: {"learner", "actor"} <= {path.name for path in tmp_path.iterdir()})
+            nodes = psutil.Process(launcher.pid).children()
+            assert len(nodes) == 3
+            learner, actor = (
+                psutil.Process(int((tmp_path / name).read_text())) for name in ("learner", "actor")
+            )
+            assert actor.nice() - learner.nice() == 10
+            for number in (signal.SIGINT, signal.SIGHUP):
+                learner.send_signal(number)
+                actor.send_signal(number)
+            actor.terminate()
+            wait_for((tmp_path / "actor_saved").exists)
+            assert not (tmp_path / "learner_saved").exists()
+        finally:
+            launcher.kill()
+        _, left = psutil.wait_procs(nodes, timeout=30)
+        for process in left:
+            process.kill()
+        assert not left
+        assert launcher.stderr.read().endswith("ValueError: the node's own sentence\n")
+    assert (tmp_path / "learner_saved").exists()
+    assert not (tmp_path / "late").exists()

@@ -17,10 +17,10 @@ from reverb_servers import (
     sequence_spec,
     server,
     stream,
-    wait_for,
     write_on,
     writing,
 )
+from waiting import wait_for
 
 from retrax.replay import ReplayConfig
 from retrax.replay.reverb.library import reverb

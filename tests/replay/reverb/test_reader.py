@@ -22,9 +22,9 @@ from reverb_servers import (
     serve,
     server,
     stream,
-    wait_for,
     write_all,
 )
+from waiting import wait_for
 
 from retrax.replay.reverb import SEQUENCES, Layout, reader
 from retrax.replay.reverb.library import reverb, tensorflow

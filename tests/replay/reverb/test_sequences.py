@@ -21,10 +21,10 @@ from reverb_servers import (
     shapes_of,
     stream,
     streams,
-    wait_for,
     write_all,
     writing,
 )
+from waiting import wait_for
 
 from retrax.replay.reverb import SEQUENCES
 from retrax.replay.reverb.library import reverb

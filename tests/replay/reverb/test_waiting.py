@@ -25,9 +25,9 @@ from reverb_servers import (
     serve,
     server,
     stream,
-    wait_for,
     write_on,
 )
+from waiting import wait_for
 
 from retrax.replay.reverb.library import reverb
 from retrax.replay.reverb.waiting import ServerCalls, describe
