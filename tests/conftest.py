@@ -7,7 +7,9 @@ most tests is compilation, which is twice as fast without the optimisations; lon
 JAX reads these variables when it is imported, so they are set before any test module is.
 """
 
+import ctypes
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -31,12 +33,43 @@ def pytest_report_header():
     return f"compiled programs: {os.environ['JAX_COMPILATION_CACHE_DIR']}"
 
 
+_PEAKS = {}  # GB, from process to the largest memory that it had
+
+
+def pytest_sessionfinish(session):
+    """Measures this process; a worker sends what it finds."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = peak
+    elif not _PEAKS:
+        _PEAKS["pytest"] = peak
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Receives it; a worker that crashed sends nothing."""
+    if peak := getattr(node, "workeroutput", {}).get("peak"):
+        _PEAKS[node.gateway.id] = peak
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Tells it: a worker beyond 1.5 GB would not let a laptop run four."""
+    peaks = ", ".join(f"{name} {peak:.2f} GB" for name, peak in sorted(_PEAKS.items()))
+    terminalreporter.write_line(f"largest memory: {peaks}")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _forget_compiled_programs():
-    """Frees the programs of a module at its end; a worker otherwise grows by gigabytes."""
+    """Frees the programs of a module at its end; a worker otherwise grows by gigabytes.
+
+    The compiler's own memory is free then too, but glibc keeps it until it is told.
+    """
     yield
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture
