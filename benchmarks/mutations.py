@@ -29,7 +29,10 @@ from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LISTS = Path(__file__).resolve().parent / "mutations"
-_NOT_COPIED = shutil.ignore_patterns(".git", ".*_cache", ".venv", "__pycache__")
+_RESULTS = Path("docs") / "results"  # large, and read alone
+_NOT_COPIED = shutil.ignore_patterns(
+    *(".git", ".*_cache", ".venv*", "__pycache__", "build", "runs", "*.egg-info", _RESULTS.name)
+)
 # Exit statuses of pytest.
 _PASSED, _FAILED = 0, 1
 
@@ -103,18 +106,22 @@ def copied_package() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "retrax"
         shutil.copytree(PACKAGE, package, ignore=_NOT_COPIED)
+        (package / _RESULTS).symlink_to(PACKAGE / _RESULTS)
         yield package
 
 
 def run_tests(
     package: Path, tests: Sequence[str], jobs: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Runs tests of a copy against that copy, until one fails; in so many processes, 0: this."""
+    """Runs tests of a copy against that copy, of any tier, until one fails.
+
+    `jobs` processes run them, 0: this one.
+    """
     environment = {**os.environ, "PYTHONPATH": str(package.parent)}
     # All copies share compiled programs.
     cache = PACKAGE / ".pytest_cache" / "compiled"
     environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", str(jobs), *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "", "-n", str(jobs), *tests]
     return subprocess.run(
         command, cwd=package, env=environment, capture_output=True, text=True, check=False
     )

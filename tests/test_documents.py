@@ -1,16 +1,40 @@
-"""What the documents say about the package itself, and the figures that scripts draw."""
+"""What can be said of the documents without running them; `pytest -m documents` does.
 
+What they say about the package itself, their commands, links, and the figures that scripts draw.
+"""
+
+import ast
+import importlib
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_lines, read
 
 from retrax.agents.entry import agent_names, find_agent
+from retrax.experiments import parsing
+from retrax.experiments.assembly import spec_of
 from retrax.experiments.commands import main
+from retrax.experiments.commands.launch import ResumeProgramArguments, parse_launch
+from retrax.experiments.commands.run_arguments import resumes
 
-ROOT = Path(__file__).parents[1]
+# All but the results, which keep the commands of their commits.
+ALL_PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "*/README.md", "*/*/README.md", "docs/**/*.md")
+    for path in {*ROOT.glob(pattern)}
+    if "results" not in path.parts and not path.relative_to(ROOT).parts[0].startswith(".")
+)
+# Pages whose blocks are executed by a test of their subject.
+ELSEWHERE = {
+    "agents/reactor/README.md": "tests/agents/test_reactor.py",
+    "docs/zoo.md": "tests/test_zoo.py",
+    "launchpad_programs/README.md": "tests/launchpad_programs/test_program.py",
+}
 OWN_AGENTS = {path.parent.name for path in (ROOT / "agents").glob("*/config.py")}
 _spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
 figures = importlib.util.module_from_spec(_spec)
@@ -25,7 +49,7 @@ def row(page, name):
 
 @pytest.fixture(scope="module")
 def comparison():
-    return (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    return read("docs/comparison.md")
 
 
 def test_our_agents_and_commands(comparison):
@@ -46,7 +70,7 @@ def test_fields_that_a_readme_explains_exist(name):
 
 
 def test_our_versions_of_python_and_license(comparison):
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = read("pyproject.toml")
     [versions], [license_] = row(comparison, "Python"), row(comparison, "license")
     assert versions.split(", ") == re.findall(r'"Programming Language :: Python :: (.*)"', project)
     assert f'license = "{license_}"' in project
@@ -69,8 +93,7 @@ def test_other_libraries_are_asked_for_the_same_agents(comparison):
 
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_figures_are_those_that_the_script_draws(name):
-    drawn = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert drawn == figures.svg(*figures.FIGURES[name]), "run python docs/figures.py"
+    assert read(f"docs/{name}") == figures.svg(*figures.FIGURES[name]), "run python docs/figures.py"
 
 
 def test_every_definition_that_a_page_links_to_exists():
@@ -94,3 +117,143 @@ def test_results_name_no_folder_of_the_machine_that_made_them():
         path for path in configs if json.loads(path.read_text()).get("search_path", ".") != "."
     ]
     assert not wrong
+
+
+def test_set_up_is_what_we_promise():
+    set_up, core, *_ = blocks(read("README.md"))
+    assert set_up.text.splitlines() == [
+        "python3.10 -m venv .venv && . .venv/bin/activate",
+        "pip install -r requirements.txt",
+        "retrax train reactor --environment catch",
+        "pytest",
+    ]
+    assert "pip install -e ." in core.text
+
+
+def test_continuous_integration_runs_the_set_up_blocks():
+    script = read(".ci/run")
+    assert script.count("readme 0") == 3
+    assert script.count("readme 1") == 1
+    for number, block in enumerate(blocks(read("README.md"))[:2]):
+        command = [sys.executable, str(ROOT / ".ci" / "readme_commands.py"), str(number)]
+        assert subprocess.run(command, capture_output=True, text=True).stdout == block.text
+
+
+def test_the_readme_is_short_and_shows_a_learning_curve():
+    text = read("README.md")
+    assert len(text.splitlines()) <= 120
+    assert re.search(r"!\[[^]]+\]\(docs/results/\S+\.png\)", text[:1000])
+
+
+def test_links_lead_somewhere():
+    assert len(ALL_PAGES) > 30
+    for page in [*ALL_PAGES, *(str(path) for path in ROOT.glob("docs/results/**/*.md"))]:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(page)):
+            assert ((ROOT / page).parent / link).exists(), f"{page}: {link}"
+
+
+def test_every_block_is_executed_by_a_test():
+    with_blocks = {
+        page
+        for page in ALL_PAGES
+        if any(found.language in EXECUTED for found in blocks(read(page)))
+    }
+    assert with_blocks == {*PAGES, *TUTORIALS, *ELSEWHERE}
+    for page, test in ELSEWHERE.items():
+        assert Path(page).name in read(test)
+    for page in with_blocks:  # what is indented is not found
+        assert not re.search(r"^ +```(bash|python)", read(page), re.MULTILINE), page
+
+
+def test_lists_of_pages_are_complete():
+    site, tutorials = read("mkdocs.yml"), read("docs/tutorials/README.md")
+    assert [page for page in PAGES[3:] if page not in site] == []
+    assert [page for page in TUTORIALS if f"]({Path(page).name})" not in tutorials] == []
+    assert [page for page in TUTORIALS if "\nassert " not in read(page)] == []
+
+
+class Understood(BaseException):
+    """The arguments are parsed; what follows is work."""
+
+
+def parse_command(arguments, monkeypatch):
+    """Parses the arguments of `retrax` as the command does, and does nothing else."""
+    if arguments[0] == "launch":  # the command itself leaves the network first
+        if resumes(arguments):
+            parsing.parse(ResumeProgramArguments, arguments[1:], prog="retrax launch")
+        else:
+            parse_launch(arguments[1:], spec_of)
+        return
+    understand = parsing.tyro.cli
+
+    def stop(*arguments, **options):
+        understand(*arguments, **options)
+        raise Understood
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parsing.tyro, "cli", stop)
+        with pytest.raises(Understood):
+            main.main(arguments)
+
+
+def commands_of(text):
+    """The arguments of every command line of retrax in a page."""
+    found = [block.text for block in blocks(text) if block.language != "python"]
+    found += re.findall(r"^ {4}(retrax .*\n)", text, re.MULTILINE)
+    for words in command_lines("".join(found)):
+        if words[0] == "retrax":
+            yield words[1:]
+        elif words[:2] == ["python", "-m"] and words[2].startswith("retrax.launchpad_programs."):
+            yield ["launch", words[2].rpartition(".")[2], *words[3:]]
+
+
+PAGES_WITH_COMMANDS = [page for page in ALL_PAGES if [*commands_of(read(page))]]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS)
+def test_commands_are_understood(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for block in blocks(read(page)):
+        if block.module:
+            Path(block.module).write_text(block.text)
+    for arguments in commands_of(read(page)):
+        parse_command(arguments, monkeypatch)
+
+
+def test_commands_that_are_not_understood_are_found(monkeypatch):
+    assert len(PAGES_WITH_COMMANDS) > 12
+    launch = ["launch", "acer", "--environment", "catch"]
+    parse_command([*launch, "--num-actors", "2"], monkeypatch)
+    with pytest.raises(ValueError, match="--num-actor"):
+        parse_command([*launch, "--num-actor", "2"], monkeypatch)
+    with pytest.raises(ValueError, match="--num-workers"):
+        parse_command([*launch, "--num-workers", "2"], monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        parse_command(["train", "acer", "--environment", "catch", "--step", "2"], monkeypatch)
+
+
+def missing(text):
+    """Names that Python imports from retrax, but that are not there."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "retrax":
+                    importlib.import_module(alias.name)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "retrax":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    yield f"{node.module}.{alias.name}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS])
+def test_python_imports_what_exists(page):
+    python = [block.text for block in blocks(read(page)) if block.language == "python"]
+    assert [name for text in python for name in missing(text)] == []
+
+
+def test_imports_of_what_does_not_exist_are_found():
+    assert [*missing("from retrax.losses import nothing")] == ["retrax.losses.nothing"]
+    with pytest.raises(ImportError):
+        [*missing("import retrax.nothing")]

@@ -142,3 +142,11 @@ def test_it_learns_catch(tmp_path):
     )
     retrax.train(run, tmp_path / "run", plain=True)
     assert retrax.evaluate(tmp_path / "run").mean_return > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_solves_cart_pole_with_its_defaults(seed, tmp_path):
+    run = retrax.RunConfig(agent="rainbow:AGENT", environment="CartPole-v1", seed=seed)
+    retrax.train(run, tmp_path / "run", plain=True)
+    assert retrax.evaluate(tmp_path / "run", episodes=20).mean_return >= 475

@@ -1,0 +1,185 @@
+"""Every benchmark runs, at a size that takes seconds, and prints its figures."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        (
+            "acer_step.py --environment catch --updates 3 --num-envs 4",
+            ["update on resident data", "training loop", "share of the loop outside jitted calls"],
+        ),
+        (
+            "reactor_step.py --environment catch --updates 3 --keys 1000",
+            [
+                "update on resident data",
+                "share of the target in it",
+                "naive scan / ours",
+                "share of the loop outside jitted calls",
+                "set_priorities",
+            ],
+        ),
+        (
+            "agent57_step.py --batch 1 --trace 2 --scale 0.05 --memory 100 --repeats 1",
+            ["acting step", "share of the look-up", "update of 1 x 2"],
+        ),
+        ("memory.py --repeats 1 --only small", ["agent57 small", "haiku", "ours"]),
+        (
+            "d4pg_step.py --preset small --updates 3 --rows 1200",
+            [
+                "updates/s on resident data",
+                "updates/s in the training loop",
+                "loop / resident",
+                "drawing for a call",
+                "setting its priorities",
+            ],
+        ),
+        (
+            "parameter_server.py --agent acer --workers 1 --steps 1200 --launch sync --gradients 2",
+            ["the server alone", "a gradient has", "| one process |", "| 1 | "],
+        ),
+        (
+            "acting.py acer --environment CartPole-v1 --steps 400 --repeats 1",
+            [
+                "the library alone",
+                "behind our interface",
+                "an actor",
+                " cores   (limit: at least 0.5)",
+            ],
+        ),
+        ("abuse.py flips --count 3", ["| all | 3 | 3 | 3 |"]),
+        ("abuse.py two_at_once --count 1", ["| 0 and 2 ", " | 1 |"]),
+    ],
+)
+def test_benchmark_runs(arguments, printed, tmp_path):
+    name, *rest = arguments.split()
+    command = [sys.executable, str(BENCHMARKS / name), *rest]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert result.returncode == 0, result.stderr
+    for line in printed:
+        assert line in result.stdout
+
+
+def beside(script, *arguments):
+    """Exit status, output, last line of errors."""
+    command = [sys.executable, str(BENCHMARKS / script), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return result.returncode, result.stdout, (result.stderr.splitlines() or [""])[-1]
+
+
+def write_program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "needs", "parameters"),
+    [
+        (("agent57_beside_torch.py", "--batch", "1", "--torch"), "torch and numpy", "agent57"),
+        (("d4pg_beside_sbx.py", "--sbx"), "sbx-rl", "ddpg"),
+    ],
+)
+def test_stand_ins_are_of_one_size_with_ours(command, needs, parameters, tmp_path):
+    """Without its library a stand-in ends; one of another size is refused."""
+    count = {"agent57": agent57_parameters, "ddpg": ddpg_parameters}[parameters]()
+    one = f"#!{sys.executable}\nprint('{{\"parameters\": 1}}')\n"
+    other = write_program(tmp_path / "python", one)
+    silent = write_program(tmp_path / "silent", "#!/bin/sh\n")
+    for python, sentence in (
+        (silent, f"The stand-in ended: does {silent} have {needs}?"),
+        (other, f"{count} parameters here, 1 in the stand-in."),
+    ):
+        assert beside(*command, str(python)) == (1, "", sentence)
+
+
+def test_d4pg_beside_sbx_compares_medians(tmp_path):
+    """With a stand-in that takes 1,000 seconds, and the parameters of SBX's networks."""
+    about = {"parameters": ddpg_parameters(), "jax": "1", "sbx": "2"}
+    slow = f"#!{sys.executable}\nprint('{json.dumps(about)}', *4 * ['1000.0'], sep='\\n')\n"
+    python = write_program(tmp_path / "python", slow + "input()\n" * 4)
+    arguments = ("--sbx", str(python), "--updates", "2", "--per-call", "2")
+    status, printed, errors = beside("d4pg_beside_sbx.py", *arguments)
+    assert (status, errors) == (0, "")
+    assert "stand-in   1000000.00 ms an update" in printed
+    [ratio] = [line for line in printed.splitlines() if line.startswith("SBX / retrax")]
+    assert ratio.endswith("(limit 1.4: ok)")
+    assert float(ratio.split()[3]) > 1000
+    assert "the products alone" in printed
+
+
+def ddpg_parameters():
+    """Of SBX's policy and critic, by hand: 17 observations, 6 actions, layers of 400 and 300."""
+    shared = 401 * 300
+    return (18 * 400 + shared + 301 * 6) + (24 * 400 + shared + 301)
+
+
+def agent57_parameters():
+    """Of two value networks, the embedding, the classifier and the predictor, by hand."""
+    torso = (8 * 8 * 1 + 1) * 32 + (4 * 4 * 32 + 1) * 64 + (3 * 3 * 64 + 1) * 64
+    features = 7 * 7 * 64  # 84 -> 20 -> 9 -> 7
+    lstm = (512 + 18 + 2 + 32 + 512 + 1) * 4 * 512
+    heads = 2 * 513 * 512 + 513 * (1 + 18)
+    value = torso + (features + 1) * 512 + lstm + heads
+    embedding, predictor = torso + (features + 1) * 32, torso + (features + 1) * 128
+    return 2 * value + embedding + predictor + 65 * 128 + 129 * 18
+
+
+def run_mutations(*arguments):
+    command = [sys.executable, str(BENCHMARKS / "mutations.py"), *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_a_mutation_is_killed():
+    status, output = run_mutations("schedule_counts_steps_before_learning")
+    assert status == 0, output
+    assert output.splitlines()[-1] == "1 of 1 killed"
+
+
+def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
+    entry = {
+        "name": "counts_steps_before_learning",
+        "file": "replay/schedule.py",
+        "old": "acted = self._steps - self.learning_since",
+        "new": "acted = self._steps",
+        "tests": ["tests/replay/test_schedule.py::test_ratio_zero_never_replays"],
+    }
+    gone = {**entry, "name": "gone", "old": "a line that is not there"}
+    (tmp_path / "some.json").write_text(json.dumps([entry, gone]))
+    arguments = ("--lists", tmp_path, "--jobs", 2, "--results", tmp_path / "results.csv")
+    status, output = run_mutations(*arguments)
+    assert status == 1, output
+    words = [line.split() for line in output.splitlines()]
+    assert words == [
+        ["survived", "some:", "counts_steps_before_learning"],
+        ["does", "not", "apply", "some:", "gone"],
+        ["0", "of", "2", "killed"],
+    ]
+    status, output = run_mutations(*arguments)
+    assert (status, output.splitlines()) == (1, ["0 of 2 killed"]), "nothing is run again"
+
+
+def test_mutations_are_refused_whose_tests_fail_without_them(tmp_path):
+    entry = {
+        "name": "one",
+        "file": "replay/schedule.py",
+        "old": "acted = self._steps - self.learning_since",
+        "new": "acted = self._steps",
+        "tests": ["tests/replay/test_schedule.py::test_that_does_not_exist"],
+    }
+    (tmp_path / "some.json").write_text(json.dumps([entry]))
+    status, output = run_mutations("--lists", tmp_path)
+    assert status == 1
+    assert "Tests fail without a mutation" in output
+    status, output = run_mutations("--lists", tmp_path, "two")
+    assert status == 1
+    assert "No mutation or group named two." in output
