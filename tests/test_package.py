@@ -7,6 +7,7 @@ import sys
 import tarfile
 import zipfile
 from email.parser import Parser
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,10 @@ else:
 
 ROOT = Path(retrax.__file__).parent
 NOT_SHIPPED = ("tests", "benchmarks", "docs", "examples")
+GENERATED = (
+    *(".git", ".venv*", ".*_cache", ".hypothesis", "build", "dist", "runs", "__pycache__"),
+    "*.egg-info",
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # What the pins are for.
@@ -29,7 +34,7 @@ TARGET = {"python_version": "3.10", "python_full_version": "3.10.0", "sys_platfo
 
 
 def source_files() -> list[Path]:
-    """What belongs to the repository, relative to its root; without git, all but hidden files."""
+    """What belongs to the repository, relative to its root; without git, all but what is made."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -41,14 +46,10 @@ def source_files() -> list[Path]:
         paths = [Path(name) for name in listed.stdout.split("\0") if name]
     else:
         paths = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
-        hidden = ("build", "dist", "runs", "__pycache__")
         paths = [
             path
             for path in paths
-            if not any(
-                part.startswith(".") or part.endswith(".egg-info") or part in hidden
-                for part in path.parts
-            )
+            if not any(fnmatch(part, pattern) for part in path.parts for pattern in GENERATED)
         ]
     return [path for path in paths if (ROOT / path).is_file()]
 

@@ -41,6 +41,7 @@ def cases():
                 yield pytest.param(page, found, id=name, marks=marks)
 
 
+@pytest.mark.timeout(1800)  # many commands
 @pytest.mark.parametrize(("page", "found"), [*cases()])
 def test_a_page_does_what_it_says(page, found, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
