@@ -1,7 +1,6 @@
 """Rainbow's hyper-parameters."""
 
 import dataclasses
-from collections.abc import Callable
 
 from retrax.datatypes import ReplayConfig
 
@@ -19,9 +18,8 @@ _REPLAY = ReplayConfig(
 class Config:
     """Rainbow. The defaults are those of Hessel et al. 2018, table 1, for Atari.
 
-    The table counts frames, four of which are an agent step; four agent steps are an update. Not
-    the table's are the clipped gradient (of the dueling network's paper) and the replay's uniform
-    fraction.
+    Four of the table's frames are an agent step, and four of these an update. Not the table's are
+    the clipped gradient (of the dueling network's paper) and the replay's uniform fraction.
 
     Attributes:
       n_step: N of the N-step returns.
@@ -37,8 +35,7 @@ class Config:
       learning_rate: Adam's.
       adam_epsilon: Adam's.
       target_update_period: updates between copies into the target network.
-      hidden_size: units of the hidden layer of the value and of the advantage stream, and, for
-        vectors, of the layer before them.
+      hidden_size: units of the hidden layer of each stream and, for vectors, of the one before.
       replay: its importance_exponent must be 1, since the agent anneals beta.
     """
 
@@ -61,8 +58,7 @@ class Config:
     def __post_init__(self) -> None:
         if not self.vmin < self.vmax:
             raise ValueError(f"vmin must be less than vmax, got {self.vmin} and {self.vmax}.")
-        beta = self.replay.importance_exponent
-        if beta != 1:
+        if (beta := self.replay.importance_exponent) != 1:
             raise ValueError(f"replay.importance_exponent must be 1, got {beta}.")
 
 
@@ -81,4 +77,4 @@ def small() -> Config:
     )
 
 
-PRESETS: dict[str, Callable[[], Config]] = {"paper": Config, "small": small}
+PRESETS = {"paper": Config, "small": small}
