@@ -32,6 +32,7 @@ class AgentEntry:
       replay: `Config -> ReplayConfig`.
       episode_metrics: names of scalar extras whose value on an episode's last row is logged as
         `episode_NAME`.
+      evaluation_policy: `Config -> words`: what `Agent.exploit` acts by; evaluations report it.
       evaluation_modes: names of bool scalars that `Agent.exploit` adds to its extras. Evaluations
         report separately the episodes on whose last row they are true.
       warm_start: `(state of a new evaluator, states of all actors [E, ...]) -> state of the
@@ -52,6 +53,7 @@ class AgentEntry:
     default_steps: Callable[[str, str], int] | None = None
     replay: Callable[[Any], ReplayConfig] = lambda config: config.replay
     episode_metrics: tuple[str, ...] = ()
+    evaluation_policy: Callable[[Any], str] | None = None
     evaluation_modes: tuple[str, ...] = ()
     warm_start: Callable[[ActorState, ActorState], ActorState] | None = None
     with_arm: Callable[[Any, int], Any] | None = None

@@ -2,7 +2,8 @@
 
 Actors act with the newest parameters. Evaluators and trained agents act with an exponential average
 over the updates (Polyak and Juditsky 1992): a policy that is greedy in values changes wherever two
-values are close, and an update moves all of them. Our addition.
+values are close, and an update moves all of them. The average is bias-corrected, as the moments of
+Adam are (Kingma and Ba 2015, section 3): the initial parameters have no part in it. Our addition.
 """
 
 import functools
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from ..datatypes import EnvironmentSpec, Sample, TimeStep
@@ -22,11 +24,13 @@ class AveragedLearnerState(NamedTuple):
     """State of a learner that averages.
 
     Attributes:
-      average: of a part of the acting parameters; at first their value.
+      average: of a part of the acting parameters; before the first update their value.
+      num_updates: int32 `[]`.
       learner: the state of the agent without an average.
     """
 
     average: Any
+    num_updates: jax.Array
     learner: LearnerState
 
 
@@ -59,10 +63,25 @@ def evaluates_average(part: str) -> Callable[[_MakeAgent], _MakeAgent]:
     return decorate
 
 
+def next_average(average: Any, newest: Any, decay: float, num_updates: jax.Array) -> Any:
+    """Bias-corrected exponential average: sum_k w_k newest_k / sum_k w_k, w_k = decay^(n - k).
+
+    Args:
+      average: after n - 1 updates; a pytree of arrays, which has no effect if n is 1.
+      newest: after n updates; a pytree like it.
+      decay: in [0, 1]; 1 gives the mean.
+      num_updates: int32 `[]`, n >= 1.
+    """
+    count = num_updates.astype(jnp.float32)
+    step_size = (1.0 - decay) / (1.0 - decay**count) if decay < 1 else 1.0 / count
+    return optax.incremental_update(newest, average, step_size)
+
+
 def _averaging(agent: Agent, part: str, decay: float) -> Agent:
     def init(key: jax.Array) -> AveragedLearnerState:
         learner = agent.init(key)
-        return AveragedLearnerState(getattr(agent.acting_params(learner), part), learner)
+        average = getattr(agent.acting_params(learner), part)
+        return AveragedLearnerState(average, jnp.zeros((), jnp.int32), learner)
 
     def acting_params(state: AveragedLearnerState) -> AveragedParams:
         return AveragedParams(agent.acting_params(state.learner), state.average)
@@ -80,8 +99,9 @@ def _averaging(agent: Agent, part: str, decay: float) -> Agent:
     def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
         learner = agent.apply(state.learner, grads)
         newest = getattr(agent.acting_params(learner), part)
-        average = optax.incremental_update(newest, state.average, 1.0 - decay)
-        return AveragedLearnerState(average, learner)
+        num_updates = state.num_updates + 1
+        average = next_average(state.average, newest, decay, num_updates)
+        return AveragedLearnerState(average, num_updates, learner)
 
     return agent._replace(
         init=init,

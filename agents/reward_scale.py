@@ -82,7 +82,8 @@ class ScaledActorState(NamedTuple):
     actor: ActorState
 
 
-NO_SUMS = EpisodeSums(np.zeros((), np.float32), np.zeros((), np.float32), np.zeros((), np.int32))
+def _no_sums() -> EpisodeSums:
+    return EpisodeSums(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
 
 
 def scales_rewards(make_agent: _MakeAgent) -> _MakeAgent:
@@ -113,7 +114,7 @@ def accumulate(before: EpisodeSums, timestep: TimeStep, discount: float) -> Epis
     newest = discount * before.newest + timestep.reward
     largest = jnp.maximum(before.largest, jnp.abs(newest))
     sums = EpisodeSums(newest.astype(jnp.float32), largest, before.steps + 1)
-    return jax.tree.map(lambda x, zero: jnp.where(is_first, zero, x), sums, NO_SUMS)
+    return jax.tree.map(lambda x, zero: jnp.where(is_first, zero, x), sums, _no_sums())
 
 
 def sum_for_scale(sums: EpisodeSums, timestep: TimeStep, discount: float) -> jax.Array:
@@ -138,8 +139,7 @@ def _scaling(agent: Agent, discount: float) -> Agent:
         return ScaledLearnerState(jnp.zeros(()), agent.init(key))
 
     def begin(key: jax.Array, actor_id: Any, num_actors: int) -> ScaledActorState:
-        sums = jax.tree.map(jnp.asarray, NO_SUMS)
-        return ScaledActorState(sums, agent.begin(key, actor_id, num_actors))
+        return ScaledActorState(_no_sums(), agent.begin(key, actor_id, num_actors))
 
     def gradients(state: ScaledLearnerState, sample: Sample) -> tuple[ScaledGradients, Update]:
         rest = dict(sample.rows.extras)

@@ -57,6 +57,7 @@ class Evaluation(NamedTuple):
       mean_length: transitions of an episode.
       modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
       metrics: means of the episode metrics of the agent's entry that evaluations have too.
+      policy: what acted, in the words of the agent's entry; "" if it has none.
     """
 
     mean_return: float
@@ -67,6 +68,7 @@ class Evaluation(NamedTuple):
     mean_length: float
     modes: dict[str, dict[str, Any]]
     metrics: dict[str, float]
+    policy: str = ""
 
 
 def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
@@ -166,6 +168,7 @@ def evaluate(
             for name, returns in results.returns_by_mode().items()
         },
         {name: float(values.mean()) for name, values in results.metrics.items()},
+        describe(config.agent_config) if (describe := config.entry.evaluation_policy) else "",
     )
 
 

@@ -114,6 +114,7 @@ NOISY = AgentEntry(
     Config=Config,
     presets={"default": Config},
     default_steps=lambda environment, preset: 240,
+    evaluation_policy=lambda config: f"random, with {config.replay.capacity} rows",
     evaluation_modes=("warm", "lucky"),
     warm_start=warm_start,
 )

@@ -20,6 +20,7 @@ from ...networks import (
 )
 from .. import recurrent
 from ..base import Agent, Decision, Update, check_network_or_torso
+from ..evaluation_average import next_average
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
 from ..recurrent import ActorState
@@ -33,11 +34,11 @@ from .policies import Policy
 
 
 class ActingParams(NamedTuple):
-    """What actors and evaluators need if these act with the average policy.
+    """What actors and evaluators need if these act with an average policy.
 
     Attributes:
       network: parameters, for `explore`.
-      average: their average, for `exploit`.
+      average: their bias-corrected average, for `exploit`.
     """
 
     network: Any
@@ -50,7 +51,9 @@ class LearnerState(NamedTuple):
     Attributes:
       params: `{"network": ..., "advantage": ...}`, the second for continuous actions only: the
         advantage network, or Q's last layers without stochastic dueling.
-      average_params: the network's, exponentially averaged over updates.
+      average_params: the network's, exponentially averaged over updates, for the trust region.
+      evaluation_params: the same average without the initial parameters' share, if
+        `exploit_average`; else ().
       optimizer_state: optax's.
       num_updates: int32 `[]`.
       key: PRNG key that draws the actions of stochastic dueling and of the bias correction.
@@ -58,6 +61,7 @@ class LearnerState(NamedTuple):
 
     params: Any
     average_params: Any
+    evaluation_params: Any
     optimizer_state: optax.OptState
     num_updates: jax.Array
     key: jax.Array
@@ -112,7 +116,9 @@ def make_agent(
         needed = both_networks
         explore, exploit = _of_part("network", explore), _of_part("average", exploit)
     return Agent(
-        init=functools.partial(init, network=network, advantage=advantage, optimizer=optimizer),
+        init=functools.partial(
+            init, config=config, network=network, advantage=advantage, optimizer=optimizer
+        ),
         acting_params=needed,
         begin=functools.partial(recurrent.begin, network=network),
         explore=explore,
@@ -132,6 +138,7 @@ def make_agent(
 def init(
     key: jax.Array,
     *,
+    config: Config,
     network: RecurrentNetwork,
     advantage: FeedForwardNetwork | None,
     optimizer: optax.GradientTransformation,
@@ -141,8 +148,14 @@ def init(
     params = {"network": network.init(network_key)}
     if advantage is not None:
         params["advantage"] = advantage.init(advantage_key)
-    state = optimizer.init(params)
-    return LearnerState(params, params["network"], state, jnp.zeros((), jnp.int32), key)
+    return LearnerState(
+        params,
+        average_params=params["network"],
+        evaluation_params=params["network"] if config.exploit_average else (),
+        optimizer_state=optimizer.init(params),
+        num_updates=jnp.zeros((), jnp.int32),
+        key=key,
+    )
 
 
 def acting_params(state: LearnerState) -> Any:
@@ -151,8 +164,8 @@ def acting_params(state: LearnerState) -> Any:
 
 
 def both_networks(state: LearnerState) -> ActingParams:
-    """The same, and of the average policy."""
-    return ActingParams(acting_params(state), state.average_params)
+    """The same, and their average."""
+    return ActingParams(acting_params(state), state.evaluation_params)
 
 
 def gradients(
@@ -191,11 +204,19 @@ def apply(
 ) -> LearnerState:
     """One step of the optimiser and of the average policy, and the next update's key."""
     params, optimizer_state = descend(optimizer, grads, state.optimizer_state, state.params)
+    newest, num_updates = params["network"], state.num_updates + 1
     average_params = optax.incremental_update(
-        params["network"], state.average_params, 1.0 - config.average_decay
+        newest, state.average_params, 1.0 - config.average_decay
     )
+    evaluation_params = state.evaluation_params
+    if config.exploit_average:
+        evaluation_params = next_average(
+            evaluation_params, newest, config.average_decay, num_updates
+        )
     key, _ = jax.random.split(state.key)
-    return LearnerState(params, average_params, optimizer_state, state.num_updates + 1, key)
+    return LearnerState(
+        params, average_params, evaluation_params, optimizer_state, num_updates, key
+    )
 
 
 def _of_part(name: str, act: Callable[..., Decision]) -> Callable[..., Decision]:

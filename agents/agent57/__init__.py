@@ -42,6 +42,10 @@ AGENT = AgentEntry(
     default_preset=default_preset,
     # Time steps after which `small` has solved the task (docs/results).
     default_steps=steps_by_preset({"deep_sea": 60_000, "memory": 20_000}),
+    evaluation_policy=lambda config: (
+        "greedy in the values of the chosen arm, "
+        f"{'averaged over updates' if config.evaluation_average_decay else 'of the newest update'}"
+    ),
     episode_metrics=("arm", "intrinsic_return", "epsilon"),
     evaluation_modes=("greedy_arm", "sampled_arm"),
     warm_start=warm_start,

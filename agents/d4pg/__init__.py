@@ -29,6 +29,7 @@ AGENT = AgentEntry(
     Config=Config,
     presets=PRESETS,
     default_preset=default_preset,
+    evaluation_policy=lambda config: "action of the newest policy, without noise",
     advice=advise_on_support,
     # Time steps after which `small` has solved the task (docs/results).
     default_steps=steps_by_preset({"Pendulum-v1": 40_000}, {"control_suite": _SUITE_STEPS}),

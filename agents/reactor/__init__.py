@@ -24,6 +24,7 @@ AGENT = AgentEntry(
     Config=Config,
     presets=PRESETS,
     default_preset=default_preset,
+    evaluation_policy=lambda config: "most probable action of the newest policy",
     advice=advise_on_support,
     # Time steps after which `small` has solved the task (docs/results).
     default_steps=steps_by_preset({"catch": 20_000, "memory": 20_000, "CartPole-v1": 60_000}),

@@ -39,7 +39,8 @@ class EvaluateArguments:
 
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print one JSON object: mean_return, low, high (95 %), episodes, steps (training steps of the
-    snapshot), mean_length, modes (mean_return and episodes of each), metrics (the agent's own)."""
+    snapshot), mean_length, modes (mean_return and episodes of each), metrics (the agent's own),
+    policy (what acted)."""
 
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the episodes to this file, .mp4 or .gif."""
@@ -74,6 +75,8 @@ def _print(result: Evaluation, video: Path | None) -> None:
         f"{result.episodes} episodes of {result.mean_length:.0f} steps, after {result.steps} steps "
         "of training"
     )
+    if result.policy:
+        print(f"policy: {result.policy}")
     for name, mode in result.modes.items():
         found = f"{mode['mean_return']:.6g} over {mode['episodes']} episodes"
         print(f"{name}: {found if mode['episodes'] else 'no episodes'}")

@@ -424,9 +424,10 @@ def test_exploration_follows_the_policy_and_records_it():
 def test_only_evaluation_acts_with_the_average_policy_if_asked(kind):
     plain, _ = linear(kind)
     averaged, _ = linear(kind, exploit_average=True)
-    state = with_average(plain, 4, 5)
+    state = averaged.init(jax.random.key(4))
+    state = state._replace(evaluation_params=averaged.init(jax.random.key(5)).evaluation_params)
     ours, actor = averaged.acting_params(state), averaged.begin(jax.random.key(0), 0, 1)
-    newest, average = plain.acting_params(state), state.average_params
+    newest, average = plain.acting_params(state), state.evaluation_params
     for act, params, function in (
         (averaged.explore, newest, plain.explore),
         (averaged.exploit, average, plain.exploit),
@@ -436,6 +437,24 @@ def test_only_evaluation_acts_with_the_average_policy_if_asked(kind):
         )
     one, other = (plain.exploit(params, actor, timestep()) for params in (newest, average))
     assert np.any(one.extras["mu"] != other.extras["mu"])
+
+
+def test_the_average_for_evaluation_is_of_the_updates_alone():
+    """The trust region's keeps a share of the first parameters."""
+    keep = 0.75
+    agent, _ = linear("discrete", exploit_average=True, average_decay=keep)
+    state, after = agent.init(jax.random.key(0)), []
+    first = double(state.params["network"])
+    for scale in (1.0, -2.0, 0.5):
+        grads = jax.tree.map(lambda x, scale=scale: scale * jnp.ones_like(x), state.params)
+        state = agent.apply(state, grads)
+        after.append(double(state.params["network"]))
+    weights = keep ** np.arange(len(after))[::-1]
+    average = jax.tree.map(lambda *x: np.average(x, axis=0, weights=weights), *after)
+    chex.assert_trees_all_close(agent.acting_params(state).average, average, atol=1e-5)
+    kept = keep ** len(after)
+    trusted = jax.tree.map(lambda x, y: kept * x + (1 - kept) * y, first, average)
+    chex.assert_trees_all_close(state.average_params, trusted, atol=1e-5)
 
 
 def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():

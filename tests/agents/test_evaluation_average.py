@@ -41,16 +41,18 @@ def random_sample(agent, config, seed):
 
 
 @pytest.mark.parametrize("values", ["split", "extrinsic"])
-def test_the_average_moves_at_each_update(values):
+def test_the_average_is_of_the_updates_alone(values):
+    """Weights decay^age, divided by their sum; the first parameters have none."""
     agent, config = make(DECAY, values)
     update, state = base.update(agent), agent.init(jax.random.key(0))
-    average = jax.tree.map(np.float64, state.learner.params)
     chex.assert_trees_all_equal(state.average, state.learner.params)
+    after = []
     for seed in range(3):
         before = state
         state, _ = update(state, random_sample(agent, config, seed))
-        newest = jax.tree.map(np.float64, state.learner.params)
-        average = jax.tree.map(lambda x, y: DECAY * x + (1 - DECAY) * y, average, newest)
+        after.append(jax.tree.map(np.float64, state.learner.params))
+    weights = DECAY ** np.arange(len(after))[::-1]
+    average = jax.tree.map(lambda *x: np.average(x, axis=0, weights=weights), *after)
     chex.assert_trees_all_close(state.average, average, atol=1e-5)
     with pytest.raises(AssertionError):
         chex.assert_trees_all_close(before.average, state.average, atol=1e-5)

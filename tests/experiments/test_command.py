@@ -407,7 +407,7 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     assert (status, err) == (0, "")
     found = json.loads(out)
     numbers = {"mean_return", "low", "high", "episodes", "steps", "mean_length"}
-    assert found.keys() == {*numbers, "modes", "metrics"}
+    assert found.keys() == {*numbers, "modes", "metrics", "policy"}
     assert (found["episodes"], found["steps"], found["mean_length"]) == (20, 240, 9.0)
     assert found["metrics"] == {}  # it has none
     assert -1 <= found["low"] <= found["mean_return"] <= found["high"] <= 1
@@ -416,7 +416,9 @@ def test_train_evaluate_plot(run, retrax, tmp_path):
     status, out, err = retrax("evaluate", run, "--episodes", 20)
     assert (status, err) == (0, "")
     assert out.startswith(f"mean return {found['mean_return']:.6g} (95 %: ")
-    first, *modes = out.splitlines()
+    first, policy, *modes = out.splitlines()
+    assert policy == f"policy: {found['policy']}"
+    assert found["policy"].startswith("random, with ")
     assert first.endswith("over 20 episodes of 9 steps, after 240 steps of training")
     assert [line.split(":")[0] for line in modes] == ["warm", "lucky"]
 
