@@ -4,7 +4,8 @@ from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..recurrent import ActorState
 from .agent import LearnerState, make_agent
-from .config import PRESETS, Config, default_preset
+from .config import Config
+from .presets import PRESETS, default_preset
 
 __all__ = [
     "AGENT",

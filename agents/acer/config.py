@@ -1,15 +1,12 @@
 """ACER's configuration: the paper's values, or ours where the paper specifies none."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from dm_env import specs
-
 from ..._validation import Range, Sizes, check_fields
-from ...datatypes import EnvironmentSpec, ReplayConfig
+from ...datatypes import ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
-from ..base import UNLIMITED, is_large_image
+from ..base import UNLIMITED
 
 _BATCH = 16  # the paper's number of threads
 _DECAY, _CONTINUOUS_DECAY = 0.99, 0.995  # the paper's, in an update of one segment
@@ -289,29 +286,3 @@ class Config:
     def trust_a3c(cls) -> "Config":
         """Baseline (6): A3C with a trust region."""
         return cls.a3c(trust_region=True)
-
-
-PRESETS: dict[str, Callable[[], Config]] = {
-    "paper_atari": Config.paper_atari,
-    "paper_workers": Config.paper_workers,
-    "paper_mujoco": Config.paper_mujoco,
-    "small": Config.small,
-    "small_continuous": Config.small_continuous,
-    "no_trust_region": Config.no_trust_region,
-    "no_retrace": Config.no_retrace,
-    "no_stochastic_dueling": Config.no_stochastic_dueling,
-    "no_truncation": Config.no_truncation,
-    "tis": Config.tis,
-    "trust_tis": Config.trust_tis,
-    "a3c": Config.a3c,
-    "trust_a3c": Config.trust_a3c,
-}
-
-
-def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`paper_atari` for large images; else `small`, or `small_continuous` (continuous actions)."""
-    del environment
-    if is_large_image(spec):
-        return "paper_atari"
-    discrete = isinstance(spec.actions, specs.DiscreteArray)
-    return "small" if discrete else "small_continuous"

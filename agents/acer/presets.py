@@ -1,0 +1,34 @@
+"""ACER's presets by name, and the default one of an environment."""
+
+from collections.abc import Callable
+
+from dm_env import specs
+
+from ...datatypes import EnvironmentSpec
+from ..base import is_large_image
+from .config import Config
+
+PRESETS: dict[str, Callable[[], Config]] = {
+    "paper_atari": Config.paper_atari,
+    "paper_workers": Config.paper_workers,
+    "paper_mujoco": Config.paper_mujoco,
+    "small": Config.small,
+    "small_continuous": Config.small_continuous,
+    "no_trust_region": Config.no_trust_region,
+    "no_retrace": Config.no_retrace,
+    "no_stochastic_dueling": Config.no_stochastic_dueling,
+    "no_truncation": Config.no_truncation,
+    "tis": Config.tis,
+    "trust_tis": Config.trust_tis,
+    "a3c": Config.a3c,
+    "trust_a3c": Config.trust_a3c,
+}
+
+
+def default_preset(environment: str, spec: EnvironmentSpec) -> str:
+    """`paper_atari` for large images; else `small`, or `small_continuous` (continuous actions)."""
+    del environment
+    if is_large_image(spec):
+        return "paper_atari"
+    discrete = isinstance(spec.actions, specs.DiscreteArray)
+    return "small" if discrete else "small_continuous"
