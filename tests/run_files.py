@@ -47,9 +47,14 @@ def snapshots(directory):
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def plain(x):
-    """NumPy has no PRNG keys."""
-    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+def plain(tree):
+    """PRNG keys as numbers: NumPy has none."""
+
+    def key_data(x):
+        is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+        return jax.random.key_data(x) if is_key else x
+
+    return jax.tree.map(key_data, tree)
 
 
 def newest(directory):
@@ -58,7 +63,7 @@ def newest(directory):
     folder, found = directory / "snapshots" / str(steps), {}
     for part in ("learner", "replay", "actors", "unfinished"):
         tree = ocp.StandardCheckpointer().restore(folder / part)
-        leaves = jax.tree_util.tree_flatten_with_path(jax.tree.map(plain, tree))[0]
+        leaves = jax.tree_util.tree_flatten_with_path(plain(tree))[0]
         found |= {part + jax.tree_util.keystr(path): np.asarray(x).tobytes() for path, x in leaves}
     return steps, found
 

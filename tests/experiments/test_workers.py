@@ -1,13 +1,14 @@
 """Workers in turn around a parameter server, in one process."""
 
-import csv
 import dataclasses
 
 import average_agent
 import chex
 import jax
+import noisy_agent
 import numpy as np
 import pytest
+from run_files import plain, rows
 
 from retrax.agents import acer, reactor
 from retrax.environments.plain_data import pack, unpack
@@ -17,33 +18,24 @@ from retrax.runtime.remote_updates import DROPPED, STALENESS, RemoteUpdates
 from retrax.runtime.run_directory import RunConfig, read_config
 from retrax.runtime.worker_options import WorkerOptions
 
-TIMES = {"seconds", *(f"{x}_per_second" for x in ("steps", "acting_steps", "learning_updates"))}
+_REPLAY = dataclasses.replace(acer.Config.small().replay, min_rows=40, batch_size=2, capacity=400)
+TINY = {
+    "noisy_agent:NOISY": noisy_agent.Config(),
+    "acer": acer.Config.small(replay=_REPLAY, vector_sizes=(4,), hidden_size=4, sequence_length=4),
+}
 
 
-def tiny(entry):
-    """The smallest agents that still have all their parts."""
-    config = entry.presets["small"]()
-    fields = {"min_rows": 40, "batch_size": 2, "capacity": 400}
-    changes = {"replay": dataclasses.replace(config.replay, **fields), "vector_sizes": (4,)}
-    sizes = {"memory_size": 4, "shared_size": 4, "head_size": 4, "num_atoms": 5}
-    sizes |= {"hidden_size": 4, "sequence_length": 4}
-    names = {field.name for field in dataclasses.fields(config)}
-    changes |= {name: size for name, size in sizes.items() if name in names}
-    return dataclasses.replace(config, **changes)
-
-
-def make_run(agent="reactor", *, num_workers=1, num_envs=4, steps=240, workers=(), **changes):
-    entry = {"reactor": reactor.AGENT, "acer": acer.AGENT}.get(agent)
+def make_run(agent, *, num_workers=1, num_envs=4, steps=240, workers=(), **changes):
     return RunConfig(
         agent=agent,
         environment="catch",
-        preset="small" if entry else "default",
+        preset="small" if agent == "acer" else "default",
         steps=steps,
         num_envs=num_envs,
         num_actors=max(1, num_workers),
         log_every=40,
         workers=WorkerOptions(num_workers=num_workers, **dict(workers)),
-        agent_config=tiny(entry) if entry else None,
+        agent_config=TINY.get(agent),
         **changes,
     )
 
@@ -65,31 +57,18 @@ def with_updates_per_call(config, count):
     return dataclasses.replace(config, agent_config=agent_config)
 
 
-def plain(state):
-    """PRNG keys as numbers."""
-
-    def key_data(x):
-        is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-        return jax.random.key_data(x) if is_key else x
-
-    return jax.tree.map(key_data, state)
-
-
-def rows_of(directory):
-    with open(directory / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.parametrize(("agent", "per_call"), [("reactor", 1), ("acer", 1), ("acer", 3)])
+@pytest.mark.parametrize(
+    ("agent", "per_call"), [("acer", 1), ("noisy_agent:NOISY", 1), ("noisy_agent:NOISY", 3)]
+)
 def test_one_worker_does_what_one_process_does(agent, per_call):
     """Bit for bit, or up to rounding where that makes several updates in one program of XLA.
 
-    If it fetches after each gradient, as ACER's do; Reactor's act with what they fetched before it.
+    If it fetches after each gradient, as ACER's do; others act with what they fetched before it.
     """
     runs = [make_run(agent, num_workers=number) for number in (0, 1)]
     loops = [loop_of(with_updates_per_call(run, per_call)) for run in runs]
     [only] = loops[1].learner._workers
-    assert only.updates._fetches_first == (agent == "reactor")
+    assert only.updates._fetches_first == (agent != "acer")
     only.updates._fetches_first = False
     for loop in loops:
         loop.start()
@@ -234,12 +213,10 @@ def test_a_run_of_workers_is_resumed_as_it_was(tmp_path):
     run = read_config(parts)
     assert run.workers == WorkerOptions(num_workers=2)
     train(dataclasses.replace(run, steps=160), parts, resume=True, plain=True)
-    found = [
-        [{k: v for k, v in r.items() if k not in TIMES} for r in rows_of(d)] for d in (whole, parts)
-    ]
-    assert found[0][-1] == found[1][-1]
-    assert float(found[0][-1][STALENESS]) == 0.0  # in turn, each gradient is of the newest
-    assert float(found[0][-1][DROPPED]) == 0.0
+    last = rows(whole)[-1]
+    assert rows(parts)[-1] == last
+    assert float(last[STALENESS]) == 0.0  # in turn, each gradient is of the newest
+    assert float(last[DROPPED]) == 0.0
 
 
 def test_presets_of_the_papers_workers():
@@ -253,21 +230,20 @@ def test_presets_of_the_papers_workers():
     assert 10 * worker.replay.capacity == reactor.AGENT.presets["paper"]().replay.capacity
 
 
-@pytest.mark.parametrize("number", ["1", "2"])
-def test_workers_in_turn_from_the_command_line(number, retrax, tmp_path):
+def test_workers_in_turn_from_the_command_line(retrax, tmp_path):
     """Started by `launch`, in one process, and resumed by `train`."""
     launch = ["launch", "average_agent:ENTRY", "--environment", "catch", "--launch", "sync"]
-    launch += ["--topology", "parameter_server", "--num-workers", number]
+    launch += ["--topology", "parameter_server", "--num-workers", "2"]
     launch += ["--max-staleness", "0", "--gradients-per-fetch", "2"]
     status, _, told = retrax(*launch, "--run-directory", tmp_path, "--steps", "60", "--plain")
     assert status == 0, told
-    options = WorkerOptions(num_workers=int(number), max_staleness=0, gradients_per_fetch=2)
+    options = WorkerOptions(num_workers=2, max_staleness=0, gradients_per_fetch=2)
     assert read_config(tmp_path).workers == options
     status, _, told = retrax("train", "--resume", tmp_path, "--steps", "90", "--plain")
     assert status == 0, told
-    rows = rows_of(tmp_path)
-    assert int(rows[-1]["steps"]) == 90
-    dropped = [float(row[DROPPED]) for row in rows if row[DROPPED]]  # a row, a gradient of each
+    told = rows(tmp_path)
+    assert int(told[-1]["steps"]) == 90
+    dropped = [float(row[DROPPED]) for row in told if row[DROPPED]]  # a row, a gradient of each
     assert dropped == [0.0, 1.0] * (len(dropped) // 2) + [0.0] * (len(dropped) % 2)
     status, out, told = retrax("evaluate", tmp_path, "--episodes", "1")
     assert (status, "90" in out + told) == (0, True)
