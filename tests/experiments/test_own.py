@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import retrax
@@ -121,52 +122,64 @@ def scratch(tmp_path, monkeypatch):
     before = list(sys.path)
     yield tmp_path
     sys.path[:] = before
+    forget()
+
+
+def forget():
+    """Both modules can be imported once more."""
+    gymnasium.registry.pop("MyEnv-v0", None)
     for name in ("my_agents", "my_envs", "broken"):
         sys.modules.pop(name, None)
 
 
-def command(*arguments, cwd, **environment):
+def succeeds(*arguments, cwd):
     """The installed command in a process of its own, which finds no module by PYTHONPATH."""
-    scripts = sysconfig.get_path("scripts")
+    script = Path(sysconfig.get_path("scripts")) / "retrax"
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # A checkout that is not the installed one is found through PYTHONPATH by its own tests.
     if "PYTHONPATH" in os.environ:
         kept["PYTHONPATH"] = str(Path(retrax.__file__).parents[1])
-    return subprocess.run(
-        [sys.executable, str(Path(scripts) / "retrax"), *map(str, arguments)],
-        cwd=cwd,
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-def succeeds(*arguments, cwd):
-    ended = command(*arguments, cwd=cwd)
+    command = [sys.executable, str(script), *map(str, arguments)]
+    options = {"cwd": cwd, "env": kept, "capture_output": True, "text": True, "timeout": 300}
+    ended = subprocess.run(command, **options)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
-def test_train_evaluate_resume_plot(scratch, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    run = scratch / "run"
-    start = ("train", "my_agents:RANDOM", "--environment", "my_envs:MyEnv-v0", "--num-envs", 2)
-    succeeds(*start, "--run-directory", "run", "--agent.bonus", 0.5, cwd=scratch)
+@pytest.mark.parametrize("verb", ["train", "launch"])
+def test_train_evaluate_resume_plot(scratch, verb, monkeypatch, tmp_path_factory, request, capfd):
+    """Trained by a process of its own, or by one thread that `launch` starts in this one."""
+    call, run = request.getfixturevalue("retrax"), scratch / "run"
+
+    def told(*arguments):
+        status, out, err = call(*arguments)
+        assert status == 0, err
+        return out
+
+    start = [verb, "my_agents:RANDOM", "--environment", "my_envs:MyEnv-v0", "--agent.bonus", "0.5"]
+    start += ["--run-directory", "run"]
+    if verb == "train":
+        with pytest.raises(SystemExit):
+            call("train", "my_agents:FASTER", "--help")
+        assert "--agent.bonus" in capfd.readouterr().out
+        succeeds(*start, "--num-envs", 2, cwd=scratch)
+    else:
+        told(*start, "--num-actors", 2, "--launch", "sync", "--plain")
     config = json.loads((run / "config.json").read_text())
     assert (config["agent"], config["environment"]) == ("my_agents:RANDOM", "my_envs:MyEnv-v0")
     assert (config["steps"], config["agent_config"]["bonus"]) == (300, 0.5)
     assert config["search_path"] == str(scratch)
     # The run remembers where its modules are.
-    found = succeeds("evaluate", run, "--episodes", 3, "--json", cwd=elsewhere)
-    assert json.loads(found)["steps"] == 300
-    succeeds("train", "--resume", run, "--steps", 340, cwd=elsewhere)
-    succeeds("plot", run, "--output", "curves.png", cwd=elsewhere)
-    assert (elsewhere / "curves.png").read_bytes().startswith(b"\x89PNG")
-    shown = succeeds("train", "my_agents:FASTER", "--help", cwd=scratch)
-    assert "--agent.bonus" in shown
+    forget()
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    evaluated = json.loads(told("evaluate", run, "--episodes", 3, "--json"))
+    assert evaluated["steps"] in (300, 302)  # one thread steps both actors between two checks
+    told("train", "--resume", run, "--steps", 340)
+    told("plot", run, "--output", "curves.png")
+    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_launch_and_resume(scratch, tmp_path_factory):
     pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import jax
+import noisy_agent
 import numpy as np
 
 import retrax
@@ -25,6 +26,7 @@ TASKS = {
     "d4pg": "Pendulum-v1",
     "agent57": "deep_sea",
 }
+CASES = [("reactor", 1), ("acer", 1), ("agent57", 1), ("d4pg", 2)]  # with updates in a call
 BATCH, UPDATES = 8, 2
 
 
@@ -131,21 +133,23 @@ def train_and_resume(directory):
     """A run on all devices, continued on one: the learners' devices, and its updates in the end."""
     counts, init = [], Devices.__init__
     Devices.__init__ = lambda self, count: counts.append(count) or init(self, count)
+    replay = dataclasses.replace(noisy_agent.Config().replay, batch_size=BATCH)
+    config = noisy_agent.Config(replay=replay)
     run = RunConfig(
-        agent="reactor",
+        agent="noisy_agent:NOISY",
         environment="catch",
-        steps=600,
+        steps=240,
         learner_devices=jax.local_device_count(),
+        agent_config=config,
     )
     first = retrax.train(run, directory, plain=True)
-    run = dataclasses.replace(read_config(directory), steps=700, learner_devices=1)
+    run = dataclasses.replace(read_config(directory), steps=280, learner_devices=1)
     second = retrax.train(run, directory, resume=True)
     return counts, first.updates, second.updates
 
 
 if __name__ == "__main__":
-    found = {f"{name}-1": compare(name, 1) for name in TASKS}
-    found["d4pg-2"] = compare("d4pg", 2)
+    found = {f"{name}-{per_call}": compare(name, per_call) for name, per_call in CASES}
     with tempfile.TemporaryDirectory() as folder:
         found["run"] = train_and_resume(Path(folder) / "run")
     print(json.dumps(found))

@@ -18,9 +18,10 @@ COUNT = 4
 @pytest.fixture(scope="module")
 def found():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={COUNT}"
+    paths = [str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]
     result = subprocess.run(
         [sys.executable, SCRIPT],
-        env={**os.environ, "XLA_FLAGS": flags},
+        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
     )
@@ -28,7 +29,7 @@ def found():
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "d4pg-1", "agent57-1", "d4pg-2"])
+@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "agent57-1", "d4pg-2"])
 def test_several_devices_learn_what_one_learns(found, case):
     """An agent, and its updates in one call; all of the learner's state is compared."""
     differences = found[case]
@@ -38,7 +39,7 @@ def test_several_devices_learn_what_one_learns(found, case):
     assert differences["metrics"] < 1e-5
 
 
-@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "d4pg-1", "agent57-1", "d4pg-2"])
+@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "agent57-1", "d4pg-2"])
 def test_each_computes_its_part(found, case):
     """The optimiser's operations are not split; with small networks they count."""
     assert found[case]["held"] == [COUNT]
