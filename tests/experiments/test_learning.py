@@ -91,6 +91,7 @@ def test_catch_quickly(learn):
     assert learn("catch", QUICK) >= 0.95
 
 
+@pytest.mark.slow
 def test_acer_on_catch(learn):
     assert learn("catch", {"steps": "20000"}, agent="acer") >= 0.95  # half of the default
 
@@ -126,17 +127,21 @@ def test_cart_pole(learn):
     assert learn("CartPole-v1", episodes=50) >= 450
 
 
-@pytest.mark.parametrize("critic", ["categorical", "mixture_of_gaussians"])
+@pytest.mark.parametrize(
+    "critic", ["categorical", pytest.param("mixture_of_gaussians", marks=pytest.mark.slow)]
+)
 def test_d4pg_follows_quickly(learn, critic):
     options = {**QUICK_D4PG, "agent.critic": critic}
     # The best constant action has -3.33.
     assert learn("continuous_tasks:Follow-v0", options, agent="d4pg", episodes=50) >= -0.5
 
 
+@pytest.mark.slow
 def test_continuous_acer_follows_quickly(learn):
     assert learn("continuous_tasks:Follow-v0", QUICK_ACER, agent="acer", episodes=50) >= -0.5
 
 
+@pytest.mark.slow
 def test_agent57_remembers_quickly(learn):
     # A policy without memory has 0 in the mean.
     assert learn("memory,length=3", QUICK_AGENT57, agent="agent57") >= 0.8
