@@ -21,6 +21,7 @@ from retrax.experiments.commands.main import main
 from retrax.runtime.run_directory import RunConfig
 
 STEPS = 240
+AGENT = "noisy_agent:NOISY"
 GRID = ["--tasks", "cart-pole", "--steps", str(STEPS), "--episodes", "2", "--num-envs", "4"]
 
 
@@ -30,23 +31,25 @@ def rows(path):
 
 
 @pytest.fixture(scope="session")
-def done(tmp_path_factory):
+def done(here, tmp_path_factory):
     """A benchmark of two seeds; tests must not change it."""
     directory = tmp_path_factory.mktemp("benchmark") / "here"
-    arguments = ["benchmark", "classic", "acer", *GRID, "--seeds", "2", "--jobs", "2"]
-    assert main([*arguments, "--directory", str(directory)]) == 0
+    arguments = ["benchmark", "classic", AGENT, *GRID, "--seeds", "2", "--jobs", "2"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert main([*arguments, "--directory", str(directory)]) == 0
     return directory
 
 
 def test_tables(done):
     found = rows(done / grid.SCORES)
     assert [(row["agent"], row["preset"], row["task"], row["seed"]) for row in found] == [
-        ("acer", "small", "cart-pole", "0"),
-        ("acer", "small", "cart-pole", "1"),
+        (AGENT, "default", "cart-pole", "0"),
+        (AGENT, "default", "cart-pole", "1"),
     ]
     (task,) = find_suite("classic").choose(("cart-pole",))
     for seed, row in enumerate(found):
-        run = done / "runs" / f"acer-cart-pole-{seed}"
+        run = done / "runs" / f"noisy_agent-NOISY-cart-pole-{seed}"
         score = json.loads((run / "evaluation.json").read_text())["mean_return"]
         assert float(row["score"]) == score
         assert float(row["normalised"]) == (score - task.low) / (task.high - task.low)
@@ -63,7 +66,7 @@ def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
     monkeypatch.setattr(grid, "_spawn", None)
     monkeypatch.setattr(benchmark, "spec_of", None)  # nor is the task made to be checked again
     before = (done / grid.SCORES).read_text()
-    arguments = ["benchmark", "classic", "acer", *GRID, "--seeds", "1", "--directory", str(done)]
+    arguments = ["benchmark", "classic", AGENT, *GRID, "--seeds", "1", "--directory", str(done)]
     assert main(arguments) == 0
     assert "1 of 1 runs are complete" in capsys.readouterr().out
     assert (done / grid.SCORES).read_text() == before  # with the other seed
@@ -75,11 +78,11 @@ def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
     assert capsys.readouterr().out == f"{output}\n"
     page = Page(output.read_text())
     results = read_results(done)
-    scores = list(results.scores["acer", "cart-pole"].values())
+    scores = list(results.scores[AGENT, "cart-pole"].values())
     mean = f"{np.mean(scores):.4g} ({min(scores):.4g} to {max(scores):.4g})"
     assert page.rows[1] == ["cart-pole", mean, "500", "498.6"]
-    assert page.rows[0][:2] == ["task", "acer"]
-    assert any(row[:2] == ["acer", "2"] for row in page.rows)
+    assert page.rows[0][:2] == ["task", AGENT]
+    assert any(row[:2] == [AGENT, "2"] for row in page.rows)
     assert len(page.sources) == 2
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     assert page.open == []
@@ -136,7 +139,7 @@ def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
 
 
 def test_a_directory_of_other_runs_is_refused(retrax, done):
-    arguments = ["benchmark", "classic", "acer", *GRID, "--directory", done]
+    arguments = ["benchmark", "classic", AGENT, *GRID, "--directory", done]
     status, _, err = retrax(*arguments, "--steps", "300")
     assert (status, "was run with steps 240, not 300: choose another" in err) == (2, True)
     status, _, err = retrax("benchmark", "atari5", "acer", "--tasks", "qbert", "--directory", done)
@@ -268,24 +271,25 @@ time.sleep(60)
     assert not logs[2].exists()
 
 
-def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, retrax):
+def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
     """A real one: stopped in the first run, and continued to its end."""
+    monkeypatch.chdir(here)
     options = [*GRID, "--steps", "1000", "--seeds", "1", "--directory", str(tmp_path / "here")]
     program = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
     process = subprocess.Popen(
-        [sys.executable, "-c", program, "benchmark", "classic", "acer", *options],
+        [sys.executable, "-c", program, "benchmark", "classic", AGENT, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    metrics = tmp_path / "here" / "runs" / "acer-cart-pole-0" / "metrics.csv"
+    metrics = tmp_path / "here" / "runs" / "noisy_agent-NOISY-cart-pole-0" / "metrics.csv"
     while process.poll() is None and (not metrics.is_file() or metrics.read_text().count("\n") < 3):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, "The same command goes on." in err) == (0, True), err
     assert "0 of 1 runs are complete" in out
-    status, out, _ = retrax("benchmark", "classic", "acer", *options)
+    status, out, _ = retrax("benchmark", "classic", AGENT, *options)
     assert (status, "1 of 1 runs are complete" in out) == (0, True)
     assert int(rows(metrics)[-1]["steps"]) >= 1000
 
