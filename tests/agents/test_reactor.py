@@ -1,92 +1,78 @@
 """Reactor: updates against NumPy, masks, acting, presets, torsos, compilation, rejections."""
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
 import chex
 import haiku as hk
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import oracles
 import pytest
-from dm_env import StepType, specs
+from dm_env import specs
+from linear_agents import (
+    SPECS,
+    TINY,
+    A,
+    D,
+    acted,
+    as_sample,
+    avals,
+    decisions,
+    ended_samples,
+    jitted,
+    mixed,
+    random_rows,
+    reactor_network,
+    timestep,
+)
 
 from retrax import agents
 from retrax.agents import reactor
 from retrax.agents.reactor import AGENT, Config, make_agent
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
-from retrax.networks import ReactorOutput, RecurrentNetwork, VectorTorso
+from retrax.datatypes import ReplayConfig
+from retrax.networks import VectorTorso
 
-D, A = 4, 3
-SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
+SPEC = SPECS["discrete"]
+random_rows = functools.partial(random_rows, "discrete")
 
 
 def small(**changes):
-    sizes = {"vector_sizes": (8,), "shared_size": 8, "memory_size": 8, "head_size": 8}
-    return Config.small(**{**sizes, "scale_rewards": False, **changes})
+    return Config.small(**{**TINY["reactor"], "scale_rewards": False, **changes})
 
 
-def linear_network(config):
-    """pi and logits linear in the observation: no memory, nothing shared."""
-    atoms = config.num_atoms if config.distributional else 1
-
-    def init(key):
-        keys = jax.random.split(key)
-        return {
-            "policy": jax.random.normal(keys[0], (D, A)),
-            "value": jax.random.normal(keys[1], (D, A, atoms)),
-        }
-
-    def unroll(params, observations, is_first, state):
-        softmax = jax.nn.softmax(observations @ params["policy"])
-        policy = (1 - config.policy_epsilon) * softmax + config.policy_epsilon / A
-        logits = jnp.einsum("td,dan->tan", observations, params["value"])
-        return ReactorOutput(policy, logits), state
-
-    def step(params, observation, is_first, state):
-        outputs, state = unroll(params, observation[None], is_first[None], state)
-        return jax.tree.map(lambda x: x[0], outputs), state
-
-    return RecurrentNetwork(init, lambda: (), unroll, step)
+# What the other presets have is in one of these.
+VARIANTS = [
+    ("paper", "zero"),
+    ("non_distributional", "zero"),
+    ("tislr", "zero"),
+    ("small", "stored"),
+]
 
 
-def initial(agent, seed):
-    return jax.jit(agent.init)(jax.random.key(seed))
+@functools.cache
+def variant(preset, initial_state):
+    """An agent of a preset with small networks; test_reward_scale.py has those that scale."""
+    config = dataclasses.replace(
+        reactor.PRESETS[preset](),
+        **TINY["reactor"],
+        scale_rewards=False,
+        initial_state=initial_state,
+        target_update_period=3,
+    )
+    return jitted(make_agent(SPEC, config))
 
 
-def random_rows(seed, batch, length, ends=0.2):
-    """Rows with terminations and truncations, a first row behind each last one."""
-    rng = np.random.default_rng(seed)
-    shape = (batch, length)
-    is_last = rng.random(shape) < ends
-    is_first = np.zeros(shape, bool)
-    is_first[:, 1:] = is_last[:, :-1]
-    is_last &= ~is_first
-    is_first[:, 1:] = is_last[:, :-1]
-    terminated = is_last & (rng.random(shape) < 0.5)
-    return {
-        "observation": rng.normal(size=(*shape, D)).astype(np.float32),
-        "reward": np.where(is_first, 0, 2 * rng.normal(size=shape)).astype(np.float32),
-        "discount": np.where(terminated, 0.0, 1.0).astype(np.float32),
-        "is_first": is_first,
-        "is_last": is_last,
-        "action": rng.integers(A, size=shape).astype(np.int32),
-        "mu": (0.9 * rng.dirichlet(np.ones(A), shape) + 0.1 / A).astype(np.float32),
-    }
+def memories(agent, batch=2):
+    """The extra of rows in which a network begins without a memory."""
+    extras = {name: agent.sequence.extras[name] for name in agent.sequence.first_row_extras}
+    return jax.tree.map(lambda x: np.zeros((batch, *x.shape), x.dtype), extras)
 
 
-def as_sample(rows, weights=None, mask=None):
-    rows = dict(rows)
-    extras = {"mu": rows.pop("mu")}
-    batch, length = rows["reward"].shape
-    weights = np.ones(batch, np.float32) if weights is None else weights
-    mask = np.ones((batch, length), bool) if mask is None else mask
-    return Sample(Row(extras=extras, **rows), weights, mask)
-
-
+@functools.cache
 def linear_agent(**changes):
     """An agent on a linear network, with plain gradient steps of 0.5, and its config."""
     values = {
@@ -103,13 +89,18 @@ def linear_agent(**changes):
         "target_update_period": 1000,
     }
     config = Config(**{**values, **changes})
-    agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(0.5))
-    return agent, config
+    agent = make_agent(SPEC, config, network=reactor_network(config), optimizer=optax.sgd(0.5))
+    return jitted(agent), config
 
 
 def with_other_target(agent, seed):
     """A first state whose target network is not the online network."""
-    return initial(agent, seed)._replace(target_params=initial(agent, seed + 10).params)
+    target = agent.init(jax.random.key(seed + 10)).params
+    return agent.init(jax.random.key(seed))._replace(target_params=target)
+
+
+def double(tree):
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
 
 
 @pytest.mark.parametrize("policy_gradient", ["beta_loo", "tislr", "islr"])
@@ -121,10 +112,7 @@ def test_one_update_is_the_numpy_loop(policy_gradient, seed):
     rows = random_rows(seed, 3, 6)
     assert rows["is_last"].any()
     weights = np.array([0.5, 2.0, 1.3], np.float32)
-    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows, weights))
-
-    def double(tree):
-        return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
+    new, update = agents.update(agent)(learner, as_sample(rows, weights))
 
     params, priorities = oracles.reactor_linear_update(
         double(learner.params), double(other), rows, weights, dataclasses.asdict(config), 0.5
@@ -140,10 +128,7 @@ def test_gradients_are_the_numpy_loops_and_apply_takes_no_sample():
     learner = with_other_target(agent, 0)
     rows, weights = random_rows(0, 3, 6), np.array([0.5, 2.0, 1.3], np.float32)
 
-    def double(tree):
-        return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
-
-    gradients, outputs = jax.jit(agent.gradients)(learner, as_sample(rows, weights))
+    gradients, outputs = agent.gradients(learner, as_sample(rows, weights))
     params, target = double(learner.params), double(learner.target_params)
     expected, _ = oracles.reactor_linear_update(
         params, target, rows, weights, dataclasses.asdict(config), 0.5
@@ -152,7 +137,7 @@ def test_gradients_are_the_numpy_loops_and_apply_takes_no_sample():
     chex.assert_trees_all_close(gradients, loops, atol=4e-5)
     norm = np.sqrt(sum(np.square(leaf).sum() for leaf in jax.tree.leaves(loops)))
     np.testing.assert_allclose(outputs.metrics["gradient_norm"], norm, rtol=1e-4)
-    new = jax.jit(agent.apply)(learner, gradients)
+    new = agent.apply(learner, gradients)
     chex.assert_trees_all_close(new.params, expected, atol=2e-5)
     assert (learner.num_updates, new.num_updates) == (0, 1)
 
@@ -161,7 +146,7 @@ def test_metrics_tell_the_mass_at_the_ends_of_the_support():
     agent, _ = linear_agent()
     learner = with_other_target(agent, 0)
     rows = random_rows(0, 3, 6)
-    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows))
+    _, outputs = agent.gradients(learner, as_sample(rows))
     logits = np.einsum("btd,dan->btan", rows["observation"], np.asarray(learner.params["value"]))
     first, last = [], []
     for b, t in np.ndindex(3, 5):
@@ -178,12 +163,12 @@ def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
     agent, config = linear_agent()
     learner = with_other_target(agent, 0)
     rows = random_rows(0, 3, 6)
-    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows))
+    _, outputs = agent.gradients(learner, as_sample(rows))
     atoms = np.linspace(config.vmin, config.vmax, config.num_atoms)
     target = learner.target_params
     values = np.einsum("btd,dan->btan", rows["observation"], np.asarray(target["value"]))
     softmax = jax.nn.softmax(rows["observation"] @ np.asarray(target["policy"]))
-    policy = (1 - config.policy_epsilon) * np.asarray(softmax) + config.policy_epsilon / A
+    policy = mixed(np.asarray(softmax), config)
     masses = []
     for b, t in np.ndindex(3, 5):
         if rows["is_last"][b, t]:
@@ -206,9 +191,9 @@ def test_metrics_tell_how_far_actions_are_from_the_target_networks_policy():
     agent, config = linear_agent()
     learner = with_other_target(agent, 0)
     rows = random_rows(0, 3, 6)
-    _, outputs = jax.jit(agent.gradients)(learner, as_sample(rows))
+    _, outputs = agent.gradients(learner, as_sample(rows))
     softmax = jax.nn.softmax(rows["observation"] @ np.asarray(learner.target_params["policy"]))
-    policy = (1 - config.policy_epsilon) * np.asarray(softmax) + config.policy_epsilon / A
+    policy = mixed(np.asarray(softmax), config)
     taken = rows["action"][:, 1:, None]
     pi_a, mu_a = (np.take_along_axis(x[:, 1:], taken, 2)[..., 0] for x in (policy, rows["mu"]))
     wanted = oracles.off_policyness(pi_a, mu_a, ~rows["is_last"][:, 1:])
@@ -222,23 +207,26 @@ def test_gradients_of_a_batch_are_the_mean_of_those_of_its_halves():
     rows, weights = random_rows(0, 6, 6), np.linspace(0.5, 2.0, 6).astype(np.float32)
     mask = np.arange(6) < np.array([[6], [3], [6], [2], [6], [6]])
     sample = as_sample(rows, weights, mask)
-    gradients = jax.jit(lambda sample: agent.gradients(learner, sample)[0])
-    first, second = (jax.tree.map(lambda x: x[:3], sample), jax.tree.map(lambda x: x[3:], sample))
-    mean = jax.tree.map(lambda x, y: (x + y) / 2, gradients(first), gradients(second))
-    chex.assert_trees_all_close(gradients(sample), mean, rtol=1e-4, atol=1e-6)
+    whole, first, second = (
+        agent.gradients(learner, jax.tree.map(lambda x: x[part], sample))[0]  # noqa: B023
+        for part in (slice(6), slice(3), slice(3, 6))
+    )
+    mean = jax.tree.map(lambda x, y: (x + y) / 2, first, second)
+    chex.assert_trees_all_close(whole, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_without_distributions_one_step_is_td_by_hand():
     config = Config(
         distributional=False, sequence_length=2, discount=0.5, entropy_cost=0.0, policy_epsilon=0.2
     )
-    agent = make_agent(SPEC, config, network=linear_network(config), optimizer=optax.sgd(1.0))
-    learner = initial(agent, 0)
+    optimizer = optax.sgd(1.0)
+    agent = jitted(make_agent(SPEC, config, network=reactor_network(config), optimizer=optimizer))
+    learner = agent.init(jax.random.key(0))
     rows = random_rows(3, 1, 2, ends=0.0)
-    new, update = jax.jit(agents.update(agent))(learner, as_sample(rows))
+    new, update = agents.update(agent)(learner, as_sample(rows))
     x, a = rows["observation"][0], rows["action"][0, 0]
     params = jax.tree.map(np.asarray, learner.params)
-    pi = 0.8 * np.asarray(jax.nn.softmax(x[1] @ params["policy"])) + 0.2 / A
+    pi = mixed(np.asarray(jax.nn.softmax(x[1] @ params["policy"])), config)
     q = np.einsum("td,dan->ta", x, params["value"])
     reward = np.clip(rows["reward"][0, 1], -1, 1)
     td = reward + 0.5 * pi @ q[1] - q[0, a]
@@ -248,42 +236,27 @@ def test_without_distributions_one_step_is_td_by_hand():
     np.testing.assert_allclose(new.params["value"], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("distributional", [True, False])
-def test_padding_and_what_is_behind_a_last_row_do_not_matter(distributional):
-    config = small(distributional=distributional, sequence_length=8)
-    agent = make_agent(SPEC, config)
-    learner = initial(agent, 0)
-    learner = learner._replace(target_params=initial(agent, 1).params)
-    rows = random_rows(0, 2, 8, ends=0.0)
-    rows["is_last"][:, 4] = True
-    mask = np.arange(8)[None] <= np.array([[4], [4]])
-    padded = {k: np.where(mask.reshape(2, 8, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
-    changed = {k: v.copy() for k, v in padded.items()}
-    for name in ("observation", "reward"):
-        changed[name][:, 5:] = 7.0
-    for name in ("action", "mu"):
-        changed[name][:, 4:] = changed[name][:, :4][:, ::-1]  # a last row's action means nothing
-    update = jax.jit(agents.update(agent))
-    results = [update(learner, as_sample(r, mask=mask)) for r in (padded, changed)]
+@pytest.mark.parametrize("each", VARIANTS, ids=str)
+def test_padding_and_what_is_behind_a_last_row_do_not_matter(each):
+    agent = variant(*each)
+    learner = with_other_target(agent, 0)
+    samples = ended_samples("discrete", memories(agent))
+    results = [agents.update(agent)(learner, sample) for sample in samples]
     chex.assert_trees_all_close(results[0], results[1], rtol=1e-5, atol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(results))
 
 
 def test_truncation_bootstraps_and_termination_does_not():
-    config = small(sequence_length=3)
-    agent = make_agent(SPEC, config)
-    learner = initial(agent, 0)
-    rows = random_rows(0, 1, 3, ends=0.0)
-    rows["is_last"][:, 2] = True
+    agent = variant("small", "stored")
+    learner, rows = agent.init(jax.random.key(0)), random_rows(0, 2, 8, ends=0.0)
+    rows["is_last"][:, 7] = True
 
     # Not the new parameters: Adam makes steps of equal size of gradients that differ by rounding.
-    gradients = jax.jit(lambda sample: agent.gradients(learner, sample)[0])
-
     def gradients_with(discount, last_observation):
-        changed = {k: v.copy() for k, v in rows.items()}
-        changed["discount"][:, 2] = discount
-        changed["observation"][:, 2] = last_observation
-        return gradients(as_sample(changed))
+        changed = {k: v.copy() for k, v in rows.items()} | memories(agent)
+        changed["discount"][:, 7] = discount
+        changed["observation"][:, 7] = last_observation
+        return agent.gradients(learner, as_sample(changed))[0]
 
     chex.assert_trees_all_close(gradients_with(0.0, 1.0), gradients_with(0.0, -2.0), atol=1e-6)
     difference = jax.tree.map(
@@ -293,13 +266,12 @@ def test_truncation_bootstraps_and_termination_does_not():
 
 
 def test_target_network_is_copied_every_period():
-    agent = make_agent(SPEC, small(target_update_period=3, sequence_length=4))
-    update = jax.jit(agents.update(agent))
-    learner = initial(agent, 0)
+    agent = variant("small", "stored")
+    learner = agent.init(jax.random.key(0))
     start = learner.params
-    sample = as_sample(random_rows(0, 2, 4))
+    sample = as_sample(random_rows(0, 2, 8) | memories(agent))
     for number in range(1, 7):
-        learner, _ = update(learner, sample)
+        learner, _ = agents.update(agent)(learner, sample)
         if number == 2:
             chex.assert_trees_all_equal(learner.target_params, start)
         if number in (3, 6):
@@ -309,54 +281,18 @@ def test_target_network_is_copied_every_period():
                 chex.assert_trees_all_equal(learner.target_params, learner.params)
 
 
-@pytest.mark.parametrize(
-    ("preset", "initial_state"),
-    # `uniform_replay` and `proportional_replay` have the graph of `paper`.
-    [("paper", "zero"), ("non_distributional", "zero"), ("tislr", "zero"), ("small", "stored")],
-)
-def test_compiles_once_for_every_kind_of_preset(preset, initial_state):
-    config = dataclasses.replace(
-        reactor.PRESETS[preset](),
-        scale_rewards=False,  # test_reward_scale.py has agents that scale rewards
-        initial_state=initial_state,
-        vector_sizes=(4,),
-        shared_size=4,
-        memory_size=4,
-        sequence_length=5,
-    )
-    agent = make_agent(SPEC, config)
-    chex.clear_trace_counter()
-    update = jax.jit(chex.assert_max_traces(agents.update(agent), n=1))
-    explore = jax.jit(chex.assert_max_traces(lambda *inputs: agent.explore(*inputs), n=1))
-    learner = initial(agent, 0)
-    actor = agent.begin(jax.random.key(1), 0, 1)
-    rows = []
-    for t in range(15):
-        observation = np.full(D, t, np.float32)
-        step = TimeStep(np.int32(min(t, 1)), np.float32(t), np.float32(1), observation)
-        decision = explore(learner.params, actor, step)
-        actor = decision.state
-        chex.assert_trees_all_equal_shapes_and_dtypes(decision.extras, agent.sequence.extras)
-        rows.append(
-            Row(
-                observation,
-                step.reward,
-                step.discount,
-                t == 0,
-                False,
-                decision.action,
-                decision.extras,
-            )
-        )
-    for start in (0, 5, 10):
-        stacked = jax.tree.map(lambda *x: np.stack(x)[None], *rows[start : start + 5])
-        for name in agent.sequence.first_row_extras:
-            stacked.extras[name] = jax.tree.map(lambda x: x[:, 0], stacked.extras[name])
-        sample = Sample(stacked, np.ones(1, np.float32), np.ones((1, 5), bool))
-        learner, result = update(learner, sample)
+@pytest.mark.parametrize("each", VARIANTS, ids=str)
+def test_compiles_once_for_every_kind_of_preset(each):
+    """States before and after an update are alike, and rows are those that the agent declares."""
+    agent = variant(*each)
+    learner = agent.init(jax.random.key(0))
+    for number in range(3):
+        new, result = agents.update(agent)(learner, acted(agent, learner, 2, 8))
+        assert avals(new) == avals(learner)
         assert np.isfinite(result.priorities).all()
         assert (result.priorities >= 0).all()
-    assert learner.num_updates == 3
+        assert new.num_updates == number + 1
+        learner = new
 
 
 @pytest.mark.parametrize("preset", sorted(reactor.PRESETS))
@@ -368,69 +304,49 @@ def test_every_preset_has_an_agent(preset):
 
 
 def test_exploration_follows_the_policy_and_records_it():
-    config = small(policy_epsilon=0.3)
-    agent = make_agent(SPEC, config, network=linear_network(config))
-    params = initial(agent, 4).params
-    timestep = TimeStep(
-        np.int32(StepType.MID), np.float32(0), np.float32(1), np.ones(D, np.float32)
-    )
-    actors = jax.vmap(agent.begin, in_axes=(0, 0, None))(
-        jax.random.split(jax.random.key(0), 4000), np.arange(4000), 4000
-    )
-    decision = jax.vmap(agent.explore, in_axes=(None, 0, None))(params, actors, timestep)
+    agent, _ = linear_agent(policy_epsilon=0.3)
+    params = agent.init(jax.random.key(4)).params
+    actors, decision = decisions(agent, params)
     mu = np.asarray(decision.extras["mu"][0], np.float64)
     assert mu.min() >= 0.3 / A - 1e-6
     counts = np.bincount(decision.action, minlength=A)
     deviation = (counts - 4000 * mu) / np.sqrt(4000 * mu * (1 - mu))
     assert np.abs(deviation).max() < 4
-    greedy = jax.vmap(agent.exploit, in_axes=(None, 0, None))(params, actors, timestep)
-    assert (greedy.action == mu.argmax()).all()
     keys = jax.random.key_data(decision.state.key)
     assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
+    exploit = jax.jit(jax.vmap(agent.exploit, in_axes=(None, 0, None)))
+    assert (exploit(params, actors, timestep()).action == mu.argmax()).all()
 
 
 def test_acting_step_by_step_is_the_learners_unroll():
-    agent = make_agent(SPEC, small(initial_state="stored"))
-    config = small()
-    network = reactor.agent._make_network(SPEC, config)
-    params = initial(agent, 0).params
+    agent = variant("small", "stored")
+    network = reactor.agent._make_network(SPEC, small())
+    params = agent.init(jax.random.key(0)).params
     observations = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32)
     step_types = np.array([0, 1, 2, 0, 1, 1], np.int32)
     actor = agent.begin(jax.random.key(0), 0, 1)
-    policies, memories = [], []
-    explore = jax.jit(agent.explore)
+    policies, seen = [], []
     for observation, step_type in zip(observations, step_types, strict=True):
-        step = TimeStep(step_type, np.float32(0), np.float32(1), observation)
-        decision = explore(params, actor, step)
+        decision = agent.explore(params, actor, timestep(step_type, observation))
         policies.append(decision.extras["mu"])
-        memories.append(decision.extras["memory"])
+        seen.append(decision.extras["memory"])
         actor = decision.state
     unroll = jax.jit(network.unroll)
     whole, _ = unroll(params, observations, step_types == 0, network.initial_state())
     np.testing.assert_allclose(np.stack(policies), whole.policy, atol=1e-6)
     # From the stored memory before t = 2, the rest is the same: it is not one step off.
-    rest, _ = unroll(params, observations[2:], step_types[2:] == 0, memories[2])
+    rest, _ = unroll(params, observations[2:], step_types[2:] == 0, seen[2])
     np.testing.assert_allclose(rest.policy, whole.policy[2:], atol=1e-6)
-
-
-def test_states_survive_a_round_trip_through_numpy():
-    agent = make_agent(SPEC, small(sequence_length=4))
-    sample = as_sample(random_rows(0, 2, 4))
-    update = jax.jit(agents.update(agent))
-    learner, _ = update(initial(agent, 0), sample)
-    leaves, structure = jax.tree.flatten(learner)
-    restored = jax.tree.unflatten(structure, [np.array(leaf) for leaf in leaves])
-    chex.assert_trees_all_equal(update(learner, sample), update(restored, sample))
 
 
 def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
     """One that equals the default torso gives the same update, and observes anything."""
-    config = small(sequence_length=4)
-    sample = as_sample(random_rows(0, 2, 4))
+    config = small(initial_state="stored", target_update_period=3)
+    torso = lambda: VectorTorso((8,), name="torso")  # noqa: E731
     results = []
-    for torso in (None, lambda: VectorTorso((8,), name="torso")):
-        agent = make_agent(SPEC, config, torso=torso)
-        results.append(jax.jit(agents.update(agent))(initial(agent, 0), sample))
+    for agent in (variant("small", "stored"), jitted(make_agent(SPEC, config, torso=torso))):
+        sample = as_sample(random_rows(0, 2, 8) | memories(agent))
+        results.append(agents.update(agent)(agent.init(jax.random.key(0)), sample))
     chex.assert_trees_all_equal(*results)
 
     def flat_linear():
@@ -457,7 +373,7 @@ def test_the_readmes_example_makes_an_agent():
 def test_a_torso_of_another_shape_is_refused_before_training():
     with pytest.raises(ValueError, match=r"features \[T, D\], got .*shape=\(2, 2, 2\)"):
         make_agent(SPEC, small(), torso=lambda: lambda x: x.reshape(-1, 2, 2))
-    network = linear_network(small())
+    network = reactor_network(small())
     with pytest.raises(ValueError, match="give one of the two"):
         make_agent(SPEC, small(), network=network, torso=lambda: VectorTorso((8,)))
 
@@ -549,17 +465,6 @@ def test_wrong_configs_are_refused(changes, message):
 def test_wrong_replay_configs_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         ReplayConfig(**changes)
-
-
-def test_paper_preset_has_the_papers_values():
-    config = Config.paper()
-    assert (config.sequence_length, config.replay.batch_size) == (33, 4)
-    assert 4 <= config.replay.acting_steps_per_update <= 6
-    assert (config.learning_rate, config.adam_b1) == (5e-5, 0.0)
-    assert (config.target_update_period, config.retrace_lambda) == (1000, 1.0)
-    assert config.policy_gradient_cap == 1.0
-    assert (config.replay.selector, config.replay.importance_exponent) == ("contextual", 1.0)
-    assert (config.shared_size, config.memory_size, config.head_size) == (128, 128, 32)
 
 
 def test_ablations_differ_from_the_paper_in_one_field():

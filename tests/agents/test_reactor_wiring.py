@@ -8,15 +8,25 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from dm_env import StepType, specs
+from dm_env import StepType
+from linear_agents import (
+    KEEP,
+    SPECS,
+    A,
+    D,
+    as_sample,
+    jitted,
+    memories_by_hand,
+    mixed,
+    random_rows,
+    reactor_network,
+    timestep,
+)
 
 from retrax.agents.reactor import Config, make_agent
-from retrax.datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
-from retrax.networks import ReactorOutput, RecurrentNetwork
+from retrax.datatypes import SequenceSpec
 
-D, A, B, LENGTH = 3, 2, 2, 6
-SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
-KEEP = 0.5
+SPEC, LENGTH = SPECS["discrete"], 6
 
 PAPER = {
     "distributional": True,
@@ -61,90 +71,29 @@ PAPER_REPLAY = {
 }
 
 
-def network_of(config, *, keep):
-    """pi and logits linear in a memory: `keep` times the memory before, plus the observation."""
-    atoms = config.num_atoms if config.distributional else 1
-
-    def init(key):
-        policy, value = jax.random.split(key)
-        return {
-            "policy": jax.random.normal(policy, (D, A)),
-            "value": jax.random.normal(value, (D, A, atoms)),
-        }
-
-    def unroll(params, observations, is_first, state):
-        def read(memory, inputs):
-            observation, first = inputs
-            memory = keep * jnp.where(first, 0.0, memory) + observation
-            return memory, memory
-
-        state, memories = jax.lax.scan(read, state, (observations, is_first))
-        softmax = jax.nn.softmax(memories @ params["policy"])
-        policy = (1 - config.policy_epsilon) * softmax + config.policy_epsilon / A
-        return ReactorOutput(policy, jnp.einsum("td,dan->tan", memories, params["value"])), state
-
-    def step(params, observation, is_first, state):
-        output, state = unroll(params, observation[None], is_first[None], state)
-        return jax.tree.map(lambda x: x[0], output), state
-
-    return RecurrentNetwork(init, lambda: jnp.zeros(D), unroll, step)
-
-
 def make(*, keep=KEEP, **changes):
     """An agent with a memory, and with plain gradient steps of 1."""
     values = {"num_atoms": 3, "vmin": -2.0, "vmax": 2.0, "sequence_length": LENGTH}
     config = Config(**{**values, **changes})
-    agent = make_agent(SPEC, config, network=network_of(config, keep=keep), optimizer=optax.sgd(1))
-    return agent, config
-
-
-def memories_by_hand(observations, is_first, memory):
-    """What the network remembers after each of the observations `[T, D]`."""
-    memories = []
-    for observation, first in zip(observations, is_first, strict=True):
-        memory = KEEP * (0.0 if first else 1.0) * memory + observation
-        memories.append(memory)
-    return np.array(memories, np.float32)
-
-
-def random_sample(memory=None):
-    """Two sequences of two episodes each, with the memories `[B, D]` before them."""
-    rng = np.random.default_rng(0)
-    is_first = np.zeros((B, LENGTH), bool)
-    is_first[0, 2] = is_first[1, 4] = True
-    is_last = np.roll(is_first, -1, axis=1)
-    rows = Row(
-        rng.normal(size=(B, LENGTH, D)).astype(np.float32),
-        rng.normal(size=(B, LENGTH)).astype(np.float32),
-        1.0 - is_last.astype(np.float32),
-        is_first,
-        is_last,
-        rng.integers(A, size=(B, LENGTH)).astype(np.int32),
-        {"mu": rng.dirichlet(np.ones(A), (B, LENGTH)).astype(np.float32)},
-    )
-    if memory is not None:
-        rows.extras["memory"] = memory
-    return Sample(rows, np.ones(B, np.float32), np.ones((B, LENGTH), bool))
+    network = reactor_network(config, keep)
+    return jitted(make_agent(SPEC, config, network=network, optimizer=optax.sgd(1))), config
 
 
 @pytest.mark.parametrize("initial_state", ["zero", "stored"])
 def test_both_networks_remember_from_the_initial_state_and_within_an_episode(initial_state):
     """The update is that of a network without memory that observes what this one remembers."""
-    stored = initial_state == "stored"
-    memory = np.random.default_rng(1).normal(size=(B, D)).astype(np.float32)
-    sample = random_sample(memory if stored else None)
-    agent, _ = make(initial_state=initial_state)
+    rows = random_rows("discrete", 0, 2, LENGTH)
+    assert rows["is_first"].any()
+    memory = {"memory": np.random.default_rng(1).normal(size=(2, D)).astype(np.float32)}
+    starts = memory["memory"] if initial_state == "stored" else np.zeros((2, D))
+    inputs = zip(rows["observation"], rows["is_first"], starts, strict=True)
+    read = np.stack([memories_by_hand(*each) for each in inputs])
+    (agent, _), (forgetful, _) = make(initial_state=initial_state), make(keep=0.0)
     state = agent.init(jax.random.key(0))
     state = state._replace(target_params=agent.init(jax.random.key(1)).params)
-    observation, is_first = sample.rows.observation, sample.rows.is_first
-    starts = memory if stored else np.zeros_like(memory)
-    read = np.stack([memories_by_hand(*x) for x in zip(observation, is_first, starts, strict=True)])
-    remembered = sample._replace(
-        rows=sample.rows._replace(observation=read, extras={"mu": sample.rows.extras["mu"]})
-    )
-    forgetful, _ = make(keep=0.0)
-    expected = jax.jit(forgetful.gradients)(state, remembered)
-    chex.assert_trees_all_close(jax.jit(agent.gradients)(state, sample), expected, atol=1e-5)
+    expected = forgetful.gradients(state, as_sample(rows | {"observation": read}))
+    sample = as_sample(rows | (memory if initial_state == "stored" else {}))
+    chex.assert_trees_all_close(agent.gradients(state, sample), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("function", ["explore", "exploit"])
@@ -156,13 +105,12 @@ def test_acting_remembers_within_an_episode(function):
     is_first = [step_type == StepType.FIRST for step_type in step_types]
     read = memories_by_hand(observations, is_first, np.zeros(D))
     probabilities = np.asarray(jax.nn.softmax(read @ params["policy"]))
-    act = jax.jit(getattr(agent, function))
+    act = getattr(agent, function)
     actor = agent.begin(jax.random.key(1), 0, 1)
     before = np.zeros(D)
     for t, step_type in enumerate(step_types):
-        step = TimeStep(np.int32(step_type), np.float32(0), np.float32(1), observations[t])
-        decision = act(params, actor, step)
-        mu = 0.99 * probabilities[t] + 0.01 / A
+        decision = act(params, actor, timestep(step_type, observations[t]))
+        mu = mixed(probabilities[t], config)
         np.testing.assert_allclose(decision.extras["mu"], mu, rtol=1e-5)
         np.testing.assert_allclose(decision.extras["memory"], before, rtol=1e-5)
         np.testing.assert_allclose(decision.state.memory, read[t], rtol=1e-5)
@@ -180,19 +128,15 @@ def test_without_distributions_the_policy_gradient_is_beta_loo_by_hand():
     params, target = (jax.tree.map(np.asarray, x) for x in (state.params, state.target_params))
     rng = np.random.default_rng(2)
     first, last = rng.normal(size=(2, D)).astype(np.float32)
-    a, mu, reward = 1, np.array([0.6, 0.4], np.float32), np.float32(0.7)
-    rows = Row(
-        np.stack([first, last]),
-        np.array([0, reward]),
-        np.ones(2, np.float32),
-        np.zeros(2, bool),
-        np.zeros(2, bool),
-        np.array([a, 0], np.int32),
-        {"mu": np.stack([mu, mu])},
-    )
-    rows = jax.tree.map(lambda x: x[None], rows)
-    sample = Sample(rows, np.ones(1, np.float32), np.ones((1, 2), bool))
-    gradients, _ = jax.jit(agent.gradients)(state, sample)
+    a, mu, reward = 1, np.array([0.6, 0.3, 0.1], np.float32), np.float32(0.7)
+    changes = {
+        "observation": np.stack([first, last])[None],
+        "reward": np.array([[0, reward]]),
+        "action": np.array([[a, 0]], np.int32),
+        "mu": np.stack([mu, mu])[None],
+    }
+    sample = as_sample(random_rows("discrete", 0, 1, 2, ends=0.0) | changes)
+    gradients, _ = agent.gradients(state, sample)
     first_softmax = np.asarray(jax.nn.softmax(first @ params["policy"]))
     memory = KEEP * first + last
     pi = 0.99 * np.asarray(jax.nn.softmax(memory @ target["policy"])) + 0.01 / A
@@ -208,7 +152,7 @@ def test_without_distributions_the_policy_gradient_is_beta_loo_by_hand():
 def test_the_default_optimizer_is_adam_with_the_configs_numbers():
     b1, b2, epsilon, rate = 0.3, 0.8, 0.5, 0.1
     config = Config(adam_b1=b1, adam_b2=b2, adam_epsilon=epsilon, learning_rate=rate)
-    agent = make_agent(SPEC, config, network=network_of(config, keep=KEEP))
+    agent = jitted(make_agent(SPEC, config, network=reactor_network(config, KEEP)))
     state = agent.init(jax.random.key(0))
     expected, rng = np.asarray(state.params["policy"], np.float64), np.random.default_rng(0)
     m, v = np.zeros((D, A)), np.zeros((D, A))
@@ -233,11 +177,11 @@ def test_the_default_network_has_the_configs_share_of_the_uniform_policy():
     config = Config.small(
         scale_rewards=False, vector_sizes=(4,), shared_size=4, memory_size=4, policy_epsilon=0.3
     )
-    agent = make_agent(SPEC, config)
-    params = jax.tree.map(lambda x: 1000.0 * x, jax.jit(agent.init)(jax.random.key(0)).params)
-    step = TimeStep(np.int32(0), np.float32(0), np.float32(1), np.ones(D, np.float32))
-    mu = jax.jit(agent.explore)(params, agent.begin(jax.random.key(0), 0, 1), step).extras["mu"]
-    np.testing.assert_allclose(np.sort(mu), [0.3 / A, 1 - 0.3 / A], rtol=1e-5)
+    agent = jitted(make_agent(SPEC, config))
+    params = jax.tree.map(lambda x: 1000.0 * x, agent.init(jax.random.key(0)).params)
+    actor = agent.begin(jax.random.key(0), 0, 1)
+    mu = agent.explore(params, actor, timestep(StepType.FIRST)).extras["mu"]
+    np.testing.assert_allclose(np.sort(mu), [0.1, 0.1, 0.8], rtol=1e-5)
 
 
 def test_every_value_of_the_paper_preset():
