@@ -1,6 +1,7 @@
 """ACER's targets against the pseudo-code; errata are numbered as in the list of our notes."""
 
 import chex
+import compiled_losses as losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax import losses
+from retrax.losses import q_retrace
 
 SEEDS = st.integers(0, 2**31)
-HORIZONS = st.sampled_from([1, 2, 5, 8])  # few, since each is compiled anew
+HORIZONS = st.sampled_from([1, 6])  # two, since each is compiled anew
+OF_THE_VALUE = jax.jit(jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1))
 
 
 def random_rows(seed, horizon, ends=0.2):
@@ -110,11 +112,11 @@ def test_trajectories_by_hand():
 
 
 def test_erratum_3_retrace_is_capped_at_one():
-    rows = random_rows(0, 5, ends=0.0)
+    rows = random_rows(0, 6, ends=0.0)
     rows["rho"] = 1.0 + rows["rho"]
     common = behind(rows, "q", "v", "r", "discount")
     capped = losses.q_retrace(*common, *behind(rows, "rho"))
-    np.testing.assert_allclose(capped, losses.q_opc(*common, np.ones(5, bool)), rtol=1e-6)
+    np.testing.assert_allclose(capped, losses.q_opc(*common, np.ones(6, bool)), rtol=1e-6)
 
 
 def test_erratum_6_sums_stop_at_the_end_of_the_trajectory():
@@ -149,7 +151,7 @@ def test_erratum_6_sums_stop_at_the_end_of_the_trajectory():
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, size=st.sampled_from([1, 2, 5]))
+@given(seed=SEEDS, size=st.sampled_from([1, 5]))
 def test_erratum_7_v_target_corrects_at_its_own_state(seed, size):
     """Eq. 24 and 25, all at x_t: its expectation under mu is V + E_mu[min(1, rho)(Q_ret - Q)]."""
     rng = np.random.default_rng(seed)
@@ -181,19 +183,19 @@ def test_erratum_9_the_target_of_v_is_of_one_step():
 
 
 def test_erratum_10_retrace_is_the_sum_of_corrected_td_errors():
-    rows = random_rows(4, 5, ends=0.0)
+    rows = random_rows(4, 6, ends=0.0)
     returns = losses.q_retrace(*behind(rows, "q", "v", "r", "discount", "rho"))
     total, weight = rows["q"][0], 1.0
-    for t in range(5):
+    for t in range(6):
         delta = rows["r"][t + 1] + rows["discount"][t + 1] * rows["v"][t + 1] - rows["q"][t]
         total += weight * delta
         weight *= rows["discount"][t + 1] * min(1.0, rows["rho"][t + 1])
     np.testing.assert_allclose(returns[0], total, rtol=1e-5)
 
 
-@pytest.mark.parametrize("end", [2, 4])
+@pytest.mark.parametrize("end", [3, 6])
 def test_erratum_16_terminations_take_no_value_and_truncations_do(end):
-    rows = random_rows(5, 4, ends=0.0)
+    rows = random_rows(5, 6, ends=0.0)
     rows["is_last"][end] = True
     for discount, matters in ((0.0, False), (0.9, True)):
         rows["discount"][end] = discount
@@ -227,7 +229,8 @@ def test_the_mean_of_a_dueling_network_over_the_policy_is_the_value():
 
 
 def test_a_dueling_network_passes_gradients_to_all_its_parts():
-    grads = jax.grad(losses.stochastic_dueling, argnums=(0, 1, 2))(1.0, 2.0, jnp.array([3.0, 5.0]))
+    gradients = jax.jit(jax.grad(losses.stochastic_dueling, argnums=(0, 1, 2)))
+    grads = gradients(1.0, 2.0, jnp.array([3.0, 5.0]))
     chex.assert_trees_all_close(grads, (1.0, 1.0, jnp.array([-0.5, -0.5])))
 
 
@@ -235,26 +238,28 @@ def test_targets_take_no_gradient():
     rows = random_rows(6, 4)
     v_tm1 = np.float32(rows["v"][:-1])
     v, r, discount, rho, go = behind(rows, "v", "r", "discount", "rho", "continues")
-    functions = [
-        lambda x: losses.q_retrace(x, x, x, x, x),
-        lambda x: losses.q_opc(x, x, x, x, go),
-        lambda x: losses.importance_sampled_return(x, x, x, x, go),
-        lambda x: losses.v_target(x, x, x, x),
-        lambda x: losses.truncated_importance_trajectory(x, v, r, discount, x, go)[0],
-        lambda x: losses.truncated_importance_trajectory(x, x, x, x, rho, go)[1],
-    ]
-    for function in functions:
-        gradient = jax.grad(lambda x, function=function: function(x).sum())(v_tm1)
-        np.testing.assert_array_equal(gradient, np.zeros_like(v_tm1))
+
+    @jax.jit
+    @jax.jacrev
+    def jacobians(x):
+        return (
+            losses.q_retrace(x, x, x, x, x),
+            losses.q_opc(x, x, x, x, go),
+            losses.importance_sampled_return(x, x, x, x, go),
+            losses.v_target(x, x, x, x),
+            losses.truncated_importance_trajectory(x, v, r, discount, x, go)[0],
+            losses.truncated_importance_trajectory(x, x, x, x, rho, go)[1],
+        )
+
+    for jacobian in jacobians(v_tm1):
+        np.testing.assert_array_equal(jacobian, np.zeros((4, 4)))
 
 
 class Variants(chex.TestCase):
     @chex.all_variants(with_pmap=False)
     def test_batched_and_jitted_are_the_unbatched(self):
-        windows = [behind(random_rows(s, 4), "q", "v", "r", "discount", "cut") for s in range(3)]
-        batched = self.variant(jax.vmap(losses.q_retrace))(
-            *map(np.stack, zip(*windows, strict=True))
-        )
+        windows = [behind(random_rows(s, 6), "q", "v", "r", "discount", "cut") for s in range(3)]
+        batched = self.variant(jax.vmap(q_retrace))(*map(np.stack, zip(*windows, strict=True)))
         single = [losses.q_retrace(*window) for window in windows]
         np.testing.assert_allclose(batched, np.stack(single), rtol=1e-5, atol=1e-6)
 
@@ -285,9 +290,7 @@ def test_importance_sampled_returns_of_extreme_ratios_are_clipped(log_rho):
 
 def test_the_importance_weighted_loss_of_the_value():
     # 3 / 2 * (5 - 1)^2 = 24; its gradient is -3 * 4.
-    value, gradient = jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1)(
-        jnp.float32(5.0), jnp.float32(1.0), jnp.float32(3.0)
-    )
+    value, gradient = OF_THE_VALUE(*np.float32([5.0, 1.0, 3.0]))
     np.testing.assert_array_equal([value, gradient], [24.0, -12.0])
 
 
@@ -295,7 +298,7 @@ def test_the_importance_weighted_loss_of_the_value():
 @pytest.mark.parametrize("log_rho", [200.0, -200.0])
 def test_the_importance_weighted_loss_is_finite_for_extreme_ratios(error, log_rho):
     arrays = (jnp.float32(error), jnp.float32(0.0), jnp.exp(jnp.float32(log_rho)))
-    value, gradient = jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1)(*arrays)
+    value, gradient = OF_THE_VALUE(*arrays)
     assert np.isfinite([value, gradient]).all()
     if log_rho < 0 or not error:
         np.testing.assert_array_equal([value, gradient], 0.0)

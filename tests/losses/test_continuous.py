@@ -3,6 +3,7 @@
 import functools
 
 import chex
+import compiled_losses as losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax import losses
+import retrax.losses
 from retrax._libraries import distrax, rlax
 
 SEEDS = st.integers(0, 2**31)
 ATOMS = jnp.array([-1.0, 0.0, 2.0])
+OF_CATEGORICAL = jax.jit(jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True))
+OF_SCALAR = jax.jit(jax.grad(losses.scalar_td_loss, has_aux=True))
+OF_MIXTURE = jax.jit(
+    jax.grad(losses.mixture_of_gaussians_td_loss, argnums=1, has_aux=True),
+    static_argnames="num_samples",
+)
+OF_ACTION = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss))
 
 
 def f32(*values):
@@ -38,7 +46,7 @@ def mixture(seed, components, spread=1.0):
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=SEEDS, length=st.sampled_from([1, 2, 5]))
+@given(seed=SEEDS, length=st.sampled_from([1, 4]))
 def test_n_step_return_is_the_loop(seed, length):
     r_t, discount_t = window(seed, length)
     np.testing.assert_allclose(
@@ -69,12 +77,12 @@ def test_n_step_return_and_bootstrap_are_rlaxs():
     r_t, discount_t = f32(*window(3, 4))
     return_, discount = losses.n_step_return(r_t, discount_t)
     v_t = jnp.array([5.0, 6.0, 7.0, 8.0])
-    peer = rlax.n_step_bootstrapped_returns(r_t, discount_t, v_t, n=4)[0]
-    np.testing.assert_allclose(return_ + discount * v_t[-1], peer, rtol=1e-6)
+    peer = jax.jit(functools.partial(rlax.n_step_bootstrapped_returns, n=4))(r_t, discount_t, v_t)
+    np.testing.assert_allclose(return_ + discount * v_t[-1], peer[0], rtol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, discount=st.sampled_from([0.0, 0.5, 1.0]), atoms=st.sampled_from([2, 3, 11]))
+@given(seed=SEEDS, discount=st.sampled_from([0.0, 0.5, 1.0]), atoms=st.sampled_from([2, 11]))
 def test_categorical_loss_and_priority_are_the_definition(seed, discount, atoms):
     rng = np.random.default_rng(seed)
     support = np.sort(rng.normal(size=atoms)).cumsum() + np.arange(atoms)
@@ -93,7 +101,7 @@ def test_categorical_loss_by_hand_for_three_atoms():
     predicted = np.array([0.2, 0.5, 0.3])
     loss, priority = losses.categorical_td_loss(
         atoms=ATOMS,
-        logits_tm1=jnp.log(predicted) + 3.0,
+        logits_tm1=np.float32(np.log(predicted) + 3.0),
         return_=jnp.array(1.0),
         discount=jnp.array(0.5),
         probs_t=probs,
@@ -101,18 +109,14 @@ def test_categorical_loss_by_hand_for_three_atoms():
     np.testing.assert_allclose(loss, -target @ np.log(predicted), rtol=1e-5)
     np.testing.assert_allclose(priority, 0.5 * np.log(0.5 / 0.3), rtol=1e-5)
     # Its gradient is prediction minus target, so the target's mean is 1 + 1/2 * 0 = 1.
-    gradient, _ = jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True)(
-        ATOMS, jnp.log(predicted), jnp.array(1.0), jnp.array(0.5), probs
-    )
+    gradient, _ = OF_CATEGORICAL(ATOMS, *f32(np.log(predicted), 1.0, 0.5), probs)
     np.testing.assert_allclose(gradient, predicted - target, atol=1e-6)
 
 
 def test_mass_beyond_the_support_goes_to_its_ends():
-    arguments = f32(ATOMS, np.zeros(3)), f32(1.0, np.array([0.2, 0.3, 0.5]))
-    gradient = jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True)
     gradients = [
-        gradient(*arguments[0], return_, *arguments[1])[0]
-        for return_ in (jnp.array(-50.0), jnp.array(50.0))
+        OF_CATEGORICAL(*f32(ATOMS, np.zeros(3), return_, 1.0, np.array([0.2, 0.3, 0.5])))[0]
+        for return_ in (-50.0, 50.0)
     ]
     np.testing.assert_allclose(
         gradients, [[-2 / 3, 1 / 3, 1 / 3], [1 / 3, 1 / 3, -2 / 3]], atol=1e-6
@@ -120,7 +124,7 @@ def test_mass_beyond_the_support_goes_to_its_ends():
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, sizes=st.sampled_from([(1, 1), (3, 2), (2, 5)]), discount=st.floats(0, 1))
+@given(seed=SEEDS, sizes=st.sampled_from([(1, 1), (3, 2)]), discount=st.floats(0, 1))
 def test_mixture_loss_and_priority_are_the_definition(seed, sizes, discount):
     """Some scales of the target are below the smallest one, and so all of them if it is certain."""
     predicted, bootstrap = mixture(seed, sizes[0]), mixture(seed + 1, sizes[1])
@@ -128,15 +132,17 @@ def test_mixture_loss_and_priority_are_the_definition(seed, sizes, discount):
     found = losses.mixture_of_gaussians_td_loss(
         *f32(*predicted, return_, discount, *bootstrap), key, num_samples=4, min_scale=0.3
     )
-    logits, means, scales = f32(*bootstrap)
-    samples = distrax.MixtureSameFamily(
-        distrax.Categorical(logits), distrax.Normal(means, scales)
-    ).sample(seed=key, sample_shape=(4,))
-    values = [return_ + discount * float(sample) for sample in samples]
+    values = [return_ + discount * float(sample) for sample in four_samples(key, *f32(*bootstrap))]
     expected = -np.mean([oracles.mixture_log_density(x, *predicted) for x in values])
     np.testing.assert_allclose(found.loss, expected, rtol=1e-4, atol=1e-4)
     expected = oracles.mixture_priority(values, predicted, return_, discount, bootstrap, 0.3)
     np.testing.assert_allclose(found.priority, expected, rtol=1e-3, atol=1e-4)
+
+
+@jax.jit
+def four_samples(key, logits, means, scales):
+    components = distrax.Categorical(logits), distrax.Normal(means, scales)
+    return distrax.MixtureSameFamily(*components).sample(seed=key, sample_shape=(4,))
 
 
 def test_mixture_priority_is_an_estimate_of_the_kl_divergence():
@@ -150,8 +156,9 @@ def test_mixture_priority_is_an_estimate_of_the_kl_divergence():
 
     expected = np.log(2 / 1.5) + (1.5**2 + 1) / (2 * 2**2) - 0.5
     np.testing.assert_allclose(priority(jax.random.key(0), 100_000), expected, rtol=0.02)
-    each = jax.vmap(lambda key: priority(key, 2))(jax.random.split(jax.random.key(1), 50_000))
-    np.testing.assert_allclose(each.mean(), expected, rtol=0.02)
+    keys = jax.random.split(jax.random.key(1), 50_000)
+    each = jax.jit(jax.vmap(lambda key: priority(key, 2)))(keys)
+    np.testing.assert_allclose(np.mean(each), expected, rtol=0.02)
     assert (each >= 0).all()
 
 
@@ -188,21 +195,23 @@ def test_samples_of_the_mixture_are_of_the_target():
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3])
 def test_mixture_loss_is_finite_and_bounded_below_for_any_scale(scale):
-    def loss(means, scales):
-        return losses.mixture_of_gaussians_td_loss(
-            jnp.zeros(2), means, scales, *f32(3.0, 0.0), *f32(*mixture(0, 2)), jax.random.key(1),
-            num_samples=3, min_scale=scale,
-        )  # fmt: skip
-
-    scales = jnp.full(2, scale)
-    for means in (jnp.full(2, 3.0), jnp.array([-200.0, 500.0])):
-        (value, priority), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(means, scales)
+    scales = np.full(2, scale, np.float32)
+    for means in np.float32([[-200.0, 500.0], [3.0, 3.0]]):
+        (value, priority), gradients = of_certain_target(means, scales, scale)
         assert all(np.isfinite(leaf).all() for leaf in (value, priority, *gradients))
-    # At the target itself the density is the largest there is.
-    value, priority = loss(jnp.full(2, 3.0), scales)
+    # At the target itself, the last, the density is the largest there is.
     least = np.log(scale) + 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(value, least, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(priority, 0.0, atol=1e-4)
+
+
+@jax.jit
+@functools.partial(jax.value_and_grad, argnums=(0, 1), has_aux=True)
+def of_certain_target(means, scales, min_scale):
+    return losses.mixture_of_gaussians_td_loss(
+        jnp.zeros(2), means, scales, *f32(3.0, 0.0), *f32(*mixture(0, 2)), jax.random.key(1),
+        num_samples=3, min_scale=min_scale,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("q_tm1", [-1.0, 7.0])
@@ -222,23 +231,18 @@ def test_three_critics_agree_on_the_mean(seed, discount):
     bootstrap_mean, scale, return_ = rng.normal(), 0.5 + rng.random(), rng.normal()
     mean = return_ + discount * bootstrap_mean
 
-    def slope_of_scalar(q):
-        arguments = f32(q, return_, discount, bootstrap_mean)
-        return jax.grad(losses.scalar_td_loss, has_aux=True)(*arguments)[0]
-
-    np.testing.assert_allclose(slope_of_scalar(mean), 0.0, atol=1e-5)
+    slope, _ = OF_SCALAR(*f32(mean, return_, discount, bootstrap_mean))
+    np.testing.assert_allclose(slope, 0.0, atol=1e-5)
 
     atoms = np.linspace(-12.0, 12.0, 241)
     density = np.exp(-0.5 * ((atoms - bootstrap_mean) / scale) ** 2)
     probs = density / density.sum()
-    gradient, _ = jax.grad(losses.categorical_td_loss, argnums=1, has_aux=True)(
-        *f32(atoms, np.zeros(241), return_, discount, probs)
-    )
+    gradient, _ = OF_CATEGORICAL(*f32(atoms, np.zeros(241), return_, discount, probs))
     fitted = 1 / 241 - np.asarray(gradient, np.float64)  # gradient = prediction - target
     np.testing.assert_allclose(fitted @ atoms, mean, atol=2e-3)
 
     samples = 20_000
-    gradient, _ = jax.grad(losses.mixture_of_gaussians_td_loss, argnums=1, has_aux=True)(
+    gradient, _ = OF_MIXTURE(
         *f32(np.zeros(1), [mean], [discount * scale], return_, discount),
         *f32(np.zeros(1), [bootstrap_mean], [scale]),
         jax.random.key(seed),
@@ -261,21 +265,20 @@ def test_targets_and_priorities_take_no_gradient():
         (mixture_loss, (three, three, three), (one, one, three, 2 * three, three)),
     ]
 
-    def of_critic(loss, predicted, target):
-        yield jax.grad(lambda x: loss(*predicted, *x).loss)(target)
-        yield jax.grad(lambda x: loss(*x).priority)((*predicted, *target))
-
-    cases = [grads for critic in critics for grads in of_critic(*critic)]
-    policy_loss = losses.deterministic_policy_gradient_loss
-    for grads in (*cases, jax.grad(policy_loss, argnums=1)(three, three)):
-        chex.assert_trees_all_equal(grads, jax.tree.map(jnp.zeros_like, grads))
+    for loss, predicted, target in critics:
+        jacobian = jax.jit(jax.jacrev(lambda x, y, loss=loss: loss(*x, *y), argnums=(0, 1)))
+        of_loss, of_priority = jacobian(predicted, target)
+        grads = of_loss[1], of_priority
+        chex.assert_trees_all_equal(grads, jax.tree.map(np.zeros_like, grads))
+    of_slope = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss, argnums=1))
+    np.testing.assert_array_equal(of_slope(three, three), np.zeros(3))
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, max_norm=st.sampled_from([None, 0.1, 1.0, 100.0]))
 def test_policy_gradient_is_minus_dq_da(seed, max_norm):
     action, dq_da = np.random.default_rng(seed).normal(size=(2, 3))
-    gradient = jax.grad(losses.deterministic_policy_gradient_loss)(*f32(action, dq_da), max_norm)
+    gradient = OF_ACTION(*f32(action, dq_da), max_norm)
     length = np.linalg.norm(dq_da)
     expected = -dq_da if max_norm is None else -dq_da * min(1.0, max_norm / length)
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
@@ -295,17 +298,14 @@ def test_policy_gradient_ascends_the_critic():
         action = policy(theta)
         return losses.deterministic_policy_gradient_loss(action, jax.grad(q)(action))
 
-    np.testing.assert_allclose(
-        jax.grad(loss)(theta), -jax.grad(lambda t: q(policy(t)))(theta), rtol=1e-5
-    )
+    found, expected = (jax.jit(jax.grad(f))(theta) for f in (loss, lambda theta: q(policy(theta))))
+    np.testing.assert_allclose(found, -expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 def test_no_slope_no_gradient(max_norm):
-    gradient = jax.grad(losses.deterministic_policy_gradient_loss)(
-        jnp.ones(2), jnp.zeros(2), max_norm
-    )
-    np.testing.assert_array_equal(gradient, np.zeros(2))
+    gradient = OF_ACTION(jnp.ones(3), jnp.zeros(3), max_norm)
+    np.testing.assert_array_equal(gradient, np.zeros(3))
 
 
 def test_batches_and_wrong_shapes_are_refused():
@@ -334,7 +334,7 @@ class Variants(chex.TestCase):
     def test_variants(self):
         logits, probs = jnp.arange(6.0).reshape(2, 3), jnp.full((2, 3), 1 / 3)
 
-        def each(logits, probs, key):
+        def each(logits, probs, key, losses=retrax.losses):
             categorical = losses.categorical_td_loss(ATOMS, logits, probs[0], probs[1], probs)
             mixture = losses.mixture_of_gaussians_td_loss(
                 logits, logits, probs, probs[0], probs[1], probs, logits, probs, key,
@@ -344,7 +344,8 @@ class Variants(chex.TestCase):
 
         keys = jax.random.split(jax.random.key(0), 2)
         batched = self.variant(jax.vmap(each))(logits, probs, keys)
-        single = [each(*arguments) for arguments in zip(logits, probs, keys, strict=True)]
+        rows = zip(logits, probs, keys, strict=True)
+        single = [each(*row, losses=losses) for row in rows]
         chex.assert_trees_all_close(
             batched, jax.tree.map(lambda *x: jnp.stack(x), *single), rtol=1e-5
         )

@@ -3,6 +3,7 @@
 import functools
 
 import chex
+import compiled_losses as losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax import losses
+import retrax.losses
 from retrax.losses.distributional import affine_projections
 
 SIGNED = np.array([-0.5, 1.2, 0.3], np.float32)
-LOSSES = [
-    losses.categorical_cross_entropy,
-    losses.categorical_kl_divergence,
-    losses.total_variation,
-]
+LOSSES = ["categorical_cross_entropy", "categorical_kl_divergence", "total_variation"]
+OF_CROSS_ENTROPY = jax.jit(jax.grad(losses.categorical_cross_entropy, argnums=1))
 
 
 def test_cross_entropy_by_hand_with_a_signed_target():
@@ -31,7 +29,7 @@ def test_cross_entropy_by_hand_with_a_signed_target():
 
 def test_cross_entropys_gradient_is_prediction_minus_target():
     logits = jnp.array([0.1, -2.0, 3.0])
-    gradient = jax.grad(losses.categorical_cross_entropy, argnums=1)(SIGNED, logits)
+    gradient = OF_CROSS_ENTROPY(SIGNED, logits)
     np.testing.assert_allclose(gradient, jax.nn.softmax(logits) - SIGNED, atol=1e-6)
 
 
@@ -40,9 +38,8 @@ def test_gradients_of_signed_targets_average_to_that_of_their_mean():
     targets = rng.normal(size=(50, 3)).astype(np.float32)
     targets[:, 2] = 1 - targets[:, 0] - targets[:, 1]
     logits = jnp.array([0.3, 0.1, -0.4])
-    gradient = jax.grad(losses.categorical_cross_entropy, argnums=1)
-    each = jax.vmap(gradient, in_axes=(0, None))(targets, logits)
-    np.testing.assert_allclose(each.mean(0), gradient(targets.mean(0), logits), atol=1e-5)
+    each = jax.vmap(OF_CROSS_ENTROPY, in_axes=(0, None))(targets, logits)
+    np.testing.assert_allclose(each.mean(0), OF_CROSS_ENTROPY(targets.mean(0), logits), atol=1e-5)
 
 
 def test_targets_take_no_gradient():
@@ -52,13 +49,14 @@ def test_targets_take_no_gradient():
         (losses.total_variation, SIGNED),
         (losses.categorical_kl_divergence, jnp.array([0.2, 0.5, 0.3])),
     ):
-        chex.assert_trees_all_equal(jax.grad(loss)(target, logits), np.zeros(3, np.float32))
+        gradient = jax.jit(jax.grad(loss))(target, logits)
+        np.testing.assert_array_equal(gradient, np.zeros(3))
 
 
 @settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
-    atoms=st.sampled_from([1, 2, 7]),
+    atoms=st.sampled_from([1, 7]),
     concentration=st.sampled_from([0.01, 1.0, 100.0]),
     size=st.sampled_from([0.1, 3.0, 100.0]),
 )
@@ -80,11 +78,8 @@ def test_kl_divergence_is_the_cross_entropy_without_the_targets_entropy():
     np.testing.assert_allclose(found, 0.5 * np.log(0.5 / 0.2), rtol=1e-6)
     cross_entropy = losses.categorical_cross_entropy(target, logits)
     np.testing.assert_allclose(found, cross_entropy - np.log(2), rtol=1e-5)
-    gradients = [
-        jax.grad(loss, argnums=1)(target, logits)
-        for loss in (losses.categorical_kl_divergence, losses.categorical_cross_entropy)
-    ]
-    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-6)
+    gradient = jax.jit(jax.grad(losses.categorical_kl_divergence, argnums=1))(target, logits)
+    np.testing.assert_allclose(gradient, OF_CROSS_ENTROPY(target, logits), rtol=1e-6)
 
 
 @settings(max_examples=20, deadline=None)
@@ -104,6 +99,7 @@ def test_total_variation_by_hand():
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_wrong_shapes_are_refused(loss):
+    loss = getattr(losses, loss)
     with pytest.raises(AssertionError, match="shape"):
         loss(jnp.ones(3), jnp.ones(4))
     with pytest.raises(AssertionError, match="rank"):
@@ -112,7 +108,7 @@ def test_wrong_shapes_are_refused(loss):
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31), discount=st.sampled_from([0.0, 0.5, 1.0]))
-@pytest.mark.parametrize("atoms", [2, 3, 11])
+@pytest.mark.parametrize("atoms", [2, 7])
 def test_bellman_target_is_algorithm_1(atoms, seed, discount):
     """Unequal spaces between atoms too; the paper's are equal."""
     rng = np.random.default_rng(seed)
@@ -128,7 +124,7 @@ def test_bellman_target_is_algorithm_1(atoms, seed, discount):
 
 def test_projection_by_hand():
     """Masses at 0.5, 2 and 9 on the atoms (-1, 0, 2): a quarter of the way, on an atom, beyond."""
-    found = losses.categorical_projection(
+    found = retrax.losses.categorical_projection(
         jnp.array([-1.0, 0.0, 2.0]), jnp.array([0.5, 2.0, 9.0]), jnp.array([0.4, 0.5, 0.1])
     )
     np.testing.assert_allclose(found, [0.0, 0.3, 0.7], rtol=1e-6)
@@ -137,7 +133,7 @@ def test_projection_by_hand():
 def test_projection_onto_other_atoms_keeps_the_mean_within_the_support():
     atoms = jnp.linspace(-2.0, 2.0, 5)
     values, probs = jnp.array([-1.7, 0.3, 1.1]), jnp.array([0.2, 0.5, 0.3])
-    found = losses.categorical_projection(atoms, values, probs)
+    found = jax.jit(functools.partial(retrax.losses.categorical_projection, atoms))(values, probs)
     np.testing.assert_allclose(found @ atoms, probs @ values, rtol=1e-5)
 
 
@@ -190,9 +186,10 @@ class Variants(chex.TestCase):
     @chex.all_variants(with_pmap=False)
     def test_variants(self):
         targets, logits = jnp.eye(3), jnp.arange(9.0).reshape(3, 3)
-        for loss in LOSSES:
-            batched = self.variant(jax.vmap(loss))(targets, logits)
-            single = [loss(t, logit) for t, logit in zip(targets, logits, strict=True)]
+        for name in LOSSES:
+            batched = self.variant(jax.vmap(getattr(retrax.losses, name)))(targets, logits)
+            compiled = getattr(losses, name)
+            single = [compiled(t, logit) for t, logit in zip(targets, logits, strict=True)]
             np.testing.assert_allclose(batched, single, rtol=1e-6)
 
 
@@ -206,10 +203,10 @@ def test_atoms_of_equal_distances_are_found_without_a_search(support):
     between = rng.uniform(support[0] - width / 4, support[1] + width / 4, size=200)
     values = np.concatenate([atoms, between, np.nextafter(atoms, -np.inf)]).astype(np.float32)
     probs = rng.dirichlet(np.ones(len(values))).astype(np.float32)
-    constant = jax.jit(lambda values, probs: losses.categorical_projection(atoms, values, probs))
+    constant = jax.jit(functools.partial(retrax.losses.categorical_projection, atoms))
     found, searched = (
         constant(values, probs),
-        jax.jit(losses.categorical_projection)(atoms, values, probs),
+        losses.categorical_projection(atoms, values, probs),
     )
     assert "searchsorted" not in constant.lower(values, probs).as_text()
     np.testing.assert_allclose(found, searched, atol=1e-5)
@@ -253,8 +250,8 @@ def affine(support):
 def test_affine_projections_by_hand():
     """Masses 0.5, 0.25, 0.25 at 0.5, 1.0, 1.5; and, doubled, at -1, 1, 3 on atoms from 0 to 2."""
     atoms, masses = np.float32([0, 1, 2]), np.float32([[0.5, 0.25, 0.25]])
-    found = affine_projections(
-        atoms, masses, np.array([0, 0]), np.float32([0.5, -1.0]), np.float32([0.5, 2.0])
+    found = jax.jit(functools.partial(affine_projections, atoms))(
+        masses, np.array([0, 0]), np.float32([0.5, -1.0]), np.float32([0.5, 2.0])
     )
     np.testing.assert_allclose(found, [[0.25, 0.625, 0.125], [0.5, 0.25, 0.25]], atol=1e-6)
 

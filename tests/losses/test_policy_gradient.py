@@ -1,6 +1,9 @@
 """Gradients are minus the estimators of Reactor, section 3.1; bias and unbiasedness."""
 
+import functools
+
 import chex
+import compiled_losses as losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax import losses
+from retrax.losses import tislr_loss
 
 SEEDS = st.integers(0, 2**31)
-SIZES = st.sampled_from([1, 2, 3, 6])
+SIZES = st.sampled_from([1, 3])
 
 
 def bandit(seed, num_actions):
@@ -27,6 +30,7 @@ def bandit(seed, num_actions):
     return logits.astype(np.float32), pi, grad_pi, mu, q_pi, q
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def minus_gradient(loss, logits, *arguments):
     """The estimator that a loss stands for, with respect to the logits."""
     return -jax.grad(lambda x: loss(jax.nn.softmax(x), *arguments))(logits)
@@ -153,17 +157,22 @@ def test_only_the_policy_takes_a_gradient():
     a, v, r = jnp.array(1), jnp.array(0.1), jnp.array(2.0)
     pi, mu, q = (jnp.asarray(x, jnp.float32) for x in (pi, mu, q))
     beta = jnp.array(1.5)
-    cases = [
-        jax.grad(lambda x: losses.beta_loo_loss(pi, x[0], a, x[1], x[2]))((q, r, beta)),
-        jax.grad(lambda x: losses.islr_loss(pi, x[0], x[1], a, x[2]))((mu[1], v, r)),
-        jax.grad(lambda x: losses.tislr_loss(pi, x[0], x[1], x[2], a, x[3], 2.0))((mu, q, v, r)),
-    ]
-    for grads in cases:
-        chex.assert_trees_all_equal(grads, jax.tree.map(jnp.zeros_like, grads))
+
+    @jax.jit
+    @functools.partial(jax.jacrev, argnums=(0, 1, 2, 3, 4))
+    def jacobians(mu, q, v, return_, beta):
+        return (
+            losses.beta_loo_loss(pi, q, a, return_, beta),
+            losses.islr_loss(pi, mu[1], v, a, return_),
+            losses.tislr_loss(pi, mu, q, v, a, return_, 2.0),
+        )
+
+    found = jacobians(mu, q, v, r, beta)
+    chex.assert_trees_all_equal(found, jax.tree.map(np.zeros_like, found))
 
 
 def test_tislr_stays_finite_when_probabilities_underflow():
-    grads = jax.grad(losses.tislr_loss)(
+    grads = jax.jit(jax.grad(losses.tislr_loss))(
         jnp.array([0.0, 1.0]),
         jnp.array([0.5, 0.5]),
         jnp.array([1.0, 2.0]),
@@ -183,35 +192,37 @@ def test_beta_is_one_where_the_behaviour_probability_is_zero():
 @given(seed=SEEDS, size=st.sampled_from([1, 3]), c=st.floats(1, 20), underflow=st.booleans())
 def test_masked_steps_with_a_behaviour_probability_of_zero_take_no_part(seed, size, c, underflow):
     rng = np.random.default_rng(seed)
-    valid = jnp.asarray(rng.random(4) < 0.5)
+    valid = rng.random(4) < 0.5
     pi = rng.dirichlet(np.ones(size), 4)
     if underflow:
         pi[:, 0] = np.where(valid, pi[:, 0], 0.0)
     mu = np.where(valid[:, None], 0.8 * rng.dirichlet(np.ones(size), 4) + 0.2 / size, 0.0)
     q, (v, return_) = rng.normal(size=(4, size)), rng.normal(size=(2, 4))
-    a = jnp.asarray(np.where(valid, rng.integers(size, size=4), 0))
+    a = np.where(valid, rng.integers(size, size=4), 0)
+    masked, right = (
+        masked_gradients(*f32(pi, m, q, v, a, return_), c, valid)
+        for m in (mu, np.where(valid[:, None], mu, 1.0))
+    )
+    assert np.isfinite(masked).all()
+    np.testing.assert_array_equal(masked, right)
 
-    def beta_loo(pi, mu, q, v, a, return_):
-        return losses.beta_loo_loss(pi, q, a, return_, losses.truncated_beta(mu[a], c))
 
-    def islr(pi, mu, q, v, a, return_):
-        return losses.islr_loss(pi, mu[a], v, a, return_)
+@jax.jit
+def masked_gradients(pi, mu, q, v, a, return_, c, valid):
+    """Of each loss, summed over valid steps, with respect to `pi`: `[3, steps, actions]`."""
 
-    def tislr(pi, mu, q, v, a, return_):
-        return losses.tislr_loss(pi, mu, q, v, a, return_, c)
+    def masked(pi):
+        def each(pi, mu, q, v, a, return_):
+            return (
+                losses.beta_loo_loss(pi, q, a, return_, losses.truncated_beta(mu[a], c)),
+                losses.islr_loss(pi, mu[a], v, a, return_),
+                losses.tislr_loss(pi, mu, q, v, a, return_, c),
+            )
 
-    for loss in (beta_loo, islr, tislr):
+        steps = jnp.stack(jax.vmap(each)(pi, mu, q, v, a, return_))
+        return jnp.sum(jnp.where(valid, steps, 0.0), axis=1)
 
-        def masked(pi, mu, q, v, return_, loss=loss):
-            return jnp.sum(jnp.where(valid, jax.vmap(loss)(pi, mu, q, v, a, return_), 0.0))
-
-        rest = [jnp.asarray(x, jnp.float32) for x in (q, v, return_)]
-        gradients = [
-            np.asarray(jax.grad(masked)(*(jnp.asarray(x, jnp.float32) for x in (pi, m)), *rest))
-            for m in (mu, np.where(valid[:, None], mu, 1.0))
-        ]
-        assert np.isfinite(gradients[0]).all()
-        np.testing.assert_array_equal(*gradients)
+    return jax.jacrev(masked)(pi)
 
 
 def test_entropy():
@@ -239,7 +250,8 @@ class Variants(chex.TestCase):
 
         def each(a):
             arguments = f32(mu, q, 0.5)
-            return losses.tislr_loss(jnp.asarray(pi, jnp.float32), *arguments, a, 1.0, 2.0)
+            return tislr_loss(jnp.asarray(pi, jnp.float32), *arguments, a, 1.0, 2.0)
 
         batched = self.variant(jax.vmap(each))(actions)
-        np.testing.assert_allclose(batched, [each(a) for a in actions], rtol=1e-6)
+        single = jax.jit(each)
+        np.testing.assert_allclose(batched, [single(a) for a in actions], rtol=1e-6)

@@ -1,6 +1,9 @@
 """Rescaled returns against their definitions; the inverse as it is printed is shown wrong."""
 
+import functools
+
 import chex
+import compiled_losses as losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax import losses
 from retrax._libraries import rlax
+from retrax.losses import signed_hyperbolic_pair, transformed_n_step_double_q_return
 
 EPS = 1e-3
-PAIR = losses.signed_hyperbolic_pair(EPS)
+PAIR = signed_hyperbolic_pair(EPS)
 
 
 def random_window(seed, horizon, num_actions, ends):
@@ -64,16 +67,15 @@ def test_inverse_printed_in_ngu_lacks_a_square():
 
 def test_inverse_keeps_the_digits_that_rlax_loses():
     small = np.array([1e-4, 1e-3], np.float32)
-    theirs = rlax.signed_parabolic(rlax.signed_hyperbolic(small, EPS), EPS)
+    invert = jax.jit(rlax.signed_parabolic)
+    theirs = invert(jax.jit(rlax.signed_hyperbolic)(small, EPS), EPS)
     assert (np.abs(theirs / small - 1) > 0.01).all()
     large = np.array([-1e5, 37.0, 2e3], np.float32)
-    np.testing.assert_allclose(
-        losses.signed_parabolic(large), rlax.signed_parabolic(large, EPS), rtol=1e-4
-    )
+    np.testing.assert_allclose(losses.signed_parabolic(large), invert(large, EPS), rtol=1e-4)
 
 
 def test_transform_has_a_slope_at_zero():
-    slope, inverse = jax.grad(PAIR.apply)(0.0), jax.grad(PAIR.invert)(0.0)
+    slope, inverse = (jax.jit(jax.grad(function))(0.0) for function in PAIR)
     np.testing.assert_allclose([slope, inverse], [0.5 + EPS, 1 / (0.5 + EPS)], rtol=1e-5)
 
 
@@ -88,19 +90,15 @@ def test_transformed_retrace_is_its_sum_of_corrected_errors(seed, shape, ends):
 
 
 def test_transformed_retrace_agrees_with_rlax():
-    window = random_window(0, 6, 3, 0.0)
-    mu_t = np.random.default_rng(1).uniform(0.2, 1.0, 6).astype(np.float32)
-    pi_a = window["pi_t"][np.arange(6), window["a_t"]]
+    window = random_window(0, 7, 3, 0.0)
+    mu_t = np.random.default_rng(1).uniform(0.2, 1.0, 7).astype(np.float32)
+    pi_a = window["pi_t"][np.arange(7), window["a_t"]]
     window["c_t"] = losses.retrace_coefficients(pi_a, mu_t, 0.9)
-    q_tm1 = jnp.zeros((6, 3))
+    q_tm1 = jnp.zeros((7, 3))
     pair = rlax.TxPair(PAIR.apply, PAIR.invert)
-    theirs = rlax.transformed_retrace(
-        q_tm1,
-        *(window[name] for name in ("q_t", "a_t", "a_t", "r_t", "discount_t", "pi_t")),
-        mu_t,
-        0.9,
-        tx_pair=pair,
-    )
+    arrays = [window[name] for name in ("q_t", "a_t", "a_t", "r_t", "discount_t", "pi_t")]
+    retrace = jax.jit(functools.partial(rlax.transformed_retrace, tx_pair=pair))
+    theirs = retrace(q_tm1, *arrays, mu_t, 0.9)
     ours = losses.transformed_off_policy_return(**window, transform=PAIR)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
@@ -137,18 +135,16 @@ def test_n_step_double_q_by_hand():
     r_t = np.array([1.0, 2.0, 4.0], np.float32)
     half = np.full(3, 0.5, np.float32)
     c_t = np.array([1.0, 0.0, 1.0], np.float32)
-    result = losses.transformed_n_step_double_q_return(
-        q_t, selector, r_t, half, c_t, 3, losses.IDENTITY
-    )
+    result = transformed_n_step_double_q_return(q_t, selector, r_t, half, c_t, 3, losses.IDENTITY)
     np.testing.assert_allclose(result, [1 + 0.5 * (2 + 0.5 * 10), 2 + 0.5 * 10, 4 + 0.5 * 4])
 
 
 def test_greedy_retrace_of_one_step_is_double_q_of_one_step():
-    window = random_window(5, 6, 3, 0.3)
-    selector = np.random.default_rng(6).normal(size=(6, 3)).astype(np.float32)
+    window = random_window(5, 7, 3, 0.3)
+    selector = np.random.default_rng(6).normal(size=(7, 3)).astype(np.float32)
     greedy = np.eye(3, dtype=np.float32)[selector.argmax(-1)]
     retrace = losses.transformed_off_policy_return(
-        **{**window, "pi_t": greedy, "c_t": np.zeros(6, np.float32)}, transform=PAIR
+        **{**window, "pi_t": greedy, "c_t": np.zeros(7, np.float32)}, transform=PAIR
     )
     arrays = window["q_t"], selector, window["r_t"], window["discount_t"], window["c_t"]
     double_q = losses.transformed_n_step_double_q_return(*arrays, 1, PAIR)
@@ -167,7 +163,7 @@ def test_targets_take_no_gradient():
         return losses.transformed_n_step_double_q_return(q_t, q_t, *arrays, 2, PAIR).sum()
 
     for target in (retrace, double_q):
-        assert not jax.grad(target)(window["q_t"]).any()
+        assert not jax.jit(jax.grad(target))(window["q_t"]).any()
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,0 +1,23 @@
+"""The functions of `retrax.losses`, compiled; what is no function is as it is there.
+
+Without this, each operation of a function is compiled for itself. The variants of chex and some
+examples by hand in the tests of the losses call the functions as they are.
+"""
+
+import inspect
+
+import jax
+
+from retrax import losses
+
+_STATIC = {"n", "num_samples", "transform"}
+
+
+def _compiled(function):
+    static = _STATIC.intersection(inspect.signature(function).parameters)
+    return jax.jit(function, static_argnames=sorted(static))
+
+
+for _name in losses.__all__:
+    _value = getattr(losses, _name)
+    globals()[_name] = _compiled(_value) if inspect.isfunction(_value) else _value
