@@ -1,11 +1,13 @@
 """Agent57's networks: the papers' sizes, what the LSTM reads, dueling heads, what they refuse."""
 
+import functools
+
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from compiled_networks import compiled, random_params
 from dm_env import specs
 
 from retrax.networks import R2D2Inputs, make_agent57_networks
@@ -29,11 +31,10 @@ def make(observation=VECTORS, **changes):
     return make_agent57_networks(observation, num_actions=A, num_arms=N, **(sizes | changes))
 
 
-def initial(network, seed=0):
-    """Random parameters, biases too (Haiku's are zero)."""
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), shapes)
+@functools.cache
+def make_value():
+    network = compiled(make().value)
+    return network, random_params(network)
 
 
 def random_inputs(seed, length=T):
@@ -74,12 +75,11 @@ def test_sizes_are_the_papers():
 
 
 def test_value_network_is_the_numpy_one():
-    network = make().value
-    params = initial(network)
+    network, params = make_value()
     inputs, is_first = random_inputs(0), np.array([False, False, True, False, False])
     hidden, cell = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
     state = jax.tree.unflatten(jax.tree.structure(network.initial_state()), [hidden, cell])
-    values, last = jax.jit(network.unroll)(params, inputs, is_first, state)
+    values, last = network.unroll(params, inputs, is_first, state)
 
     def layer(name, x):
         weights = params[f"{MODULE}/{name}"]
@@ -112,46 +112,42 @@ def test_value_network_is_the_numpy_one():
 
 def test_mean_of_advantages_does_not_matter():
     """Dueling: the mean of the values is V alone, whatever is added to all advantages."""
-    network = make().value
-    params = initial(network)
+    network, params = make_value()
     inputs, is_first = random_inputs(0), np.zeros(T, bool)
-    unroll = jax.jit(network.unroll)
-    before, _ = unroll(params, inputs, is_first, network.initial_state())
-    params[f"{MODULE}/~_head/advantage_output"]["b"] += 5.0
-    after, _ = unroll(params, inputs, is_first, network.initial_state())
+    before, _ = network.unroll(params, inputs, is_first, network.initial_state())
+    name = f"{MODULE}/~_head/advantage_output"
+    params = params | {name: params[name] | {"b": params[name]["b"] + 5.0}}
+    after, _ = network.unroll(params, inputs, is_first, network.initial_state())
     np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("field", R2D2Inputs._fields)
 def test_every_input_matters_from_its_step_on(field):
-    network = make().value
-    params = initial(network)
-    unroll = jax.jit(network.unroll)
+    network, params = make_value()
     inputs, is_first = random_inputs(0), np.zeros(T, bool)
     changed = getattr(inputs, field).copy()
     changed[2] = (changed[2] + 1) % (A if field == "previous_action" else N)
-    before, _ = unroll(params, inputs, is_first, network.initial_state())
-    after, _ = unroll(
-        params, inputs._replace(**{field: changed}), is_first, network.initial_state()
+    before, after = (
+        network.unroll(params, x, is_first, network.initial_state())[0]
+        for x in (inputs, inputs._replace(**{field: changed}))
     )
-    differs = np.abs(before - after).max(axis=1) > 1e-6
+    differs = np.abs(np.subtract(before, after)).max(axis=1) > 1e-6
     np.testing.assert_array_equal(differs, [False, False, True, True, True])
 
 
 def test_step_is_an_unroll_of_one():
-    network = make().value
-    params, inputs = initial(network), random_inputs(0)
-    whole, _ = jax.jit(network.unroll)(params, inputs, np.zeros(T, bool), network.initial_state())
-    state, step = network.initial_state(), jax.jit(network.step)
+    (network, params), inputs = make_value(), random_inputs(0)
+    whole, _ = network.unroll(params, inputs, np.zeros(T, bool), network.initial_state())
+    state = network.initial_state()
     for t in range(T):
         now = jax.tree.map(lambda x, t=t: x[t], inputs)
-        values, state = step(params, now, jnp.array(False), state)
+        values, state = network.step(params, now, np.False_, state)
         np.testing.assert_allclose(values, whole[t], rtol=1e-4, atol=1e-5)
 
 
 def test_embedding_and_classifier_by_hand():
     networks = make()
-    embedding, classifier = initial(networks.embedding), initial(networks.classifier)
+    embedding, classifier = map(random_params, (networks.embedding, networks.classifier))
     x = random_inputs(0).observation
 
     def layer(params, name, x):
@@ -159,11 +155,13 @@ def test_embedding_and_classifier_by_hand():
 
     hidden = np.maximum(layer(embedding, "embedding_module/~/torso/~/linear", x), 0)
     f = layer(embedding, "embedding_module/~/output", hidden)
-    np.testing.assert_allclose(networks.embedding.apply(embedding, x), f, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        jax.jit(networks.embedding.apply)(embedding, x), f, rtol=1e-4, atol=1e-5
+    )
     both = np.concatenate([f[:-1], f[1:]], axis=1)
     hidden = np.maximum(layer(classifier, "action_classifier/~/hidden", both), 0)
     logits = layer(classifier, "action_classifier/~/output", hidden)
-    actual = networks.classifier.apply(classifier, f[:-1], f[1:])
+    actual = jax.jit(networks.classifier.apply)(classifier, f[:-1], f[1:])
     np.testing.assert_allclose(actual, logits, rtol=1e-4, atol=1e-4)
 
 

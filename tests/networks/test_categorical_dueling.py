@@ -1,9 +1,11 @@
 """The categorical dueling network against NumPy: streams, mean subtraction, sizes, rejections."""
 
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled_networks import compiled, random_params
 from dm_env import specs
 
 from retrax.networks import make_categorical_dueling_network
@@ -14,16 +16,10 @@ IMAGES = specs.Array((84, 84, 4), np.uint8)
 MODULE = "categorical_dueling_module/~"
 
 
-def make(**changes):
-    sizes = {"num_actions": A, "num_atoms": N, "vector_sizes": (6,), "hidden_size": 7}
-    return make_categorical_dueling_network(VECTORS, **(sizes | changes))
-
-
-def initial(network):
-    """Random parameters, biases too (Haiku's are zero)."""
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
-    rng = np.random.default_rng(0)
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), shapes)
+@functools.cache
+def make(num_atoms=N):
+    sizes = {"num_actions": A, "num_atoms": num_atoms, "vector_sizes": (6,), "hidden_size": 7}
+    return compiled(make_categorical_dueling_network(VECTORS, **sizes))
 
 
 def observations():
@@ -32,8 +28,8 @@ def observations():
 
 def test_logits_are_the_numpy_ones():
     network = make()
-    params = initial(network)
-    logits = jax.jit(network.apply)(params, observations())
+    params = random_params(network)
+    logits = network.apply(params, observations())
 
     def layer(name, x):
         weights = params[f"{MODULE}/{name}"]
@@ -55,12 +51,12 @@ def test_logits_are_the_numpy_ones():
 
 def test_the_mean_over_actions_is_the_value_stream_alone():
     network = make()
-    params = initial(network)
-    before = network.apply(params, observations()).mean(axis=1)
+    params = random_params(network)
+    before = np.mean(network.apply(params, observations()), axis=1)
     bias = params[f"{MODULE}/head/~/advantage_output"]["b"]
-    params[f"{MODULE}/head/~/advantage_output"]["b"] = bias + np.arange(A * N)
-    after = network.apply(params, observations())
-    np.testing.assert_allclose(after.mean(axis=1), before, rtol=1e-3, atol=1e-3)
+    params[f"{MODULE}/head/~/advantage_output"]["b"] = bias + np.arange(A * N, dtype=np.float32)
+    after = np.mean(network.apply(params, observations()), axis=1)
+    np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-3)
 
 
 def test_sizes_for_images_are_the_papers():
@@ -74,7 +70,7 @@ def test_sizes_for_images_are_the_papers():
 
 def test_one_atom_is_a_plain_dueling_network():
     network = make(num_atoms=1)
-    assert network.apply(initial(network), observations()).shape == (2, A, 1)
+    assert network.apply(random_params(network), observations()).shape == (2, A, 1)
 
 
 def test_observations_that_no_torso_takes_are_refused():

@@ -1,5 +1,8 @@
 """Heads of critics: means, losses and metrics by their definitions; what a priority needs."""
 
+import functools
+
+import compiled_losses
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,6 +26,22 @@ def outputs(head, seed):
     return jnp.asarray(np.random.default_rng(seed).normal(size=size), jnp.float32)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def mean_of(head, x):
+    """The mean and its gradient."""
+    return jax.value_and_grad(head.mean)(x)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def loss_of(head, *arguments):
+    return head.loss(*arguments)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def metrics_of(head, *arguments):
+    return head.metrics(*arguments)
+
+
 def f32(*values):
     return [jnp.asarray(value, jnp.float32) for value in values]
 
@@ -34,32 +53,35 @@ def test_mean_and_its_gradient_are_the_definition(name):
     config = {"critic": name, "vmin": -2.0, "vmax": 3.0, "num_atoms": 5}
     config |= {"mixture_min_scale": 0.5, "return_unit": 1.0}
     _, _, mean, gradient = oracles.d4pg_critic(x, 0.0, 1.0, x, config, [0.0])
-    np.testing.assert_allclose(head.mean(x), mean, rtol=1e-5)
-    np.testing.assert_allclose(jax.grad(head.mean)(x), gradient, rtol=1e-4, atol=1e-6)
+    found, slope = mean_of(head, x)
+    np.testing.assert_allclose(found, mean, rtol=1e-5)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_means_by_hand():
     three = Categorical(3, -1.0, 1.0)
-    np.testing.assert_allclose(three.mean(jnp.log(jnp.array([0.5, 0.25, 0.25]))), -0.25, rtol=1e-6)
+    x = np.log(np.float32([0.5, 0.25, 0.25]))
+    np.testing.assert_allclose(mean_of(three, x)[0], -0.25, rtol=1e-6)
     two = MixtureOfGaussians(2)
-    x = jnp.concatenate([jnp.log(jnp.array([0.25, 0.75])), jnp.array([4.0, 8.0]), jnp.ones(2)])
-    np.testing.assert_allclose(two.mean(x), 7.0, rtol=1e-6)
-    assert Scalar().mean(jnp.array([3.0])) == 3.0
+    x = np.float32([np.log(0.25), np.log(0.75), 4.0, 8.0, 1.0, 1.0])
+    np.testing.assert_allclose(mean_of(two, x)[0], 7.0, rtol=1e-6)
+    assert mean_of(Scalar(), np.float32([3.0]))[0] == 3.0
 
 
 def test_units_change_the_outputs_alone():
     """A head with unit 10 says of x what one with unit 1 says of the same x, ten times as large."""
     key, (return_, discount) = jax.random.key(0), f32(0.3, 0.9)
-    one, ten = jnp.array([0.4]), jnp.array([0.04])
-    np.testing.assert_allclose(Scalar(10.0).mean(ten), Scalar().mean(one), rtol=1e-6)
-    found = Scalar(10.0).loss(ten, return_, discount, -ten, key)
-    expected = Scalar().loss(one, return_, discount, -one, key)
+    one, ten = np.float32([0.4]), np.float32([0.04])
+    means = mean_of(Scalar(10.0), ten)[0], mean_of(Scalar(), one)[0]
+    np.testing.assert_allclose(*means, rtol=1e-6)
+    found = loss_of(Scalar(10.0), ten, return_, discount, -ten, key)
+    expected = loss_of(Scalar(), one, return_, discount, -one, key)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     plain, scaled = MixtureOfGaussians(2), MixtureOfGaussians(2, unit=10.0)
     x = outputs(plain, 0)
-    np.testing.assert_allclose(scaled.mean(x), 10 * plain.mean(x), rtol=1e-5)
+    np.testing.assert_allclose(mean_of(scaled, x)[0], 10 * mean_of(plain, x)[0], rtol=1e-5)
     deviations = [
-        head.metrics(x, return_, discount, x)["standard_deviation"] for head in (plain, scaled)
+        metrics_of(head, x, return_, discount, x)["standard_deviation"] for head in (plain, scaled)
     ]
     np.testing.assert_allclose(deviations[1], 10 * deviations[0], rtol=0.05)  # but the least one
 
@@ -68,19 +90,20 @@ def test_losses_are_those_of_the_losses_package():
     key, (return_, discount) = jax.random.key(3), f32(0.3, 0.9)
     head = HEADS["categorical"]
     x, x_t = outputs(head, 1), outputs(head, 2)
-    expected = losses.categorical_td_loss(
-        jnp.linspace(-2.0, 3.0, 5), x, return_, discount, jax.nn.softmax(x_t)
-    )
-    np.testing.assert_allclose(head.loss(x, return_, discount, x_t, key), expected, rtol=1e-6)
+    on_atoms = functools.partial(losses.categorical_td_loss, np.linspace(-2, 3, 5, dtype="f4"))
+    expected = jax.jit(on_atoms)(x, return_, discount, jax.nn.softmax(x_t))
+    found = loss_of(head, x, return_, discount, x_t, key)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
     head = HEADS["mixture_of_gaussians"]
     x, x_t = outputs(head, 1), outputs(head, 2)
     scales, scales_t = (jax.nn.softplus(y[4:]) + 0.5 for y in (x, x_t))
-    expected = losses.mixture_of_gaussians_td_loss(
+    expected = compiled_losses.mixture_of_gaussians_td_loss(
         x[:2], x[2:4], scales, return_, discount, x_t[:2], x_t[2:4], scales_t, key, num_samples=4,
         min_scale=0.5,
     )  # fmt: skip
-    np.testing.assert_allclose(head.loss(x, return_, discount, x_t, key), expected, rtol=1e-6)
-    found = Scalar().loss(*f32([1.0], 0.3, 0.9, [2.0]), key)
+    found = loss_of(head, x, return_, discount, x_t, key)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = loss_of(Scalar(), *f32([1.0], 0.3, 0.9, [2.0]), key)
     np.testing.assert_allclose(found, (0.5 * 1.1**2, 1.1), rtol=1e-5)
 
 
@@ -96,7 +119,7 @@ def test_priorities_are_finite_and_not_negative(name, seed, size, size_t):
     head = HEADS[name]
     x, x_t = size * outputs(head, seed), size_t * outputs(head, seed + 1)
     for discount in (0.0, 0.9):
-        loss, priority = head.loss(x, *f32(0.1, discount), x_t, jax.random.key(seed))
+        loss, priority = loss_of(head, x, *f32(0.1, discount), x_t, jax.random.key(seed))
         assert np.isfinite(loss)
         assert np.isfinite(priority)
         assert priority >= 0
@@ -108,7 +131,7 @@ def test_a_prediction_that_equals_its_target_has_priority_0_whatever_its_entropy
     found = []
     for size in (1e-3, 1.0, 30.0):
         x = size * outputs(head, 4)
-        found.append(head.loss(x, *f32(0.0, 1.0), x, jax.random.key(0)))
+        found.append(loss_of(head, x, *f32(0.0, 1.0), x, jax.random.key(0)))
         np.testing.assert_allclose(found[-1].priority, 0.0, atol=1e-6)
     if name != "scalar":
         assert len({float(loss) for loss, _ in found}) == 3
@@ -117,27 +140,27 @@ def test_a_prediction_that_equals_its_target_has_priority_0_whatever_its_entropy
 def test_the_mixtures_best_prediction_of_a_certain_target_has_priority_0():
     """One component as narrow as can be, exactly at the return of a termination."""
     head = MixtureOfGaussians(1, num_samples=2, min_scale=0.2)
-    certain, wide = jnp.array([0.0, 1.5, -60.0]), jnp.array([0.0, 7.0, 3.0])
-    found = head.loss(certain, *f32(1.5, 0.0), wide, jax.random.key(0))
+    certain, wide = np.float32([0.0, 1.5, -60.0]), np.float32([0.0, 7.0, 3.0])
+    found = loss_of(head, certain, *f32(1.5, 0.0), wide, jax.random.key(0))
     np.testing.assert_allclose(found.priority, 0.0, atol=1e-6)
     # A density of 1 / (0.2 sqrt(2 pi)); log r is -1/2 (0.4 / 0.2)^2 at another return.
     np.testing.assert_allclose(found.loss, np.log(0.2 * np.sqrt(2 * np.pi)), rtol=1e-5)
-    other = head.loss(certain, *f32(1.9, 0.0), wide, jax.random.key(0))
+    other = loss_of(head, certain, *f32(1.9, 0.0), wide, jax.random.key(0))
     np.testing.assert_allclose(other.priority, np.exp(-2) - 1 + 2, rtol=1e-4)
 
 
 def test_metrics_by_hand():
-    probs = jnp.array([0.7, 0.1, 0.2])
+    logits = np.log(np.float32([0.7, 0.1, 0.2]))
     # The target's masses are at -0.3, 0.1 and 0.5.
-    target = f32(-0.3, 0.8, jnp.log(jnp.array([0.6, 0.3, 0.1])))
-    found = Categorical(3, 0.0, 1.0).metrics(jnp.log(probs), *target)
+    target = f32(-0.3, 0.8, np.log([0.6, 0.3, 0.1]))
+    found = metrics_of(Categorical(3, 0.0, 1.0), logits, *target)
     expected = {
         "mass_at_vmin": 0.7, "mass_at_vmax": 0.2, "clipped_below_vmin": 0.6, "clipped_above_vmax": 0
     }  # fmt: skip
     assert found.keys() == expected.keys()
     np.testing.assert_allclose([found[name] for name in expected], [*expected.values()], rtol=1e-5)
     # Halves at 0 and 2, each with variance (1/2 + log 2)^2: the whole has 1 more.
-    x = jnp.array([0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
-    found = HEADS["mixture_of_gaussians"].metrics(x, *target)["standard_deviation"]
+    x = np.float32([0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
+    found = metrics_of(HEADS["mixture_of_gaussians"], x, *target)["standard_deviation"]
     np.testing.assert_allclose(found, np.sqrt(1 + (0.5 + np.log(2)) ** 2), rtol=1e-5)
     assert Scalar().metrics(jnp.ones(1), *target) == {}

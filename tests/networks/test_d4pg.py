@@ -3,10 +3,10 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from compiled_networks import compiled, random_params
 from dm_env import specs
 
 from retrax.agents.d4pg import Config, make_agent
@@ -21,14 +21,11 @@ ACTIONS = specs.BoundedArray((A,), np.float32, LOW, HIGH)
 
 def make_networks(observation=VECTORS, actions=ACTIONS, **changes):
     sizes = {"num_outputs": P, "policy_sizes": (6, 5), "critic_sizes": (7, 6)}
-    return make_d4pg_networks(observation, actions, **(sizes | changes))
-
-
-def initial(network, seed=0):
-    """Random parameters, biases too (Haiku's are zero)."""
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), shapes)
+    networks = make_d4pg_networks(observation, actions, **(sizes | changes))
+    torso, policy, critic = map(compiled, networks[:3])
+    return networks._replace(
+        torso=torso, policy=policy, critic=critic, squash=jax.jit(networks.squash)
+    )
 
 
 def random_batch(seed=0):
@@ -87,7 +84,7 @@ def test_sizes_for_pixels_are_the_papers():
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_policy_is_its_definition(layer_norm):
     networks = make_networks(layer_norm=layer_norm)
-    params, (features, _) = initial(networks.policy), random_batch()
+    params, (features, _) = random_params(networks.policy), random_batch()
     x, prefix = features.astype(np.float64), "policy_module/~/"
     first = f"{prefix}hidden_1"
     x = normed(params, first, x) if layer_norm else np.maximum(linear(params, first, x), 0)
@@ -105,7 +102,7 @@ def test_policy_begins_in_the_middle_and_reaches_both_bounds():
     params = networks.policy.init(jax.random.key(0))
     np.testing.assert_allclose(networks.action(params, features), [[-2.0, 6.0]] * B, atol=0.1)
     for sign, bound in ((-1.0, LOW), (1.0, HIGH)):
-        params["policy_module/~/output"]["b"] = jnp.full(A, 100.0 * sign)
+        params["policy_module/~/output"]["b"] = np.full(A, 100.0 * sign, np.float32)
         np.testing.assert_allclose(networks.action(params, features), [bound] * B, rtol=1e-6)
 
 
@@ -113,7 +110,7 @@ def test_policy_begins_in_the_middle_and_reaches_both_bounds():
 @pytest.mark.parametrize("action_input", ["second_layer", "concatenated"])
 def test_critic_is_its_definition(action_input, layer_norm):
     critic = make_networks(action_input=action_input, layer_norm=layer_norm).critic
-    params, (features, actions) = initial(critic), random_batch()
+    params, (features, actions) = random_params(critic), random_batch()
     unit = (actions.astype(np.float64) - LOW) / (HIGH - LOW) * 2 - 1
     x, prefix = features.astype(np.float64), "critic_module/~/"
     if action_input == "concatenated":
@@ -131,16 +128,16 @@ def test_critic_is_its_definition(action_input, layer_norm):
 @pytest.mark.parametrize("action_input", ["second_layer", "concatenated"])
 def test_a_scalar_critics_slope_depends_on_the_state(action_input):
     critic = make_networks(action_input=action_input, num_outputs=1).critic
-    params, (features, actions) = initial(critic), random_batch()
+    params, (features, actions) = random_params(critic), random_batch()
     actions = np.repeat(actions[:1], B, axis=0)
-    slopes = jax.grad(lambda a: critic.apply(params, features, a).sum())(actions)
+    slopes = jax.jit(jax.grad(lambda a: critic.apply(params, features, a).sum()))(actions)
     assert len(np.unique(np.asarray(slopes), axis=0)) > 1
 
 
 def test_pixel_torso_is_its_definition():
     observation = specs.Array((7, 8, 2), np.uint8)
     torso = make_networks(observation, convolutions=((3, 3, 2), (2, 2, 1)), pixel_features=4).torso
-    params = initial(torso)
+    params = random_params(torso)
     images = np.random.default_rng(0).integers(0, 256, (2, 7, 8, 2), np.uint8)
     prefix = "pixel_torso/~/"
     expected = []
@@ -150,7 +147,7 @@ def test_pixel_torso_is_its_definition():
             x = oracles.valid_convolution(x, params[name]["w"], params[name]["b"], stride)
             x = np.where(x > 0, x, np.exp(x) - 1)
         expected.append(normed(params, f"{prefix}output", x.reshape(-1)))
-    found = jax.jit(torso.apply)(params, images)
+    found = torso.apply(params, images)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -165,7 +162,7 @@ def test_actions_of_any_rank():
     actions = specs.BoundedArray((2, 1), np.float32, -1.0, 3.0)
     networks = make_networks(actions=actions)
     features, _ = random_batch()
-    chosen = networks.action(networks.policy.init(jax.random.key(0)), features)
+    chosen = networks.action(random_params(networks.policy), features)
     assert chosen.shape == (B, 2, 1)
-    outputs = networks.critic.apply(networks.critic.init(jax.random.key(0)), features, chosen)
+    outputs = networks.critic.apply(random_params(networks.critic), features, chosen)
     assert outputs.shape == (B, P)

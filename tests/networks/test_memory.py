@@ -1,5 +1,7 @@
 """The memory against a NumPy LSTM, its resets, and the layer without memory."""
 
+import functools
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -13,18 +15,20 @@ T, D, SIZE = 6, 3, 4
 RESETS = [0, 0, 1, 0, 1, 1]
 
 
-def transformed(recurrent, seed=0):
+@functools.cache
+def transformed(recurrent):
     """`apply(params, inputs [T, D], is_first [T], state)`, and random parameters and inputs."""
 
     def unroll(inputs, is_first, state):
         return Memory(SIZE, recurrent)(inputs, is_first, state)
 
     network = hk.without_apply_rng(hk.transform(unroll))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     inputs = rng.normal(size=(T, D)).astype(np.float32)
-    params = network.init(jax.random.key(0), inputs, np.zeros(T, bool), initial_state(recurrent))
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
-    return network.apply, params, inputs
+    arguments = inputs, np.zeros(T, bool), initial_state(recurrent)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), *arguments)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+    return jax.jit(network.apply), params, inputs
 
 
 def initial_state(recurrent):
@@ -94,7 +98,7 @@ def test_is_haikus_lstm_with_the_same_initial_parameters_and_gradients(num_steps
         """Initial parameters, outputs, states, and gradients by all inputs."""
         network = hk.without_apply_rng(hk.transform(unroll))
         first = jax.tree.map(lambda x: x[0], (inputs, is_first, state))
-        params = network.init(jax.random.key(0), *first)
+        params = jax.jit(network.init)(jax.random.key(0), *first)
 
         def loss(params, inputs, state):
             batch = jax.vmap(network.apply, (None, 0, 0, 0))

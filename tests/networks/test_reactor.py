@@ -1,10 +1,13 @@
 """Reactor's network: the paper's sizes, blocked gradients, heads, memory, compilation."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compiled_networks import compiled, random_params
 from dm_env import specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +19,12 @@ from retrax.networks import ReactorOutput, make_reactor_network
 T, A, N, EPSILON = 6, 3, 5, 0.3
 IMAGES = specs.Array((6, 6, 1), np.uint8)
 VECTORS = specs.Array((4,), np.float32)
+SPECS = {"images": IMAGES, "vectors": VECTORS}
 MODULE = "reactor_module"
 
 
-def make_network(observation=VECTORS, **changes):
+@functools.cache
+def make_network(kind, **changes):
     sizes = {
         "num_actions": A,
         "num_atoms": N,
@@ -30,31 +35,22 @@ def make_network(observation=VECTORS, **changes):
         "memory_size": 4,
         "head_size": 3,
     }
-    return make_reactor_network(observation, **(sizes | changes))
+    return compiled(make_reactor_network(SPECS[kind], **(sizes | changes)))
 
 
-def initial(network, seed=0):
-    """Random parameters, biases too (Haiku's are zero)."""
-    shapes = jax.eval_shape(network.init, jax.random.key(0))
+def random_inputs(seed, kind="vectors", shape=(T,)):
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), shapes)
-
-
-def random_inputs(seed, observation=VECTORS, shape=(T,)):
-    rng = np.random.default_rng(seed)
-    size = (*shape, *observation.shape)
-    if observation.dtype == np.uint8:
+    size = (*shape, *SPECS[kind].shape)
+    if kind == "images":
         observations = rng.integers(0, 256, size, np.uint8)
     else:
-        observations = rng.normal(size=size).astype(observation.dtype)
+        observations = rng.normal(size=size).astype(np.float32)
     return observations, rng.random(shape) < 0.3
 
 
 def random_state(network, seed=0):
     rng = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), network.initial_state()
-    )
+    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), network.initial_state())
 
 
 def assert_close(actual, expected):
@@ -84,12 +80,16 @@ def test_sizes_are_the_papers():
     assert all(layer["b"].shape == layer["w"].shape[-1:] for layer in params.values())
 
 
-@pytest.mark.parametrize("observation", [IMAGES, VECTORS])
-@pytest.mark.parametrize("epsilon", [0.01, EPSILON, 1.0])
-def test_policies_are_distributions_with_a_floor(observation, epsilon):
-    network = make_network(observation, policy_epsilon=epsilon)
-    params = jax.tree.map(lambda x: 5.0 * x, initial(network))  # nearly deterministic ones too
-    output, _ = network.unroll(params, *random_inputs(0, observation), network.initial_state())
+@pytest.mark.parametrize(
+    ("kind", "epsilon"),
+    [("images", EPSILON), ("vectors", EPSILON), ("vectors", 0.01), ("vectors", 1.0)],
+)
+def test_policies_are_distributions_with_a_floor(kind, epsilon):
+    network = (
+        make_network(kind) if epsilon == EPSILON else make_network(kind, policy_epsilon=epsilon)
+    )
+    params = random_params(network, scale=5.0)  # nearly deterministic ones too
+    output, _ = network.unroll(params, *random_inputs(0, kind), network.initial_state())
     chex.assert_shape(output.policy, (T, A))
     chex.assert_shape(output.logits, (T, A, N))
     np.testing.assert_allclose(np.sum(output.policy, axis=-1), np.ones(T), rtol=1e-6)
@@ -98,50 +98,29 @@ def test_policies_are_distributions_with_a_floor(observation, epsilon):
         np.testing.assert_allclose(output.policy, np.full((T, A), 1 / A), rtol=1e-6)
 
 
-def gradient_sizes(of, observation):
-    """For each module, the largest entry of the gradient of a random function of one output."""
-    network = make_network(observation)
-    params = initial(network)
-    inputs = random_inputs(0, observation)
-    shape = {"policy": (T, A), "logits": (T, A, N)}[of]
-    weights = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+@pytest.mark.parametrize("kind", SPECS)
+def test_the_policy_does_not_train_what_is_shared_and_the_values_train_the_rest(kind):
+    """Torso, shared layer, and all that belongs to the values."""
+    network = make_network(kind)
+    shapes = ReactorOutput(policy=(T, A), logits=(T, A, N))
+    weights = [np.random.default_rng(1).normal(size=shape).astype(np.float32) for shape in shapes]
 
-    def function(params):
-        output, _ = network.unroll(params, *inputs, random_state(network))
-        return jnp.sum(weights * getattr(output, of))
+    def random_functions(params):
+        output, _ = network.unroll(params, *random_inputs(0, kind), random_state(network))
+        return ReactorOutput(*map(jnp.vdot, output, weights))
 
-    grads = jax.jit(jax.grad(function))(params)
-    return {
-        name: max(float(np.max(np.abs(x))) for x in jax.tree.leaves(layer))
-        for name, layer in grads.items()
-    }
-
-
-@pytest.mark.parametrize("observation", [IMAGES, VECTORS])
-def test_the_policy_does_not_train_what_is_shared(observation):
-    sizes = gradient_sizes("policy", observation)
-    for name, size in sizes.items():
-        if "policy" in name:
-            assert size > 0.0, name
-        else:  # torso, shared layer, and all that belongs to the values
-            assert size == 0.0, name
-
-
-@pytest.mark.parametrize("observation", [IMAGES, VECTORS])
-def test_the_values_train_all_but_the_policy(observation):
-    sizes = gradient_sizes("logits", observation)
-    for name, size in sizes.items():
-        if "policy" in name:
-            assert size == 0.0, name
-        else:
-            assert size > 0.0, name
+    gradients = jax.jit(jax.jacrev(random_functions))(random_params(network))
+    for of, modules in gradients._asdict().items():
+        for name, layer in modules.items():
+            trained = max(np.abs(x).max() for x in jax.tree.leaves(layer)) > 0.0
+            assert trained == (("policy" in name) == (of == "policy")), (of, name)
 
 
 def test_value_and_advantage_are_summed_without_a_mean():
-    network = make_network()
-    params = jax.tree.map(jnp.zeros_like, initial(network))
-    value = jnp.arange(N, dtype=jnp.float32)
-    advantage = 10.0 * jnp.arange(1, A * N + 1, dtype=jnp.float32)  # the mean is far from zero
+    network = make_network("vectors")
+    params = random_params(network, scale=0.0)
+    value = np.arange(N, dtype=np.float32)
+    advantage = 10.0 * np.arange(1, A * N + 1, dtype=np.float32)  # the mean is far from zero
     params[f"{MODULE}/~_head/value_output"]["b"] = value
     params[f"{MODULE}/~_head/advantage_output"]["b"] = advantage
     output, _ = network.unroll(params, *random_inputs(0), network.initial_state())
@@ -151,24 +130,22 @@ def test_value_and_advantage_are_summed_without_a_mean():
 
 
 def test_two_episodes_are_two_unrolls():
-    network = make_network()
-    params = initial(network)
+    network = make_network("vectors")
+    params = random_params(network)
     observations, _ = random_inputs(0)
-    is_first = np.array([0, 0, 1, 0, 0, 0], bool)  # row 2 begins an episode
+    is_first = np.array([0, 0, 0, 1, 0, 0], bool)  # row 3 begins an episode
     start = random_state(network)
     both, last = network.unroll(params, observations, is_first, start)
-    old, _ = network.unroll(params, observations[:2], is_first[:2], start)
-    none = np.zeros(T - 2, bool)
-    new, new_last = network.unroll(params, observations[2:], none, network.initial_state())
-    joined = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), old, new)
+    none = np.zeros(3, bool)
+    old, _ = network.unroll(params, observations[:3], none, start)
+    new, new_last = network.unroll(params, observations[3:], none, network.initial_state())
+    joined = jax.tree.map(lambda x, y: np.concatenate([x, y]), old, new)
     assert_close((both, last), (joined, new_last))
 
 
-RECURRENT = make_network()
+RECURRENT = make_network("vectors")
 # Halved: with weights of deviation 1, logits near 10 lose the digits that the test compares.
-PARAMS = jax.tree.map(lambda x: 0.5 * x, initial(RECURRENT))
-UNROLL = jax.jit(RECURRENT.unroll)
-STEP = jax.jit(RECURRENT.step)
+PARAMS = random_params(RECURRENT, scale=0.5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -177,28 +154,27 @@ def test_step_by_step_is_the_unroll(firsts, seed):
     """Whatever rows begin episodes; here the test itself puts the initial state there."""
     observations, _ = random_inputs(seed)
     start = random_state(RECURRENT, seed)
-    unrolled, last = UNROLL(PARAMS, observations, np.array(firsts), start)
+    unrolled, last = RECURRENT.unroll(PARAMS, observations, np.array(firsts), start)
     outputs, state, flagged_state = [], start, start
     for observation, first in zip(observations, firsts, strict=True):
         state = RECURRENT.initial_state() if first else state
-        output, state = STEP(PARAMS, observation, np.False_, state)
-        flagged, flagged_state = STEP(PARAMS, observation, np.bool_(first), flagged_state)
+        output, state = RECURRENT.step(PARAMS, observation, np.False_, state)
+        flagged, flagged_state = RECURRENT.step(PARAMS, observation, np.bool_(first), flagged_state)
         assert_close((flagged, flagged_state), (output, state))
         outputs.append(output)
-    assert_close((unrolled, last), (jax.tree.map(lambda *x: jnp.stack(x), *outputs), state))
+    assert_close((unrolled, last), (jax.tree.map(lambda *x: np.stack(x), *outputs), state))
 
 
-@pytest.mark.parametrize("observation", [IMAGES, VECTORS])
-def test_without_recurrence_nothing_of_the_past_matters(observation):
-    network = make_network(observation, recurrent=False)
+@pytest.mark.parametrize("kind", SPECS)
+def test_without_recurrence_nothing_of_the_past_matters(kind):
+    network = make_network(kind, recurrent=False)
     assert jax.tree.leaves(network.initial_state()) == []
-    params = initial(network)
-    observations, is_first = random_inputs(0, observation)
-    unroll = jax.jit(network.unroll)
-    output, state = unroll(params, observations, is_first, network.initial_state())
+    params = random_params(network)
+    observations, is_first = random_inputs(0, kind)
+    output, state = network.unroll(params, observations, is_first, network.initial_state())
     assert state == network.initial_state()
     order = np.array([3, 1, 5, 0, 2, 4])
-    shuffled, _ = unroll(params, observations[order], ~is_first, network.initial_state())
+    shuffled, _ = network.unroll(params, observations[order], ~is_first, network.initial_state())
     assert_close(shuffled, jax.tree.map(lambda x: x[order], output))
 
 
@@ -207,39 +183,40 @@ def test_with_recurrence_the_past_matters():
     changed = np.concatenate([observations[:1] + 1.0, observations[1:]])
     none = np.zeros(T, bool)
     start = RECURRENT.initial_state()
-    one, _ = UNROLL(PARAMS, observations, none, start)
-    other, _ = UNROLL(PARAMS, changed, none, start)
+    one, _ = RECURRENT.unroll(PARAMS, observations, none, start)
+    other, _ = RECURRENT.unroll(PARAMS, changed, none, start)
     assert np.all(np.any(one.policy != other.policy, axis=-1))
     assert np.all(np.any(one.logits != other.logits, axis=(-2, -1)))
 
 
-@pytest.mark.parametrize("observation", [IMAGES, VECTORS])
+@pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("recurrent", [True, False])
-def test_vmap_is_a_loop(observation, recurrent):
-    network = make_network(observation, recurrent=recurrent)
-    params = initial(network)
+def test_vmap_is_a_loop(kind, recurrent):
+    network = make_network(kind) if recurrent else make_network(kind, recurrent=False)
+    params = random_params(network)
     batch = 3
-    observations, is_first = random_inputs(0, observation, (batch, T))
+    observations, is_first = random_inputs(0, kind, (batch, T))
     states = [random_state(network, seed) for seed in range(batch)]
-    stacked = jax.tree.map(lambda *x: jnp.stack(x), *states)
+    stacked = jax.tree.map(lambda *x: np.stack(x), *states)
     actual = jax.jit(jax.vmap(network.unroll, (None, 0, 0, 0)))(
         params, observations, is_first, stacked
     )
-    unroll = jax.jit(network.unroll)
-    each = [unroll(params, observations[b], is_first[b], states[b]) for b in range(batch)]
-    assert_close(actual, jax.tree.map(lambda *x: jnp.stack(x), *each))
+    each = [network.unroll(params, observations[b], is_first[b], states[b]) for b in range(batch)]
+    assert_close(actual, jax.tree.map(lambda *x: np.stack(x), *each))
 
 
-@pytest.mark.parametrize("observation", [IMAGES, VECTORS])
-def test_compiles_once(observation):
+@pytest.mark.parametrize("kind", SPECS)
+def test_compiles_once(kind):
     chex.clear_trace_counter()  # chex counts by name, and every apply has the same one
-    network = make_network(observation)
-    unroll = jax.jit(chex.assert_max_traces(network.unroll, n=1))
-    step = jax.jit(chex.assert_max_traces(network.step, n=1))
+    network = make_network(kind)
+    unroll, step = (
+        jax.jit(chex.assert_max_traces(function.__wrapped__, n=1))
+        for function in (network.unroll, network.step)
+    )
     state, step_state = network.initial_state(), network.initial_state()
     for seed in range(3):
-        params = initial(network, seed)
-        observations, is_first = random_inputs(seed, observation)
+        params = random_params(network, seed)
+        observations, is_first = random_inputs(seed, kind)
         output, state = unroll(params, observations, is_first, state)
         one, step_state = step(params, observations[0], is_first[0], step_state)
         assert isinstance(output, ReactorOutput)
@@ -247,7 +224,7 @@ def test_compiles_once(observation):
 
 
 def test_init_is_reproducible_and_differs_by_key():
-    init = jax.jit(make_network().init)
+    init = make_network("vectors").init
     one, same, other = (init(jax.random.key(seed)) for seed in (0, 0, 1))
     chex.assert_trees_all_equal(one, same)
     layer = f"{MODULE}/~/shared"
@@ -256,6 +233,6 @@ def test_init_is_reproducible_and_differs_by_key():
 
 def test_refuses_observations_before_anything_is_built():
     with pytest.raises(ValueError, match=r"shape \(3,\) and dtype int32: allowed are"):
-        make_network(specs.Array((3,), np.int32))
+        make_reactor_network(specs.Array((3,), np.int32), num_actions=A, num_atoms=N)
     with pytest.raises(ValueError, match=r"side of 6 pixels is too small .* \(\(4, 8, 1\),\)"):
-        make_network(IMAGES, convolutions=((4, 8, 1),))
+        make_network("images", convolutions=((4, 8, 1),))

@@ -17,10 +17,10 @@ CONVOLUTIONS = ((2, 3, 2), (3, 2, 1))
 def transformed(make_module, example, seed=0):
     """A module's apply, and random parameters, biases too (Haiku's are zero)."""
     network = hk.without_apply_rng(hk.transform(lambda x: make_module()(x)))
-    params = network.init(jax.random.key(seed), example)
+    shapes = jax.eval_shape(network.init, jax.random.key(seed), example)
     rng = np.random.default_rng(seed)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
-    return network.apply, params
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+    return jax.jit(network.apply), params
 
 
 def random_images(seed, shape):
@@ -145,14 +145,14 @@ def test_a_torso_without_convolutions_of_its_own_chooses_them(shape, num_feature
     apply, params = transformed(
         lambda: make_torso(image, convolutions=None, activation=jax.nn.relu), images
     )
-    assert apply(params, images).shape == (2, num_features)
+    assert jax.eval_shape(apply, params, images).shape == (2, num_features)
 
 
 def test_takes_the_smallest_image_that_leaves_one_feature():
     check_observation(specs.Array((36, 36, 1), np.uint8))  # 36 -> 8 -> 3 -> 1
     images = random_images(0, (1, 36, 36, 1))
     apply, params = transformed(ImageTorso, images)
-    assert apply(params, images).shape == (1, 64)
+    assert jax.eval_shape(apply, params, images).shape == (1, 64)
 
 
 @pytest.mark.parametrize("observation", [specs.Array((7, 8, 2), np.uint8), specs.Array((4,), "f4")])
@@ -194,4 +194,4 @@ def test_torsos_of_ones_own_may_take_any_observation():
 
     check_torso(spec, own=own)
     apply, params = transformed(lambda: make_torso(spec, own=own), np.zeros((1, 4), np.int32))
-    assert apply(params, np.zeros((6, 4), np.int32)).shape == (6, 5)
+    assert jax.eval_shape(apply, params, np.zeros((6, 4), np.int32)).shape == (6, 5)
