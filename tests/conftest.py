@@ -13,6 +13,7 @@ import resource
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 _CACHE = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
@@ -59,17 +60,25 @@ def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(f"largest memory: {peaks}")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _forget_compiled_programs():
-    """Frees the programs of a module at its end; a worker otherwise grows by gigabytes.
+_GROWTH = 0.6e9  # bytes
+_kept = 0  # bytes of this process after programs were last forgotten
 
-    The compiler's own memory is free then too, but glibc keeps it until it is told.
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Frees compiled programs after each module, and within one where they take much memory.
+
+    A worker otherwise grows by gigabytes. The compiler's own memory is free then too, but glibc
+    keeps it until it is told.
     """
-    yield
-    if "jax" in sys.modules:
+    global _kept
+    process = psutil.Process()
+    is_last = nextitem is None or nextitem.path != item.path
+    if "jax" in sys.modules and (is_last or process.memory_info().rss > _kept + _GROWTH):
         sys.modules["jax"].clear_caches()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
+        _kept = process.memory_info().rss
 
 
 @pytest.fixture
