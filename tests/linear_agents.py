@@ -16,6 +16,7 @@ from retrax.networks import (
     GaussianOutput,
     ReactorOutput,
     RecurrentNetwork,
+    make_agent57_networks,
 )
 
 D, A, SIZE = 4, 3, 2
@@ -48,6 +49,7 @@ TINY = {
         "replay_period": 3,
         "bandit_window": 20,
         "evaluator_window": 12,
+        "evaluation_average_decay": 0.0,
     },
     "d4pg": {"policy_sizes": (6,), "critic_sizes": (6, 5), "num_atoms": 5, "n_step": 3},
     "reactor": {
@@ -156,6 +158,38 @@ def reactor_network(config, keep=0.0):
 def mixed(policy, config):
     """A policy of Reactor's network with the uniform policy's share."""
     return (1 - config.policy_epsilon) * policy + config.policy_epsilon / A
+
+
+def agent57_networks(reads_everything=True):
+    """Values linear in what the network reads, or in the observation alone; no memory."""
+
+    def features(inputs):
+        if not reads_everything:
+            return inputs.observation
+        others = [
+            jax.nn.one_hot(inputs.previous_action, A),
+            inputs.reward[:, None],
+            inputs.intrinsic_reward[:, None],
+            jax.nn.one_hot(inputs.arm, TINY["agent57"]["num_arms"]),
+        ]
+        return jnp.concatenate([inputs.observation, *others], axis=1)
+
+    size = D + A + 2 + TINY["agent57"]["num_arms"] if reads_everything else D
+
+    def unroll(params, inputs, is_first, state):
+        return features(inputs) @ params, state
+
+    def step(params, inputs, is_first, state):
+        values, state = unroll(params, jax.tree.map(lambda x: x[None], inputs), is_first, state)
+        return values[0], state
+
+    value = RecurrentNetwork(
+        lambda key: jax.random.normal(key, (size, A)), lambda: (), unroll, step
+    )
+    names = ("num_arms", "vector_sizes", "embedding_size", "classifier_size", "novelty_size")
+    sizes = {name: TINY["agent57"][name] for name in names}
+    networks = make_agent57_networks(SPECS["discrete"].observations, num_actions=A, **sizes)
+    return networks._replace(value=value)
 
 
 def random_rows(kind, seed, batch, length, ends=0.2):

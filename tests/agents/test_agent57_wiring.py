@@ -7,55 +7,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dm_env import specs
+from dm_env import StepType
+from linear_agents import SPECS, TINY, A, D, agent57_networks, jitted, timestep
 
 from retrax import losses
 from retrax.agents import agent57
 from retrax.agents.agent57 import Config, bandit, loss, make_agent, policies
 from retrax.agents.agent57.agent import Gradients
 from retrax.agents.agent57.auxiliary import auxiliary_loss
-from retrax.datatypes import EnvironmentSpec, Row, Sample, TimeStep
-from retrax.networks import RecurrentNetwork, make_agent57_networks
+from retrax.datatypes import Row, Sample
+from retrax.networks import make_agent57_networks
 from retrax.testing import check_agent_shapes
 
-D, A, N = 4, 3, 5
-SPEC = EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A))
-TINY = {
-    "num_arms": N,
-    "vector_sizes": (4,),
-    "torso_size": 4,
-    "lstm_size": 3,
-    "head_size": 4,
-    "embedding_size": 2,
-    "classifier_size": 4,
-    "novelty_size": 3,
-    "episodic_capacity": 6,
-    "num_neighbours": 2,
-    "trace_length": 4,
-    "replay_period": 2,
-    "evaluation_average_decay": 0.0,
-}
-FIRST_STEP = TimeStep(np.int32(0), np.float32(0), np.float32(1), np.ones(D, np.float32))
+N = TINY["agent57"]["num_arms"]
+SPEC = SPECS["discrete"]
+FIRST_STEP = timestep(StepType.FIRST)
 
 
 def tiny(**changes):
-    return Config.small(**(TINY | changes))
+    return Config.small(**(TINY["agent57"] | changes))
 
 
 # Acting
-
-
-def linear_networks():
-    """Values linear in the observation, without memory."""
-    sizes = {"vector_sizes": (4,), "embedding_size": 2, "classifier_size": 4, "novelty_size": 3}
-    networks = make_agent57_networks(SPEC.observations, num_actions=A, num_arms=N, **sizes)
-    value = RecurrentNetwork(
-        lambda key: jax.random.normal(key, (D, A)),
-        lambda: (),
-        lambda params, inputs, is_first, state: (inputs.observation @ params, state),
-        lambda params, inputs, is_first, state: (inputs.observation @ params, state),
-    )
-    return networks._replace(value=value)
 
 
 @functools.cache
@@ -63,21 +36,19 @@ def acting(**changes):
     """Without intrinsic rewards, which no arm's choice depends on: `begin`, explore, exploit."""
     config = tiny(
         values="extrinsic",
-        bandit_window=20,
         bandit_epsilon=0.6,
         bandit_bonus=3.0,
-        evaluator_window=12,
         evaluator_epsilon=0.2,
         evaluation_epsilon=0.3,
         **changes,
     )
-    agent = make_agent(SPEC, config, networks=linear_networks())
-    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
+    agent = jitted(make_agent(SPEC, config, networks=agent57_networks(False)))
+    params = agent.acting_params(agent.init(jax.random.key(0)))
     explore, exploit = (
         jax.jit(jax.vmap(functools.partial(act, params), in_axes=(0, None)))
         for act in (agent.explore, agent.exploit)
     )
-    return jax.jit(agent.begin, static_argnums=2), explore, exploit
+    return agent.begin, explore, exploit
 
 
 def after(empty, pulls):
@@ -215,8 +186,8 @@ def parts(values, auxiliary):
 def test_optimisers_are_adam_with_the_configs_numbers():
     """Two steps: the first gradients are longer than the clip, the second ones are not."""
     config = tiny(**OPTIMIZER)
-    agent = make_agent(SPEC, config, networks=linear_networks())
-    learner = start = jax.jit(agent.init)(jax.random.key(0))
+    agent = jitted(make_agent(SPEC, config, networks=agent57_networks(False)))
+    learner = start = agent.init(jax.random.key(0))
     rng = np.random.default_rng(0)
     gradients = [
         jax.tree.map(
@@ -225,9 +196,8 @@ def test_optimisers_are_adam_with_the_configs_numbers():
         )
         for scale in (3.0, 0.02)
     ]
-    apply = jax.jit(agent.apply)
     for step in gradients:
-        learner = apply(learner, step)
+        learner = agent.apply(learner, step)
     before = parts(start.params, start.auxiliary_params)
     found = parts(learner.params, learner.auxiliary_params)
     steps = [parts(*step) for step in gradients]
@@ -288,12 +258,12 @@ def terminal_sample(reward):
 def test_target_of_a_terminal_reward_is_rescaled_only_if_asked(rescale, target, kind):
     config = tiny(values="extrinsic", rescale=rescale, target=kind, trace_length=1, replay_period=1)
     network, params = (
-        linear_networks().value,
+        agent57_networks(False).value,
         {"extrinsic": jnp.ones((D, 1)) * jnp.array([5.0, 2.0, 3.0])},
     )
-    value, (priorities, _) = loss.value_loss(
-        params, params, terminal_sample(99.0), np.zeros((1, 2)), config=config, network=network
-    )
+    value_loss = jax.jit(functools.partial(loss.value_loss, config=config, network=network))
+    sample, nothing = terminal_sample(99.0), np.zeros((1, 2), np.float32)
+    value, (priorities, _) = value_loss(params, params, sample, nothing)
     np.testing.assert_allclose(value, (target - 2.0) ** 2, rtol=1e-5)
     np.testing.assert_allclose(priorities, [target - 2.0], rtol=1e-5)
 
@@ -321,9 +291,9 @@ def test_novelty_is_learned_on_the_frame_that_a_transition_leads_to():
 
     before, after, other = np.random.default_rng(0).normal(size=(3, D))
     found, metrics = of(before, after)
+    novel = jax.jit(networks.novelty.apply)
     predicted, wanted = (
-        networks.novelty.apply(part, np.float32(after)[None])[0]
-        for part in (params["predictor"], random)
+        novel(part, np.float32(after)[None])[0] for part in (params["predictor"], random)
     )
     expected = np.square(predicted - wanted).sum()
     np.testing.assert_allclose(metrics["novelty_loss"], expected, rtol=1e-4)
@@ -419,18 +389,10 @@ def test_paper_has_these_values():
 
 
 def test_networks_for_another_number_of_actions_are_refused_before_training():
-    networks = make_agent57_networks(
-        SPEC.observations,
-        num_actions=A + 1,
-        num_arms=N,
-        vector_sizes=(4,),
-        torso_size=4,
-        lstm_size=3,
-        head_size=4,
-        embedding_size=2,
-        classifier_size=4,
-        novelty_size=3,
-    )
+    names = ("num_arms", "vector_sizes", "torso_size", "lstm_size", "head_size", "embedding_size",
+             "classifier_size", "novelty_size")  # fmt: skip
+    sizes = {name: TINY["agent57"][name] for name in names}
+    networks = make_agent57_networks(SPEC.observations, num_actions=A + 1, **sizes)
     agent = make_agent(SPEC, tiny(), networks=networks)
     with pytest.raises(ValueError, match=r"Agent\.explore cannot be traced .*shape") as error:
         check_agent_shapes(agent, SPEC)

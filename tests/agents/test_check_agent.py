@@ -377,7 +377,7 @@ OURS = [
 @pytest.mark.parametrize(("package", "preset", "spec", "changes"), OURS)
 def test_our_agents_pass(package, preset, spec, changes):
     entry = package.AGENT
-    config = dataclasses.replace(entry.presets[preset](), **TINY[entry.name], **changes)
+    config = dataclasses.replace(entry.presets[preset](), **(TINY[entry.name] | changes))
     agent = entry.make_agent(spec, config)
     assert agent.sequence.frame_stack == changes.get("frame_stack", 1)
     assert (DISCOUNTED_SUM in agent.sequence.extras) == (package is not agent57)

@@ -22,8 +22,13 @@ REPLAY = ReplayConfig(capacity=100, batch_size=2, min_rows=1)
 
 @functools.cache
 def make(decay, values="split"):
-    changes = {"values": values, "evaluation_average_decay": decay, "replay": REPLAY}
-    config = agent57.Config.small(**TINY["agent57"], **changes)
+    changes = {
+        "values": values,
+        "evaluation_average_decay": decay,
+        "replay": REPLAY,
+        "recurrent": False,
+    }
+    config = agent57.Config.small(**(TINY["agent57"] | changes))
     return jitted(agent57.make_agent(SPEC, config, optimizer=optax.sgd(1.0))), config
 
 

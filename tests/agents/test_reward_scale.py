@@ -11,6 +11,7 @@ import pytest
 from dm_env import StepType, specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_agents import TINY, jitted
 
 from retrax.agents import acer, d4pg, reactor
 from retrax.agents.base import Agent, Decision, Update, update
@@ -235,16 +236,16 @@ def learned(module, config, environment):
 
 
 @pytest.mark.parametrize(
-    ("module", "task", "changes"),
+    ("module", "task"),
     [
-        (reactor, "catch", {"sequence_length": 6}),
-        (acer, "catch", {"sequence_length": 6, "hidden_size": 8}),
-        (d4pg, "Pendulum-v1", {"policy_sizes": (8,), "critic_sizes": (8, 8)}),
+        (reactor, "catch"),
+        (acer, "catch"),
+        (d4pg, "Pendulum-v1"),
     ],
 )
-def test_what_is_learned_does_not_depend_on_the_unit_of_rewards(module, task, changes):
+def test_what_is_learned_does_not_depend_on_the_unit_of_rewards(module, task):
     """A power of two is exact, so the learners are equal bit for bit."""
-    config = module.Config.small(scale_rewards=True, **changes)
+    config = module.Config.small(scale_rewards=True, **TINY[module.AGENT.name])
     pace = "rounds" if module is acer else "steady"
     replay = dataclasses.replace(
         config.replay, capacity=1000, min_rows=20, batch_size=4, updates_per_call=1
@@ -261,8 +262,10 @@ def test_what_is_learned_does_not_depend_on_the_unit_of_rewards(module, task, ch
 
 def test_an_update_is_that_of_scaled_rewards():
     """D4PG's learner with rewards divided by hand."""
-    scaling = d4pg.make_agent(CONTINUOUS, d4pg.Config.small(scale_rewards=True))
-    plain = d4pg.make_agent(CONTINUOUS, d4pg.Config.small(scale_rewards=False))
+    scaling, plain = (
+        jitted(d4pg.make_agent(CONTINUOUS, d4pg.Config.small(scale_rewards=scale, **TINY["d4pg"])))
+        for scale in (True, False)
+    )
     rng, length = np.random.default_rng(0), plain.sequence.length
     shape = (5, length)
     rows = Row(
@@ -279,7 +282,7 @@ def test_an_update_is_that_of_scaled_rewards():
     divided = sample._replace(rows=rows._replace(reward=rows.reward / np.abs(sums).max()))
     whole = sample._replace(rows=rows._replace(extras={DISCOUNTED_SUM: sums}))
     (one, outputs), (other, expected) = (
-        jax.jit(update(agent))(agent.init(jax.random.key(0)), given)
+        update(agent)(agent.init(jax.random.key(0)), given)
         for agent, given in ((scaling, whole), (plain, divided))
     )
     one, other = (jax.tree.map(plain_data, state) for state in (one.learner, other))
