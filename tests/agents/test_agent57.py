@@ -505,9 +505,8 @@ def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
         )[0]
 
     zeros, loss_and_gradients = sample.rows.extras["memory"], jax.jit(jax.value_and_grad(loss_from))
-    (value, grads), (other, _) = (
-        loss_and_gradients(jax.tree.map(lambda x: x + added, zeros)) for added in (0.0, 1.0)
-    )
+    value, grads = loss_and_gradients(zeros)
+    other, _ = loss_and_gradients(jax.tree.map(lambda x: x + 1.0, zeros))
     assert differ(grads, zeros) == (burn_in == 0)
     assert abs(other - value) > 1e-6
 

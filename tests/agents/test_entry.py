@@ -185,20 +185,21 @@ def our_entry_points():
     return tomllib.loads(text)["project"]["entry-points"]["retrax.agents"]
 
 
-@pytest.mark.parametrize("name", ["acer", "agent57", "d4pg", "reactor"])
-def test_our_agents_are_registered_as_others_are(name, tmp_path):
+def test_our_agents_are_registered_as_others_are(tmp_path):
+    """One after another, in a new process: each is imported when it is asked for, not before."""
+    names = ["acer", "agent57", "d4pg", "reactor"]
     install(tmp_path, "retrax", **our_entry_points())
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from retrax.agents import agent_names, find_agent\n"
-        f"print(agent_names(), find_agent({name!r}).name)\n"
-        "print([n for n in agent_names() if f'retrax.agents.{n}' in sys.modules])"
+        "print(agent_names())\n"
+        "for name in reversed(agent_names()):\n"
+        "    found = find_agent(name).name\n"
+        "    print(found, [n for n in agent_names() if f'retrax.agents.{n}' in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        f"['acer', 'agent57', 'd4pg', 'reactor'] {name}",
-        f"['{name}']",
-    ]
+    imported = [f"{name} {names[number:]}" for number, name in enumerate(names)]
+    assert done.stdout.splitlines() == [str(names), *reversed(imported)]
 
 
 @pytest.mark.parametrize("name", ["acer", "agent57", "d4pg", "reactor"])
