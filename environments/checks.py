@@ -1,5 +1,7 @@
 """A conformance test of environments."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import dm_env
@@ -7,6 +9,7 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
+from .sequential import SequentialVector
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 
@@ -17,7 +20,9 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     It checks the specs, and at each time step: types and shapes; finite values within the
     bounds; first steps after last ones and nowhere else, with reward 0 and discount 1; discount 0
     on last steps only; arrays that the next step does not overwrite. It resets the environment
-    before and after.
+    before and after. What a Gymnasium or a dm_env environment returns must also be in its space by
+    the rules of these libraries (`Space.contains`, `Array.validate`), which know exact types and
+    the bounds of floats.
 
     Args:
       environment: E of them. It is left at the start of an episode.
@@ -30,6 +35,24 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}.")
+    with _strict(environment):
+        _check(environment, steps, seed)
+
+
+@contextlib.contextmanager
+def _strict(environment: VectorEnvironment) -> Iterator[None]:
+    """Asks an adapter to compare observations with their space by the library's own rules."""
+    if not isinstance(environment, SequentialVector):
+        yield
+        return
+    environment.is_strict = True
+    try:
+        yield
+    finally:
+        environment.is_strict = False
+
+
+def _check(environment: VectorEnvironment, steps: int, seed: int) -> None:
     spec, generator = environment.spec, np.random.default_rng(seed)
     _check_spec(spec)
     timestep = environment.reset()

@@ -85,13 +85,13 @@ class ControlSuite(DmEnvVector):
             environment.physics.free()
         self._environments = []
 
-    def _begin(self, e: int) -> np.ndarray:
+    def _begin(self, e: int) -> Any:
         if not self._drawn:
             return super()._begin(e)
         with drawing():
             return super()._begin(e)
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
         from dm_control.rl.control import PhysicsError
 
         try:

@@ -9,6 +9,7 @@ from dm_env import specs
 
 from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
 from .failures import RefusedError
+from .observations import Contains, Group, Part, floats, image
 from .sequential import (
     Convert,
     SequentialVector,
@@ -16,7 +17,7 @@ from .sequential import (
     check_alike,
     fits,
     float_array,
-    image_observations,
+    image_spec,
     is_image,
 )
 
@@ -32,7 +33,7 @@ class DmEnvVector(SequentialVector):
     | observation spec | observation |
     |---|---|
     | uint8 or bool, `[H, W, C]` or `[H, W]` | the image: uint8 `[H, W, C]` or `[H, W, 1]` |
-    | floats | float32, the same shape |
+    | floats | float32, the same shape; a scalar is a vector of one number |
     | dictionary of floats | float32 `[sum of sizes]`: flattened, in the order of the spec |
 
     | action spec | action |
@@ -63,10 +64,10 @@ class DmEnvVector(SequentialVector):
             },
         )
         self._environments = list(environments)
-        observations, self._see = _observations(environments[0].observation_spec())
+        observations, see = _observations(environments[0].observation_spec())
         actions, act = _actions(environments[0].action_spec())
         spec = EnvironmentSpec(observations, actions, max_episode_steps=max_episode_steps)
-        super().__init__(spec, act, len(environments), limit=max_episode_steps)
+        super().__init__(spec, see, act, len(environments), limit=max_episode_steps)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.
@@ -85,10 +86,10 @@ class DmEnvVector(SequentialVector):
             environment.close()
         self._environments = []
 
-    def _begin(self, e: int) -> np.ndarray:
-        return self._see(self._environments[e].reset().observation)
+    def _begin(self, e: int) -> Any:
+        return self._environments[e].reset().observation
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
+    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
         timestep = self._environments[e].step(action)
         last, discount = timestep.last(), timestep.discount
         if discount != 1 and not (last and discount == 0):
@@ -97,34 +98,38 @@ class DmEnvVector(SequentialVector):
                 "be 1, or 0 on a last step."
             )
         terminated = last and discount == 0
-        return self._see(timestep.observation), timestep.reward, terminated, last and not terminated
+        return timestep.observation, timestep.reward, terminated, last and not terminated
 
     def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
         return [(self._environments[e], set())]
 
 
-def _observations(spec: Any) -> tuple[specs.Array, Convert]:
-    """The spec of one observation, and the function that converts one to it."""
+def _observations(spec: Any) -> tuple[specs.Array, Part | Group]:
+    """The spec of one observation, and what checks and converts one to it."""
     if _is_float(spec):
-        return float_array(spec.shape), lambda value: np.asarray(value, np.float32)
+        return float_array(spec.shape), floats(spec, "", _contains(spec))
     if isinstance(spec, specs.Array) and is_image(spec):
-        return image_observations(spec)
-    if isinstance(spec, Mapping) and all(map(_is_float, spec.values())):
-        return _flattened(spec)
+        limits = (0, 1 if spec.dtype == np.bool_ else 255)
+        return image_spec(spec.shape), image(spec, _contains(spec), limits)
+    if isinstance(spec, Mapping) and spec and all(map(_is_float, spec.values())):
+        parts = {k: floats(part, f"[{k!r}]", _contains(part)) for k, part in spec.items()}
+        tree = Group(spec, "", parts)
+        return float_array((tree.size,)), tree
     raise ValueError(
         f"the observation spec {spec} is not supported: it must be floats, uint8 or bool with 2 "
         "or 3 axes, or a dictionary of floats."
     )
 
 
-def _flattened(spec: Mapping[str, specs.Array]) -> tuple[specs.Array, Convert]:
-    keys = list(spec)
-    size = sum(int(np.prod(part.shape)) for part in spec.values())
+def _contains(spec: specs.Array) -> Contains:
+    def contains(value: Any) -> bool:
+        try:
+            spec.validate(value)
+        except ValueError:
+            return False
+        return True
 
-    def flatten(parts: Mapping[str, Any]) -> np.ndarray:
-        return np.concatenate([np.ravel(parts[key]) for key in keys]).astype(np.float32)
-
-    return float_array((size,)), flatten
+    return contains
 
 
 def _is_float(spec: Any) -> bool:

@@ -62,13 +62,13 @@ class GymnasiumVector(SequentialVector):
                 "action_space": one.action_space,
             },
         )
-        observations, self._see = convert_observations(self._environments[0].observation_space)
+        observations, see = convert_observations(self._environments[0].observation_space)
         actions, act = convert_actions(self._environments[0].action_space)
         registered = self._environments[0].spec
         own = registered.max_episode_steps if registered else None
         limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
         spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own)
-        super().__init__(spec, act, num_envs, limit=limit)
+        super().__init__(spec, see, act, num_envs, limit=limit)
         self._simulations = [simulation(one.unwrapped) for one in self._environments]
         self._closed = False
 
@@ -100,14 +100,14 @@ class GymnasiumVector(SequentialVector):
         for environment in self._environments:
             environment.close()
 
-    def _begin(self, e: int) -> np.ndarray:
+    def _begin(self, e: int) -> Any:
         """Resets environment e; the first reset passes its seed."""
         seed, self._seeds[e] = self._seeds[e], None
-        return self._see(self._environments[e].reset(seed=seed)[0])
+        return self._environments[e].reset(seed=seed)[0]
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        raw, reward, terminated, truncated, _ = self._environments[e].step(action)
-        return self._see(raw), reward, terminated, truncated
+    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
+        observation, reward, terminated, truncated, _ = self._environments[e].step(action)
+        return observation, reward, terminated, truncated
 
     def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
         """The environment and its wrappers; their specs and arguments never change."""

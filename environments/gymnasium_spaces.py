@@ -2,15 +2,15 @@
 
 | observation space | observation |
 |---|---|
-| Box of floats | float32, the same shape |
+| Box of floats | float32, the same shape; a scalar is a vector of one number |
 | Box of uint8 or bool, `[H, W, C]` or `[H, W]` | image: uint8 `[H, W, C]` or `[H, W, 1]` |
 | Discrete of n values | float32 `[n]`, one-hot |
 | MultiDiscrete, MultiBinary, other Boxes | float32 `[size]`: one-hot, 0 and 1, scaled to [0, 1] |
 | Dict or Tuple of all these | float32 `[sum of sizes]`: flattened, in the order of the space |
 
 True is 255 in an image. Where a Box of integers is flattened, its values are scaled from their
-bounds to [0, 1]; so are the pixels of an image in a Dict or a Tuple, which has no convolutions
-then.
+bounds to [0, 1], in float64; so are the pixels of an image in a Dict or a Tuple, which has no
+convolutions then. Every observation is compared with its space before: see `observations`.
 
 | action space | action |
 |---|---|
@@ -26,31 +26,37 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from .._imports import reason
 from ..datatypes import ActionSpec
-from .sequential import Convert, bounded_actions, fits, float_array, image_observations, is_image
+from .observations import Group, Part, floats, image, one_hot, scaled
+from .sequential import Convert, bounded_actions, fits, float_array, image_spec, is_image
 
 MAX_COMBINATIONS = 4096  # of actions: the policy has an output for each
 MAX_FLATTENED = 4096  # numbers in a flattened observation
+_SMALL = 2  # bytes of integers whose own range is a scale
 
 
-def convert_observations(space: spaces.Space) -> tuple[specs.Array, Convert]:
-    """The spec of one observation, and the function that converts one to it.
+def convert_observations(space: spaces.Space) -> tuple[specs.Array, Part | Group]:
+    """The spec of one observation, and what checks and converts one to it.
 
     Raises:
-      ValueError: the space has no such form, or too many numbers in it.
+      ValueError: the space has no such form, no numbers, or too many of them.
     """
-    if _is_float_box(space):
-        return float_array(space.shape), lambda value: np.asarray(value, np.float32)
     if isinstance(space, spaces.Box) and is_image(space):
-        return image_observations(space)
-    leaves = list(_leaves(space))
-    if not all(map(_can_be_flattened, leaves)):
+        return image_spec(space.shape), image(space, space.contains, (space.low, space.high))
+    if not all(map(_is_supported, _leaves(space))):
         raise ValueError(
             f"the observation space {space} is not supported: it must be a Box (of integers only "
             "with bounds), Discrete, MultiDiscrete, MultiBinary, or a Dict or a Tuple of these."
         )
-    return _flattened(space, leaves)
+    if _is_float_box(space):
+        return float_array(space.shape), _tree(space)
+    tree = _tree(space)
+    if tree.size > MAX_FLATTENED:
+        raise ValueError(
+            f"the observation space {space} has {tree.size} numbers, at most {MAX_FLATTENED} can "
+            "be flattened: a large image must be the whole observation."
+        )
+    return float_array((tree.size,)), tree
 
 
 def convert_actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
@@ -75,24 +81,27 @@ def convert_actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
     )
 
 
-def _flattened(space: spaces.Space, leaves: list[spaces.Space]) -> tuple[specs.Array, Convert]:
-    low, span = (np.concatenate(x) for x in zip(*map(_scale, leaves), strict=True))
-    if low.size > MAX_FLATTENED:
-        raise ValueError(
-            f"the observation space {space} has {low.size} numbers, at most {MAX_FLATTENED} can be "
-            "flattened: a large image must be the whole observation."
-        )
+def _tree(space: spaces.Space, where: str = "") -> Part | Group:
+    """What reads a space that is supported; `where` are its keys."""
+    if isinstance(space, spaces.Dict):
+        parts = {key: _tree(part, f"{where}[{key!r}]") for key, part in space.spaces.items()}
+        return Group(space, where, parts)
+    if isinstance(space, spaces.Tuple):
+        return Group(space, where, [_tree(p, f"{where}[{i}]") for i, p in enumerate(space.spaces)])
+    if _is_float_box(space):
+        return floats(space, where, space.contains)
+    if isinstance(space, spaces.Box):
+        return scaled(space, where, space.contains, (space.low, space.high))
+    if isinstance(space, spaces.MultiBinary):
+        return scaled(space, where, space.contains, (0, 1))
+    first, count = _range(space)
+    return one_hot(space, where, space.contains, (first, first + count - 1))
 
-    def flatten(value: Any) -> np.ndarray:
-        try:
-            flat = spaces.flatten(space, value).astype(np.float32)
-        except Exception as error:  # Gymnasium checks nothing, so that many types are raised
-            raise ValueError(
-                f"the observation does not fit its space {space}: {reason(error)}"
-            ) from error
-        return (flat - low) / span
 
-    return float_array(low.shape), flatten
+def _range(space: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The least values of a Discrete or a MultiDiscrete, and how many there are."""
+    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    return np.asarray(space.start, np.int64), np.asarray(count, np.int64)
 
 
 def _leaves(space: spaces.Space) -> Iterator[spaces.Space]:
@@ -105,23 +114,13 @@ def _leaves(space: spaces.Space) -> Iterator[spaces.Space]:
         yield space
 
 
-def _can_be_flattened(leaf: spaces.Space) -> bool:
+def _is_supported(leaf: spaces.Space) -> bool:
     if not isinstance(leaf, spaces.Box):
         return isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
-    if leaf.dtype.kind not in "iu" or leaf.dtype == np.uint8:
+    if leaf.dtype.kind not in "iu" or leaf.dtype.itemsize <= _SMALL:
         return True
     limits = np.iinfo(leaf.dtype)  # Gymnasium's bounds of a Box of integers without bounds
     return bool(((leaf.low > limits.min) & (leaf.high < limits.max)).all())
-
-
-def _scale(leaf: spaces.Space) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from a flattened leaf, and what it is divided by."""
-    size = spaces.flatdim(leaf)
-    low, span = np.zeros(size, np.float32), np.ones(size, np.float32)
-    if isinstance(leaf, spaces.Box) and leaf.dtype.kind in "iu":
-        low = leaf.low.ravel().astype(np.float32)
-        span = np.maximum(leaf.high.ravel().astype(np.float32) - low, 1)
-    return low, span
 
 
 def _combinations(

@@ -14,6 +14,7 @@ from .arrival import arrival, checked_actions
 from .attributes import attributes, set_attributes
 from .failures import RefusedError, failure, one_sentence
 from .mujoco_state import MujocoState
+from .observations import Group, MisfitError, Part
 
 Convert = Callable[[Any], np.ndarray]
 _LARGEST = float(np.finfo(np.float32).max)
@@ -25,8 +26,13 @@ class SequentialVector:
     An adapter defines how environment e begins (`_begin`) and is stepped (`_advance`), and the
     objects whose attributes are its state (`_parts`).
 
+    Attributes:
+      is_strict: whether observations must also be in their space by the library's own rules, which
+        know bounds of floats and exact types. `check_environment` asks for it.
+
     Args:
       spec: of one of them.
+      see: checks and converts their observations.
       act: converts checked actions `[E, ...]` to the form and the bounds of the environments.
         Actions are clipped here only.
       num_envs: E.
@@ -39,11 +45,20 @@ class SequentialVector:
     _COUNTERS: tuple[str, ...] = ("_lengths", "_starts", "_num_steps")
 
     def __init__(
-        self, spec: EnvironmentSpec, act: Convert, num_envs: int, *, limit: int | None
+        self,
+        spec: EnvironmentSpec,
+        see: Part | Group,
+        act: Convert,
+        num_envs: int,
+        *,
+        limit: int | None,
     ) -> None:
         if limit is not None and limit < 1:
             raise ValueError(f"max_episode_steps must be at least 1, got {limit}.")
-        self._spec, self._act, self._limit = spec, act, limit
+        if 0 in spec.observations.shape:
+            raise ValueError("observations have no numbers: there is nothing to see.")
+        self._spec, self._see, self._act, self._limit = spec, see, act, limit
+        self.is_strict = False
         self._lengths = np.zeros(num_envs, np.int64)  # transitions of the running episodes
         self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
         self._num_steps = -1  # since the last reset(), which is step 0
@@ -69,8 +84,8 @@ class SequentialVector:
 
         Raises:
           ValueError: an action has the wrong shape or kind or is not finite, a reward or an
-            observation is not finite as a float32, an observation does not have the shape of its
-            spec, or an environment raised an error or called `sys.exit()`.
+            observation is not finite as a float32, an observation does not fit its space, or an
+            environment raised an error or called `sys.exit()`.
         """
         given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
@@ -88,7 +103,7 @@ class SequentialVector:
                 where = "in reset(), at" if first[e] else "at"
                 what = f"environment {e} failed {where} step {self._num_steps}"
                 raise failure(what, error) from error
-            observation[e] = self._checked(found, e)
+            self._read(found, observation[e], e)
         self._check_rewards(reward)
         self._check_observations(observation)
         self._lengths = np.where(first, 0, self._lengths + 1)
@@ -128,41 +143,38 @@ class SequentialVector:
         """The simulations of environment e."""
         return []
 
-    def _begin(self, e: int) -> np.ndarray:
-        """Starts an episode in environment e; returns its observation in the spec's form."""
+    def _begin(self, e: int) -> Any:
+        """Starts an episode in environment e; returns its observation."""
         raise NotImplementedError
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """Steps environment e: observation in the spec's form, reward, terminated, truncated."""
+    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
+        """Steps environment e: its observation, reward, terminated, truncated."""
         raise NotImplementedError
 
-    def _checked(self, observation: np.ndarray, e: int) -> np.ndarray:
-        # Assigning to a row of a batch would broadcast a wrong shape silently.
-        if observation.shape != self._spec.observations.shape:
-            raise RefusedError(
-                f"the observation of environment {e} at step {self._num_steps} has shape "
-                f"{observation.shape}; its spec says {self._spec.observations.shape}."
-            )
-        return observation
+    def _read(self, found: Any, out: np.ndarray, e: int) -> None:
+        try:
+            self._see.read(found, out)
+            if self.is_strict:
+                self._see.check_contained(found)
+        except MisfitError as error:
+            raise self._refused(f"observation{error.where}", e, error.what) from error
 
     def _check_rewards(self, reward: np.ndarray) -> None:
         if fits(reward):
             return
         e = next(e for e, value in enumerate(reward) if not fits(value))
-        raise RefusedError(
-            f"the reward of environment {e} at step {self._num_steps} is {reward[e]}; "
-            "it must be finite as a float32."
-        )
+        raise self._refused("reward", e, f"is {reward[e]}; it must be finite as a float32")
 
     def _check_observations(self, observation: np.ndarray) -> None:
         if observation.dtype == np.uint8 or np.isfinite(observation).all():
             return
-        first = tuple(np.argwhere(~np.isfinite(observation))[0].tolist())
-        element = f"observation{list(first[1:])}" if first[1:] else "observation"
-        raise RefusedError(
-            f"the {element} of environment {first[0]} at step {self._num_steps} is "
-            f"{observation[first]}; it must be finite as a float32."
-        )
+        flat = observation.reshape(self.num_envs, -1)
+        e, index = (int(x) for x in np.argwhere(~np.isfinite(flat))[0])
+        what = f"is {flat[e, index]}; it must be finite as a float32"
+        raise self._refused(f"observation{self._see.name(index)}", e, what)
+
+    def _refused(self, name: str, e: int, what: str) -> RefusedError:
+        return RefusedError(f"the {name} of environment {e} at step {self._num_steps} {what}.")
 
 
 def bounded_actions(
@@ -195,8 +207,8 @@ def bounded_actions(
 
 
 def float_array(shape: tuple[int, ...]) -> specs.Array:
-    """The spec of unbounded float32 observations."""
-    return specs.Array(shape, np.float32, "observation")
+    """The spec of unbounded float32 observations; a scalar becomes a vector of one number."""
+    return specs.Array(shape or (1,), np.float32, "observation")
 
 
 def is_image(space: Any) -> bool:
@@ -204,17 +216,10 @@ def is_image(space: Any) -> bool:
     return space.dtype in (np.uint8, np.bool_) and len(space.shape) in (2, 3)
 
 
-def image_observations(space: Any) -> tuple[specs.Array, Convert]:
-    """The spec of images, and the function that converts one to it.
-
-    Args:
-      space: a space or a spec, `[H, W, C]`, or `[H, W]`, which becomes `[H, W, 1]`; uint8, or bool,
-        whose values become 0 and 255.
-    """
-    shape = space.shape if len(space.shape) == 3 else (*space.shape, 1)
-    spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
-    largest = np.uint8(255 if space.dtype == np.bool_ else 1)
-    return spec, lambda image: np.asarray(image, np.uint8).reshape(shape) * largest
+def image_spec(shape: tuple[int, ...]) -> specs.Array:
+    """The spec of images `[H, W, C]`, or `[H, W]`, which become `[H, W, 1]`."""
+    shape = shape if len(shape) == 3 else (*shape, 1)
+    return specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
 
 
 def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, Any]]) -> None:

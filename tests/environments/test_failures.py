@@ -121,21 +121,6 @@ def test_a_space_that_is_missing(space):
         make(Lacking)
 
 
-def test_a_key_that_is_missing_in_an_observation():
-    class Dictionary(Failing):
-        observation_space = spaces.Dict(a=SPACE, b=SPACE)
-
-        def reset(self, *, seed=None, options=None):
-            return {"a": np.zeros(1, np.float32)}, {}
-
-    sentence = (
-        r"environment 0 failed in reset\(\), at step 0: ValueError: the observation does not fit "
-        r"its space Dict\('a': Box.*\): KeyError: 'b'\.$"
-    )
-    with pytest.raises(RefusedError, match=sentence):
-        make(Dictionary).reset()
-
-
 class Numberless(dm_env.Environment):
     def reset(self):
         return dm_env.restart(np.zeros(1))

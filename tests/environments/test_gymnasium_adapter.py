@@ -199,7 +199,7 @@ DICT = spaces.Dict(
         (spaces.Discrete(4), 2, [0, 0, 1, 0]),
         (spaces.Discrete(3, start=-1), -1, [1, 0, 0]),
         (spaces.Box(-1, 1, (2, 2), np.float64), np.eye(2), np.eye(2)),
-        (spaces.Box(-1, 1, (), np.float32), 0.5, 0.5),
+        (spaces.Box(-1, 1, (), np.float32), 0.5, [0.5]),
         (BITS, np.eye(4, dtype=bool), np.eye(4)[..., None] * 255),
         (spaces.Box(0, 1, (2, 2, 3), bool), np.ones((2, 2, 3), bool), np.full((2, 2, 3), 255)),
         (spaces.Box(0, 255, (3,), np.uint8), np.array([0, 255, 9], np.uint8), [0, 1, NINE]),

@@ -1,0 +1,242 @@
+"""Observations of other libraries: compared with their space at every step, put into one array.
+
+An adapter describes a space as a tree: a `Part` is one array (`floats`, `scaled`, `one_hot` and
+`image` make them), a `Group` is a dictionary or a tuple of parts. Reading an observation checks its
+keys, the shape and the kind of each array, and that integers lie within the space. Floats may leave
+their bounds, and whoever reads them checks that they are finite, for all environments together.
+`check_contained` asks the library itself, which knows types and bounds: for `check_environment`.
+"""
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+_SHOWN = 80  # characters of a wrong value in an error
+_NUMBERS, _INTEGERS = "biuf", "biu"  # NumPy's letters of kinds
+
+Contains: TypeAlias = Callable[[Any], bool]
+Limits: TypeAlias = tuple[Any, Any]
+
+
+class MisfitError(ValueError):
+    """An observation does not fit its space.
+
+    Attributes:
+      where: keys and indices of what does not fit.
+      what: came, and what the space says.
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"the observation{where} {what}.")
+        self.where, self.what = where, what
+
+
+class Part:
+    """One array of an observation.
+
+    Attributes:
+      size: the numbers that it becomes.
+
+    Args:
+      space: of the library, with a shape and a dtype; named in errors.
+      where: its keys, as in "['arm']".
+      contains: whether the library says that a value is in the space.
+      write: puts values into the place for them; integers as their distances from the least ones.
+      size: see above; that of the space if None.
+      limits: the least and the largest integers, arrays that fit the shape; None for floats.
+    """
+
+    def __init__(
+        self,
+        space: Any,
+        where: str,
+        contains: Contains,
+        write: Callable[[np.ndarray, np.ndarray], None],
+        *,
+        size: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._space, self._where, self._contains, self._write = space, where, contains, write
+        self._shape, self._dtype = tuple(space.shape), np.dtype(space.dtype)
+        self._kinds = _NUMBERS if limits is None else _INTEGERS
+        self._limits, self._fits_always = limits, limits is None
+        self.size = int(np.prod(self._shape)) if size is None else size
+        if limits is not None:
+            self._low, self._span = _low_and_span(limits)
+            every = _largest(self._dtype)
+            self._fits_always = not self._low.any() and bool((self._span == every).all())
+
+    def read(self, value: Any, out: np.ndarray) -> None:
+        """Checks a value and writes it into `out`, float32 `[size]` or the whole observation.
+
+        Raises:
+          MisfitError: it does not fit its space.
+        """
+        try:
+            array = np.asarray(value)
+        except Exception as error:  # lists of several lengths, and whatever `__array__` raises
+            raise self._misfit(f"is no array, but {_shown(self._space)} is one") from error
+        if array.shape != self._shape:
+            raise self._misfit(
+                f"has shape {array.shape}, but {_shown(self._space)} has shape {self._shape}"
+            )
+        if array.dtype != self._dtype:
+            self._check_kind(array, value)
+            array = array if self._limits is None else self._distances(array)
+        elif not self._fits_always:
+            array = self._distances(array)
+        self._write(array, out)
+
+    def check_contained(self, value: Any) -> None:
+        """Raises MisfitError if the library says that a value is not in its space."""
+        with warnings.catch_warnings():  # Gymnasium warns of lists
+            warnings.simplefilter("ignore")
+            contained = self._contains(value)
+        if not contained:
+            found = " ".join(repr(value).split())[:_SHOWN]
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise self._misfit(f"is {found} ({kind}), which is not in {_shown(self._space)}")
+
+    def name(self, index: int) -> str:
+        """Keys and indices of a number of the array."""
+        place = np.unravel_index(index, self._shape) if self._shape else ()
+        return f"{self._where}{[int(i) for i in place] or ''}"
+
+    def _check_kind(self, array: np.ndarray, value: Any) -> None:
+        if array.dtype.kind not in self._kinds:
+            kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
+            raise self._misfit(f"is of type {kind}, which {_shown(self._space)} does not take")
+
+    def _distances(self, array: np.ndarray) -> np.ndarray:
+        # As uint64, differences are exact, whatever the type; those of values below low are huge.
+        distances = array.ravel().astype(np.uint64) - self._low
+        outside = distances > self._span
+        if outside.any():
+            index = int(outside.argmax())
+            assert self._limits is not None
+            low, high = (int(np.broadcast_to(x, self._shape).flat[index]) for x in self._limits)
+            what = f"is {array.flat[index]}, but {_shown(self._space)} has {low} to {high}"
+            raise MisfitError(self.name(index), what)
+        return distances
+
+    def _misfit(self, what: str) -> MisfitError:
+        return MisfitError(self._where, what)
+
+
+class Group:
+    """A dictionary of parts, or a tuple of them.
+
+    Attributes:
+      size: the numbers that they become.
+
+    Args:
+      space: of the library, named in errors.
+      where: its keys.
+      parts: by key, in their order in the flattened observation; by number, those of a tuple.
+    """
+
+    def __init__(
+        self, space: Any, where: str, parts: "Mapping[Hashable, Part | Group] | list[Part | Group]"
+    ) -> None:
+        self._space, self._where = space, where
+        self._keys = parts.keys() if isinstance(parts, Mapping) else None
+        items = parts.items() if isinstance(parts, Mapping) else enumerate(parts)
+        self._parts: list[tuple[Hashable, Part | Group, slice]] = []
+        self.size = 0
+        for key, part in items:
+            self._parts.append((key, part, slice(self.size, self.size + part.size)))
+            self.size += part.size
+
+    def read(self, value: Any, out: np.ndarray) -> None:
+        """As of `Part`."""
+        self._check_keys(value)
+        for key, part, place in self._parts:
+            part.read(value[key], out[place])
+
+    def check_contained(self, value: Any) -> None:
+        """As of `Part`."""
+        for key, part, _ in self._parts:
+            part.check_contained(value[key])
+
+    def name(self, index: int) -> str:
+        """Keys and indices of a number of the flattened observation."""
+        part, place = next((part, place) for _, part, place in self._parts if index < place.stop)
+        return part.name(index - place.start)
+
+    def _check_keys(self, value: Any) -> None:
+        if self._keys is None:
+            if not isinstance(value, tuple | list) or len(value) != len(self._parts):
+                count = f" of {len(value)}" if isinstance(value, tuple | list) else ""
+                self._refuse(f"is a {type(value).__name__}{count}")
+        elif not isinstance(value, dict) and not isinstance(value, Mapping):
+            self._refuse(f"is of type {type(value).__name__}")
+        elif value.keys() != self._keys:
+            self._refuse(f"has the keys {[*value]}")
+
+    def _refuse(self, what: str) -> None:
+        has = f"{len(self._parts)} entries" if self._keys is None else f"the keys {[*self._keys]}"
+        raise MisfitError(self._where, f"{what}, but {_shown(self._space)} has {has}")
+
+
+def floats(space: Any, where: str, contains: Contains) -> Part:
+    """Floats, as float32."""
+
+    def write(array: np.ndarray, out: np.ndarray) -> None:
+        out[...] = array if array.shape == out.shape else array.ravel()
+
+    return Part(space, where, contains, write)
+
+
+def scaled(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
+    """Integers or bools, scaled from their limits to [0, 1]."""
+    divisor = np.maximum(_low_and_span(limits)[1], 1).astype(np.float64)
+
+    def write(distances: np.ndarray, out: np.ndarray) -> None:
+        out[...] = distances.ravel() / divisor
+
+    return Part(space, where, contains, write, limits=limits)
+
+
+def one_hot(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
+    """Categories: each has as many numbers as values, of which one is 1."""
+    low, high = (np.broadcast_to(limit, space.shape).ravel() for limit in limits)
+    counts = [int(last) - int(least) + 1 for least, last in zip(low, high, strict=True)]
+    first = np.cumsum(counts, dtype=np.int64) - counts
+
+    def write(distances: np.ndarray, out: np.ndarray) -> None:
+        out[...] = 0.0
+        out[distances.ravel().astype(np.int64) + first] = 1.0
+
+    return Part(space, where, contains, write, size=sum(counts), limits=limits)
+
+
+def image(space: Any, contains: Contains, limits: Limits) -> Part:
+    """Integers or bools as pixels, uint8 `[H, W, C]`."""
+    factor = 255 if np.dtype(space.dtype) == np.bool_ else 1
+
+    def write(values: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(values.reshape(out.shape), np.uint8(factor), out=out, casting="unsafe")
+
+    return Part(space, "", contains, write, limits=limits)
+
+
+def _low_and_span(limits: Limits) -> tuple[np.ndarray, np.ndarray]:
+    """The least values, and how far the largest are from them: uint64, `[size]` or `[1]`."""
+    low, high = (np.atleast_1d(np.asarray(x)).ravel() for x in limits)
+    if (low == low[:1]).all() and (high == high[:1]).all():
+        low, high = low[:1], high[:1]
+    low = low.astype(np.uint64)
+    return low, high.astype(np.uint64) - low
+
+
+def _largest(dtype: np.dtype) -> int | None:
+    """The largest value of a type whose least one is 0; None for others."""
+    if dtype.kind == "b":
+        return 1
+    return int(np.iinfo(dtype).max) if dtype.kind == "u" else None
+
+
+def _shown(space: Any) -> str:
+    return " ".join(str(space).split())

@@ -1,0 +1,317 @@
+"""Observations of Gymnasium and dm_env: what arrives is compared with its space, then converted."""
+
+import re
+
+import dm_env
+import gymnasium
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+
+from retrax.environments import check_environment, make
+from retrax.environments.failures import RefusedError
+
+FLOATS = spaces.Box(-1, 1, (2,), np.float32)
+IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
+BITS = spaces.Box(0, 1, (2, 3), bool)
+COUNTS = spaces.Box(-2, 6, (2,), np.int64)
+NESTED = spaces.Dict({"arm": spaces.Tuple([FLOATS, spaces.Discrete(3)]), "goal": FLOATS})
+ZEROS = np.zeros(2, np.float32)
+
+
+class Shows(gymnasium.Env):
+    """Shows one observation at step 2 of an episode, and samples of its space at others."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space, shown):
+        self.observation_space, self.shown, self.time = space, shown, 0
+
+    def observe(self):
+        if self.time == 2:
+            return self.shown
+        return self.observation_space.sample()
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        self.observation_space.seed(0)
+        return self.observe(), {}
+
+    def step(self, action):
+        self.time += 1
+        return self.observe(), 0.0, False, False, {}
+
+
+def vector(space, shown):
+    """Two environments: the second shows what a test gives it."""
+    shows = iter([space.sample(), shown])
+    return make(lambda: Shows(space, next(shows)), num_envs=2)
+
+
+def play(environment, steps=2):
+    """The last of some observations: of the second environment."""
+    timestep = environment.reset()
+    for _ in range(steps):
+        actions = np.zeros((2, *environment.spec.actions.shape), environment.spec.actions.dtype)
+        timestep = environment.step(actions)
+    return timestep.observation[1]
+
+
+MISFITS = {
+    "floats in an image": (
+        IMAGE,
+        np.full((2, 3), 0.7),
+        "",
+        "is of type float64, which Box.*u.* do",
+    ),
+    "too large for a pixel": (IMAGE, np.array([[0, 1, 2], [3, 300, 5]]), "[1, 1]", "is 300, but"),
+    "below a pixel": (IMAGE, np.array([[0, 1, -1], [3, 3, 5]]), "[0, 2]", "is -1, but .* 0 to 255"),
+    "columns before rows": (IMAGE, np.zeros((3, 2), np.uint8), "", r"has shape \(3, 2\), but Box"),
+    "pixels as bits": (BITS, np.full((2, 3), 255, np.uint8), "[0, 0]", "is 255, but .* 0 to 1$"),
+    "floats as bits": (BITS, np.zeros((2, 3)), "", "is of type float64"),
+    "out of its bounds": (COUNTS, np.array([-2, 7]), "[1]", r"is 7, but Box\(-2, 6, .* -2 to 6$"),
+    "an early category": (spaces.Discrete(4), -1, "", r"is -1, but Discrete\(4\) has 0 to 3$"),
+    "a late category": (spaces.Discrete(4, start=-1), 3, "", "is 3, but .* has -1 to 2$"),
+    "half a category": (spaces.Discrete(4), 1.5, "", "is of type float64"),
+    "a word": (spaces.Discrete(4), "1", "", "is of type str, which Discrete"),
+    "nothing": (FLOATS, None, "", r"has shape \(\), but"),
+    "one late category of two": (
+        spaces.MultiDiscrete([3, 3], start=[0, 1]),
+        np.array([2, 0]),
+        "[1]",
+        "is 0, but .* has 1 to 3$",
+    ),
+    "two": (spaces.MultiBinary(3), np.array([1, 2, 0]), "[1]", "is 2, but .* has 0 to 1$"),
+    "lists of two lengths": (FLOATS, [[1.0], [1.0, 2.0]], "", "is no array, but Box.* is one$"),
+    "complex numbers": (FLOATS, np.ones(2, complex), "", "is of type complex128"),
+    "a part of another shape": (
+        spaces.Dict(a=FLOATS, b=spaces.Box(-1, 1, (4,))),  # together they have six numbers
+        {"a": np.zeros(4), "b": np.zeros(2)},
+        "['a']",
+        r"has shape \(4,\)",
+    ),
+    "no dictionary": (
+        NESTED,
+        np.zeros(7),
+        "",
+        r"is of type ndarray, .* the keys \['arm', 'goal'\]$",
+    ),
+    "a missing key": (
+        NESTED,
+        {"goal": ZEROS},
+        "",
+        r"has the keys \['goal'\], but Dict.* 'goal'\]$",
+    ),
+    "another key": (
+        NESTED,
+        {"goal": ZEROS, "arm": (ZEROS, 1), "leg": 1},
+        "",
+        r"has the keys \['goal', 'arm', 'leg'\]",
+    ),
+    "a shorter tuple": (
+        NESTED,
+        {"goal": ZEROS, "arm": (ZEROS,)},
+        "['arm']",
+        "is a tuple of 1, but",
+    ),
+    "no tuple": (NESTED, {"goal": ZEROS, "arm": 3}, "['arm']", "is a int, but .* has 2 entries$"),
+    "a category within": (NESTED, {"goal": ZEROS, "arm": [ZEROS, 3]}, "['arm'][1]", "is 3, but D"),
+    "an infinite number within": (
+        NESTED,
+        {"goal": np.array([0, np.nan]), "arm": [ZEROS, 2]},
+        "['goal'][1]",
+        "is nan; it must be finite as a float32$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_its_space_is_named(name):
+    space, shown, where, what = MISFITS[name]
+    environment = vector(space, shown)
+    with pytest.raises(RefusedError) as caught:
+        play(environment)
+    begin = f"the observation{where} of environment 1 at step 2 "
+    assert str(caught.value).startswith(begin)
+    assert "\n" not in str(caught.value)
+    rest = str(caught.value).removeprefix(begin).removesuffix(".")
+    assert re.search(what, rest), rest
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "seen"),
+    [
+        (IMAGE, np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3, 1)),
+        (IMAGE, [[0, 1, 2], [3, 4, 255]], np.array([[0, 1, 2], [3, 4, 255]])[..., None]),
+        (BITS, np.eye(2, 3, dtype=np.int8), 255 * np.eye(2, 3)[..., None]),
+        (FLOATS, np.array([True, False]), [1, 0]),
+        (FLOATS, [3, -4], [3, -4]),  # a bound of floats is no reason to end a run
+        (COUNTS, np.array([-2, 6], np.int8), [0, 1]),
+        (spaces.Discrete(3), np.array(2, np.uint8), [0, 0, 1]),
+        (spaces.Discrete(2), True, [0, 1]),
+        (spaces.MultiBinary(2), np.array([True, False]), [1, 0]),
+    ],
+)
+def test_numbers_of_another_type_that_mean_the_same_are_taken(space, shown, seen):
+    np.testing.assert_array_equal(play(vector(space, shown)), seen)
+
+
+def flattened(space, value):
+    """The definition, number by number."""
+    if isinstance(space, spaces.Dict):
+        return [x for key in space for x in flattened(space[key], value[key])]
+    if isinstance(space, spaces.Tuple):
+        return [x for pair in zip(space, value, strict=True) for x in flattened(*pair)]
+    if isinstance(space, spaces.Discrete):
+        return [float(i + int(space.start) == value) for i in range(int(space.n))]
+    if isinstance(space, spaces.MultiDiscrete):
+        each = zip(space.nvec.flat, space.start.flat, value.flat, strict=True)
+        return [float(i + start == x) for n, start, x in each for i in range(n)]
+    if isinstance(space, spaces.MultiBinary) or space.dtype.kind == "f":
+        return [float(x) for x in value.flat]
+    bounds = zip(space.low.flat, space.high.flat, value.flat, strict=True)
+    return [float(int(x) - int(low)) / (int(high) - int(low)) for low, high, x in bounds]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_flattened_observations_against_their_definition(seed):
+    space = spaces.Dict(
+        {
+            "numbers": spaces.Box(np.array([0, -5]), np.array([3, 70]), dtype=np.int16),
+            "pixels": spaces.Box(0, 9, (2, 2), np.uint8),
+            "parts": spaces.Tuple(
+                [
+                    spaces.Discrete(4, start=-2),
+                    spaces.Dict(a=spaces.MultiDiscrete([[2], [3]], start=[[4], [0]])),
+                    spaces.MultiBinary([2, 2]),
+                    spaces.Box(-9, 9, (2, 3)),
+                ]
+            ),
+        },
+        seed=seed,
+    )
+    shown = space.sample()
+    np.testing.assert_array_equal(play(vector(space, shown)), np.float32(flattened(space, shown)))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Dict({}), spaces.Tuple([]), spaces.Box(0, 1, (0,)), spaces.Box(0, 9, (0, 2), int)],
+)
+def test_a_space_without_numbers_is_refused(space):
+    with pytest.raises(ValueError, match=r"observation.* no numbers: there is nothing to see\.$"):
+        vector(space, None)
+
+
+# dm_env
+
+
+class Scripted(dm_env.Environment):
+    """Shows one observation at step 2, and ones at others."""
+
+    def __init__(self, spec, shown):
+        self.spec, self.shown, self.time = spec, shown, 0
+
+    def observation_spec(self):
+        return self.spec
+
+    def action_spec(self):
+        return specs.DiscreteArray(2)
+
+    def reset(self):
+        self.time = 0
+        return dm_env.restart(self.ones())
+
+    def step(self, action):
+        self.time += 1
+        return dm_env.transition(0.0, self.shown if self.time == 2 else self.ones())
+
+    def ones(self):
+        spec = self.spec
+        if isinstance(spec, dict):
+            return {key: np.ones(part.shape, part.dtype) for key, part in spec.items()}
+        return np.ones(spec.shape, spec.dtype)
+
+
+PIXELS = specs.Array((2, 3), np.uint8)
+PARTS = {"a": specs.Array((1, 2), np.float64), "b": specs.Array((), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown", "where", "what"),
+    [
+        (PIXELS, np.full((2, 3), 300), "[0, 0]", "is 300, but Array"),
+        (PIXELS, np.full((2, 3), 0.5), "", "is of type float64"),
+        (specs.Array((2, 3), bool), np.full((2, 3), 255), "[0, 0]", "is 255, but"),
+        (PARTS, {"a": np.ones((2, 1)), "b": 1.0}, "['a']", "has shape (2, 1), but Array"),
+        (PARTS, {"a": np.ones((1, 2))}, "", "has the keys ['a'], but {'a': "),
+        (PARTS, {"a": [[0, np.inf]], "b": 1.0}, "['a'][0, 1]", "is inf; it must"),
+    ],
+)
+def test_what_does_not_fit_its_spec_is_named(spec, shown, where, what):
+    shows = iter([Scripted(spec, None).ones(), shown])
+    environment = make(lambda: Scripted(spec, next(shows)), num_envs=2)
+    with pytest.raises(RefusedError) as caught:
+        play(environment)
+    begin = f"the observation{where} of environment 1 at step 2 {what}"
+    assert str(caught.value).startswith(begin), str(caught.value)
+
+
+# By the library's own rules
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "where", "what"),
+    [
+        (
+            FLOATS,
+            np.array([0, 1.5], np.float32),
+            "",
+            "is array([0. , 1.5], dtype=float32) (float32)",
+        ),
+        (FLOATS, np.zeros(2), "", "is array([0., 0.]) (float64), which is not in Box(-1.0, 1.0, "),
+        (NESTED, {"goal": ZEROS - 2, "arm": (ZEROS, 1)}, "['goal']", "is array([-2., -2.]"),
+        (NESTED, {"goal": ZEROS, "arm": (ZEROS + 2, 1)}, "['arm'][0]", "is array([2., 2.]"),
+        (IMAGE, np.zeros((2, 3), np.int64), "", "is array([[0, 0, 0], [0, 0, 0]]) (int64)"),
+    ],
+)
+def test_check_environment_asks_the_space_itself(space, shown, where, what):
+    environment = vector(space, shown)
+    play(environment)  # a run goes on
+    with pytest.raises(RefusedError) as caught:
+        check_environment(environment, steps=3)
+    begin = f"the observation{where} of environment 1 at step 2 {what}"
+    assert str(caught.value).startswith(begin), str(caught.value)
+    play(environment)
+
+
+def test_check_environment_asks_the_spec_itself():
+    bounded = specs.BoundedArray((2,), np.float64, 0, 1)
+    shows = iter([np.ones(2), np.array([0, 1.5])])
+    environment = make(lambda: Scripted(bounded, next(shows)), num_envs=2)
+    with pytest.raises(
+        RefusedError, match=r"^the observation of environment 1 at step 2 is arr.*1\.5"
+    ):
+        check_environment(environment, steps=3)
+
+
+# Integers far from 0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "shown", "seen"),
+    [
+        (1_700_000_000, 1_700_000_100, np.int64, [1_700_000_010, 1_700_000_060], [0.1, 0.6]),
+        (-(2**62), -(2**62) + 8, np.int64, [-(2**62), -(2**62) + 2], [0, 0.25]),
+        (2**63, 2**63 + 4, np.uint64, [2**63 + 1, 2**63 + 4], [0.25, 1]),
+        (-(2**63) + 1, 2**63 - 2, np.int64, [-(2**63) + 1, 2**61], [0, 0.625]),
+        (-128, 127, np.int8, [-128, 127], [0, 1]),
+    ],
+)
+def test_integers_are_scaled_before_they_are_rounded(low, high, dtype, shown, seen):
+    bounds = (np.full(2, bound, dtype) for bound in (low, high))
+    space = spaces.Box(*bounds, dtype=dtype)
+    environment = make(lambda: Shows(space, np.array(shown, dtype)))
+    environment._environments[0].observe = lambda: np.array(shown, dtype)
+    np.testing.assert_allclose(environment.reset().observation[0], seen, rtol=1e-7, atol=1e-9)
