@@ -34,6 +34,7 @@ class EnvironmentSpec(NamedTuple):
       discounts: a float32 scalar in [0, 1].
       max_episode_steps: transitions after which an episode is cut off; None where it is not known,
         `DEFAULT_LIMIT` where the environment has no limit of its own.
+      note: for the log: what was changed in the observations, a sentence; empty if nothing was.
     """
 
     observations: specs.Array
@@ -41,6 +42,7 @@ class EnvironmentSpec(NamedTuple):
     rewards: specs.Array = specs.Array((), np.float32, "reward")
     discounts: specs.BoundedArray = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
     max_episode_steps: int | None = None
+    note: str = ""
 
 
 class VectorEnvironment(Protocol):

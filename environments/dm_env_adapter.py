@@ -9,7 +9,7 @@ from dm_env import specs
 
 from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
 from .failures import RefusedError
-from .observations import Contains, Group, Part, floats, image
+from .observations import Contains, Group, Part, floats
 from .sequential import (
     Convert,
     SequentialVector,
@@ -17,7 +17,7 @@ from .sequential import (
     check_alike,
     fits,
     float_array,
-    image_spec,
+    images,
     is_image,
 )
 
@@ -32,7 +32,7 @@ class DmEnvVector(SequentialVector):
 
     | observation spec | observation |
     |---|---|
-    | uint8 or bool, `[H, W, C]` or `[H, W]` | the image: uint8 `[H, W, C]` or `[H, W, 1]` |
+    | unsigned integers or bool, `[H, W, C]` or `[H, W]` | an image, as in `gymnasium_spaces` |
     | floats | float32, the same shape; a scalar is a vector of one number |
     | dictionary of floats | float32 `[sum of sizes]`: flattened, in the order of the spec |
 
@@ -64,9 +64,11 @@ class DmEnvVector(SequentialVector):
             },
         )
         self._environments = list(environments)
-        observations, see = _observations(environments[0].observation_spec())
+        observations, see, note = _observations(environments[0].observation_spec())
         actions, act = _actions(environments[0].action_spec())
-        spec = EnvironmentSpec(observations, actions, max_episode_steps=max_episode_steps)
+        spec = EnvironmentSpec(
+            observations, actions, max_episode_steps=max_episode_steps, note=note
+        )
         super().__init__(spec, see, act, len(environments), limit=max_episode_steps)
 
     def render(self) -> np.ndarray:
@@ -104,21 +106,31 @@ class DmEnvVector(SequentialVector):
         return [(self._environments[e], set())]
 
 
-def _observations(spec: Any) -> tuple[specs.Array, Part | Group]:
-    """The spec of one observation, and what checks and converts one to it."""
+def _observations(spec: Any) -> tuple[specs.Array, Part | Group, str]:
+    """The spec of one observation, what checks and converts one to it, and a note on it."""
     if _is_float(spec):
-        return float_array(spec.shape), floats(spec, "", _contains(spec))
+        return float_array(spec.shape), floats(spec, "", _contains(spec)), ""
     if isinstance(spec, specs.Array) and is_image(spec):
-        limits = (0, 1 if spec.dtype == np.bool_ else 255)
-        return image_spec(spec.shape), image(spec, _contains(spec), limits)
+        low, high = _limits(spec)
+        if high is not None:
+            return images(spec, _contains(spec), low, high)
     if isinstance(spec, Mapping) and spec and all(map(_is_float, spec.values())):
         parts = {k: floats(part, f"[{k!r}]", _contains(part)) for k, part in spec.items()}
         tree = Group(spec, "", parts)
-        return float_array((tree.size,)), tree
+        return float_array((tree.size,)), tree, ""
     raise ValueError(
-        f"the observation spec {spec} is not supported: it must be floats, uint8 or bool with 2 "
-        "or 3 axes, or a dictionary of floats."
+        f"the observation spec {spec} is not supported: it must be floats, unsigned integers (of "
+        "more than 16 bits only with bounds) or bool with 2 or 3 axes, or a dictionary of floats."
     )
+
+
+def _limits(spec: specs.Array) -> tuple[Any, Any]:
+    """The least and the largest pixel; the latter is None where a large type has no bounds."""
+    if isinstance(spec, specs.BoundedArray):
+        return spec.minimum, spec.maximum
+    if spec.dtype == np.bool_:
+        return 0, 1
+    return 0, np.iinfo(spec.dtype).max if spec.dtype.itemsize <= 2 else None
 
 
 def _contains(spec: specs.Array) -> Contains:

@@ -62,12 +62,12 @@ class GymnasiumVector(SequentialVector):
                 "action_space": one.action_space,
             },
         )
-        observations, see = convert_observations(self._environments[0].observation_space)
+        observations, see, note = convert_observations(self._environments[0].observation_space)
         actions, act = convert_actions(self._environments[0].action_space)
         registered = self._environments[0].spec
         own = registered.max_episode_steps if registered else None
         limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
-        spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own)
+        spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own, note=note)
         super().__init__(spec, see, act, num_envs, limit=limit)
         self._simulations = [simulation(one.unwrapped) for one in self._environments]
         self._closed = False

@@ -3,12 +3,19 @@
 | observation space | observation |
 |---|---|
 | Box of floats | float32, the same shape; a scalar is a vector of one number |
-| Box of uint8 or bool, `[H, W, C]` or `[H, W]` | image: uint8 `[H, W, C]` or `[H, W, 1]` |
+| Box of unsigned integers or bool, `[H, W, C]` or `[H, W]` | image: uint8 `[H, W, C or 1]` |
 | Discrete of n values | float32 `[n]`, one-hot |
 | MultiDiscrete, MultiBinary, other Boxes | float32 `[size]`: one-hot, 0 and 1, scaled to [0, 1] |
 | Dict or Tuple of all these | float32 `[sum of sizes]`: flattened, in the order of the space |
 
-True is 255 in an image. Where a Box of integers is flattened, its values are scaled from their
+The values of an image are scaled from the bounds of their Box to 0 to 255, its lower to its upper
+one; networks divide by 255. So `high` must be the largest value that occurs: a board of 0 and 1
+with a `high` of 255 is almost black. A depth image of 16 bits keeps 256 levels. Codes (of objects,
+colours) are scaled as if they were brightness, since a Box cannot say that they are codes: show a
+channel of bits for each code. An image with its channels first, `[C, H, W]`, is turned: where H and
+W are at least 16 and at least 4 C. The log of a run says what was done.
+
+Where a Box of integers is flattened, its values are scaled from their
 bounds to [0, 1], in float64; so are the pixels of an image in a Dict or a Tuple, which has no
 convolutions then. Every observation is compared with its space before: see `observations`.
 
@@ -27,36 +34,36 @@ from dm_env import specs
 from gymnasium import spaces
 
 from ..datatypes import ActionSpec
-from .observations import Group, Part, floats, image, one_hot, scaled
-from .sequential import Convert, bounded_actions, fits, float_array, image_spec, is_image
+from .observations import Group, Part, floats, one_hot, scaled
+from .sequential import Convert, bounded_actions, fits, float_array, images, is_image
 
 MAX_COMBINATIONS = 4096  # of actions: the policy has an output for each
 MAX_FLATTENED = 4096  # numbers in a flattened observation
 _SMALL = 2  # bytes of integers whose own range is a scale
 
 
-def convert_observations(space: spaces.Space) -> tuple[specs.Array, Part | Group]:
-    """The spec of one observation, and what checks and converts one to it.
+def convert_observations(space: spaces.Space) -> tuple[specs.Array, Part | Group, str]:
+    """The spec of one observation, what checks and converts one to it, and `EnvironmentSpec.note`.
 
     Raises:
-      ValueError: the space has no such form, no numbers, or too many of them.
+      ValueError: the space has no such form, or too many numbers in it.
     """
-    if isinstance(space, spaces.Box) and is_image(space):
-        return image_spec(space.shape), image(space, space.contains, (space.low, space.high))
     if not all(map(_is_supported, _leaves(space))):
         raise ValueError(
             f"the observation space {space} is not supported: it must be a Box (of integers only "
             "with bounds), Discrete, MultiDiscrete, MultiBinary, or a Dict or a Tuple of these."
         )
-    if _is_float_box(space):
-        return float_array(space.shape), _tree(space)
+    if isinstance(space, spaces.Box) and is_image(space):
+        return images(space, space.contains, space.low, space.high)
     tree = _tree(space)
+    if _is_float_box(space):
+        return float_array(space.shape), tree, ""
     if tree.size > MAX_FLATTENED:
         raise ValueError(
             f"the observation space {space} has {tree.size} numbers, at most {MAX_FLATTENED} can "
-            "be flattened: a large image must be the whole observation."
+            "be flattened: a large image must be the whole observation, of unsigned integers."
         )
-    return float_array((tree.size,)), tree
+    return float_array((tree.size,)), tree, ""
 
 
 def convert_actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+_WHITE = 255
 _SHOWN = 80  # characters of a wrong value in an error
 _NUMBERS, _INTEGERS = "biuf", "biu"  # NumPy's letters of kinds
 
@@ -212,12 +213,17 @@ def one_hot(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
     return Part(space, where, contains, write, size=sum(counts), limits=limits)
 
 
-def image(space: Any, contains: Contains, limits: Limits) -> Part:
-    """Integers or bools as pixels, uint8 `[H, W, C]`."""
-    factor = 255 if np.dtype(space.dtype) == np.bool_ else 1
+def image(space: Any, contains: Contains, limits: Limits, *, channels_first: bool) -> Part:
+    """Integers or bools as pixels, scaled from their limits to 0 to 255: uint8 `[H, W, C]`."""
+    span = np.maximum(_low_and_span(limits)[1], 1)
+    factor = None if (_WHITE % span).any() else (_WHITE // span).astype(np.uint8)
 
-    def write(values: np.ndarray, out: np.ndarray) -> None:
-        np.multiply(values.reshape(out.shape), np.uint8(factor), out=out, casting="unsafe")
+    def write(distances: np.ndarray, out: np.ndarray) -> None:
+        flat = distances.ravel()  # bytes and bools stay bytes where the scale is a whole number
+        pixels = np.rint(flat * float(_WHITE) / span) if factor is None else flat * factor
+        if channels_first:
+            pixels = np.moveaxis(pixels.reshape(space.shape), 0, -1)
+        out[...] = pixels.reshape(out.shape)
 
     return Part(space, "", contains, write, limits=limits)
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dm_env import specs
@@ -14,10 +14,11 @@ from .arrival import arrival, checked_actions
 from .attributes import attributes, set_attributes
 from .failures import RefusedError, failure, one_sentence
 from .mujoco_state import MujocoState
-from .observations import Group, MisfitError, Part
+from .observations import Contains, Group, MisfitError, Part, image
 
 Convert = Callable[[Any], np.ndarray]
 _LARGEST = float(np.finfo(np.float32).max)
+_SIDE = 16  # pixels of an image whose channels may come first
 
 
 class SequentialVector:
@@ -212,14 +213,44 @@ def float_array(shape: tuple[int, ...]) -> specs.Array:
 
 
 def is_image(space: Any) -> bool:
-    """Whether a space or a spec has uint8 or bool values and 2 or 3 axes."""
-    return space.dtype in (np.uint8, np.bool_) and len(space.shape) in (2, 3)
+    """Whether a space or a spec has unsigned integers or bools and 2 or 3 axes."""
+    return np.dtype(space.dtype).kind in "ub" and len(space.shape) in (2, 3)
 
 
-def image_spec(shape: tuple[int, ...]) -> specs.Array:
-    """The spec of images `[H, W, C]`, or `[H, W]`, which become `[H, W, 1]`."""
-    shape = shape if len(shape) == 3 else (*shape, 1)
-    return specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+class Images(NamedTuple):
+    """How the images of a space are seen.
+
+    Attributes:
+      spec: of one of them: `[H, W, C]`.
+      see: checks and converts them.
+      note: what is changed in them, for `EnvironmentSpec.note`.
+    """
+
+    spec: specs.Array
+    see: Part
+    note: str
+
+
+def images(space: Any, contains: Contains, low: Any, high: Any) -> Images:
+    """The images of a space or a spec.
+
+    Args:
+      space: `[H, W, C]`, or `[C, H, W]` where the first axis is that of the channels (at most a
+        quarter of each other one, which are 16 or more), or `[H, W]`, which becomes `[H, W, 1]`.
+      contains: whether the library says that a value is in the space.
+      low: the value that becomes 0, for each pixel or for all.
+      high: the value that becomes 255.
+    """
+    shape, notes = (*space.shape, 1)[:3], []
+    channels_first = len(space.shape) == 3 and min(shape[1:]) >= max(_SIDE, 4 * shape[0])
+    if channels_first:
+        shape = (*shape[1:], shape[0])
+        notes.append(f"have their channels first, {space.shape}, and are turned to {shape}")
+    if space.dtype != np.bool_ and not (np.all(low == 0) and np.all(high == 255)):
+        notes.append(f"have values from {np.min(low)} to {np.max(high)}, which become 0 to 255")
+    spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+    see = image(space, contains, (low, high), channels_first=channels_first)
+    return Images(spec, see, f"The environment's images {' and '.join(notes)}." if notes else "")
 
 
 def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, Any]]) -> None:

@@ -196,6 +196,7 @@ def describe_default_preset(entry: AgentEntry, environment: str, spec: Environme
     return (
         f"Observations are {kind} of shape {shape}, with {choice}: the default preset of "
         f"{entry.name} for them is {default_preset(entry, environment, spec)}."
+        f"{spec.note and ' '}{spec.note}"
     )
 
 

@@ -1,5 +1,6 @@
 """Observations of Gymnasium and dm_env: what arrives is compared with its space, then converted."""
 
+import fractions
 import re
 
 import dm_env
@@ -11,6 +12,7 @@ from gymnasium import spaces
 
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
+from retrax.runtime.run_directory import RunConfig, describe_default_preset
 
 FLOATS = spaces.Box(-1, 1, (2,), np.float32)
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
@@ -208,10 +210,11 @@ def test_a_space_without_numbers_is_refused(space):
 
 
 class Scripted(dm_env.Environment):
-    """Shows one observation at step 2, and ones at others."""
+    """Shows one observation at step 2, and another one before: ones, if a test gives none."""
 
-    def __init__(self, spec, shown):
+    def __init__(self, spec, shown, before=None):
         self.spec, self.shown, self.time = spec, shown, 0
+        self.before = self.ones() if before is None else before
 
     def observation_spec(self):
         return self.spec
@@ -221,11 +224,11 @@ class Scripted(dm_env.Environment):
 
     def reset(self):
         self.time = 0
-        return dm_env.restart(self.ones())
+        return dm_env.restart(self.before)
 
     def step(self, action):
         self.time += 1
-        return dm_env.transition(0.0, self.shown if self.time == 2 else self.ones())
+        return dm_env.transition(0.0, self.shown if self.time == 2 else self.before)
 
     def ones(self):
         spec = self.spec
@@ -315,3 +318,89 @@ def test_integers_are_scaled_before_they_are_rounded(low, high, dtype, shown, se
     environment = make(lambda: Shows(space, np.array(shown, dtype)))
     environment._environments[0].observe = lambda: np.array(shown, dtype)
     np.testing.assert_allclose(environment.reset().observation[0], seen, rtol=1e-7, atol=1e-9)
+
+
+# Images
+
+
+def pixels(low, high, shown):
+    """The definition: from the bounds to 0 to 255, each pixel by itself, in exact numbers."""
+    ends = np.broadcast_to(low, shown.shape).flat, np.broadcast_to(high, shown.shape).flat
+    exact = [
+        round(fractions.Fraction(255 * (int(x) - int(a)), max(int(b) - int(a), 1)))
+        for a, b, x in zip(*ends, shown.flat, strict=True)
+    ]
+    return np.array(exact).reshape(shown.shape)
+
+
+BOUNDS = [
+    (0, 1, np.uint8),  # a board
+    (0, 2, np.uint8),
+    (0, 255, np.uint8),
+    (10, 250, np.uint8),
+    (0, 65_535, np.uint16),  # depth
+    (0, 10_000, np.uint16),
+    (5, 510, np.uint32),
+    (2**40, 2**40 + 2, np.uint64),
+    (np.array([0, 2, 7]), np.array([10, 5, 7]), np.uint8),  # each channel has its own
+    (False, True, bool),
+]
+
+
+@pytest.mark.parametrize(("low", "high", "dtype"), BOUNDS)
+@pytest.mark.parametrize("library", ["gymnasium", "dm_env"])
+def test_images_are_scaled_from_the_bounds_of_their_space(library, low, high, dtype):
+    generator = np.random.default_rng(0)
+    limits = [np.broadcast_to(x, (4, 5, 3)).astype(dtype) for x in (low, high)]
+    shown = generator.integers(*limits, endpoint=True, dtype=dtype)
+    if library == "gymnasium":
+        environment = vector(spaces.Box(*limits, dtype=dtype), shown)
+    else:
+        spec = specs.BoundedArray((4, 5, 3), dtype, *limits)
+        environment = make(lambda: Scripted(spec, shown, before=limits[0]), num_envs=2)
+    np.testing.assert_array_equal(play(environment), pixels(low, high, shown))
+    assert environment.spec.observations.shape == (4, 5, 3)
+    scaled = dtype is not bool and (np.any(low != 0) or np.any(high != 255))
+    note = f"values from {np.min(low)} to {np.max(high)}, which become 0 to 255." if scaled else ""
+    assert environment.spec.note.endswith(note)
+    assert bool(environment.spec.note) == scaled
+
+
+def test_pixels_without_bounds_have_those_of_their_type():
+    depth = np.array([[0, 257], [65_535, 30_000]], np.uint16)
+    environment = make(lambda: Scripted(specs.Array((2, 2), np.uint16), depth), num_envs=2)
+    np.testing.assert_array_equal(play(environment)[..., 0], pixels(0, 65_535, depth))
+    with pytest.raises(ValueError, match=r"spec .*uint32.* is not supported: .* only with bounds"):
+        make(lambda: Scripted(specs.Array((2, 2), np.uint32), None))
+    space = spaces.Box(0, 2**32 - 1, (2, 2), np.uint32)
+    with pytest.raises(
+        ValueError, match=r"is not supported: it must be a Box .of integers only wi"
+    ):
+        vector(space, None)
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 16), (4, 84, 84), (1, 28, 20), (12, 48, 64)])
+def test_images_with_their_channels_first_are_turned_and_that_is_said(shape):
+    shown = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
+    environment = vector(spaces.Box(0, 255, shape, np.uint8), shown)
+    c, h, w = shape
+    seen = play(environment)
+    assert seen.shape == (h, w, c)
+    assert all(
+        seen[i, j, k] == shown[k, i, j] for i in range(h) for j in (0, w - 1) for k in range(c)
+    )
+    sentence = f"The environment's images have their channels first, {shape}, and are turned to "
+    assert environment.spec.note == f"{sentence}{(h, w, c)}."
+    config = RunConfig(agent="acer", environment="x")
+    line = describe_default_preset(config.entry, "x", environment.spec)
+    assert line.endswith(f". {environment.spec.note}")
+
+
+@pytest.mark.parametrize(
+    "shape", [(84, 84, 3), (8, 8, 111), (10, 10, 4), (3, 12, 20), (4, 12, 5), (9, 84)]
+)
+def test_other_images_stay_as_they_are(shape):
+    shown = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
+    environment = vector(spaces.Box(0, 255, shape, np.uint8), shown)
+    np.testing.assert_array_equal(play(environment), shown.reshape((*shape, 1)[:3]))
+    assert environment.spec.note == ""
