@@ -6,14 +6,14 @@ from typing import Any
 
 import dm_env
 
-from ..datatypes import VectorEnvironment
+from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import one_sentence
-from .switches import COMMON, parameters, refuse_unknown, takes_any
+from .switches import COMMON, parameters, refuse_unknown, takes_any, values
 
 GROUP = "retrax.environments"  # of entry points
-_LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
+LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
 _INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
 
 
@@ -54,10 +54,9 @@ def make_custom(
             f"{type(maker).__name__}."
         )
     names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
-    limit = {}
-    if not names >= COMMON and _LIMIT in switches and _LIMIT not in names:
-        switches = dict(switches)
-        limit = {_LIMIT: switches.pop(_LIMIT)}
+    switches, limit = values(switches, maker, name, defaults={LIMIT: DEFAULT_LIMIT}), {}
+    if not names >= COMMON and LIMIT in switches and LIMIT not in names:
+        limit = {LIMIT: switches.pop(LIMIT)}
     refuse_unknown(switches, None if takes_any(maker) else _switches(maker), name)
     if names >= COMMON:
         made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})

@@ -2,22 +2,22 @@
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import Any
 
 from .._imports import import_from, load, registered, registered_names
-from ..datatypes import VectorEnvironment
+from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
 from .bsuite_tasks import PREFIX as BSUITE
 from .bsuite_tasks import BsuiteVector
 from .control_suite import PREFIX, ControlSuite, tasks
-from .custom import GROUP, make_custom
+from .custom import GROUP, LIMIT, make_custom
 from .deep_sea import DeepSea
 from .disco_maze import RandomDiscoMaze
 from .failures import failure
 from .opengl import choose_backend
 from .random_coin import RandomCoin
-from .switches import COMMON, parameters, refuse_unknown, split, takes_any
+from .switches import COMMON, parameters, refuse_unknown, split, takes_any, values
 from .tiny import Catch, Memory
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
@@ -120,8 +120,7 @@ def _make(
 ) -> VectorEnvironment:
     common = {"seed": seed, "num_envs": num_envs, "switches": switches}
     if id in _TINY:
-        refuse_unknown(switches, parameters(_TINY[id]) - COMMON, id)
-        return _TINY[id](num_envs=num_envs, seed=seed, **switches)
+        return _TINY[id](num_envs=num_envs, seed=seed, **_own_switches(switches, _TINY[id], id))
     if id.startswith(_ALE):
         return _make_atari(id, render=render, **common)
     if id.startswith(PREFIX):
@@ -141,6 +140,17 @@ def _make(
     return make_custom(load(point), id, render=render, **common)
 
 
+def _own_switches(
+    switches: dict[str, Any],
+    maker: Callable[..., Any],
+    id: str,
+    hidden: Set[str] = frozenset(),
+) -> dict[str, Any]:
+    """The values of an environment's switches that we define, of the types that we name."""
+    refuse_unknown(switches, parameters(maker) - COMMON - hidden, id)
+    return values(switches, maker, id, strict=True)
+
+
 def _make_atari(
     id: str, num_envs: int, seed: int, render: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
@@ -149,7 +159,7 @@ def _make_atari(
 
     if id not in games():
         raise _unknown(id)
-    refuse_unknown(switches, parameters(Atari) - COMMON - {"game"}, id)
+    switches = _own_switches(switches, Atari, id, {"game"})
     if render and switches.keys() <= parameters(EmulatedAtari):
         return EmulatedAtari(games()[id], num_envs=num_envs, seed=seed, **switches)
     return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
@@ -159,7 +169,7 @@ def _make_control(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -
     known = tasks()
     if id not in known:
         raise _unknown(id)
-    refuse_unknown(switches, parameters(ControlSuite) - COMMON - {"domain", "task"}, id)
+    switches = _own_switches(switches, ControlSuite, id, {"domain", "task"})
     return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
 
 
@@ -210,7 +220,10 @@ def _make_gymnasium(
     if "mujoco" in str(spec.entry_point):
         choose_backend()  # mujoco reads it once, on import
     with missing_extras(id):
-        refuse_unknown(switches, _gymnasium_switches(spec), id)
+        creator = _creator(spec)
+        known = None if takes_any(creator) else parameters(creator) | {LIMIT}
+        refuse_unknown(switches, known and known - {"render_mode"}, id)
+        switches = values(switches, creator, id, defaults={**spec.kwargs, LIMIT: DEFAULT_LIMIT})
         if render:
             switches = {**switches, "render_mode": "rgb_array"}
 
@@ -240,16 +253,12 @@ def _gymnasium_ids() -> list[str]:
     return sorted(ours)
 
 
-def _gymnasium_switches(spec: Any) -> set[str] | None:
-    """The names that a registered environment takes; None when it takes any."""
+def _creator(spec: Any) -> Callable[..., Any]:
+    """What makes a registered environment."""
     import gymnasium
 
     creator = spec.entry_point
-    if not callable(creator):
-        creator = gymnasium.envs.registration.load_env_creator(creator)
-    if takes_any(creator):
-        return None
-    return (parameters(creator) | {"max_episode_steps"}) - {"render_mode"}
+    return creator if callable(creator) else gymnasium.envs.registration.load_env_creator(creator)
 
 
 def _unknown(id: str) -> ValueError:

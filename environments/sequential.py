@@ -54,8 +54,8 @@ class SequentialVector:
         *,
         limit: int | None,
     ) -> None:
-        if limit is not None and limit < 1:
-            raise ValueError(f"max_episode_steps must be at least 1, got {limit}.")
+        if limit is not None and not (isinstance(limit, int | np.integer) and limit >= 1):
+            raise ValueError(f"max_episode_steps must be an integer of at least 1, got {limit!r}.")
         if 0 in spec.observations.shape:
             raise ValueError("observations have no numbers: there is nothing to see.")
         self._spec, self._see, self._act, self._limit = spec, see, act, limit

@@ -1,18 +1,43 @@
-"""Switches of environments: keyword arguments, which may also follow an id as text."""
+"""Switches of environments: keyword arguments, which may also follow an id as text.
+
+Text is read by the type of the parameter that it is given to, or of its default: `no` is False for
+a bool, and a word for a string. Without either, it is a Python literal, or one of the words true,
+false, none, null, nan, inf, or else a string.
+"""
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any
+import math
+import numbers
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import numpy as np
 
 COMMON = frozenset({"num_envs", "seed"})  # arguments of every environment, so never switches
+
+_BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True)
+_BOOLS |= dict.fromkeys(("false", "no", "off", "0"), False)
+_WORDS = {"true": True, "false": False, "none": None, "null": None, "nan": math.nan}
+_WORDS |= dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf)
+_WORDS |= dict.fromkeys(("-inf", "-infinity"), -math.inf)
+_NAMES: dict[type, str] = {bool: "True or False", int: "an integer", float: "a finite number"}
+_NAMES |= {str: "text", type(None): "None"}
+
+
+class Text(str):
+    """The value of a switch as it stands in an id, to be read by `values`."""
 
 
 def split(id: str) -> tuple[str, dict[str, Any]]:
     """Separates an id from the switches that follow it.
 
     Args:
-      id: such as "deep_sea,size=20,screen=4". Values are Python literals, or strings.
+      id: such as "deep_sea,size=20,screen=4".
+
+    Returns:
+      The id, and the `Text` of each switch.
 
     Raises:
       ValueError: a switch is not NAME=VALUE.
@@ -26,11 +51,42 @@ def split(id: str) -> tuple[str, dict[str, Any]]:
                 f"a switch after an id must be NAME=VALUE, as in deep_sea,size=20, got "
                 f"{assignment!r} after {id}."
             )
-        try:
-            switches[name] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):  # a word
-            switches[name] = value
+        switches[name] = Text(value)
     return id, switches
+
+
+def values(
+    switches: Mapping[str, Any],
+    function: Callable[..., Any],
+    id: str,
+    *,
+    defaults: Mapping[str, Any] = types.MappingProxyType({}),
+    strict: bool = False,
+) -> dict[str, Any]:
+    """The values of switches.
+
+    Args:
+      switches: by name; `Text` is read, other values stay as they are.
+      function: that takes them.
+      id: of the environment, for errors.
+      defaults: of parameters that the function does not name, or other ones than its own.
+      strict: whether values must be of the types that the function's annotations name.
+
+    Raises:
+      ValueError: a bool is given as another word, or a value is not of its type if `strict`.
+    """
+    found, read = _signature(function).parameters, {}
+    for name, value in switches.items():
+        wanted = _types(found.get(name), defaults.get(name))
+        if isinstance(value, Text):
+            value = _read(value, wanted)
+            if bool in wanted and not any(_is_a(value, kind) for kind in wanted):
+                raise ValueError(f"{id}: {name} must be True or False, got {switches[name]!r}.")
+        if strict and wanted and not any(_is_a(value, kind) for kind in wanted):
+            allowed = " or ".join(_NAMES[kind] for kind in wanted)
+            raise ValueError(f"{id}: {name} must be {allowed}, got {value!r}.")
+        read[name] = value
+    return read
 
 
 def parameters(function: Callable[..., Any]) -> set[str]:
@@ -61,3 +117,55 @@ def refuse_unknown(switches: dict[str, Any], known: Iterable[str] | None, id: st
     if unknown:
         allowed = ", ".join(sorted(known)) or "none"
         raise ValueError(f"{id} has no switch {', '.join(unknown)}; its switches are: {allowed}.")
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except Exception:  # an annotation that names what is imported for type checkers alone
+        return inspect.signature(function)
+
+
+def _types(parameter: inspect.Parameter | None, default: Any) -> tuple[type, ...]:
+    """The types of a parameter or of its default, of those in `_NAMES`; empty if others too."""
+    if parameter is not None:
+        hinted = _alternatives(parameter.annotation)
+        if hinted and all(kind in _NAMES for kind in hinted):
+            return hinted
+        if default is None and parameter.default is not parameter.empty:
+            default = parameter.default
+    return (type(default),) if default is not None and type(default) in _NAMES else ()
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    if hint is None:
+        return (type(None),)
+    if get_origin(hint) is Annotated:
+        return _alternatives(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return tuple(kind for part in get_args(hint) for kind in _alternatives(part))
+    return (hint,)
+
+
+def _read(text: Text, wanted: tuple[type, ...]) -> Any:
+    word = text.lower()
+    if bool in wanted and int not in wanted and word in _BOOLS:
+        return _BOOLS[word]
+    try:
+        value = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        value = str(text) if str in wanted else _WORDS.get(word, str(text))
+    if str in wanted:
+        is_none = word in ("none", "null") and type(None) in wanted
+        return None if is_none else value if isinstance(value, str) else str(text)
+    if int in wanted and float not in wanted and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e6
+    return value
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    if kind is bool or isinstance(value, bool | np.bool_):
+        return kind is bool and isinstance(value, bool | np.bool_)
+    if kind is float:
+        return isinstance(value, numbers.Real) and math.isfinite(value)
+    return isinstance(value, numbers.Integral if kind is int else kind)

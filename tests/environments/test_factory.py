@@ -103,7 +103,7 @@ def test_switches_may_follow_the_id():
         ("deep_sea,size=", "must be NAME=VALUE, .* got 'size=' after deep_sea"),
         ("deep_sea,", "must be NAME=VALUE, .* got '' after deep_sea"),
         ("deep_sea,size=1", "DeepSea: size must be at least 2, got 1"),
-        ("deep_sea,size=big", "deep_sea cannot be made with {'size': 'big'}: "),
+        ("deep_sea,size=big", "deep_sea: size must be an integer, got 'big'"),
         ("deep_sea,depth=3", "deep_sea has no switch depth; its switches are: mapping_seed, "),
         ("deep_sea,seed=3", "deep_sea has no switch seed; its switches are: "),
         ("ALE/Pong-v5,num_envs=2", "ALE/Pong-v5 has no switch num_envs"),

@@ -110,7 +110,9 @@ def test_an_episode_without_an_end_is_cut_off(monkeypatch):
     assert all(s.discount.min() == 1 for s in steps)
     monkeypatch.setattr(gymnasium_adapter, "DEFAULT_LIMIT", 2)
     assert [int(s.step_type[0]) for s in play(scripted(*endless), 5)] == [FIRST, MID, LAST] * 2
-    with pytest.raises(ValueError, match="max_episode_steps must be at least 1, got 0"):
+    with pytest.raises(
+        ValueError, match="max_episode_steps must be an integer of at least 1, got 0"
+    ):
         GymnasiumVector(lambda: Scripted(endless), max_episode_steps=0)
 
 

@@ -1,0 +1,159 @@
+"""Switches after an id: text becomes values by the parameter that takes it."""
+
+import math
+from typing import Annotated, Optional
+
+import gymnasium
+import pytest
+
+from retrax.environments import make
+from retrax.environments.switches import split, values
+
+
+def takes(
+    flag: bool = True,
+    default=False,  # a type by its default alone
+    maybe: bool | None = None,
+    count: int = 3,
+    either: Optional[int] = None,  # noqa: UP045 - what users may write
+    share: Annotated[float, "of something"] = 0.5,
+    name: str = "4x4",
+    label: str | None = None,
+    free=None,
+):
+    """Parameters of all kinds."""
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[
+            (f"{name}={word}", False)
+            for name in ("flag", "default")
+            for word in ("false", "no", "0")
+        ],
+        *[(f"{name}={word}", True) for name in ("flag", "maybe") for word in ("TRUE", "Yes", "1")],
+        ("default=off", False),
+        ("flag=on", True),
+        ("maybe=null", None),
+        ("maybe=False", False),
+        ("count=7", 7),
+        ("count=1e6", 1_000_000),
+        ("either=None", None),
+        ("share=1", 1),
+        ("share=inf", math.inf),
+        ("share=-inf", -math.inf),
+        ("name=8x8", "8x8"),
+        ("name=4", "4"),
+        ("name=no", "no"),
+        ("name=null", "null"),
+        ("name='4'", "4"),
+        ("label=none", None),
+        ("free=no", "no"),
+        ("free=true", True),
+        ("free=null", None),
+        ("free=0.5", 0.5),
+        ("free=(1)", 1),
+        ("free='true'", "true"),
+    ],
+)
+def test_text_is_read_by_the_type_of_its_parameter(text, value):
+    _, switches = split(f"x,{text}")
+    (found,) = values(switches, takes, "x").values()
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_nan_is_a_number():
+    assert math.isnan(values(split("x,share=nan")[1], takes, "x")["share"])
+
+
+@pytest.mark.parametrize("text", ["flag=maybe", "flag=2", "flag=none", "default=nope", "maybe=x"])
+def test_a_bool_is_no_other_word(text):
+    name, _, word = text.partition("=")
+    with pytest.raises(ValueError, match=f"^x: {name} must be True or False, got '{word}'.$"):
+        values(split(f"x,{text}")[1], takes, "x")
+
+
+def test_values_given_in_python_stay_as_they_are():
+    given = {"flag": "no", "count": 1.5, "free": "true"}
+    assert values(given, takes, "x") == given
+
+
+@pytest.mark.parametrize(
+    ("id", "switches", "sentence"),
+    [
+        ("ALE/Pong-v5,clip_rewards=2", {}, "clip_rewards must be True or False, got '2'"),
+        ("ALE/Pong-v5", {"clip_rewards": 2}, "clip_rewards must be True or False, got 2"),
+        ("ALE/Pong-v5", {"max_frames": 1e5}, "max_frames must be an integer, got 100000.0"),
+        ("ALE/Pong-v5,max_noops=0.5", {}, "max_noops must be an integer, got 0.5"),
+        ("ALE/Pong-v5,max_noops=True", {}, "max_noops must be an integer, got True"),
+        ("ALE/Pong-v5,num_threads=x", {}, "num_threads must be an integer or None, got 'x'"),
+        (
+            "ALE/Pong-v5,repeat_action_probability=nan",
+            {},
+            "repeat_action_probability must be a finite number, got nan",
+        ),
+        ("memory,length=2.5", {}, "length must be an integer, got 2.5"),
+        ("noisy_deep_sea,mapping_seed=x", {}, "mapping_seed must be an integer or None, got 'x'"),
+        ("random_disco_maze,pixels=3", {}, "pixels must be True or False, got '3'"),
+    ],
+)
+def test_our_own_switches_are_checked(id, switches, sentence):
+    with pytest.raises(ValueError, match=f"^{id.partition(',')[0]}: {sentence}.$"):
+        make(id, **switches)
+
+
+def test_the_suites_time_limit_is_finite():
+    pytest.importorskip("dm_control", reason="no mujoco extra")
+    with pytest.raises(ValueError, match="time_limit must be a finite number or None, got inf"):
+        make("dm_control:cartpole/balance,time_limit=inf")
+
+
+def test_numbers_are_read_as_the_integers_that_they_are():
+    assert make("ALE/Pong-v5,max_frames=1e4").spec.max_episode_steps == 2500
+    assert make("CartPole-v1,max_episode_steps=1e3").spec.max_episode_steps == 1000
+    assert make("deep_sea,size=4,remote=no,mapping_seed=null").spec.actions.num_values == 2
+
+
+def test_words_reach_the_environments_of_others():
+    slippery = [
+        make(f"FrozenLake-v1,is_slippery={word}")._environments[0].unwrapped.P[0][1]
+        for word in ("false", "False", "no", "0", "yes")
+    ]
+    assert [len(outcomes) for outcomes in slippery] == [1, 1, 1, 1, 3]
+
+
+class Given(gymnasium.Env):
+    """Keeps what it is given."""
+
+    observation_space = gymnasium.spaces.Discrete(2)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, **given):
+        self.given = given
+
+
+def test_a_registered_default_has_a_type_too():
+    gymnasium.register("Given-v0", entry_point=Given, kwargs={"slow": True, "name": "a"})
+    try:
+        environment = make("Given-v0,slow=no,name=no,other=false")
+        assert environment._environments[0].unwrapped.given == {
+            "slow": False,
+            "name": "no",
+            "other": False,
+        }
+    finally:
+        gymnasium.registry.pop("Given-v0")
+
+
+@pytest.mark.parametrize("limit", ["inf", "0", "2.5", "no"])
+def test_a_limit_is_an_integer(limit, tmp_path, monkeypatch):
+    (tmp_path / "limited_envs.py").write_text(
+        "import gymnasium\ndef cart():\n    return gymnasium.make('CartPole-v1')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="max_episode_steps must be an integer of at least 1, got"):
+        make(f"limited_envs:cart,max_episode_steps={limit}")
+    with pytest.raises(ValueError, match="max_episode_steps"):
+        make(f"CartPole-v1,max_episode_steps={limit}")
