@@ -69,17 +69,21 @@ class Atari:
       max_frames: >= 4. Episodes are cut off after so many frames (30 minutes), no-ops not counted.
       repeat_action_probability: in [0, 1]. Chance, each frame, that the previous action is
         repeated ("sticky actions"; 0.25 in Machado et al. 2018).
-      clip_rewards: clip rewards to [-1, 1] here. Returns are then no longer the game's score.
+      clip_rewards: clip rewards to [-1, 1] here. Returns are then no longer the game's score. Runs
+        are evaluated without it.
       episodic_life: a lost life ends the episode, with discount 0. The next episode continues the
         game, after one action of doing nothing. A new game begins only when the game is over.
         Frames of the life before are 0 in a `frame_stack`, as those before a game are.
         Returns are then those of lives, not the game's score, and `max_frames` still counts the
-        frames of a game. Meant for training: evaluate without it.
+        frames of a game. Meant for training: runs are evaluated without it.
       num_threads: >= 1; the smaller of E and the number of processors when None.
 
     Raises:
       ValueError: an argument is out of its range, or there is no such game.
     """
+
+    training_only = ("clip_rewards", "episodic_life")
+    """Switches that evaluations leave out."""
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ def make_custom(
     seed: int,
     num_envs: int,
     render: bool,
+    evaluation: bool = False,
     switches: dict[str, Any],
 ) -> VectorEnvironment:
     """Makes a vector of environments with a function or a class of another package.
@@ -41,6 +42,8 @@ def make_custom(
         draws its random numbers from the seed.
       num_envs: E >= 1.
       render: whether `render()` will be called.
+      evaluation: whether to leave out the switches that an attribute `training_only` of `maker`
+        names.
       switches: keyword arguments of `maker`.
 
     Raises:
@@ -54,7 +57,8 @@ def make_custom(
             f"{type(maker).__name__}."
         )
     names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
-    switches, limit = values(switches, maker, name, defaults={LIMIT: DEFAULT_LIMIT}), {}
+    defaults, limit = {LIMIT: DEFAULT_LIMIT}, {}
+    switches = values(switches, maker, name, defaults=defaults, evaluation=evaluation)
     if not names >= COMMON and LIMIT in switches and LIMIT not in names:
         limit = {LIMIT: switches.pop(LIMIT)}
     refuse_unknown(switches, None if takes_any(maker) else _switches(maker), name)

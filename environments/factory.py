@@ -2,7 +2,7 @@
 
 import difflib
 import functools
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from .disco_maze import RandomDiscoMaze
 from .failures import failure
 from .opengl import choose_backend
 from .random_coin import RandomCoin
-from .switches import COMMON, parameters, refuse_unknown, split, takes_any, values
+from .switches import COMMON, own_values, parameters, refuse_unknown, split, takes_any, values
 from .tiny import Catch, Memory
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
@@ -40,6 +40,7 @@ def make(
     seed: int = 0,
     num_envs: int = 1,
     render: bool = False,
+    evaluation: bool = False,
     search_path: Path | None = None,
     **switches: Any,
 ) -> VectorEnvironment:
@@ -70,6 +71,8 @@ def make(
       render: whether `render()` will be called; needed for Gymnasium's environments, and for
         Atari games in colour, if their switches are those of `EmulatedAtari`. A function without a
         parameter `render_mode` chooses its own render mode.
+      evaluation: whether to leave out switches that are for training only: Atari's `episodic_life`
+        and `clip_rewards`; of functions and classes, those that an attribute `training_only` names.
       search_path: the directory from which `my_module` may be imported, besides the Python path;
         the current directory when None.
       **switches: options of the environment: `length` for "memory", `size` and others of
@@ -89,12 +92,12 @@ def make(
       ImportError: the environment needs what is not installed; the message names it.
     """
     options: dict[str, Any] = {"seed": seed, "num_envs": num_envs, "render": render}
+    options["evaluation"] = evaluation
     if callable(id):
         return make_custom(id, "an environment made by a function", **options, switches=switches)
     id, named = split(id)
-    options["switches"] = {**named, **switches}
     try:
-        return _make(id, search_path, **options)
+        return _make(id, search_path, switches={**named, **switches}, **options)
     except TypeError as error:
         if named:
             raise ValueError(f"{id} cannot be made with {named}: {error}.") from error
@@ -116,60 +119,50 @@ def known_environments() -> list[str]:
 
 
 def _make(
-    id: str, search_path: Path | None, *, seed: int, num_envs: int, render: bool, switches: Any
+    id: str,
+    search_path: Path | None,
+    *,
+    seed: int,
+    num_envs: int,
+    render: bool,
+    evaluation: bool,
+    switches: Any,
 ) -> VectorEnvironment:
     common = {"seed": seed, "num_envs": num_envs, "switches": switches}
+    options = {"render": render, "evaluation": evaluation, **common}
     if id in _TINY:
-        return _TINY[id](num_envs=num_envs, seed=seed, **_own_switches(switches, _TINY[id], id))
+        switches = own_values(switches, _TINY[id], id, evaluation=evaluation)
+        return _TINY[id](num_envs=num_envs, seed=seed, **switches)
     if id.startswith(_ALE):
-        return _make_atari(id, render=render, **common)
+        from .atari_factory import games, make_atari
+
+        if id not in games():
+            raise _unknown(id)
+        return make_atari(id, **options)
     if id.startswith(PREFIX):
-        return _make_control(id, **common)
+        return _make_control(id, evaluation=evaluation, **common)
     if id.startswith(BSUITE):
         refuse_unknown(switches, parameters(BsuiteVector) - COMMON - {"id"}, id)
         return BsuiteVector(id.removeprefix(BSUITE), num_envs=num_envs, seed=seed)
     if ":" in id:
-        return _make_from_module(id, search_path, render=render, **common)
+        return _make_from_module(id, search_path, **options)
     if id.startswith(_MINATAR):
         _register_minatar(id)
     if id in _gymnasium_ids():
-        return _make_gymnasium(id, render=render, **common)
+        return _make_gymnasium(id, **options)
     point = registered(GROUP, id)
     if point is None:
         raise _unknown(id)
-    return make_custom(load(point), id, render=render, **common)
+    return make_custom(load(point), id, **options)
 
 
-def _own_switches(
-    switches: dict[str, Any],
-    maker: Callable[..., Any],
-    id: str,
-    hidden: Set[str] = frozenset(),
-) -> dict[str, Any]:
-    """The values of an environment's switches that we define, of the types that we name."""
-    refuse_unknown(switches, parameters(maker) - COMMON - hidden, id)
-    return values(switches, maker, id, strict=True)
-
-
-def _make_atari(
-    id: str, num_envs: int, seed: int, render: bool, switches: dict[str, Any]
+def _make_control(
+    id: str, num_envs: int, seed: int, evaluation: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
-    from .atari import Atari, games
-    from .emulated_atari import EmulatedAtari
-
-    if id not in games():
-        raise _unknown(id)
-    switches = _own_switches(switches, Atari, id, {"game"})
-    if render and switches.keys() <= parameters(EmulatedAtari):
-        return EmulatedAtari(games()[id], num_envs=num_envs, seed=seed, **switches)
-    return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
-
-
-def _make_control(id: str, num_envs: int, seed: int, switches: dict[str, Any]) -> VectorEnvironment:
     known = tasks()
     if id not in known:
         raise _unknown(id)
-    switches = _own_switches(switches, ControlSuite, id, {"domain", "task"})
+    switches = own_values(switches, ControlSuite, id, {"domain", "task"}, evaluation=evaluation)
     return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
 
 
@@ -210,7 +203,7 @@ def _make_from_module(id: str, search_path: Path | None, **options: Any) -> Vect
 
 
 def _make_gymnasium(
-    id: str, *, seed: int, num_envs: int, render: bool, switches: dict[str, Any]
+    id: str, *, seed: int, num_envs: int, render: bool, evaluation: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
     import gymnasium
 
@@ -223,7 +216,8 @@ def _make_gymnasium(
         creator = _creator(spec)
         known = None if takes_any(creator) else parameters(creator) | {LIMIT}
         refuse_unknown(switches, known and known - {"render_mode"}, id)
-        switches = values(switches, creator, id, defaults={**spec.kwargs, LIMIT: DEFAULT_LIMIT})
+        defaults = {**spec.kwargs, LIMIT: DEFAULT_LIMIT}
+        switches = values(switches, creator, id, defaults=defaults, evaluation=evaluation)
         if render:
             switches = {**switches, "render_mode": "rgb_array"}
 

@@ -10,7 +10,7 @@ import inspect
 import math
 import numbers
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
@@ -61,6 +61,7 @@ def values(
     id: str,
     *,
     defaults: Mapping[str, Any] = types.MappingProxyType({}),
+    evaluation: bool = False,
     strict: bool = False,
 ) -> dict[str, Any]:
     """The values of switches.
@@ -70,11 +71,15 @@ def values(
       function: that takes them.
       id: of the environment, for errors.
       defaults: of parameters that the function does not name, or other ones than its own.
+      evaluation: whether to leave out those that the function's attribute `training_only` names.
       strict: whether values must be of the types that the function's annotations name.
 
     Raises:
       ValueError: a bool is given as another word, or a value is not of its type if `strict`.
     """
+    dropped = getattr(function, "training_only", ()) if evaluation else ()
+    if isinstance(dropped, str):
+        raise ValueError(f"{id}: training_only must be a tuple of switches, got {dropped!r}.")
     found, read = _signature(function).parameters, {}
     for name, value in switches.items():
         wanted = _types(found.get(name), defaults.get(name))
@@ -86,7 +91,7 @@ def values(
             allowed = " or ".join(_NAMES[kind] for kind in wanted)
             raise ValueError(f"{id}: {name} must be {allowed}, got {value!r}.")
         read[name] = value
-    return read
+    return {name: value for name, value in read.items() if name not in dropped}
 
 
 def parameters(function: Callable[..., Any]) -> set[str]:
@@ -117,6 +122,30 @@ def refuse_unknown(switches: dict[str, Any], known: Iterable[str] | None, id: st
     if unknown:
         allowed = ", ".join(sorted(known)) or "none"
         raise ValueError(f"{id} has no switch {', '.join(unknown)}; its switches are: {allowed}.")
+
+
+def own_values(
+    switches: dict[str, Any],
+    maker: Callable[..., Any],
+    id: str,
+    hidden: Set[str] = frozenset(),
+    *,
+    evaluation: bool,
+) -> dict[str, Any]:
+    """The values of the switches of an environment of ours, of the types that it names.
+
+    Args:
+      switches: the given ones.
+      maker: whose parameters they are.
+      id: of the environment, for errors.
+      hidden: parameters that are no switches, besides `COMMON`.
+      evaluation: as of `values`.
+
+    Raises:
+      ValueError: there is no such switch, or a value is of another type.
+    """
+    refuse_unknown(switches, parameters(maker) - COMMON - hidden, id)
+    return values(switches, maker, id, evaluation=evaluation, strict=True)
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

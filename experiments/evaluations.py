@@ -68,8 +68,8 @@ class PeriodicEvaluation:
     """Evaluates an agent each time that its run has taken so many steps, and at the run's end.
 
     An evaluation depends on parameters, actor states, the run's seed and the number of steps only:
-    its environments are new, so a resumed run makes the same evaluations. Training never depends on
-    evaluations.
+    its environments are new, so a resumed run makes the same evaluations, and without switches that
+    are for training only. Training never depends on evaluations.
 
     Attributes:
       columns: names of the metrics.
@@ -110,7 +110,7 @@ class PeriodicEvaluation:
         config = self._config
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
         num_envs = min(config.evaluation_episodes, MAX_ENVS)
-        environment = config.make_environment(seed=seed, num_envs=num_envs)
+        environment = config.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
         interruptible: Any = Interruptible(environment, stop)
         with contextlib.closing(environment), contextlib.suppress(Stopped):
             results = evaluate_params(

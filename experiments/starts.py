@@ -11,7 +11,7 @@ from ..runtime.run_directory import RunConfig
 def make_with_starts(
     config: RunConfig, starts: Sequence[str], *, seed: int, num_envs: int, render: bool = False
 ) -> VectorEnvironment:
-    """Makes the environments of an evaluation.
+    """Makes the environments of an evaluation, without switches that are for training only.
 
     Args:
       config: of the run.
@@ -25,35 +25,23 @@ def make_with_starts(
     """
     kind, *rest = starts or [""]
     if kind == "noop" and not rest:
-        return config.make_environment(seed=seed, num_envs=num_envs, render=render)
+        return config.make_environment(seed=seed, num_envs=num_envs, render=render, evaluation=True)
     if kind != "states" or len(rest) != 1:
         raise ValueError(f"--starts must be noop or states FILE, got {' '.join(starts)!r}.")
-    from ..environments.emulated_atari import EmulatedAtari
+    from ..environments.atari_factory import EmulatedAtari, emulated_game
 
-    found = states_of(config.environment, Path(rest[0]))
-    return EmulatedAtari(found.game, num_envs=num_envs, seed=seed, states=found.states)
+    game, switches = emulated_game(config.environment)
+    found = states_of(game, Path(rest[0]))
+    return EmulatedAtari(game, num_envs=num_envs, seed=seed, states=found.states, **switches)
 
 
-def states_of(environment: str, path: Path) -> StartStates:
-    """The states in a file, which must be of this environment's game.
+def states_of(game: str, path: Path) -> StartStates:
+    """The states in a file, which must be of a game.
 
     Raises:
-      ValueError: the environment is no Atari game, or the file is damaged or of another game.
+      ValueError: the file is damaged or of another game.
     """
-    game, found = atari_game(environment), load_states(path)
+    found = load_states(path)
     if found.game != game:
         raise ValueError(f"{path} has start states of {found.game}, not of {game}.")
     return found
-
-
-def atari_game(environment: str) -> str:
-    """ale-py's name of the game that an id stands for.
-
-    Raises:
-      ValueError: it is no Atari game: only those have start states.
-    """
-    from ..environments.atari import games
-
-    if environment not in games():
-        raise ValueError(f"Start states are for Atari games (ALE/...), not for {environment!r}.")
-    return games()[environment]

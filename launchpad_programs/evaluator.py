@@ -158,7 +158,7 @@ def make_evaluator(
     """The evaluator; called in its node with Courier clients of the others."""
     seed = derive_seed(config.run.seed, Purpose.EVALUATOR, *config.part)
     num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
-    environment = config.run.make_environment(seed=seed, num_envs=num_envs)
+    environment = config.run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
         learner.get, packing_of(agent), update_period=1, stop=stop.is_set, threaded=False

@@ -135,11 +135,13 @@ class RunConfig:
         return self.entry.replay(self.agent_config)
 
     def make_environment(
-        self, *, seed: int, num_envs: int, render: bool = False
+        self, *, seed: int, num_envs: int, render: bool = False, evaluation: bool = False
     ) -> VectorEnvironment:
         """Environments of the run's id; arguments and errors as of `environments.make`."""
         make_importable(self._search_path)
-        return environments.make(self.environment, seed=seed, num_envs=num_envs, render=render)
+        return environments.make(
+            self.environment, seed=seed, num_envs=num_envs, render=render, evaluation=evaluation
+        )
 
     @property
     def _search_path(self) -> Path | None:

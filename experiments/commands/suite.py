@@ -11,16 +11,18 @@ import jax
 import numpy as np
 import tyro
 
-from ...environments.emulated_atari import EmulatedAtari
+from ...environments.atari import FRAME_SKIP
+from ...environments.atari_factory import EmulatedAtari, emulated_game
 from ...environments.start_states import StartStates, check_states_path, save_states
+from ...environments.switches import split
 from ...evaluation import run_episodes
-from ...evaluation.atari57 import ale_id, game_slug
+from ...evaluation.atari57 import game_slug
 from ...evaluation.state_recorder import StateRecorder
 from ...runtime.run_directory import read_config
 from ...runtime.seeds import Purpose, derive_seed
 from ...runtime.snapshots import Snapshots
 from ..parsing import parse, tell
-from ..starts import atari_game, states_of
+from ..starts import states_of
 from ..trained import evaluate, load_for
 
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
@@ -139,7 +141,7 @@ def _tasks(given: SuiteArguments) -> list[_Task]:
 def _task(run: Path, given: SuiteArguments) -> _Task:
     config = read_config(run)
     try:
-        game = game_slug(config.environment)
+        game = game_slug(split(config.environment)[0])
     except ValueError as error:
         raise ValueError(f"{run}: {error}.") from None
     with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
@@ -147,7 +149,7 @@ def _task(run: Path, given: SuiteArguments) -> _Task:
     starts = given.starts
     if starts[:1] == ("states",) and len(starts) == 2:
         path = Path(starts[1]) / f"{game}.npz"
-        states_of(ale_id(game), path)
+        states_of(emulated_game(config.environment)[0], path)
         starts = ("states", str(path))
     elif starts != ("noop",):
         raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
@@ -157,10 +159,11 @@ def _task(run: Path, given: SuiteArguments) -> _Task:
 
 def _record(given: RecordArguments) -> StartStates:
     config = read_config(given.run)
-    game = atari_game(config.environment)
+    game, switches = emulated_game(config.environment)
+    switches["max_frames"] = FRAME_SKIP * given.steps
     seed = derive_seed(config.seed, Purpose.RECORDING, given.seed)
     with contextlib.ExitStack() as stack:
-        environment = EmulatedAtari(game, seed=seed, max_frames=4 * given.steps)
+        environment = EmulatedAtari(game, seed=seed, **switches)
         recorder = StateRecorder(environment, np.random.default_rng(seed))
         stack.enter_context(contextlib.closing(recorder))
         trained = load_for(config, given.run, recorder.spec)

@@ -4,6 +4,7 @@ import math
 from typing import Annotated, Optional
 
 import gymnasium
+import numpy as np
 import pytest
 
 from retrax.environments import make
@@ -157,3 +158,42 @@ def test_a_limit_is_an_integer(limit, tmp_path, monkeypatch):
         make(f"limited_envs:cart,max_episode_steps={limit}")
     with pytest.raises(ValueError, match="max_episode_steps"):
         make(f"CartPole-v1,max_episode_steps={limit}")
+
+
+# Switches for training only
+
+
+def best_reward(environment, steps=250):
+    environment.reset()
+    fire = np.ones(1, np.int32)
+    return max(float(environment.step(fire).reward[0]) for _ in range(steps))
+
+
+def test_evaluations_of_atari_have_the_games_own_rewards_and_episodes():
+    id = "ALE/SpaceInvaders-v5,clip_rewards=True,episodic_life=True,frame_stack=2"
+    training, evaluation = make(id), make(id, evaluation=True)
+    assert best_reward(training) == 1
+    assert best_reward(evaluation) > 1
+    assert not evaluation._episodic_life
+    assert evaluation.spec == training.spec
+    assert make("ALE/Pong-v5", evaluation=True, episodic_life=True)._episodic_life is False
+
+
+def test_an_environment_says_which_of_its_switches_are_for_training_only():
+    class Shaped(Given):
+        """Pays for progress while it is trained."""
+
+        training_only = ("bonus",)
+
+    for evaluation, given in ((False, {"size": 3, "bonus": 0.5}), (True, {"size": 3})):
+        environment = make(Shaped, size=3, bonus=0.5, evaluation=evaluation)
+        assert environment._environments[0].given == given
+    gymnasium.register("Shaped-v0", entry_point=Shaped, kwargs={"bonus": 0.5, "size": 3})
+    try:
+        (inner,) = make("Shaped-v0,size=4,bonus=2", evaluation=True)._environments
+        assert inner.unwrapped.given == {"size": 4, "bonus": 0.5}
+    finally:
+        gymnasium.registry.pop("Shaped-v0")
+    Shaped.training_only = "bonus"  # not a tuple of one
+    with pytest.raises(ValueError, match="training_only must be a tuple of switches, got 'bonus'"):
+        make(Shaped, evaluation=True)

@@ -200,14 +200,15 @@ def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, mo
     run = shutil.copytree(evaluated, tmp_path / "run")
     made, make = [], RunConfig.make_environment
 
-    def watched(self, *, seed, num_envs, render=False):
-        made.append((seed, num_envs))
-        return make(self, seed=seed, num_envs=num_envs, render=render)
+    def watched(self, *, seed, num_envs, evaluation=False):
+        made.append((seed, num_envs, evaluation))
+        return make(self, seed=seed, num_envs=num_envs, evaluation=evaluation)
 
     monkeypatch.setattr(RunConfig, "make_environment", watched)
     assert retrax("train", "--resume", run, "--steps", 420)[0] == 0
     seeds = [derive_seed(0, Purpose.PERIODIC_EVALUATION, steps) for steps in (300, 400, 420)]
-    assert made[1:] == [(seed, EPISODES) for seed in seeds]
+    assert made[1:] == [(seed, EPISODES, True) for seed in seeds]
+    assert not made[0][2]  # of training
 
 
 def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):

@@ -15,6 +15,8 @@ from retrax.experiments.commands.main import main
 from retrax.experiments.starts import make_with_starts, states_of
 from retrax.runtime.run_directory import RunConfig
 
+LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"
+
 
 @pytest.fixture(autouse=True)
 def short_games(monkeypatch):
@@ -37,6 +39,7 @@ def runs(tmp_path_factory):
         "breakout": of("ALE/Breakout-v5"),
         "breakout-1": of("ALE/Breakout-v5", seed=1),
         "pong": of("ALE/Pong-v5"),
+        "lives": of(LIVES, seed=2),
         "catch": of("catch"),
     }
     return {name: write_untrained_run(folder / name, run) for name, run in configs.items()}
@@ -81,9 +84,42 @@ def test_episodes_of_an_evaluation_begin_in_the_states(states):
     environment = make_with_starts(of("ALE/Breakout-v5"), ["states", str(file)], seed=0, num_envs=3)
     first = environment.reset().observation
     assert len(np.unique(first.reshape(3, -1), axis=0)) > 1
-    assert states_of("ALE/Breakout-v5", file) == load_states(file)
+    assert states_of("breakout", file) == load_states(file)
     noop = make_with_starts(of("ALE/Breakout-v5"), ["noop"], seed=0, num_envs=1)
     assert type(noop) is not type(environment)
+
+
+@pytest.mark.parametrize("starts", [["noop"], ["states"]])
+def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, states, capsys, starts):
+    starts = [*starts, *([str(states / "breakout.npz")] if starts == ["states"] else [])]
+    environment = make_with_starts(of(LIVES), starts, seed=0, num_envs=1)
+    assert environment.spec.observations.shape == (84, 84, 2)
+    assert not getattr(environment, "_episodic_life", False)
+    command = ["evaluate", runs["lives"], "--episodes", 1, "--starts", *starts]
+    assert run(capsys, *command)[0] == 0
+
+
+def test_sticky_actions_have_no_start_states(states):
+    starts = ["states", str(states / "breakout.npz")]
+    switch = "repeat_action_probability"
+    make_with_starts(of(f"ALE/Breakout-v5,{switch}=0"), starts, seed=0, num_envs=1)
+    with pytest.raises(ValueError, match=f"^ALE/Breakout-v5 with states has no switch {switch}; "):
+        make_with_starts(of(f"ALE/Breakout-v5,{switch}=0.25"), starts, seed=0, num_envs=1)
+
+
+@pytest.mark.parametrize("starts", [["noop"], ["states"]])
+def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, capsys, starts):
+    output, starts = tmp_path / "scores.csv", [*starts, *([states] if starts == ["states"] else [])]
+    command = ["evaluate-suite", runs["lives"], "--episodes", 1, "--output", output]
+    assert run(capsys, *command, "--starts", *starts)[0] == 0
+    assert output.read_text().splitlines()[1].startswith(f"own-average,{starts[0]},breakout,2,")
+
+
+def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, capsys):
+    output = tmp_path / "states.npz"
+    command = ["record-states", runs["lives"], "--states", 1, "--steps", 5, "--output", output]
+    assert run(capsys, *command)[0] == 0
+    assert load_states(output).game == "breakout"
 
 
 @pytest.mark.parametrize("starts", [["noop"], ["states"]])

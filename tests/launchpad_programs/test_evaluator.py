@@ -161,3 +161,17 @@ def test_it_is_stopped_in_the_middle_of_an_episode(make_node):
     stop.set()
     with pytest.raises(Stopped, match="in the middle of an episode"):
         make_node(Counter(), stop).step()
+
+
+def test_its_environments_are_without_switches_for_training_only(tmp_path, monkeypatch):
+    asked = {}
+
+    def make_environment(self, **options):
+        asked.update(options)
+        raise Stopped
+
+    monkeypatch.setattr(RunConfig, "make_environment", make_environment)
+    config = make_config(tmp_path, evaluation_episodes=3)
+    with pytest.raises(Stopped):
+        evaluator.make_evaluator(config, counter=None, learner=None, stop=threading.Event())
+    assert (asked["evaluation"], asked["num_envs"]) == (True, 3)

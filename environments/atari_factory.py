@@ -1,0 +1,41 @@
+"""Atari games by their ids, and the switches that reach each kind of their emulators."""
+
+from typing import Any
+
+from ..datatypes import VectorEnvironment
+from .atari import Atari, games
+from .emulated_atari import EmulatedAtari
+from .switches import COMMON, own_values, parameters, refuse_unknown, split
+
+
+def make_atari(
+    id: str, *, num_envs: int, seed: int, render: bool, evaluation: bool, switches: dict[str, Any]
+) -> VectorEnvironment:
+    """Makes the environments of a game of `games()`; arguments and errors as of `make`."""
+    switches = own_values(switches, Atari, id, {"game"}, evaluation=evaluation)
+    if render and switches.keys() <= parameters(EmulatedAtari):
+        return EmulatedAtari(games()[id], num_envs=num_envs, seed=seed, **switches)
+    return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
+
+
+def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
+    """The game of an id, and its switches for the emulators that begin in start states.
+
+    Args:
+      id: switches may follow it.
+
+    Returns:
+      ale-py's name of the game, and arguments of `EmulatedAtari`, without those for training only.
+
+    Raises:
+      ValueError: it is no Atari game, or has a switch that these emulators do not have.
+    """
+    id, named = split(id)
+    if id not in games():
+        raise ValueError(f"Start states are for Atari games (ALE/...), not for {id!r}.")
+    switches = own_values(named, Atari, id, {"game"}, evaluation=True)
+    switches.pop("num_threads", None)
+    if not switches.get("repeat_action_probability", True):
+        del switches["repeat_action_probability"]  # these emulators have no other value than 0
+    refuse_unknown(switches, parameters(EmulatedAtari) - COMMON - {"game"}, f"{id} with states")
+    return games()[id], switches
