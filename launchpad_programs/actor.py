@@ -143,7 +143,14 @@ def make_actor(
     spec, sequence = environment.spec, agent.sequence
     writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)
     actor = make_run_actor(run, agent, environment, index, writer, parameters)
-    node = ActorNode(config, index, actor, parameters, CounterClient(counter, stop), stop=stop)
+    node = ActorNode(
+        config,
+        index,
+        actor,
+        parameters,
+        CounterClient(counter, stop, process=config.restarts),
+        stop=stop,
+    )
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second
 

@@ -1,6 +1,7 @@
 """The counter: grants steps to the actors, and gathers the reports of all nodes."""
 
 import dataclasses
+import itertools
 import math
 import threading
 import time
@@ -47,6 +48,7 @@ class Counter:
         self._earlier_seconds, self._started = 0.0, time.monotonic()
         self._nodes: dict[str, dict[str, Any]] = {}  # the newest reports
         self._reported: dict[str, float] = {}
+        self._answered: dict[str, list[int]] = {}  # the newest call of `report` of each node
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._table: MetricsTable | None = None
@@ -130,20 +132,28 @@ class Counter:
         self._counters.steps += taken
         self._keep(name, values)
 
-    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    def report(
+        self, name: str, values: Mapping[str, Any], call: Sequence[int] | None = None
+    ) -> dict[str, Any]:
         """A node reports its state.
 
         Args:
           name: of the node.
-          values: for the status; `metrics` for metrics.csv; the learner's `updates` and
-            `learning_since`; the evaluator's `return` and, after its last evaluation, `final`.
+          values: for the status; `metrics` for metrics.csv, means over `weight` updates (1 without
+            it); the learner's `updates` and `learning_since`; the evaluator's `return` and, after
+            its last evaluation, `final`.
+          call: how often the node was restarted before, and the number of its call: an equal one
+            is a repetition, which adds no metrics. None: it is not.
 
         Returns:
           `phase`, and `counters` with `seconds`.
         """
         with self._lock:
             kept = dict(values)
-            self._metrics.add(kept.pop("metrics", {}))
+            metrics, weight = kept.pop("metrics", {}), kept.pop("weight", 1)
+            if call is None or list(call) != self._answered.get(name):
+                self._metrics.add(metrics, weight)
+                self._answered[name] = list(call or ())
             if name.startswith(_LEARNERS):
                 self._note_learner(kept)
             is_final = kept.pop("final", False) and self._phase == "evaluating"
@@ -260,8 +270,20 @@ class Counter:
 class CounterClient:
     """A Courier client of the counter whose calls are repeated until they are answered."""
 
-    def __init__(self, client: Any, stop: StopEvent):
-        """Takes a client with a short call timeout."""
+    def __init__(self, client: Any, stop: StopEvent, *, process: int):
+        """Takes a client with a short call timeout.
+
+        Args:
+          client: calls the counter.
+          stop: when to give up.
+          process: how often this node was restarted before.
+        """
         self.start = retry_until_stopped(client.start, "The counter", stop)
         self.claim = retry_until_stopped(client.claim, "The counter", stop)
-        self.report = retry_until_stopped(client.report, "The counter", stop)
+        self._report = retry_until_stopped(client.report, "The counter", stop)
+        self._process, self._calls = process, itertools.count()
+
+    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Counter.report`; however often it is repeated, it is one call."""
+        answer: dict[str, Any] = self._report(name, values, (self._process, next(self._calls)))
+        return answer

@@ -168,7 +168,7 @@ def make_evaluator(
         agent,
         environment,
         parameters,
-        CounterClient(counter, stop),
+        CounterClient(counter, stop, process=config.restarts),
         key=jax.random.key(seed),
         stop=stop,
     )

@@ -140,10 +140,12 @@ class LearnerNode:
         self._next_report = now + self._report_seconds
         updates, idle_seconds = self._reported
         self._reported = self._learner.updates, self._learner.idle_seconds
+        weight = self._learner.metrics.weight
         status, metrics = self._replay.status(), self._learner.metrics.flush()
         values = {
             "state": "learning" if self._learner.updates else "waiting for rows",
             "metrics": metrics,
+            "weight": weight,
             "updates": self._learner.updates,
             "updates_per_second": (self._learner.updates - updates) / seconds,
             "idle_share": min(1.0, (self._learner.idle_seconds - idle_seconds) / seconds),
@@ -197,7 +199,7 @@ def make_learner(
         learner,
         learner_replay,
         parameters,
-        CounterClient(counter, stop),
+        CounterClient(counter, stop, process=config.restarts),
         names=names,
         logger=make_logger("learner", "updates", 0) if make_logger else None,
         stop=stop,

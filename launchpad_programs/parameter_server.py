@@ -110,7 +110,7 @@ def make_parameter_server(
         config,
         AppliedGradients(parts.server(), parameters),
         parameters,
-        CounterClient(counter, stop),
+        CounterClient(counter, stop, process=config.restarts),
         names=[*episode_columns(run.entry), *parts.metric_names, *program_columns(run)],
         stop=stop,
     )

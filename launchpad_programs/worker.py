@@ -147,6 +147,7 @@ class WorkerNode:
         now = time.monotonic()
         self._next_report = now + _REPORT_SECONDS
         with self._no_updates():
+            weight = self._worker.learner.metrics.weight
             metrics = self._worker.learner.metrics.flush()
         self._staleness = metrics.get(STALENESS, self._staleness)
         before, self._waited = self._waited, self._worker.updates.waited_seconds
@@ -154,6 +155,7 @@ class WorkerNode:
         values = {
             "state": state,
             "metrics": metrics,
+            "weight": weight,
             "waiting_share": min(1.0, (self._waited - before) / seconds),
         }
         status = self._worker.replay.status()
@@ -177,4 +179,5 @@ def make_worker(
         get=retry_until_stopped(server.fetch, name, stop),
         process=config.restarts,
     )
-    return WorkerNode(config, index, worker, actor, parts, CounterClient(counter, stop), stop=stop)
+    client = CounterClient(counter, stop, process=config.restarts)
+    return WorkerNode(config, index, worker, actor, parts, client, stop=stop)

@@ -86,6 +86,11 @@ class MetricsAccumulator:
             self._totals[name] = self._totals.get(name, 0.0) + count * float(value)
             self._counts[name] = self._counts.get(name, 0) + count
 
+    @property
+    def weight(self) -> int:
+        """Updates whose means were added since the last `flush`; `add` of the means takes it."""
+        return max(self._counts.values(), default=0)
+
     def take_episodes(self) -> dict[str, list[float]]:
         """The values of episodes that were added without a prefix, which are then forgotten."""
         episodes, self._episodes = self._episodes, {}

@@ -7,12 +7,13 @@ import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from courier.python.client import StatusNotOk
 from program_configs import make_config
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
 from retrax.launchpad_programs.columns import program_columns
-from retrax.launchpad_programs.counter import Counter
+from retrax.launchpad_programs.counter import Counter, CounterClient
 from retrax.launchpad_programs.status import read_status, write_restarts
 from retrax.runtime.run_directory import RunConfig
 
@@ -147,8 +148,9 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     ended = {"return": [1.0, -1.0], "length": [9, 9], "arm": [3.0]}
     act(counter, "actor/0", 1, 60, episodes=ended, staleness=2)
     counter.step()  # no row yet
-    counter.report("learner/0", {"updates": 7, "learning_since": 50, "metrics": {"loss": 0.5}})
-    counter.report("learner/0", {"updates": 8, "learning_since": 50, "metrics": {"loss": 1.5}})
+    for call, updates, weight, loss in ((0, 6, 6, 0.5), (1, 8, 2, 2.5), (1, 8, 2, 2.5)):
+        values = {"updates": updates, "learning_since": 50, "metrics": {"loss": loss}}
+        counter.report("learner/0", {**values, "weight": weight}, (0, call))  # the last is repeated
     metrics = {"evaluator_return_greedy_arm": 0.9}
     counter.report("evaluator/0", {"return": 0.75, "metrics": metrics})
     act(counter, "actor/1", 0, 60, episodes={"return": [0.6], "arm": [5.0]}, staleness=4)
@@ -297,3 +299,27 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
     counter.report("learner/0", {"updates": 1, "process": 1})
     assert counter.report("evaluator/0", {"final": True})["phase"] == "finished"
+
+
+def test_a_client_numbers_its_reports_and_repeats_one_with_its_number():
+    """Its answer is lost once, as when a connection breaks."""
+    calls = []
+
+    class NoAnswer(StatusNotOk):
+        def __init__(self):
+            self.code = type("Code", (), {"name": "UNAVAILABLE"})
+
+    class Lossy:
+        start = claim = None
+
+        def report(self, name, values, call):
+            calls.append((name, values, call))
+            if len(calls) == 2:
+                raise NoAnswer
+            return {"phase": "learning"}
+
+    client = CounterClient(Lossy(), Never(), process=3)
+    for updates in range(2):
+        assert client.report("learner/0", {"updates": updates}) == {"phase": "learning"}
+    expected = [(0, (3, 0)), (1, (3, 1)), (1, (3, 1))]
+    assert [(values["updates"], call) for _, values, call in calls] == expected

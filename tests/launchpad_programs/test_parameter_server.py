@@ -33,7 +33,7 @@ pytestmark = pytest.mark.distributed
 def node(monkeypatch):
     """Makes the nodes of one program in this process: (server, workers, counter, stop)."""
     for module in (server_module, worker_module):
-        monkeypatch.setattr(module, "CounterClient", lambda counter, stop: counter)
+        monkeypatch.setattr(module, "CounterClient", lambda counter, stop, process: counter)
 
     def make(config, grants=1000):
         counter, stop = Counter([grants]), threading.Event()
