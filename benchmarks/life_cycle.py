@@ -29,11 +29,12 @@ START_SECONDS = 240
 class Program:
     """A running program, in a new session, as in a terminal."""
 
-    def __init__(self, directory, *options, agent="reactor"):
+    def __init__(self, directory, *options, agent="reactor", folder=None):
         self.directory = directory
-        command = [sys.executable, "-m", f"retrax.launchpad_programs.{agent}", "--plain"]
+        command = [sys.executable, "-m", "retrax.launchpad_programs", agent, "--plain"]
         self.process = subprocess.Popen(
             [*command, *map(str, options)],
+            cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
