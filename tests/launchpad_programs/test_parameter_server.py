@@ -1,5 +1,6 @@
 """The nodes of a parameter server and of its workers, by hand: no Launchpad, no processes."""
 
+import dataclasses
 import threading
 import time
 
@@ -126,6 +127,59 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     fresh = make_worker(config, index=0, counter=Counter(), server=server, stop=threading.Event())
     assert fresh._worker.replay.store.num_rows == 0  # of a program without a snapshot
     fresh.close()
+
+
+class Peer:
+    """The server of the moment, as workers call it."""
+
+    server = None
+
+    def __getattr__(self, name):
+        return lambda *arguments: getattr(self.server, name)(*arguments)
+
+
+def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
+    """As Ray does it: from their newest snapshots; the other worker goes on."""
+    config, peer, stop = make_config(tmp_path, run=make_workers()), Peer(), threading.Event()
+    counter = Counter([1000])
+    counter.steps = 60
+
+    def start(config, index=None):
+        if index is None:
+            peer.server = each = make_parameter_server(config, counter=counter, stop=stop)
+        else:
+            own = Counter([1000])
+            each = make_worker(config, index=index, counter=own, server=peer, stop=stop)
+        each.start()
+        return each
+
+    def step(*workers):
+        for _ in range(30):
+            for worker in workers:
+                worker.step()
+
+    server, other, worker = start(config), start(config, 0), start(config, 1)
+    step(other, worker)
+    server.step()
+    for each in (server, worker):
+        each.save()
+    version, rows = server._server.version, worker._worker.replay.store.num_rows
+    assert version > 8
+    step(other, worker)  # which is lost
+    for each in (server, worker):
+        each._snapshots.close()
+    again = dataclasses.replace(config, restarts=1, resumed_at=60)
+    server = start(again)
+    assert server._server.version == version
+    worker = start(again, 1)
+    assert worker._worker.replay.store.num_rows == rows
+    before = [each._worker.learner.updates for each in (other, worker)]
+    step(other, worker)
+    made = [each._worker.learner.updates for each in (other, worker)]
+    assert min(made[0] - before[0], made[1] - before[1]) > 5
+    assert server._server.version == version + sum(made) - sum(before)
+    for each in (other, worker, server):
+        each.close()
 
 
 def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(node, tmp_path):

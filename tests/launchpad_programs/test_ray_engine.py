@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import types
 
 import psutil
@@ -25,6 +24,7 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 from benchmark_modules import FOLDER, load
 from listening import listening_ports
 from program_configs import make_config, make_run, make_workers
+from waiting import wait_for
 
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs import ray_engine, ray_files
@@ -33,6 +33,8 @@ from retrax.launchpad_programs.ray_session import Connection
 from retrax.launchpad_programs.status import read_status
 
 pytestmark = pytest.mark.distributed
+
+TESTS = pathlib.Path(__file__).parents[1]
 
 life_cycle = load("life_cycle")
 
@@ -261,30 +263,20 @@ def temporary(monkeypatch):
 
 @pytest.fixture
 def launch(alone, temporary, tmp_path):
-    """Launches Reactor on catch under Ray, and leaves nothing running."""
-    programs = []
+    """Launches programs on catch under Ray, and leaves nothing running."""
+    programs, directory = [], tmp_path / "run"
 
-    def start(*options):
-        small = ["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4]
-        new = ["--environment", "catch", "--num-actors", 2, "--run-directory", tmp_path / "run"]
+    def start(*options, agent="average_agent:ENTRY"):
+        new = ["--environment", "catch", "--run-directory", directory, "--engine", "ray"]
         new += ["--environments-per-actor", 1]  # so that they take exactly the steps of the run
-        programs.append(
-            life_cycle.Program(tmp_path / "run", *new, *small, "--engine", "ray", *options)
-        )
+        programs.append(life_cycle.Program(directory, *new, *options, agent=agent, folder=TESTS))
         return programs[-1]
 
     yield start
     for program in programs:
         program.process.kill()
         program.process.communicate()
-    wait_until(lambda: not list(temporary.iterdir()), 30)
-
-
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.1)
+    wait_for(lambda: not list(temporary.iterdir()))
 
 
 def read_rows(directory):
@@ -295,7 +287,7 @@ def read_rows(directory):
 @pytest.mark.timeout(600)
 def test_a_program_outlives_an_actor(launch, temporary):
     """Exact steps, exit status 0, no orphan, nothing in the temporary folder."""
-    program = launch("--steps", 1200)
+    program = launch("--num-actors", 2, "--steps", 1200)
     program.wait_for("learning")
     launched = psutil.Process(program.process.pid).children(recursive=True)
     nodes = program.nodes()
@@ -306,9 +298,9 @@ def test_a_program_outlives_an_actor(launch, temporary):
     assert psutil.Process().nice() == nodes["learner/0"].nice() < nodes["actor/1"].nice()
     assert not listening_ports(nodes["replay/0"].pid) & listening_ports()
     nodes["actor/0"].suspend()  # or it may take all steps while the other one starts again
-    wait_until(lambda: "actor/1" in program.status()["leases"], 120)
+    wait_for(lambda: "actor/1" in program.status()["leases"], 120)
     nodes["actor/1"].kill()
-    wait_until(lambda: program.status()["leases"]["actor/1"][0] == 1, 120)
+    wait_for(lambda: program.status()["leases"]["actor/1"][0] == 1, 120)
     nodes["actor/0"].resume()
     output, _ = program.process.communicate(timeout=240)
     assert program.process.returncode == 0, output
@@ -327,25 +319,22 @@ def test_a_program_outlives_an_actor(launch, temporary):
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
 
 
+SMALL = ["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4]
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_workers_and_their_server_are_restarted(alone, temporary, tmp_path):
+def test_workers_and_their_server_are_restarted(launch, tmp_path):
     """Both are killed once; the run takes its steps, and updates never run far backwards."""
-    program = life_cycle.Program(
-        tmp_path / "run",
-        *["--environment", "catch", "--topology", "parameter_server", "--num-workers", 2],
-        *["--steps", 3000, "--snapshot-every", 500, "--run-directory", tmp_path / "run"],
-        *["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4, "--engine", "ray"],
-    )
-    try:
-        snapshots = tmp_path / "run" / "snapshots"
-        wait_until(lambda: any(p.name.isdigit() for p in snapshots.glob("*")), 240)
-        nodes = program.nodes()
-        launched = psutil.Process(program.process.pid).children(recursive=True)
-        nodes["parameter_server/0"].kill()
-        nodes["worker/1"].kill()
-        output, _ = program.process.communicate(timeout=300)
-    finally:
-        program.process.kill()
+    options = ["--topology", "parameter_server", "--num-workers", 2, "--snapshot-every", 500]
+    program = launch(*options, "--steps", 3000, *SMALL, agent="reactor")
+    snapshots = tmp_path / "run" / "snapshots"
+    wait_for(lambda: any(p.name.isdigit() for p in snapshots.glob("*")), 240)
+    nodes = program.nodes()
+    launched = psutil.Process(program.process.pid).children(recursive=True)
+    nodes["parameter_server/0"].kill()
+    nodes["worker/1"].kill()
+    output, _ = program.process.communicate(timeout=300)
     assert program.process.returncode == 0, output
     assert re.search(r"The parameter server restores the snapshot at \d+ steps\.", output)
     assert "The worker restores its own newest snapshot" in output
@@ -391,7 +380,7 @@ def cluster():
 @pytest.mark.timeout(900)
 def test_a_program_outlives_a_host(cluster, launch):
     options = ["--ray-address", cluster.address, "--listen-everywhere"]
-    program = launch("--steps", 6000, *options)
+    program = launch("--num-actors", 2, "--steps", 6000, *SMALL, *options, agent="reactor")
     program.wait_for("learning")
     cluster.replace_second()
     output, _ = program.process.communicate(timeout=600)
