@@ -9,7 +9,7 @@ import dm_env
 from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
-from .failures import one_sentence
+from .failures import closed_on_error, one_sentence
 from .switches import COMMON, parameters, refuse_unknown, takes_any, values
 
 GROUP = "retrax.environments"  # of entry points
@@ -68,7 +68,11 @@ def make_custom(
     if render and "render_mode" in names:
         switches = {"render_mode": "rgb_array", **switches}
     each = [{**switches, "seed": s} if "seed" in names else switches for s in seeds]
-    return _vector([_call(maker, name, arguments) for arguments in each], name, seed, limit)
+    environments: list[Any] = []
+    with closed_on_error(environments):
+        for arguments in each:
+            environments.append(_call(maker, name, arguments))
+    return _vector(environments, name, seed, limit)
 
 
 def _switches(maker: Callable[..., Any]) -> set[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
-from .failures import RefusedError
+from .failures import RefusedError, close_all, closed_on_error, drawn
 from .observations import Contains, Group, Part, floats
 from .sequential import (
     Convert,
@@ -56,20 +56,21 @@ class DmEnvVector(SequentialVector):
         *,
         max_episode_steps: int = DEFAULT_LIMIT,
     ) -> None:
-        check_alike(
-            environments,
-            lambda one: {
-                "observation_spec": one.observation_spec(),
-                "action_spec": one.action_spec(),
-            },
-        )
-        self._environments = list(environments)
-        observations, see, note = _observations(environments[0].observation_spec())
-        actions, act = _actions(environments[0].action_spec())
-        spec = EnvironmentSpec(
-            observations, actions, max_episode_steps=max_episode_steps, note=note
-        )
-        super().__init__(spec, see, act, len(environments), limit=max_episode_steps)
+        with closed_on_error(environments):
+            check_alike(
+                environments,
+                lambda one: {
+                    "observation_spec": one.observation_spec(),
+                    "action_spec": one.action_spec(),
+                },
+            )
+            self._environments = list(environments)
+            observations, see, note = _observations(environments[0].observation_spec())
+            actions, act = _actions(environments[0].action_spec())
+            spec = EnvironmentSpec(
+                observations, actions, max_episode_steps=max_episode_steps, note=note
+            )
+            super().__init__(spec, see, act, len(environments), limit=max_episode_steps)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.
@@ -79,14 +80,13 @@ class DmEnvVector(SequentialVector):
         """
         environment = self._environments[0]
         if not hasattr(environment, "render"):
-            raise ValueError(f"{type(environment).__name__} has no method render() to draw with.")
-        return np.asarray(environment.render(), np.uint8)
+            raise RefusedError(f"{type(environment).__name__} has no method render() to draw with.")
+        return drawn(environment.render)
 
     def close(self) -> None:
         """Closes the environments. Calling it twice does no harm."""
-        for environment in self._environments:
-            environment.close()
-        self._environments = []
+        environments, self._environments = self._environments, []
+        close_all(environments)
 
     def _begin(self, e: int) -> Any:
         return self._environments[e].reset().observation

@@ -1,9 +1,18 @@
 """Errors of other people's environments, in one sentence. `sys.exit()` in one is an error too."""
 
 import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
 
 from .._imports import reason
+
+_log = logging.getLogger("retrax")
+
+Closable = TypeVar("Closable")
+_WHITE = 255
 
 
 class RefusedError(ValueError):
@@ -42,3 +51,60 @@ def failure(what: str, error: BaseException) -> Exception:
     if isinstance(error, SystemExit):
         return RefusedError(f"{what}: it called sys.exit({error.code!r}).")
     return RefusedError(f"{what}: {reason(error)}.")
+
+
+def close_quietly(environment: Any, name: str = "the environment") -> None:
+    """Closes somebody's environment; what it raises is a line in the log.
+
+    Its work is done, and what it returned is not wrong because a viewer or a simulator cannot end.
+    """
+    try:
+        environment.close()
+    except (Exception, SystemExit) as error:
+        _log.warning(str(failure(f"{name} could not be closed", error)))
+
+
+@contextlib.contextmanager
+def closing_quietly(environment: Closable) -> Iterator[Closable]:
+    """`contextlib.closing` with `close_quietly`."""
+    try:
+        yield environment
+    finally:
+        close_quietly(environment)
+
+
+def close_all(environments: Sequence[Any]) -> None:
+    """Closes environments of one vector, whatever the first ones do."""
+    for e, environment in enumerate(environments):
+        close_quietly(environment, f"environment {e}")
+
+
+@contextlib.contextmanager
+def closed_on_error(environments: Sequence[Any]) -> Iterator[None]:
+    """Closes environments, of which more may be made in the block, if it fails."""
+    try:
+        yield
+    except BaseException:
+        close_all(environments)
+        raise
+
+
+def drawn(render: Callable[[], Any]) -> np.ndarray:
+    """A picture by an environment's method `render`: uint8 `[height, width, 3]`.
+
+    Raises:
+      ImportError: what it draws with is missing.
+      RefusedError: it raised an error, or returned something else.
+    """
+    with one_sentence("the environment cannot be drawn"):
+        picture = render()
+        array = np.asarray(picture)
+    if array.dtype.kind == "i" and array.size and 0 <= array.min() <= array.max() <= _WHITE:
+        array = array.astype(np.uint8)
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[-1] != 3:
+        found = f"{array.dtype} {[*array.shape]}" if array.dtype != object else f"{picture!r:.60}"
+        raise RefusedError(
+            f"the environment cannot be drawn: render() must return uint8 [height, width, 3], got "
+            f"{found}."
+        )
+    return array

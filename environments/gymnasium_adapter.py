@@ -9,7 +9,7 @@ import numpy as np
 
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .arrival import integer_seeds
-from .failures import failure
+from .failures import RefusedError, close_all, closed_on_error, drawn, failure
 from .gymnasium_spaces import convert_actions, convert_observations
 from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
@@ -54,7 +54,15 @@ class GymnasiumVector(SequentialVector):
         max_episode_steps: int | None = None,
     ) -> None:
         self._seeds: list[int | None] = [int(s) for s in integer_seeds(seed, num_envs)]
-        self._environments = [make_one() for _ in range(num_envs)]
+        self._closed = False
+        self._environments: list[gymnasium.Env] = []
+        with closed_on_error(self._environments):
+            for _ in range(num_envs):
+                self._environments.append(make_one())
+            self._begin_vector(max_episode_steps)
+
+    def _begin_vector(self, max_episode_steps: int | None) -> None:
+        """Reads the spaces of the environments."""
         check_alike(
             self._environments,
             lambda one: {
@@ -68,9 +76,8 @@ class GymnasiumVector(SequentialVector):
         own = registered.max_episode_steps if registered else None
         limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
         spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own, note=note)
-        super().__init__(spec, see, act, num_envs, limit=limit)
+        super().__init__(spec, see, act, len(self._environments), limit=limit)
         self._simulations = [simulation(one.unwrapped) for one in self._environments]
-        self._closed = False
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.
@@ -81,24 +88,27 @@ class GymnasiumVector(SequentialVector):
         """
         environment = self._environments[0]
         if environment.render_mode != "rgb_array":
-            raise ValueError(
+            raise RefusedError(
                 "this environment was made without rendering: use make(..., render=True), or "
                 f'render_mode="rgb_array" in your own function (it is {environment.render_mode!r}).'
             )
+        return drawn(self._render)
+
+    def _render(self) -> Any:
+        environment = self._environments[0]
         if not hasattr(environment.unwrapped, "mujoco_renderer"):
             with missing_extras("this environment"):
-                return np.asarray(environment.render(), np.uint8)
+                return environment.render()
         choose_backend()
         with drawing():
-            return np.asarray(environment.render(), np.uint8)
+            return environment.render()
 
     def close(self) -> None:
         """Closes the environments. Calling it twice does no harm."""
         if self._closed:
             return
         self._closed = True
-        for environment in self._environments:
-            environment.close()
+        close_all(self._environments)
 
     def _begin(self, e: int) -> Any:
         """Resets environment e; the first reset passes its seed."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..agents.base import ActorState, Agent, Decision, Params
 from ..datatypes import TimeStep, VectorEnvironment
+from ..environments.failures import drawn
 from ..replay.waiting import Stopped
 from ..runtime.metrics import RunningReturns
 from ..runtime.stop import StopEvent
@@ -123,7 +124,7 @@ def run_episodes(
     tally = _Tally(num_episodes, environment.num_envs, modes, metrics)
     while True:
         if on_frame is not None and not tally.done(0):
-            on_frame(environment.render())
+            on_frame(drawn(environment.render))
         decision = decide(params, states, timestep)
         states = decision.state
         tally.add(timestep, jax.device_get([decision.extras[name] for name in tally.names]))

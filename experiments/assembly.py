@@ -1,12 +1,10 @@
 """The parts of a run in one process, put together."""
 
-import contextlib
-
 import numpy as np
 
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..environments.failures import one_sentence
+from ..environments.failures import closing_quietly, one_sentence
 from ..replay.local import LocalReplay
 from ..runtime.actor import ParameterSource
 from ..runtime.learner import Learner
@@ -27,7 +25,7 @@ def spec_of(config: RunConfig) -> EnvironmentSpec:
     Raises:
       ValueError: it cannot be made or reset.
     """
-    with contextlib.closing(config.make_environment(seed=config.seed, num_envs=1)) as environment:
+    with closing_quietly(config.make_environment(seed=config.seed, num_envs=1)) as environment:
         with one_sentence("the environment cannot be reset"):
             environment.reset()
         return environment.spec

@@ -11,6 +11,7 @@ import numpy as np
 from ..agents.base import ActorState, Agent, Params
 from ..agents.entry import AgentEntry
 from ..datatypes import VectorEnvironment
+from ..environments.failures import closing_quietly
 from ..evaluation.episodes import EpisodeResults, Interruptible, begin_states, run_episodes
 from ..replay.waiting import Stopped
 from ..runtime.run_directory import RunConfig
@@ -112,7 +113,7 @@ class PeriodicEvaluation:
         num_envs = min(config.evaluation_episodes, MAX_ENVS)
         environment = config.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
         interruptible: Any = Interruptible(environment, stop)
-        with contextlib.closing(environment), contextlib.suppress(Stopped):
+        with closing_quietly(environment), contextlib.suppress(Stopped):
             results = evaluate_params(
                 self._entry,
                 self._agent,

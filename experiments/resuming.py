@@ -6,6 +6,7 @@ import jax
 
 from .._imports import first_line
 from ..datatypes import VectorEnvironment
+from ..environments.failures import close_quietly
 from ..environments.plain_data import pack, unpack
 from ..runtime.run_directory import RunConfig
 from ..runtime.snapshots import Snapshots
@@ -39,7 +40,7 @@ def pack_unfinished(loop: Loop, outputs: list[Any]) -> bytes:
     running, reason = None, ""
     try:
         running = pack(loop.running())
-    except Exception as error:  # of somebody's environment, which nobody asked to have a state
+    except (Exception, SystemExit) as error:  # of somebody's environment, which may have none
         reason = first_line(error).rstrip(".")
     return pack(list(Unfinished(loop.window(), outputs, running, reason)))
 
@@ -82,9 +83,9 @@ def environments_of(
         states = unpack(unfinished.running)["actors"]
         for environment, state in zip(environments, states, strict=True):
             environment.restore(state["environment"])  # type: ignore[attr-defined]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         for environment in environments:
-            environment.close()
+            close_quietly(environment)
         reason = f"they cannot continue ({first_line(error).rstrip('.')})"
         unfinished = unfinished._replace(running=None, reason=reason)
         return make_environments(config, resumed_at), unfinished

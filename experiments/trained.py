@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ..agents.base import ActorState, Agent, Params
 from ..datatypes import EnvironmentSpec
+from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter, mean_and_interval
 from ..evaluation.episodes import begin_states
 from ..runtime.actor_states import ActorStates
@@ -84,7 +85,7 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
         cannot be found.
     """
     config = read_config(Path(run))
-    with contextlib.closing(config.make_environment(seed=0, num_envs=1)) as environment:
+    with closing_quietly(config.make_environment(seed=0, num_envs=1)) as environment:
         return load_for(config, Path(run), environment.spec, snapshot)
 
 
@@ -138,7 +139,7 @@ def evaluate(
         environment = make_with_starts(
             config, starts, seed=seed, num_envs=num_envs, render=video is not None
         )
-        stack.enter_context(contextlib.closing(environment))
+        stack.enter_context(closing_quietly(environment))
         trained = load_for(config, run, environment.spec, snapshot)
         writer = stack.enter_context(VideoWriter(video)) if video else None
         results = evaluate_params(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..environments.failures import close_quietly
 from ..runtime.advice import Advice
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
@@ -92,7 +93,7 @@ def train(
             if not environments:
                 environments, unfinished = environments_of(config, resumed_at, unfinished)
             for made in environments:
-                on_error.callback(made.close)
+                on_error.callback(close_quietly, made)
             spec = environments[0].spec
             config = config.resolve(spec)
             if not resume:
@@ -100,7 +101,8 @@ def train(
             agent = checked_agent(config, spec)
             loop = make_loop(config, agent, environments)
             on_error.pop_all()
-        stack.callback(loop.close)
+        closing = stack.enter_context(contextlib.ExitStack())
+        closing.callback(loop.close)
         lock.acquire()
         run = _Run(config, directory, loop, spec)
         evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
@@ -111,6 +113,7 @@ def train(
             write_config(directory, config)  # first: what a kill leaves can be resumed
         log = setup_log(directory)
         stack.callback(close_log, log)
+        stack.push(closing.pop_all())  # before the log
         table = MetricsTable(directory, names, resumed_at=loop.flushed_at if resume else None)
         stack.callback(table.close)
         for note in notes:

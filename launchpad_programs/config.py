@@ -13,6 +13,7 @@ from .._imports import import_from, make_importable
 from .._validation import Range, check_fields
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec
+from ..environments.failures import closing_quietly
 from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
 
@@ -116,7 +117,7 @@ class ProgramConfig:
     @functools.cached_property
     def spec(self) -> EnvironmentSpec:
         """The spec of one environment; makes one, once in a process."""
-        with contextlib.closing(self.run.make_environment(seed=self.run.seed, num_envs=1)) as probe:
+        with closing_quietly(self.run.make_environment(seed=self.run.seed, num_envs=1)) as probe:
             return probe.spec
 
     def make_agent(self, spec: EnvironmentSpec) -> Agent:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..agents.base import ActorState, Agent
 from ..datatypes import TimeStep, VectorEnvironment
+from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
 from ..replay.waiting import Stopped
 from ..runtime.best_parameters import BestParameters
@@ -132,7 +133,7 @@ class EvaluatorNode:
     def close(self) -> None:
         """Closes parameters and environment."""
         self._parameters.close()
-        self._environment.close()
+        close_quietly(self._environment)
 
     def _report(self, **values: Any) -> None:
         answer = self._counter.report(_NAME, values)

@@ -12,7 +12,7 @@ from dm_env import StepType
 
 from ..agents.base import Agent, Params
 from ..datatypes import Resumable, Row, TimeStep, VectorEnvironment
-from ..environments.failures import one_sentence
+from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
 from .metrics import RunningReturns
 from .parameters import ParameterClient, packing_of
@@ -187,7 +187,7 @@ class Actor:
     def close(self) -> None:
         """Closes the writer and the environments."""
         self._writer.close()
-        self._environment.close()
+        close_quietly(self._environment)
 
     def _note(self, ended: dict[str, np.ndarray]) -> None:
         for name, values in ended.items():

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec, VectorEnvironment
+from ...environments.failures import close_quietly
 from ...runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..assembly import MANY, spec_of
 from ..failing import RunFailedError
@@ -77,7 +78,7 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
             if config.num_envs > MANY:
                 return spec_of(config)
             environment = config.make_environment(seed=config.seed, num_envs=config.num_envs)
-            stack.callback(environment.close)
+            stack.callback(close_quietly, environment)
             made.append(environment)
             return environment.spec
 

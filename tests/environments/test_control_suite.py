@@ -256,7 +256,7 @@ def test_unknown_tasks_are_refused_with_the_nearest(id, nearest):
         ({"num_envs": 0}, "num_envs must be at least 1, got 0"),
         ({"seed": -1}, "seed must not be negative, got -1"),
         ({"time_limit": 0.0}, "time_limit must be positive, got 0.0"),
-        ({"time_limit": np.nan}, "time_limit must be positive, got nan"),
+        ({"time_limit": np.nan}, "time_limit must be a finite number or None, got nan"),
         ({"domain": "dog"}, r"has no switch domain; its switches are: time_limit\."),
     ],
 )

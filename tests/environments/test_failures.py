@@ -1,16 +1,22 @@
 """Errors of other people's environments: one sentence, wherever they come from."""
 
+import re
 import sys
 
+import average_agent
 import dm_env
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from dm_env import specs
 from gymnasium import spaces
 
 from retrax.environments import make
-from retrax.environments.failures import RefusedError
+from retrax.environments.failures import RefusedError, drawn
+from retrax.environments.gymnasium_adapter import GymnasiumVector
+from retrax.environments.tiny import Catch
+from retrax.evaluation import run_episodes
 
 SPACE = spaces.Box(-1, 1, (1,), np.float32)
 
@@ -162,3 +168,157 @@ def test_gymnasiums_environments_on_jax_say_what_they_need(monkeypatch):
     )
     with pytest.raises(ImportError, match=sentence):
         make("phys2d/CartPole-v1")
+
+
+# Closing
+
+
+class Closing(Failing):
+    """Counts how often it is closed, before it does what it is told."""
+
+    closed = 0
+
+    def close(self):
+        self.closed += 1
+        self.act("close")
+
+
+class ClosingToo(Numberless):
+    def __init__(self, what):
+        self.what, self.closed = what, 0
+
+    def action_spec(self):
+        return specs.DiscreteArray(2)
+
+    def close(self):
+        self.closed += 1
+        self.what()
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("kind", ["gymnasium", "dm_env"])
+@pytest.mark.parametrize(("what", "sentence"), SENTENCES)
+def test_all_environments_are_closed_whatever_the_first_does(caplog, kind, what, sentence):
+    ways = iter([what, lambda: None, what])
+    if kind == "gymnasium":
+        environment = make(lambda: Closing("close", next(ways)), num_envs=3)
+    else:
+        environment = make(lambda: ClosingToo(next(ways)), num_envs=3)
+    inner = list(environment._environments)
+    environment.close()
+    environment.close()
+    assert [one.closed for one in inner] == [1, 1, 1]
+    assert len(lines(caplog)) == 2
+    for line, e in zip(lines(caplog), (0, 2), strict=True):
+        assert re.search(f"^environment {e} could not be closed{sentence}", line)
+
+
+@pytest.mark.parametrize("kind", ["gymnasium", "dm_env"])
+def test_a_person_may_interrupt_the_closing(kind):
+    if kind == "gymnasium":
+        environment = make(lambda: Closing("close", interrupt))
+    else:
+        environment = make(lambda: ClosingToo(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        environment.close()
+
+
+def test_environments_are_closed_that_were_made_before_one_failed():
+    made = []
+
+    def make_one():
+        made.append(Closing())
+        if len(made) == 3:
+            raise RuntimeError("no licence")
+        return made[-1]
+
+    with pytest.raises(RefusedError, match="no licence"):
+        make(make_one, num_envs=4)
+    assert [one.closed for one in made] == [1, 1, 0]
+    made.clear()
+    with pytest.raises(RuntimeError, match="no licence"):
+        GymnasiumVector(make_one, num_envs=4)
+    assert [one.closed for one in made] == [1, 1, 0]
+    made = [ClosingToo(lambda: None), ClosingToo(lambda: None)]
+    made[1].action_spec = lambda: specs.DiscreteArray(3)
+    each = iter(made)
+    with pytest.raises(ValueError, match="action_spec of environment 1"):
+        make(lambda: next(each), num_envs=2)
+    assert [one.closed for one in made] == [1, 1]
+
+
+# Drawing
+
+PICTURE = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+GOT = r"the environment cannot be drawn: render\(\) must return uint8 \[height, width, 3\], got "
+
+
+class Drawing(Failing):
+    render_mode = "rgb_array"
+
+    def __init__(self, shown):
+        super().__init__()
+        self.shown = shown
+
+    def render(self):
+        return self.shown() if callable(self.shown) else self.shown
+
+
+class DrawingToo(ClosingToo):
+    def __init__(self, shown):
+        self.render = shown if callable(shown) else lambda: shown
+
+
+class DrawingVector:
+    def __init__(self, shown):
+        self.render = shown if callable(shown) else lambda: shown
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda shown: make(lambda: Drawing(shown)).render(),
+        lambda shown: make(lambda: DrawingToo(shown)).render(),
+        lambda shown: drawn(DrawingVector(shown).render),
+    ],
+)
+@pytest.mark.parametrize(
+    ("shown", "found"),
+    [
+        (PICTURE / 255, r"float64 \[2, 4, 3\]"),
+        (PICTURE > 3, r"bool \[2, 4, 3\]"),
+        (None, "None"),
+        ("a map", r"<U5 \[\]"),
+        (PICTURE[..., 0], r"uint8 \[2, 4\]"),
+        (PICTURE.astype(int) + 250, r"int64 \[2, 4, 3\]"),
+    ],
+)
+def test_what_is_no_picture_is_named(draw, shown, found):
+    with pytest.raises(RefusedError, match=f"^{GOT}{found}.$"):
+        draw(shown)
+    np.testing.assert_array_equal(draw(PICTURE), PICTURE)
+    whole = draw(PICTURE.astype(int).tolist())
+    np.testing.assert_array_equal(whole, PICTURE)
+    assert whole.dtype == np.uint8
+    for what, sentence in SENTENCES:
+        with pytest.raises(RefusedError, match=f"^the environment cannot be drawn{sentence}"):
+            draw(what)
+
+
+def test_an_evaluation_draws_with_what_says_so():
+    class Vector(Catch):
+        def render(self):
+            return None
+
+    with pytest.raises(RefusedError, match=f"^{GOT}None"):
+        run_episodes(
+            average_agent.agent_and_shapes()[0],
+            None,
+            Vector(),
+            key=jax.random.key(0),
+            num_episodes=1,
+            on_frame=print,
+        )

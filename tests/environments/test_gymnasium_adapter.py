@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from retrax.datatypes import DEFAULT_LIMIT
 from retrax.environments import check_environment, gymnasium_adapter, make, opengl
 from retrax.environments.arrival import integer_seeds
+from retrax.environments.failures import RefusedError
 from retrax.environments.gymnasium_adapter import GymnasiumVector
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
@@ -487,7 +488,7 @@ def test_other_missing_libraries_keep_their_own_message(monkeypatch):
 
     monkeypatch.setattr(Scripted, "render", render)
     monkeypatch.setattr(Scripted, "render_mode", "rgb_array")
-    with pytest.raises(gymnasium.error.DependencyNotInstalled, match="install moviepy"):
+    with pytest.raises(RefusedError, match="install moviepy"):
         scripted().render()
 
 

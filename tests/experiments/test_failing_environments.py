@@ -55,6 +55,14 @@ class Hang(Exit):
                 time.sleep(0.6)
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
+class Viewer(Exit):
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0, self.steps % 5 == 0, False, {}
+
+    def close(self):
+        raise RuntimeError("no display")
+
 class Spaceless(gymnasium.Env):
     pass
 
@@ -74,6 +82,12 @@ class VectorExit(VectorReset):
         if self.steps == 30:
             sys.exit(0)
         return super().step(actions)
+
+class VectorViewer(VectorReset):
+    reset = Catch.reset
+
+    def close(self):
+        sys.exit(3)
 """
 
 
@@ -149,6 +163,26 @@ def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, 
     snapshots, notes = open_snapshots(here / "run")
     assert (snapshots.newest_whole(), notes) == (80, [])
     snapshots.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Viewer", "environment 0 could not be closed: RuntimeError: no display."),
+        ("VectorViewer", "the environment could not be closed: it called sys.exit(3)."),
+    ],
+)
+def test_a_run_is_not_lost_because_an_environment_cannot_be_closed(
+    here, retrax, tiny, name, sentence
+):
+    status, _, err = train(retrax, [*tiny, "--evaluate-every", "100"], name)
+    assert (status, "Traceback" in err) == (0, False)
+    log = (here / "run" / "log.txt").read_text()
+    evaluation, *_, finished = [log.index(x) for x in ("Evaluation at 200 steps", "Finished at")]
+    assert sentence in log[:evaluation]
+    assert sentence in log[finished:]
+    status, out, err = retrax("evaluate", "run", "--episodes", 2)
+    assert (status, out[:12]) == (0, "mean return ")
 
 
 def test_a_missing_library_is_named_with_its_environment(retrax, tmp_path, monkeypatch):
