@@ -105,6 +105,7 @@ def importance_sampled_return(
     """
     rho_t = jnp.asarray(rho_t)
     chex.assert_rank([v_t, r_t, discount_t, rho_t, continues_t], 1)
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([v_t, r_t, discount_t, rho_t, continues_t])
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     v_t = (1.0 - continues_t) * v_t
@@ -151,6 +152,8 @@ def _returns(
     q_t: jax.Array, v_t: jax.Array, r_t: jax.Array, discount_t: jax.Array, c_t: jax.Array
 ) -> jax.Array:
     chex.assert_equal_shape([q_t, v_t, r_t, discount_t, c_t])
+    chex.assert_rank(r_t, 1)
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
     return rlax.general_off_policy_returns_from_q_and_v(
         q_t[:-1], v_t, r_t, discount_t, c_t[:-1], stop_target_gradients=True
     )
@@ -224,6 +227,7 @@ def truncated_importance_trajectory(
       Weights and advantages of the source steps, `[T]` each.
     """
     chex.assert_rank([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t], 1)
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([v_tm1, v_t, r_t, discount_t, log_rho_tm1, continues_t])
     continues_t = jnp.asarray(continues_t, jnp.float32).at[-1].set(0.0)
     returns = rlax.lambda_returns(r_t, discount_t, v_t, continues_t, stop_target_gradients=True)

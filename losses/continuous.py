@@ -57,6 +57,7 @@ def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax
       The return `[]` and the discount `[]` of the bootstrap value.
     """
     chex.assert_rank([r_t, discount_t], 1)
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([r_t, discount_t])
     products = jnp.cumprod(discount_t)
     before = jnp.concatenate([jnp.ones_like(products[:1]), products[:-1]])
@@ -115,10 +116,12 @@ def mixture_of_gaussians_td_loss(
 
     The priority estimates KL(q, p) from the same samples, where q is the density of the y_j, as
     mean_j(r_j - 1 - log r_j) with r_j = p(y_j) / q(y_j) (Schulman 2020, "Approximating KL
-    divergence"). No term is negative, and r has the mean 1 under q, so the estimate is unbiased;
-    the loss plus mean_j log q(y_j) would often be negative. Scales of q below `min_scale` are
-    raised to it, since no prediction has them: after a termination q has the largest density at
-    the return that a prediction can have.
+    divergence"). No term is negative; the loss plus mean_j log q(y_j) would often be negative.
+    Where no scale is raised, r has the mean 1 under q, and the estimate is unbiased. Scales of q
+    below `min_scale` are raised to it, since no prediction has them: after a termination q has the
+    largest density at the return that a prediction can have. The y_j are then still those of the
+    loss, whose density is narrower than q, so the estimate differs from KL(q, p); it is 0 where the
+    prediction equals q.
 
     Args:
       logits_tm1: `[K]`, the predicted components' logits.

@@ -86,7 +86,7 @@ def expected_off_policy_return(
 
     Args:
       q_t: `[T, A]`, action values at the destination steps, from the target network.
-      a_t: `[T]`, the actions taken there, in 0 .. A-1 (others are silently clamped).
+      a_t: `[T]`, the actions taken there, in 0 .. A-1; not checked.
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       pi_t: `[T, A]`, the target policy there; rows sum to 1.
@@ -95,6 +95,8 @@ def expected_off_policy_return(
     Returns:
       Returns of the source steps, `[T]`.
     """
+    chex.assert_rank(r_t, 1)
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
     return rlax.general_off_policy_returns_from_action_values(
         q_t, a_t, r_t, discount_t, c_t, pi_t, stop_target_gradients=True
     )
@@ -127,7 +129,7 @@ def distributional_off_policy_target(
     Args:
       atoms: `[N]`, the support z, increasing, N >= 2.
       q_t: `[T, A, N]`, probabilities of the atoms at the destination steps (target network).
-      a_t: `[T]`, the actions taken there, in 0 .. A-1 (others are silently clamped).
+      a_t: `[T]`, the actions taken there, in 0 .. A-1; not checked.
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       pi_t: `[T, A]`, the target policy there; rows sum to 1.
@@ -141,6 +143,7 @@ def distributional_off_policy_target(
     chex.assert_equal_shape([a_t, r_t, discount_t, c_t])
     chex.assert_shape(pi_t, (*r_t.shape, None))
     chex.assert_shape(q_t, (*pi_t.shape, *atoms.shape))
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
 
     c_t = jnp.asarray(c_t).at[-1].set(0.0)
     rewards, discounts, traces = _n_step_sums(r_t, discount_t, c_t)

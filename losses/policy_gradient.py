@@ -4,7 +4,7 @@ Unbatched, for one state. `A` denotes the number of actions; the action `a` was 
 behaviour policy `mu`; `return_` is an estimate of Q^pi(a), e.g. the Retrace return. Each loss is a
 scalar whose gradient with respect to `pi` is *minus* the estimator of sum_a Q^pi(a) grad pi(a) in
 its docstring; only the gradient is meaningful, not the value. Only `pi` takes a gradient. Actions
-outside 0 .. A-1 are silently clamped.
+must be in 0 .. A-1; not checked.
 
 Since grad pi(a) = pi(a) grad log pi(a), estimators that the papers print with grad log pi are
 written with grad pi. They contain no logarithm, so they stay finite where a probability underflows.
@@ -105,7 +105,7 @@ def tislr_loss(
       v: `[]`, a baseline that does not depend on the action.
       a: `[]`, the action taken.
       return_: `[]`, the return estimate R(A).
-      c: truncation of the importance weights, >= 0.
+      c: truncation of the importance weights, >= 0; infinity truncates none.
 
     Returns:
       A scalar loss `[]`.
@@ -118,7 +118,8 @@ def tislr_loss(
     safe_mu_a = jnp.where(mu[a] > 0, mu[a], 1.0)
     weighted = jnp.minimum(c / safe_pi[a], 1.0 / safe_mu_a) * (return_ - v)
     truncated = jnp.where(mu[a] > 0, weighted, 0.0)
-    correction = jnp.maximum(1.0 - c * mu / safe_pi, 0.0) * (q - v)
+    excess = jnp.where(jnp.isinf(c), 0.0, jnp.maximum(1.0 - c * mu / safe_pi, 0.0))
+    correction = excess * (q - v)
     return -(_stop(truncated) * pi[a] + jnp.sum(_stop(correction) * pi))
 
 

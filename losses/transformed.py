@@ -94,7 +94,7 @@ def transformed_off_policy_return(
 
     Args:
       q_t: `[T, A]`, rescaled action values at the destination steps, from the target network.
-      a_t: `[T]`, the actions taken there, in 0 .. A-1 (others are silently clamped).
+      a_t: `[T]`, the actions taken there, in 0 .. A-1; not checked.
       r_t: `[T]`, rewards that arrived there.
       discount_t: `[T]`, discounts that arrived there, in [0, 1]; 0 at a termination.
       pi_t: `[T, A]`, the target policy there; rows sum to 1.
@@ -142,6 +142,7 @@ def transformed_n_step_double_q_return(
     if n < 1:
         raise ValueError(f"n must be at least 1 step, got {n}.")
     chex.assert_rank([q_t, q_selector_t, r_t, discount_t, c_t], [2, 2, 1, 1, 1])
+    chex.assert_axis_dimension_gt(r_t, 0, 0)
     chex.assert_equal_shape([q_t, q_selector_t])
     chosen_t = jnp.argmax(q_selector_t, axis=-1, keepdims=True)
     v_t = transform.invert(jnp.take_along_axis(jnp.asarray(q_t), chosen_t, axis=-1)[:, 0])
@@ -162,6 +163,7 @@ def sequence_priority(td_error: jax.Array, mask: jax.Array, eta: float) -> jax.A
       A scalar `[]`, >= 0.
     """
     chex.assert_rank([td_error, mask], 1)
+    chex.assert_axis_dimension_gt(td_error, 0, 0)
     chex.assert_equal_shape([td_error, mask])
     sizes = jnp.where(mask, jnp.abs(td_error), 0.0)
     mean = jnp.sum(sizes) / jnp.maximum(jnp.sum(mask), 1)

@@ -162,6 +162,29 @@ def test_mixture_priority_is_an_estimate_of_the_kl_divergence():
     assert (each >= 0).all()
 
 
+@pytest.mark.parametrize("min_scale", [0.1, 0.5])
+def test_mixture_priority_with_a_raised_scale_is_not_the_kl_divergence(min_scale):
+    """Integrals over a grid: samples of N(2, 0.25^2), densities of it with the raised scale."""
+    y = np.linspace(-3, 7, 100_001)
+
+    def density(mean, scale):
+        return np.exp(-0.5 * ((y - mean) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
+
+    sampled, target, predicted = density(2, 0.25), density(2, max(0.25, min_scale)), density(1.8, 0.3)
+    log_ratio = np.log(predicted) - np.log(target)
+    width = y[1] - y[0]
+    expected = np.sum(sampled * (np.exp(log_ratio) - 1 - log_ratio)) * width
+    divergence = -np.sum(target * log_ratio) * width
+    found = losses.mixture_of_gaussians_td_loss(
+        *f32([0.0], [1.8], [0.3], 1.0, 0.5, [0.0], [2.0], [0.5]),
+        jax.random.key(0),
+        num_samples=100_000,
+        min_scale=min_scale,
+    )
+    np.testing.assert_allclose(found.priority, expected, rtol=0.02)
+    assert np.isclose(expected, divergence, rtol=0.02) == (min_scale < 0.25)
+
+
 @pytest.mark.parametrize("scale", [0.05, 1.0, 300.0])
 def test_a_mixture_that_equals_its_target_has_priority_0(scale):
     """Shifted and scaled as the target is; 0.05 after scaling is less than the smallest scale."""
