@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import dm_env
+import numpy as np
+from dm_env import specs
 
-from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
+from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import closed_on_error, one_sentence
@@ -64,7 +66,9 @@ def make_custom(
     refuse_unknown(switches, None if takes_any(maker) else _switches(maker), name)
     if names >= COMMON:
         made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
-        return _checked_vector(made, name, num_envs)
+        with closed_on_error([made] if hasattr(made, "close") else []):
+            check_vector(made, f"the result of {name}", num_envs)
+        return made
     if render and "render_mode" in names:
         switches = {"render_mode": "rgb_array", **switches}
     each = [{**switches, "seed": s} if "seed" in names else switches for s in seeds]
@@ -90,16 +94,37 @@ def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> An
         return maker(**arguments)
 
 
-def _checked_vector(made: Any, name: str, num_envs: int) -> VectorEnvironment:
-    missing = [attribute for attribute in _INTERFACE if not hasattr(made, attribute)]
+def check_vector(made: Any, name: str, num_envs: int) -> None:
+    """Refuses what is not a `VectorEnvironment`, by the types of its attributes.
+
+    Args:
+      made: anything; Gymnasium's own vectors have the same names of attributes.
+      name: of it, for errors.
+      num_envs: that it must have.
+
+    Raises:
+      ValueError: an attribute is missing, of another type, or raises an error.
+    """
+    kind = type(made).__name__
+    with one_sentence(f"{name} cannot be read"):
+        missing = [attribute for attribute in _INTERFACE if not hasattr(made, attribute)]
+        found = {attribute: getattr(made, attribute, None) for attribute in _INTERFACE}
     if missing:
         raise ValueError(
-            f"{name} has the parameters num_envs and seed, so it must return a VectorEnvironment; "
-            f"its result, a {type(made).__name__}, has no {', '.join(missing)}."
+            f"{name} must be a VectorEnvironment, but it is a {kind}, which has no "
+            f"{', '.join(missing)}."
         )
-    if made.num_envs != num_envs:
-        raise ValueError(f"{name} returned {made.num_envs} environments instead of {num_envs}.")
-    return made
+    for method in _INTERFACE[2:]:
+        if not callable(found[method]):
+            raise ValueError(f"{name} must be a VectorEnvironment, but its {method} is no method.")
+    spec, count = found["spec"], found["num_envs"]
+    if not isinstance(spec, EnvironmentSpec) or not isinstance(spec.observations, specs.Array):
+        raise ValueError(
+            f"{name} must be a VectorEnvironment, but it is a {kind} whose spec is "
+            f"{spec!r:.60}, not a retrax.datatypes.EnvironmentSpec of arrays."
+        )
+    if not isinstance(count, int | np.integer) or count != num_envs:
+        raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
 
 
 def _vector(

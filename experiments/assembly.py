@@ -4,6 +4,7 @@ import numpy as np
 
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..environments.custom import check_vector
 from ..environments.failures import closing_quietly, one_sentence
 from ..replay.local import LocalReplay
 from ..runtime.actor import ParameterSource
@@ -29,6 +30,23 @@ def spec_of(config: RunConfig) -> EnvironmentSpec:
         with one_sentence("the environment cannot be reset"):
             environment.reset()
         return environment.spec
+
+
+def check_given(environment: VectorEnvironment | None, config: RunConfig, resume: bool) -> None:
+    """Checks the environments that a caller made; None if the run makes its own.
+
+    Raises:
+      ValueError: they are no `VectorEnvironment`, or do not fit the run.
+    """
+    if environment is None:
+        return
+    if resume:
+        raise ValueError("environment must be None if resume is True: a run makes its own.")
+    if config.num_actors != 1:
+        raise ValueError(
+            f"environment must be None if num_actors is not 1, got num_actors {config.num_actors}."
+        )
+    check_vector(environment, "environment", config.num_envs)
 
 
 def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorEnvironment]:

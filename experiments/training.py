@@ -26,7 +26,7 @@ from ..runtime.run_directory import (
 )
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
-from .assembly import make_loop
+from .assembly import check_given, make_loop
 from .checks import checked_agent
 from .evaluations import PeriodicEvaluation
 from .failing import kept_on_failure, run_failed
@@ -80,6 +80,7 @@ def train(
       RunFailedError: the run failed after the first step; the traceback is in the log.
     """
     assert directory or not resume, "resume needs a directory"
+    check_given(environment, config, resume)
     directory = directory or new_directory(config)
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(DirectoryLock(directory))

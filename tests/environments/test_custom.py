@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from retrax.datatypes import EnvironmentSpec
 from retrax.environments import check_environment, known_environments, make
 from retrax.environments.dm_env_adapter import DmEnvVector
 from retrax.environments.gymnasium_adapter import GymnasiumVector
@@ -182,8 +183,11 @@ def test_a_gymnasium_id_comes_before_an_attribute(here):
             "number",
             "a gymnasium.Env or a dm_env.Environment; the type of its result is int",
         ),
-        ("bad_vector", "it must return a VectorEnvironment; its result, a Walk, has no num_"),
-        ("one_vector", "custom_envs:one_vector returned 1 environments instead of 2"),
+        (
+            "bad_vector",
+            "the result of .*:bad_vector must be a V.*, but it is a Walk, .* no num_envs",
+        ),
+        ("one_vector", "the result of custom_envs:one_vector has 1 environments instead of 2"),
     ],
 )
 def test_what_is_no_environment_is_refused(here, name, message):
@@ -229,3 +233,46 @@ def test_a_function_in_place_of_an_id_may_make_a_vector_or_have_switches(here):
     from_module = make("custom_envs:Walk")
     maker = type(from_module._environments[0])
     assert make(maker, size=7)._environments[0].size == 7
+
+
+class Pretends(Memory):
+    """A vector of which a test replaces an attribute."""
+
+    def __init__(self, *, num_envs, seed):
+        super().__init__(num_envs=num_envs, seed=seed)
+
+
+def gymnasium_vector(num_envs, seed):
+    return gymnasium.make_vec("CartPole-v1", num_envs=num_envs)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "sentence"),
+    [
+        ("spec", None, "it is a Pretends whose spec is None, not a retrax.datatypes.Environm"),
+        (
+            "spec",
+            EnvironmentSpec(None, None),
+            r"whose spec is EnvironmentSpec\(observations=None, ",
+        ),
+        ("num_envs", "2", "has '2' environments instead of 2"),
+        ("num_envs", 2.5, r"has 2\.5 environments instead of 2"),
+        ("step", None, "must be a VectorEnvironment, but its step is no method"),
+        ("spec", property(lambda self: 1 / 0), "cannot be read: ZeroDivisionError: division by"),
+    ],
+)
+def test_vectors_are_checked_by_the_types_of_their_attributes(attribute, value, sentence):
+    class Made(Pretends):
+        pass
+
+    Made.__name__ = "Pretends"
+    setattr(Made, attribute, value)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        make(Made, num_envs=2)
+    assert str(caught.value).startswith("the result of an environment made by a function ")
+
+
+def test_gymnasiums_own_vectors_are_no_vectors_of_ours():
+    sentence = r"^the result of .* must be a V.*, but it is a CartPoleVectorEnv whose spec is"
+    with pytest.raises(ValueError, match=sentence):
+        make(gymnasium_vector, num_envs=2)

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 
+import gymnasium
 import noisy_agent
 import numpy as np
 import pytest
 from run_files import check_equal, rows, snapshots
 
+from retrax import train
+from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
 from retrax.experiments import progress
 from retrax.experiments.commands.main import main
@@ -220,6 +223,35 @@ def test_any_failure_is_told(tiny, retrax, tmp_path, monkeypatch):
     status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
     assert status == 1
     assert err.splitlines()[-1].startswith("retrax: The run failed at 0 steps: something (trace")
+
+
+@pytest.mark.parametrize(
+    ("fields", "make", "options", "sentence"),
+    [
+        ({}, lambda: Catch(num_envs=3), {}, "environment has 3 environments instead of 2"),
+        (
+            {},
+            lambda: gymnasium.make_vec("CartPole-v1", 2),
+            {},
+            "it is a CartPoleVectorEnv whose spec is Env",
+        ),
+        ({}, lambda: gymnasium.make("CartPole-v1"), {}, "it is a TimeLimit, which has no num_envs"),
+        ({}, lambda: Catch(num_envs=2), {"resume": True}, "must be None if resume is True"),
+        (
+            {"num_actors": 2, "actor_update_period": 10},
+            lambda: Catch(num_envs=2),
+            {},
+            "must be None if num_actors is not 1, got num_actors 2",
+        ),
+    ],
+)
+def test_environments_that_do_not_fit_the_run_are_refused(
+    tmp_path, fields, make, options, sentence
+):
+    config = RunConfig(agent="acer", environment="catch", num_envs=2, **fields)
+    with pytest.raises(ValueError, match=f"^environment .*{sentence}|^{sentence}"):
+        train(config, tmp_path / "run", environment=make(), **options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
