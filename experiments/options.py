@@ -96,11 +96,13 @@ def check_arguments(arguments: Sequence[str], options: Sequence[Option], prog: s
     positional = [option for option in options if option.positional]
     named = {flag: option for option in options for flag in option.flags}
     given, plain, open_ended = _read(arguments, named, prog)
+    missing = [o for o in options if o.required and not o.positional and o.name not in given]
     if len(plain) > len(positional) and not any(o.value and o.value.many for o in positional):
-        raise ValueError(f"Unknown argument {plain[len(positional)]} (see {prog} --help).")
-    for option in options:
-        if option.required and not option.positional and option.name not in given:
-            raise ValueError(_missing(option, prog))
+        word = plain[len(positional)]
+        hint = f"did you mean {missing[0].name} {word}?" if missing else f"see {prog} --help"
+        raise ValueError(f"Unknown argument {word} ({hint}).")
+    if missing:
+        raise ValueError(_missing(missing[0], prog))
     if len(plain) < len(positional) and not open_ended:
         option = positional[len(plain)]
         if option.required and option.value and not option.value.many:
@@ -259,8 +261,16 @@ def _check_value(name: str, value: Value, text: str) -> None:
 
 
 def _hint(flag: str, named: Mapping[str, Option], prog: str) -> str:
-    known = [name.lstrip("-") for name in named]
-    close = difflib.get_close_matches(flag.lstrip("-").replace("_", "-"), known, n=1)
+    """The known option whose last part is most similar: sharing "agent." makes none similar."""
+    parts = {name.lstrip("-"): name.lstrip("-").rpartition(".") for name in named}
+    given = flag.lstrip("-").replace("_", "-")
+    for head, dot, _ in parts.values():
+        if dot and given.startswith(f"{head.replace('.', '-')}-"):  # --agent-discount
+            given = f"{head}.{given[len(head) + 1 :]}"
+    leaves = sorted({leaf for _, _, leaf in parts.values()})
+    alike = difflib.get_close_matches(given.rpartition(".")[2], leaves, n=1)
+    known = [name for name, (_, _, leaf) in parts.items() if leaf in alike]
+    close = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
     return f"did you mean --{close[0]}?" if close else f"see {prog} --help"
 
 

@@ -20,8 +20,8 @@ from ..experiments.commands.launch import (
     ResumeProgramArguments,
     parse_launch,
 )
-from ..experiments.commands.run_arguments import resumes
-from ..experiments.parsing import parse, tell
+from ..experiments.commands.run_arguments import parse_resumed, resumes
+from ..experiments.parsing import tell
 from ..experiments.training import train
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.run_directory import (
@@ -131,7 +131,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
     with contextlib.ExitStack() as stack:
         if resumes(arguments):
             named = not arguments[0].startswith("-")  # the agent, which config.json has
-            given = parse(ResumeProgramArguments, arguments[named:], prog=PROG)
+            given = parse_resumed(ResumeProgramArguments, arguments[named:], prog=PROG)
             lock = stack.enter_context(DirectoryLock(given.resume))
             program, found = _resumed(given)
             notes += [*found, _network(given, refused)]

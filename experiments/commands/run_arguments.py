@@ -10,6 +10,7 @@ import tyro
 from ...agents.entry import AgentEntry, find_agent
 from ...datatypes import EnvironmentSpec
 from ...runtime.run_directory import RunConfig, default_preset, preset_config
+from ..options import options_of
 from ..parsing import parse, scan
 
 AgentConfig = TypeVar("AgentConfig")
@@ -82,6 +83,25 @@ class ResumeArguments(OutputArguments):
         given = {"steps": self.steps, "learner_devices": self.learner_devices}
         changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         return dataclasses.replace(config, **changes)
+
+
+def parse_resumed(form: type[ResumeArguments], arguments: Sequence[str], *, prog: str) -> Any:
+    """Parses the arguments that continue a run, into a subclass of `ResumeArguments`.
+
+    Raises:
+      ValueError: one sentence about what is wrong; another for options of new runs.
+    """
+    changeable = [flag for option in options_of(form) for flag in option.flags]
+    of_new_runs = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(RunConfig)}
+    for word in arguments:
+        flag = word.partition("=")[0].replace("_", "-")
+        is_of_config = flag.startswith("--agent.") or flag in of_new_runs
+        if is_of_config and flag not in changeable:
+            raise ValueError(
+                f"{flag} cannot be changed: a run that is resumed keeps its config, except for "
+                f"{' and '.join(f for f in changeable if f in of_new_runs)}."
+            )
+    return parse(form, arguments, prog=prog)
 
 
 def resumes(arguments: Sequence[str]) -> bool:

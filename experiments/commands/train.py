@@ -11,9 +11,9 @@ from ...environments.failures import close_quietly
 from ...runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..assembly import MANY, spec_of
 from ..failing import RunFailedError
-from ..parsing import parse, tell, wants_help
+from ..parsing import tell, wants_help
 from ..training import Summary, train
-from .run_arguments import ResumeArguments, RunArguments, parse_new_run, resumes
+from .run_arguments import ResumeArguments, RunArguments, parse_new_run, parse_resumed, resumes
 
 _USAGE = """\
 usage: retrax train AGENT --environment ID [OPTIONS]
@@ -96,7 +96,7 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
 
 
 def _resume(arguments: Sequence[str]) -> Summary:
-    given = parse(ResumeArguments, arguments, prog="retrax train")
+    given = parse_resumed(ResumeArguments, arguments, prog="retrax train")
     config = read_config(given.resume)
     if (given.resume / PROGRAM).is_file():
         raise ValueError(

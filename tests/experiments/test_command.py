@@ -200,7 +200,14 @@ def test_switches_and_nested_fields(parsed):
         ),
         (("train", "--resume"), "--resume needs a value"),
         (("train", "--resume", "nothing"), "nothing is not a run directory"),
-        (("train", "--resume", "nothing", "--seed", "3"), "Unknown option --seed"),
+        (
+            ("train", "--resume", "nothing", "--seed", "3"),
+            "--seed cannot be changed: a run that is resumed keeps its config, except for --steps "
+            "and --learner-devices.",
+        ),
+        (("train", "--resume", "nothing", "--agent.learning_rate=1"), "--agent.learning-rate can"),
+        (("train", "--resume", "nothing", "--stps", "3"), "(did you mean --steps?)"),
+        (("train", "acer", "catch"), "Unknown argument catch (did you mean --environment catch?)"),
         (("train", "reactor", "--resume", "nothing"), "Unknown argument reactor"),
         (("evaluate",), "needs RUN: The run directory"),
         (("evaluate", "nothing"), "nothing is not a run directory"),

@@ -122,6 +122,7 @@ def test_hyphens_and_underscores_are_alike():
             "Unknown option --part.rat (did you mean --part.rate?).",
         ),
         (["--name", "x", "y"], "Unknown argument y (see program --help)."),
+        (["y"], "Unknown argument y (did you mean --name y?)."),
         (["--name", "--kind", "a"], "--name needs a value (see program --help)."),
         (["--name", "x", "-x"], "Unknown option -x (see program --help)."),
         (
@@ -185,6 +186,8 @@ def test_positional_arguments():
             "Unknown option --agent.discout (did you mean --agent.discount?).",
         ),
         (["--discount", "1"], "Unknown option --discount (did you mean --agent.discount?)."),
+        (["--agent-discout", "1"], "(did you mean --agent.discount?)."),
+        (["--capacty", "1"], "(did you mean --agent.replay.capacity?)."),
         (["--no-plain"], "Unknown option --no-plain (did you mean --plain?)."),
         (["--agent.no-recurrent"], "(did you mean --agent.recurrent?)."),
         (["--steps", "abc"], "--steps must be an integer, got 'abc'."),
@@ -214,6 +217,13 @@ def test_refusals_of_a_run(arguments, sentence):
     with pytest.raises(ValueError, match=r"\.$") as error:
         run(*arguments)
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize("option", ["--agent.vmin", "--agent-vmin"])
+def test_options_that_share_a_prefix_alone_are_not_alike(option):
+    """ACER has no support; `agent.discount` is as near to `agent.vmin` as "agent." makes it."""
+    with pytest.raises(ValueError, match=rf"^Unknown option {option} \(see retrax train --help\)"):
+        run(option, "1", config=acer.Config.small())
 
 
 def test_missing_options_are_named_with_their_docs():

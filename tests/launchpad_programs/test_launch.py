@@ -251,6 +251,7 @@ def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
     sentence = refused("--resume", tmp_path)
     assert "was trained in one process" in sentence
     assert f"retrax train --resume {tmp_path}" in sentence
+    assert "--seed cannot be changed" in refused("--resume", tmp_path, "--seed", "3")
 
 
 @needs_launchpad
