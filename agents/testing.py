@@ -11,11 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dm_env import StepType, specs
+from dm_env import StepType
 
 from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from .base import Agent, Decision
 from .entry import AgentEntry
+from .padding_changes import random_observations, with_other_padding
 from .shapes import check_agent_shapes
 
 __all__ = ["check_agent", "check_agent_shapes"]
@@ -41,7 +42,9 @@ def check_agent(
       for states that were restored from NumPy arrays, as from a snapshot;
     * actions are within the bounds of the spec;
     * gradients are finite, also their mean over two batches, with sequences that end by
-      termination and by truncation; priorities are finite and >= 0.
+      termination and by truncation; priorities are finite and >= 0;
+    * gradients and priorities do not depend on the action of an episode's last row, after which
+      nothing was done, nor on rows behind the mask, which are padding.
 
     Args:
       agent: the agent.
@@ -64,7 +67,7 @@ def check_agent(
     )
     _act(agent, begin, params, environment_spec, "exploit", num_envs, generator)
     samples = _act(agent, begin, params, environment_spec, "explore", num_envs, generator)
-    _learn(agent, learner, samples)
+    _learn(agent, learner, samples, environment_spec, generator)
 
 
 class Compiled:
@@ -172,20 +175,10 @@ def _timesteps(
             step_type=kinds[t],
             reward=reward[t].astype(np.float32),
             discount=discount[t].astype(np.float32),
-            observation=_observations(spec.observations, num_envs, generator),
+            observation=random_observations(spec.observations, num_envs, generator),
         )
         for t in range(steps)
     ]
-
-
-def _observations(spec: specs.Array, num_envs: int, generator: np.random.Generator) -> np.ndarray:
-    shape = (num_envs, *spec.shape)
-    if np.issubdtype(spec.dtype, np.integer):
-        return generator.integers(256, size=shape).astype(spec.dtype)
-    values = generator.normal(size=shape)
-    if isinstance(spec, specs.BoundedArray):
-        values = np.clip(values, spec.minimum, spec.maximum)
-    return values.astype(spec.dtype)
 
 
 def _check_actions(name: str, action: np.ndarray, spec: EnvironmentSpec, step: int) -> None:
@@ -230,7 +223,13 @@ def _sample(rows: list[Row], sequence: SequenceSpec, generator: np.random.Genera
     return Sample(together._replace(extras={**together.extras, **first}), weights, mask)
 
 
-def _learn(agent: Agent, learner: Any, samples: list[Sample]) -> None:
+def _learn(
+    agent: Agent,
+    learner: Any,
+    samples: list[Sample],
+    spec: EnvironmentSpec,
+    generator: np.random.Generator,
+) -> None:
     """Updates with the mean of two batches' gradients, some of them from a restored state."""
     gradients, apply = Compiled("gradients", agent.gradients), Compiled("apply", agent.apply)
     mean = jax.jit(functools.partial(jax.tree.map, lambda x, y: (x + y) / 2))
@@ -247,6 +246,12 @@ def _learn(agent: Agent, learner: Any, samples: list[Sample]) -> None:
         if not _equal(gradients(restored, samples[0]), found[0]):
             raise ValueError("Agent.gradients gives other results with a restored learner state.")
         learner = apply(restored, mean(*(each for each, _ in found)))
+    for sample in samples:
+        grads, update = gradients(learner, sample)
+        for what, other in with_other_padding(sample, spec, agent.sequence, generator).items():
+            changed, after = gradients(learner, other)
+            if not _same_values((grads, update.priorities), (changed, after.priorities)):
+                raise ValueError(f"Agent.gradients must not depend on {what}.")
 
 
 def _check_finite(what: str, tree: Any) -> None:
@@ -270,6 +275,12 @@ def _restored(state: Any) -> Any:
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)) if is_key else data
 
     return jax.tree.map(restore, state)
+
+
+def _same_values(one: Any, other: Any) -> bool:
+    """Whether all numbers are equal; 0 equals -0."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in pairs)
 
 
 def _equal(one: Any, other: Any) -> bool:

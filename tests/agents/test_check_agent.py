@@ -273,6 +273,31 @@ def forgets_on_last_steps(state, sample):
     return jnp.where(ended, jnp.nan, found), update
 
 
+def learns_from(steps):
+    """One-step Q-learning from the steps `[B, T]` that a mask selects; complete with both masks."""
+
+    def gradients(state, sample):
+        rows = sample.rows
+
+        def loss(weights):
+            values = rows.observation @ weights
+            taken = jnp.take_along_axis(values[:, :-1], rows.action[:, :-1, None], -1)[..., 0]
+            bootstrap = jax.lax.stop_gradient(values[:, 1:].max(-1))
+            errors = rows.reward[:, 1:] + 0.9 * rows.discount[:, 1:] * bootstrap - taken
+            errors = jnp.where(steps(sample), errors, 0.0)
+            return jnp.sum(sample.weights[:, None] * errors**2), jnp.abs(errors).max(-1)
+
+        grads, priorities = jax.grad(loss, has_aux=True)(state.weights)
+        return grads, Update(priorities, {"error": jnp.mean(priorities)})
+
+    return gradients
+
+
+def test_one_step_q_learning_with_both_masks_is_accepted():
+    both = learns_from(lambda sample: sample.mask[:, 1:] & ~sample.rows.is_last[:, :-1])
+    check_agent(GOOD._replace(gradients=both), DISCRETE)
+
+
 WRONG_VALUES = {
     "trace": (
         lambda a: a._replace(init=Weak().traced),
@@ -313,6 +338,17 @@ WRONG_VALUES = {
     "gradients of truncated episodes": (
         lambda a: a._replace(gradients=forgets_on_last_steps),
         r"Agent\.gradients: gradients must be finite",
+    ),
+    "actions of last rows": (
+        lambda a: a._replace(gradients=learns_from(lambda sample: sample.mask[:, :-1])),
+        r"Agent\.gradients must not depend on the action of an episode's last row",
+    ),
+    "padding": (
+        lambda a: a._replace(
+            gradients=learns_from(lambda sample: ~sample.rows.is_last[:, :-1]),
+            sequence=dataclasses.replace(a.sequence, length=5),
+        ),
+        r"Agent\.gradients must not depend on rows behind Sample\.mask",
     ),
 }
 

@@ -170,7 +170,11 @@ def test_mixture_priority_with_a_raised_scale_is_not_the_kl_divergence(min_scale
     def density(mean, scale):
         return np.exp(-0.5 * ((y - mean) / scale) ** 2) / (scale * np.sqrt(2 * np.pi))
 
-    sampled, target, predicted = density(2, 0.25), density(2, max(0.25, min_scale)), density(1.8, 0.3)
+    sampled, target, predicted = (
+        density(2, 0.25),
+        density(2, max(0.25, min_scale)),
+        density(1.8, 0.3),
+    )
     log_ratio = np.log(predicted) - np.log(target)
     width = y[1] - y[0]
     expected = np.sum(sampled * (np.exp(log_ratio) - 1 - log_ratio)) * width
