@@ -6,7 +6,13 @@
 
 from .episodes import EpisodeResults, run_episodes
 from .plots import plot_learning_curves, read_metrics
-from .statistics import Interval, interval_curve, mean_and_interval, mean_curve
+from .statistics import (
+    Interval,
+    interval_curve,
+    interval_of_episodes,
+    mean_and_interval,
+    mean_curve,
+)
 from .video import VideoWriter
 
 __all__ = [
@@ -14,6 +20,7 @@ __all__ = [
     "Interval",
     "VideoWriter",
     "interval_curve",
+    "interval_of_episodes",
     "mean_and_interval",
     "mean_curve",
     "plot_learning_curves",

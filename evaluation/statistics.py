@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+LEAST_EPISODES = 10  # of an evaluation with an interval
+
 
 class Interval(NamedTuple):
     """A mean, or another statistic, and its confidence interval.
@@ -63,6 +65,25 @@ def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 
     quantile = special.stdtrit(values.size - 1, (1.0 + confidence) / 2.0)
     half_width = float(quantile * np.std(values, ddof=1) / np.sqrt(values.size))
     return Interval(mean, mean - half_width, mean + half_width)
+
+
+def interval_of_episodes(returns: np.ndarray | Sequence[float]) -> Interval:
+    """The mean return of an evaluation and its 95 % interval.
+
+    It is that of `mean_and_interval`, with two differences, since returns are often far from
+    normal: there is none for fewer than `LEAST_EPISODES`, and its limits are within the least and
+    the largest return, as those of a bootstrap are.
+
+    Args:
+      returns: of the episodes, `[N]`, N at least 1.
+
+    Returns:
+      The interval; its limits are NaN if there is none.
+    """
+    mean, low, high = mean_and_interval(returns)
+    if len(returns) < LEAST_EPISODES:
+        return Interval(mean, np.nan, np.nan)
+    return Interval(mean, *(float(x) for x in np.clip([low, high], min(returns), max(returns))))
 
 
 def mean_curve(

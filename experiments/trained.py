@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ..agents.base import ActorState, Agent, Params
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
-from ..evaluation import VideoWriter, mean_and_interval
+from ..evaluation import VideoWriter, interval_of_episodes
 from ..evaluation.episodes import begin_states
 from ..runtime.actor_states import ActorStates
 from ..runtime.best_parameters import BestParameters
@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
       mean_return: mean undiscounted return.
-      low: of its 95 % confidence interval; NaN for one episode.
+      low: of its 95 % confidence interval; NaN for fewer than 10 episodes.
       high: likewise.
       episodes: how many.
       steps: training steps of the snapshot.
@@ -153,7 +153,7 @@ def evaluate(
             on_frame=writer.append if writer else None,
             metrics=config.entry.episode_metrics,
         )
-    interval = mean_and_interval(results.returns)
+    interval = interval_of_episodes(results.returns)
     return Evaluation(
         interval.mean,
         interval.low,

@@ -105,7 +105,7 @@ def line(status: Mapping[str, Any]) -> str:
         f"staleness {_number(staleness)} | "
         f"return {_number(mean_return)}, "
         f"evaluator {_number(evaluator.get('return'))} | "
-        + (f"{restarts} restarts | " if restarts else "")
+        + (f"restarts: {restarts} | " if restarts else "")
         + f"ETA {_time(status['eta_seconds'])}"
     )
 
@@ -143,7 +143,7 @@ def _more(values: Mapping[str, Any]) -> str:
     if values.get("failures"):
         parts.append("learner away")
     if values.get("restarts"):
-        parts.append(f"restarted {values['restarts']} times")
+        parts.append(f"restarts: {values['restarts']}")
     return ", ".join(parts)
 
 

@@ -282,7 +282,7 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     if not complete:
         _log.warning(f"{path} was missing or empty: it begins anew, without the earlier rows.")
     elif len(whole) < len(rows):
-        _log.warning(f"{path}: {len(rows) - len(whole)} damaged rows were removed.")
+        _log.warning(f"{path}: damaged rows were removed, {len(rows) - len(whole)} of {len(rows)}.")
 
 
 def _is_whole(row: Sequence[str], columns: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from ...evaluation.statistics import LEAST_EPISODES
 from ..parsing import parse
 from ..trained import Evaluation, evaluate
 
@@ -38,9 +39,9 @@ class EvaluateArguments:
     intrinsic reward. Without it, the agent chooses."""
 
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print one JSON object: mean_return, low, high (95 %), episodes, steps (training steps of the
-    snapshot), mean_length, modes (mean_return and episodes of each), metrics (the agent's own),
-    policy (what acted)."""
+    """Print one JSON object: mean_return, low, high (95 %; null for fewer than 10 episodes),
+    episodes, steps (training steps of the snapshot), mean_length, modes (mean_return and episodes
+    of each), metrics (the agent's own), policy (what acted)."""
 
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the episodes to this file, .mp4 or .gif."""
@@ -62,7 +63,7 @@ def evaluate_command(arguments: Sequence[str]) -> int:
         video=given.video,
     )
     if given.json:
-        # One episode has no interval, and JSON no NaN.
+        # A few episodes have no interval, and JSON no NaN.
         print(json.dumps(_without_nan(result._asdict())))
     else:
         _print(result, given.video)
@@ -70,18 +71,25 @@ def evaluate_command(arguments: Sequence[str]) -> int:
 
 
 def _print(result: Evaluation, video: Path | None) -> None:
+    interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
+    if math.isnan(result.low):
+        interval = f"no interval: it takes {LEAST_EPISODES} episodes"
     print(
-        f"mean return {result.mean_return:.6g} (95 %: {result.low:.6g} to {result.high:.6g}) over "
-        f"{result.episodes} episodes of {result.mean_length:.0f} steps, after {result.steps} steps "
-        "of training"
+        f"mean return {result.mean_return:.6g} ({interval}) over {result.episodes} "
+        f"episode{_s(result.episodes)} of {result.mean_length:.0f} steps, after {result.steps} "
+        "steps of training"
     )
     if result.policy:
         print(f"policy: {result.policy}")
     for name, mode in result.modes.items():
-        found = f"{mode['mean_return']:.6g} over {mode['episodes']} episodes"
+        found = f"{mode['mean_return']:.6g} over {mode['episodes']} episode{_s(mode['episodes'])}"
         print(f"{name}: {found if mode['episodes'] else 'no episodes'}")
     if video:
         print(f"video in {video}")
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"
 
 
 def _without_nan(value: Any) -> Any:

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from retrax.evaluation.statistics import Interval, mean_and_interval, mean_curve, moving_average
+from retrax.evaluation.statistics import (
+    Interval,
+    interval_of_episodes,
+    mean_and_interval,
+    mean_curve,
+    moving_average,
+)
 
 
 def test_interval_by_hand():
@@ -51,6 +57,28 @@ def test_values_that_are_not_finite_have_no_interval(bad):
 
 def test_opposite_infinities_do_not_warn():
     assert np.isnan(mean_and_interval([np.inf, -np.inf])).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_a_few_episodes_have_no_interval(size):
+    """Student's for two episodes of catch is -12.7 to 12.7; every return is -1 or 1."""
+    assert mean_and_interval([-1.0, 1.0]).high > 12
+    mean, low, high = interval_of_episodes(np.linspace(-1.0, 1.0, size))
+    assert mean == np.mean(np.linspace(-1.0, 1.0, size))
+    assert np.isnan([low, high]).all()
+
+
+def test_interval_of_episodes_ends_at_the_extreme_returns():
+    returns = [1.0] * 9 + [-1.0]
+    sem = stats.sem(returns)
+    low = 0.8 - stats.t.ppf(0.975, 9) * sem
+    np.testing.assert_allclose(interval_of_episodes(returns), [0.8, low, 1.0], rtol=1e-12)
+    assert mean_and_interval(returns).high > 1.2
+    high = -low
+    returns = np.negative(returns).astype(np.float32)
+    np.testing.assert_allclose(interval_of_episodes(returns), [-0.8, -1.0, high], rtol=1e-12)
+    spread = np.arange(30.0)
+    assert interval_of_episodes(spread) == mean_and_interval(spread)
 
 
 def test_reads_well():

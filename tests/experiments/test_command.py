@@ -450,6 +450,10 @@ def test_one_episode_has_no_interval_and_json_no_nan(run, retrax):
     assert status == 0
     assert "NaN" not in out
     assert json.loads(out)["low"] is None
+    _, out, _ = retrax("evaluate", run, "--episodes", 1)
+    assert "(no interval: it takes 10 episodes) over 1 episode of 9 steps," in out
+    _, out, _ = retrax("evaluate", run, "--episodes", 9)
+    assert "(no interval: it takes 10 episodes) over 9 episodes of 9 steps," in out
 
 
 def test_evaluation_changes_no_run(run, retrax, contents):

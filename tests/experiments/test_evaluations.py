@@ -19,7 +19,7 @@ from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
-from retrax.evaluation import arm_plot
+from retrax.evaluation import arm_plot, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
@@ -151,6 +151,7 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned():
 
 
 def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
+    monkeypatch.setattr(statistics, "LEAST_EPISODES", 2)  # for intervals
     found = evaluate_arms(arms, episodes=2)
     assert [result.metrics["arm"] for result in found] == [0, 1, 2]
     assert found[1] == evaluate(arms, episodes=2, arm=1)

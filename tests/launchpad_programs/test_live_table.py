@@ -97,8 +97,9 @@ def test_plain_gives_a_line_at_each_change_of_phase():
 def test_restarts_are_shown_where_there_are_any():
     assert "restart" not in live_table.line(STATUS)
     status = {**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}}
-    assert "| 3 restarts |" in live_table.line(status)
+    assert "| restarts: 3 |" in live_table.line(status)
     shown = text(live_table.table(status)).splitlines()
-    counts = {row.split()[1]: row for row in shown if "restarted" in row}
+    counts = {row.split()[1]: row for row in shown if "restarts: " in row}
     assert sorted(counts) == ["actor/0", "replay/0"]
-    assert "restarted 2 times" in counts["replay/0"]
+    assert "restarts: 2" in counts["replay/0"]
+    assert "restarts: 1" in counts["actor/0"]

@@ -210,7 +210,7 @@ def test_damaged_rows_are_removed(tmp_path, caplog, damaged):
     with MetricsWriter.resume(tmp_path, COLUMNS, 3) as writer:
         writer.write(make_row(5))
     assert read_csv(tmp_path).splitlines()[1:] == ["1,0.5,1.0", "3,,1.0", "5,0.5,1.0"]
-    assert "metrics.csv: 2 damaged rows were removed." in caplog.text
+    assert "metrics.csv: damaged rows were removed, 2 of" in caplog.text
 
 
 def test_close_twice(tmp_path):
