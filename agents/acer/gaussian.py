@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from dm_env import specs
 
 from ... import losses
 from ...datatypes import Row
 from ...networks import GaussianOutput
+from ...networks.d4pg import middle_and_half
 from .policies import Estimates, Policy
 
 # `(params, features [F], action [d]) -> []`.
@@ -40,9 +42,8 @@ def gaussian(
       num_samples: n, the number of actions drawn for the mean advantage of stochastic dueling.
       dueling: whether Q is V plus `advantage` minus its mean; otherwise it is `advantage`.
     """
-    low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
     (size,) = actions.shape
-    to_environment = functools.partial(_to_environment, low=low, high=high)
+    to_environment = functools.partial(_to_environment, actions=actions)
     return Policy(
         extras={
             "mu": jax.ShapeDtypeStruct((size,), jnp.float32),
@@ -63,9 +64,15 @@ def gaussian(
     )
 
 
-def _to_environment(x: jax.Array, *, low: jax.Array, high: jax.Array) -> jax.Array:
+def _to_environment(x: jax.Array, *, actions: specs.BoundedArray) -> jax.Array:
     """From scaled actions to those of the environment, within the bounds."""
-    return jnp.clip(low + 0.5 * (x + 1.0) * (high - low), low, high).astype(jnp.float32)
+    low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
+    middle, half = middle_and_half(actions)
+    if (half <= np.finfo(np.float32).max / 2).all():
+        scaled = low + 0.5 * (x + 1.0) * (high - low)
+    else:  # float32 has no such difference of bounds
+        scaled = jnp.clip(x, -1.0, 1.0) * half + middle
+    return jnp.clip(scaled, low, high).astype(jnp.float32)
 
 
 def _log_density(mean: jax.Array, x: jax.Array, *, std: float) -> jax.Array:

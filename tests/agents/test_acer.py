@@ -474,6 +474,28 @@ def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
     np.testing.assert_allclose(greedy.action, middle + half * np.clip(mean, -1, 1), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ([-2.0, 0.0], [2.0, 0.5]),
+        (np.finfo(np.float32).min, np.finfo(np.float32).max),
+        ([-3e38, -1.0], [2e38, 1.0]),
+        (0.0, 3e38),
+    ],
+)
+def test_scaled_actions_have_their_place_between_the_bounds_however_large_these_are(low, high):
+    actions = specs.BoundedArray((2,), np.float32, low, high)
+    policy = acer.gaussian.gaussian(
+        actions, None, truncation=5.0, std=0.3, num_samples=5, dueling=True
+    )
+    low, high = (np.broadcast_to(x, 2).astype(np.float64) for x in (low, high))
+    for x in (-1.5, -1.0, -0.75, 0.0, 0.125, 1.0, 1.5):
+        inside = min(max(x, -1.0), 1.0)
+        expected = low + (inside + 1) / 2 * (high - low)
+        found = policy.greedy(np.full(2, x, np.float32))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_a_torso_of_ones_own_takes_the_place_of_the_default_one():
     """One that equals the default torso gives the same update; separate streams have one each."""
     config = small("discrete", memory_size=4)
