@@ -130,7 +130,7 @@ class Segment:
     """Numbers of a segment of `length` rows, and of the agent's linear networks on it."""
 
     def __init__(self, agent, state, length):
-        rng = np.random.default_rng(5)
+        rng = np.random.default_rng(26)
         network = jax.tree.map(lambda x: np.asarray(x, np.float64), state.params["network"])
         self.x = rng.normal(size=(length, D)).astype(np.float32)
         self.mean, self.v = self.x @ network["policy"], self.x @ network["value"]
@@ -200,7 +200,7 @@ def test_e_2_tis_off_policy_by_hand():
         policy += weights[-1] * (return_ - v[i]) * np.outer(x[i], segment.score[i])
         value += 0.7 * weights[-1] * (return_ - v[i]) * x[i]
     gradients, _ = agent.gradients(state, segment.sample)
-    assert min(weights) < 1.4
+    assert min(weights) < 1.4 < 1.5 == max(weights)
     expected = {"policy": -policy / 3, "value": -value / 3}
     chex.assert_trees_all_close(gradients["network"], expected, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(gradients["advantage"], 0.0)
