@@ -110,7 +110,8 @@ def compare(name, per_call):
     agent = entry.make_agent(spec, config)
     params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
     generator = np.random.default_rng(0)
-    act = testing._act(agent, params, spec, "explore", BATCH, generator)
+    begin = jax.jit(jax.vmap(lambda key, number: agent.begin(key, number, BATCH)))
+    act = testing._act(agent, begin, params, spec, "explore", BATCH, generator)
     if per_call > 1:
         act = [jax.tree.map(lambda *x: np.concatenate(x), *act)] * UPDATES
     one = learn(agent, act, per_call=per_call, num_devices=1)
