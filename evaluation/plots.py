@@ -52,10 +52,13 @@ def read_metrics(run: Path) -> dict[str, np.ndarray]:
     path = run / "metrics.csv"
     if not path.is_file():
         raise ValueError(f"{run} has no metrics.csv.")
-    complete, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    # utf-8-sig: a spreadsheet may have written the file, with a byte order mark (and \r\n).
+    complete, _, _ = path.read_text(encoding="utf-8-sig").rpartition("\n")
     header, *rows = list(csv.reader(complete.splitlines())) or [[]]
     if not rows:
         raise ValueError(f"{path} is empty: nothing was measured yet.")
+    if len(header) == 1 and ";" in header[0]:
+        raise ValueError(f"{path} has semicolons between its columns: it must have commas.")
     try:
         values = [[float(cell) if cell else np.nan for cell in row] for row in rows]
         table = np.array(values, np.float64)

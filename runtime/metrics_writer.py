@@ -266,7 +266,9 @@ def _line(cells: Iterable[str]) -> str:
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing."""
     data = path.read_bytes() if path.is_file() else b""
-    complete, _, _ = data.decode("utf-8", errors="replace").rpartition("\n")
+    # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
+    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    complete, _, _ = text.rpartition("\n")
     header, *lines = complete.split("\n")
     if complete and header != _line(columns).rstrip("\n"):
         raise ValueError(

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,13 +181,7 @@ def default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -
 
 
 def describe_default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -> str:
-    """A sentence for the log: what the environment is, and the preset that is its default.
-
-    Args:
-      entry: of the agent.
-      environment: its id.
-      spec: of the environment.
-    """
+    """A sentence for the log: what the environment is, and the preset that is its default."""
     shape, actions = spec.observations.shape, spec.actions
     kind = "images" if spec.observations.dtype == np.uint8 else "arrays"
     if isinstance(actions, specs.DiscreteArray):
@@ -217,10 +212,10 @@ def preset_config(entry: AgentEntry, preset: str) -> Any:
 
 
 def new_directory(config: RunConfig) -> Path:
-    """A new directory under runs/, named after agent, environment, seed and time."""
+    """A directory under runs/ that is no other's: agent, environment, seed, time, random digits."""
     name = f"{config.agent}-{config.environment}-{config.seed}"
     name = "".join(c if c.isalnum() or c in "-_.,=" else "-" for c in name)
-    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
 
 
 def write_config(directory: Path, config: RunConfig) -> None:

@@ -59,6 +59,17 @@ def labels_of(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
+def test_reads_what_a_spreadsheet_wrote(tmp_path):
+    path = make_run(tmp_path / "run", SHORT) / "metrics.csv"
+    expected = read_metrics(path.parent)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    np.testing.assert_equal(read_metrics(path.parent), expected)
+    assert list(expected) == ["steps", "episode_return"]
+    path.write_text(SHORT.replace(",", ";"))
+    with pytest.raises(ValueError, match=r"metrics.csv has semicolons between its columns: it mus"):
+        read_metrics(path.parent)
+
+
 def test_draws_a_picture(tmp_path):
     run = make_run(tmp_path / "run", SHORT)
     output = tmp_path / "new" / "curves.png"

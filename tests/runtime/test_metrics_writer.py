@@ -213,6 +213,16 @@ def test_damaged_rows_are_removed(tmp_path, caplog, damaged):
     assert "metrics.csv: damaged rows were removed, 2 of" in caplog.text
 
 
+def test_rows_that_a_spreadsheet_wrote_are_kept(tmp_path, caplog):
+    write(tmp_path, [make_row(1), make_row(2)])
+    path = tmp_path / "metrics.csv"
+    before = path.read_bytes()
+    path.write_bytes(b"\xef\xbb\xbf" + before.replace(b"\n", b"\r\n"))
+    MetricsWriter.resume(tmp_path, COLUMNS, 2).close()
+    assert path.read_bytes() == before
+    assert caplog.text == ""
+
+
 def test_close_twice(tmp_path):
     writer = MetricsWriter(tmp_path, COLUMNS)
     writer.close()

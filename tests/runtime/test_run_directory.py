@@ -446,6 +446,10 @@ def test_names_of_new_directories(monkeypatch):
     directory = configs.new_directory(make_run(agent="my_agents:MINE", environment="ALE/Pong-v5"))
     assert directory.parts[0] == "runs"
     assert directory.name.startswith("my_agents-MINE-ALE-Pong-v5-0-")
+    monkeypatch.setattr(configs.time, "strftime", lambda form: "20260101-000000")  # one second
+    names = {configs.new_directory(make_run()).name for _ in range(100)}
+    assert len(names) == 100
+    assert all("-20260101-000000-" in name for name in names)
 
 
 def test_differences_name_nested_fields():
