@@ -4,17 +4,44 @@ An object qualifies if its class is written in Python and all its attributes are
 constants: functions without a closure, classes, modules, and Gymnasium's spaces that have drawn
 nothing. Everything else (a simulator of another library, a list of objects) may hide a state, so it
 is refused.
+
+Data of its classes count, too: what can be written in place (a list of levels) is kept, what cannot
+(a number) and sets must be the same where the state is restored.
 """
 
+import collections
+import enum
+import logging
+import pathlib
+import re
 import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from .plain_data import NotPlainError
 
 _CONSTANTS = "constants"
+_SHARED = "shared"
 _VALUES = "values"
 _LARGEST = object.__basicsize__ + 16  # a dictionary and a list of weak references
+_IMMUTABLE: tuple[Any, ...] = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    np.generic,
+    np.dtype,
+    range,
+)
+_IMMUTABLE += (enum.Enum, re.Pattern, pathlib.PurePath)
+_SETS = (tuple, set, frozenset)
+_WRITABLE = (list, dict, collections.deque, np.ndarray, np.random.Generator)
+_WITHOUT_DATA = ("builtins", "abc", "typing", "typing_extensions")  # modules of base classes
 
 
 def attributes(thing: Any, skipped: Collection[str] = ()) -> dict[str, Any]:
@@ -40,7 +67,17 @@ def attributes(thing: Any, skipped: Collection[str] = ()) -> dict[str, Any]:
             values[name] = value
         else:
             constants[name] = described
-    return {"class": kind.__qualname__, _VALUES: values, _CONSTANTS: constants}
+    shared = {}
+    for name, _, value in _class_data(kind):
+        described = _constant(value) or _unwritten(value)
+        if described is not None:
+            constants[name] = described
+        elif isinstance(value, _WRITABLE):
+            shared[name] = value
+        else:
+            raise NotPlainError(f"{name} is a {type(value).__module__}.{type(value).__qualname__}")
+    parts = {_VALUES: values, _CONSTANTS: constants, _SHARED: shared}
+    return {"class": kind.__qualname__, **parts}
 
 
 def set_attributes(thing: Any, skipped: Collection[str], state: Mapping[str, Any]) -> None:
@@ -55,12 +92,32 @@ def set_attributes(thing: Any, skipped: Collection[str], state: Mapping[str, Any
       ValueError: the object is of another class, or has other constants.
     """
     here = attributes(thing, skipped)
-    for part in ("class", _CONSTANTS):
-        if here[part] != state[part]:
-            raise ValueError(f"{part} {here[part]} instead of {state[part]}")
+    if here["class"] != state["class"]:
+        raise ValueError(f"class {here['class']} instead of {state['class']}")
+    if here.keys() != state.keys() or here[_SHARED].keys() != state[_SHARED].keys():
+        raise ValueError("the state is of another version")
+    ours, theirs = here[_CONSTANTS], state[_CONSTANTS]
+    if ours != theirs:
+        differ = [n for n in {**ours, **theirs} if ours.get(n) != theirs.get(n)]
+        found = [{n: x[n] for n in differ if n in x} for x in (ours, theirs)]
+        raise ValueError(f"{_CONSTANTS} {found[0]} instead of {found[1]}")
     for name in here[_VALUES].keys() - state[_VALUES].keys():
         delattr(thing, name)
     vars(thing).update(state[_VALUES])
+    for name, owner, _ in list(_class_data(type(thing))):
+        if name in state[_SHARED]:
+            setattr(owner, name.rpartition(".")[2], state[_SHARED][name])
+
+
+def _class_data(kind: type) -> Iterator[tuple[str, type, Any]]:
+    """Data in a class and its bases, but no methods: Class.name, the class, the value."""
+    for owner in kind.__mro__:
+        if owner.__module__ in _WITHOUT_DATA:
+            continue
+        for name, value in list(vars(owner).items()):
+            hidden = name.startswith(("__", "_abc_"))
+            if not hidden and not hasattr(type(value), "__get__"):
+                yield f"{owner.__qualname__}.{name}", owner, value
 
 
 def _constant(value: Any) -> str | None:
@@ -71,6 +128,19 @@ def _constant(value: Any) -> str | None:
         return f"{value.__module__}.{value.__qualname__}"
     if type(value).__module__.startswith("gymnasium.spaces"):
         return None if any(space._np_random for space in _spaces(value)) else repr(value)
+    return None
+
+
+def _unwritten(value: Any) -> str | None:
+    """A description of data of a class that nobody writes in place, or that cannot be copied."""
+    if isinstance(value, logging.Logger) or type(value).__module__ == "typing":
+        return repr(value)
+    if isinstance(value, _IMMUTABLE):
+        return repr(value)
+    if isinstance(value, _SETS):
+        parts = [str(_constant(part) or _unwritten(part) or "") for part in value]
+        if all(parts):
+            return f"{type(value).__name__} {parts if isinstance(value, tuple) else sorted(parts)}"
     return None
 
 

@@ -15,6 +15,7 @@ from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
 from .sequential import SequentialVector, check_alike
 
+_WRAPPERS = "gymnasium.wrappers."
 _EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
 
@@ -25,6 +26,9 @@ class GymnasiumVector(SequentialVector):
     ends with discount 1. Gymnasium's `info` is dropped.
 
     The specs follow from the spaces: see `gymnasium_spaces`.
+
+    Attributes:
+      statistics: a sentence on running statistics of the environments' wrappers; empty without any.
 
     Args:
       make_one: makes one environment; called E times. It chooses the render mode.
@@ -75,6 +79,8 @@ class GymnasiumVector(SequentialVector):
         registered = self._environments[0].spec
         own = registered.max_episode_steps if registered else None
         limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
+        self.statistics = note_on_statistics(self._environments[0])
+        note = " ".join(filter(None, (note, self.statistics)))
         spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own, note=note)
         super().__init__(spec, see, act, len(self._environments), limit=limit)
         self._simulations = [simulation(one.unwrapped) for one in self._environments]
@@ -121,15 +127,40 @@ class GymnasiumVector(SequentialVector):
 
     def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
         """The environment and its wrappers; their specs and arguments never change."""
-        part, found = self._environments[e], []
+        part, found = self._environments[e], list[tuple[Any, set[str]]]()
         while isinstance(part, gymnasium.Wrapper):
-            found.append((part, {"env", "_cached_spec", "_saved_kwargs"}))
+            statistics = running_statistics(part)
+            found.append((part, {"env", "_cached_spec", "_saved_kwargs", *statistics}))
+            found += [(kept, set()) for kept in statistics.values()]
             part = part.env
         simulated = {"model", "data", "mujoco_renderer"} if self._simulations[e] else set()
         return [*found, (part, {"spec"} | simulated)]
 
     def _physics(self, e: int) -> list[MujocoState]:
         return self._simulations[e]
+
+
+def running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
+    """The running means of a wrapper such as NormalizeObservation, by attribute."""
+    return {
+        name: value
+        for name, value in vars(wrapper).items()
+        if type(value).__name__ == "RunningMeanStd" and type(value).__module__.startswith(_WRAPPERS)
+    }
+
+
+def note_on_statistics(environment: gymnasium.Env) -> str:
+    """A sentence if wrappers of an environment have running statistics; else nothing."""
+    names, part = [], environment
+    while isinstance(part, gymnasium.Wrapper):
+        names += [type(part).__name__] if running_statistics(part) else []
+        part = part.env
+    if not names:
+        return ""
+    return (
+        f"The running statistics of {' and '.join(names)} belong to each environment alone: a "
+        "resumed run keeps them, evaluations begin them anew."
+    )
 
 
 def simulation(environment: gymnasium.Env) -> list[MujocoState]:

@@ -3,7 +3,7 @@
 Plain data are None, bool, int, float, str, bytes, NumPy arrays and scalars without objects, NumPy's
 generators, and lists, tuples, deques and dictionaries of these, of exactly these types (not sets,
 whose order has no copy). What occurs in two places (a generator that two attributes share) occurs
-in two places again.
+in two places again. Arrays keep their order in memory.
 
 The bytes are the length of a JSON text, the text, and the contents of the arrays one after another.
 In the text, lists and dictionaries with other contents stand as `{"kind": ..., ...}`.
@@ -11,7 +11,7 @@ In the text, lists and dictionaries with other contents stand as `{"kind": ..., 
 
 import collections
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,9 @@ class _Packer:
         if value.dtype.hasobject or value.dtype.kind == "V":
             raise NotPlainError(f"{name} is an array of {value.dtype}")
         size = self._add(value.tobytes())
-        return {"kind": "array", "type": value.dtype.str, "shape": value.shape, "size": size}
+        described = {"kind": "array", "type": value.dtype.str, "shape": value.shape, "size": size}
+        # The order in memory is also that of sums, whose last bits depend on it.
+        return described if value.flags.c_contiguous else {**described, "strides": value.strides}
 
     def _add(self, content: bytes) -> int:
         self.contents.append(content)
@@ -142,6 +144,8 @@ class _Unpacker:
         if kind in ("array", "scalar"):
             content = self._take(value["size"])
             array: Any = np.ndarray(value["shape"], np.dtype(value["type"]), content).copy()
+            if "strides" in value:
+                array = _with_strides(array, value["strides"])
             return array if kind == "array" else array[()]
         if kind in ("generator", _RANDOM_STATE):
             return _generator(kind, self.decode(value["state"]))
@@ -166,6 +170,16 @@ class _Unpacker:
             raise ValueError("it ends too early")
         self._position += size
         return content
+
+
+def _with_strides(array: np.ndarray, strides: Sequence[int]) -> np.ndarray:
+    """A copy that lies in memory as `strides` say."""
+    ends = [stride * (count - 1) for stride, count in zip(strides, array.shape, strict=True)]
+    before, behind = -sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+    memory = np.zeros(before + behind + array.itemsize, np.uint8)
+    placed: np.ndarray = np.ndarray(array.shape, array.dtype, memory, before, tuple(strides))
+    placed[...] = array
+    return placed
 
 
 def _generator(kind: str, state: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -140,6 +141,8 @@ def evaluate(
             config, starts, seed=seed, num_envs=num_envs, render=video is not None
         )
         stack.enter_context(closing_quietly(environment))
+        if statistics := getattr(environment, "statistics", ""):
+            logging.getLogger("retrax").warning(statistics)
         trained = load_for(config, run, environment.spec, snapshot)
         writer = stack.enter_context(VideoWriter(video)) if video else None
         results = evaluate_params(

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -26,9 +27,12 @@ def random_actions(spec, generator):
     return generator.uniform(spec.actions.minimum, spec.actions.maximum, shape).astype(np.float32)
 
 
+MAKERS = {}  # of environments without an id
+
+
 def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
     """Returns the episodes that ended, and the bytes of the state."""
-    one, other = (make(id, seed=seed, num_envs=NUM_ENVS) for seed in seeds)
+    one, other = (make(MAKERS.get(id, id), seed=seed, num_envs=NUM_ENVS) for seed in seeds)
     generator = np.random.default_rng(0)
     for environment, steps in ((one, before), (other, 5)):
         for part in (steps // 3, steps - steps // 3):
@@ -209,6 +213,127 @@ def test_attributes_of_the_restored_environment_alone_are_deleted():
     assert vars(other._environments[0]).keys() == vars(one._environments[0]).keys()
 
 
+# Data of classes
+
+
+def fresh(data, write):
+    """A class as in another process: with the data that its source gives it."""
+
+    class Levels(Walk):
+        """Shows what `write` returns, which may write into the data of the class."""
+
+        def step(self, action):
+            observation, *rest = super().step(action)
+            return observation * 0 + write(type(self)), *rest
+
+    Levels.data = data()
+    return Levels
+
+
+def append(kind):
+    kind.data.append(len(kind.data) + 1)
+    return kind.data[-1] % 9
+
+
+def count(kind):
+    kind.data["steps"] = kind.data.get("steps", 0) + 1
+    return kind.data["steps"] % 9
+
+
+def add(kind):
+    kind.data += 1
+    return kind.data[0] % 9
+
+
+def draw(kind):
+    return kind.data.integers(9)
+
+
+WRITTEN = {
+    "list": (lambda: [0] * 5, append),
+    "deque": (lambda: collections.deque([1], 7), append),
+    "dictionary": (dict, count),
+    "array": (lambda: np.zeros(3), add),
+    "generator": (lambda: np.random.default_rng(3), draw),
+}
+
+
+def steps(environment, number):
+    actions = np.zeros(NUM_ENVS, np.int32)
+    return [environment.step(actions).observation.ravel().tolist() for _ in range(number)]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_data_of_a_class_that_is_written_in_place_is_kept(name):
+    one, other = (make(fresh(*WRITTEN[name]), num_envs=NUM_ENVS) for _ in range(2))
+    one.reset()
+    steps(one, 7)
+    other.restore(unpack(pack(one.state())))
+    assert steps(one, 9) == steps(other, 9)
+
+
+def rebind(kind):
+    kind.data += 1
+    return kind.data % 9
+
+
+def put(kind):
+    kind.data.add(len(kind.data))
+    return len(kind.data) % 9
+
+
+@pytest.mark.parametrize(
+    ("data", "write", "found"),
+    [
+        (lambda: 0, rebind, "'0'} instead of {.*'14'"),
+        (set, put, r"'set \[\]'} instead of .*set \['0', '1', '10'"),
+    ],
+)
+def test_data_of_a_class_that_cannot_be_written_in_place_must_be_the_same(data, write, found):
+    one, other = (make(fresh(data, write), num_envs=NUM_ENVS) for _ in range(2))
+    one.reset()
+    other.restore(unpack(pack(one.state())))
+    steps(one, 8)  # the first ones begin the episodes
+    with pytest.raises(ValueError, match=rf"constants {{'.*Levels.data': {found}"):
+        other.restore(unpack(pack(one.state())))
+
+
+@pytest.mark.parametrize("name", ["object", "partial", "array of objects", "seeded space"])
+def test_data_of_a_class_that_may_hide_a_state_are_refused(name):
+    environment = make(fresh(lambda: HIDING[name], lambda kind: 0), num_envs=NUM_ENVS)
+    with pytest.raises(NotPlainError, match=r"Levels\.data is a"):
+        pack(environment.state())
+
+
+def test_a_state_of_another_version_is_named():
+    one, other = make(Walk), make(Walk)
+    state = unpack(pack(one.state()))
+    del state["environments"][0]["parts"][0]["shared"]
+    with pytest.raises(ValueError, match="the state is of another version"):
+        other.restore(state)
+
+
+# Wrappers with running statistics
+
+
+def normalised():
+    inner = gymnasium.make("Pendulum-v1", max_episode_steps=30)
+    return NormalizeReward(NormalizeObservation(inner))
+
+
+def test_running_statistics_of_wrappers_are_kept(monkeypatch):
+    monkeypatch.setitem(MAKERS, "normalised", normalised)
+    assert check_continuation("normalised")[0] > 2
+
+
+def test_a_note_says_what_becomes_of_running_statistics():
+    assert make(normalised).spec.note == (
+        "The running statistics of NormalizeReward and NormalizeObservation belong to each "
+        "environment alone: a resumed run keeps them, evaluations begin them anew."
+    )
+    assert make("Pendulum-v1").spec.note == ""
+
+
 # Plain data
 
 SCALARS = (
@@ -249,6 +374,31 @@ def same(one, other):
 @given(TREES)
 def test_plain_data_are_the_same_again(tree):
     same(tree, unpack(pack(tree)))
+
+
+LAYOUTS = {
+    "Fortran": lambda x: np.asfortranarray(x),
+    "permuted": lambda x: x.transpose(1, 2, 0).copy().transpose(2, 0, 1),
+    "backwards": lambda x: x[::-1, :, ::-1],
+    "every second": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "in between": lambda x: x[1:, 2:, :-1],
+    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
+    "none": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_arrays_keep_their_order_in_memory(layout):
+    """So that sums have the same bits."""
+    array = LAYOUTS[layout](np.random.default_rng(0).normal(size=(7, 11, 5)).astype(np.float32))
+    found = unpack(pack({"a": array}))["a"]
+    same(array, found)
+    assert array.strides == found.strides
+    assert np.sum(array, dtype=np.float32).tobytes() == np.sum(found, dtype=np.float32).tobytes()
+    again = unpack(pack({"a": found}))["a"]
+    same(found, again)
+    assert again.strides == found.strides
+    found[...] = 0  # it can be written, and is a copy
 
 
 def test_numbers_without_an_equal_are_kept():

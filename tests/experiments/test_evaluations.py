@@ -7,13 +7,14 @@ import os
 import shutil
 import signal
 
+import average_agent
 import chex
 import jax
 import jax.numpy as jnp
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import rows
+from run_files import rows, write_untrained_run
 
 from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
@@ -312,3 +313,23 @@ def test_when_evaluations_are_due():
 def test_the_options_are_kept_with_the_run(evaluated):
     config = read_config(evaluated)
     assert (config.evaluate_every, config.evaluation_episodes) == (100, EPISODES)
+
+
+def test_an_evaluation_says_that_running_statistics_begin_anew(tmp_path, monkeypatch, caplog):
+    (tmp_path / "normalised_envs.py").write_text(
+        "import gymnasium\n"
+        "def make_one():\n"
+        "    cart = gymnasium.make('CartPole-v1')\n"
+        "    return gymnasium.wrappers.NormalizeObservation(cart)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fields = {"agent": "average_agent:ENTRY", "preset": "default", "steps": 10, "num_envs": 1}
+    config = average_agent.Config()
+    for environment, told in (("normalised_envs:make_one", 1), ("CartPole-v1", 0)):
+        run = RunConfig(**fields, environment=environment, agent_config=config)
+        caplog.clear()
+        evaluate(write_untrained_run(tmp_path / environment, run), episodes=2)
+        found = [record.getMessage() for record in caplog.records]
+        assert (
+            len([line for line in found if "NormalizeObservation belong to each" in line]) == told
+        )
