@@ -58,8 +58,9 @@ def export(
         needs, or as of `load_agent`.
       OSError: the files cannot be written.
     """
-    run, output = Path(run), Path(output)
+    run, output = Path(run).absolute(), Path(output)
     _check_output(output)
+    place = output.absolute()  # the environment may change the working directory
     _check_platforms(platforms)
     trained = load_agent(run, snapshot)
     begin, exploit, names = _flat_functions(trained, run)
@@ -74,7 +75,7 @@ def export(
             f"{trained.config.agent} cannot be exported for {', '.join(platforms)}: {reason}."
         ) from error
     leaves = jax.device_get(jax.tree.leaves(without_keys(trained.params)))
-    with _new_directory(output) as directory:
+    with _new_directory(place) as directory:
         np.savez(
             directory / "parameters.npz", **dict(zip(names["parameters"], leaves, strict=True))
         )

@@ -85,9 +85,10 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
       ValueError: the directory holds no run, or no such snapshot, or its agent or environment
         cannot be found.
     """
-    config = read_config(Path(run))
+    run = Path(run).absolute()  # the environment may change the working directory
+    config = read_config(run)
     with closing_quietly(config.make_environment(seed=0, num_envs=1)) as environment:
-        return load_for(config, Path(run), environment.spec, snapshot)
+        return load_for(config, run, environment.spec, snapshot)
 
 
 def load_for(
@@ -132,7 +133,7 @@ def evaluate(
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value}.")
-    run = Path(run)
+    run, video = Path(run).absolute(), video and Path(video).absolute()
     config = _with_arm(read_config(run), arm)
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
     num_envs = 1 if video else min(episodes, MAX_ENVS)
@@ -187,9 +188,10 @@ def evaluate_arms(
     Raises:
       ValueError: the agent has no arms, or as of `evaluate`.
     """
+    run = Path(run).absolute()
     return [
         evaluate(run, snapshot=snapshot, episodes=episodes, seed=seed, arm=arm)
-        for arm in _arms(read_config(Path(run)))
+        for arm in _arms(read_config(run))
     ]
 
 

@@ -81,7 +81,7 @@ def train(
     """
     assert directory or not resume, "resume needs a directory"
     check_given(environment, config, resume)
-    directory = directory or new_directory(config)
+    directory, config = Path(directory or new_directory(config)).absolute(), config.anchored()
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(DirectoryLock(directory))
         snapshots, notes = open_snapshots(directory, config.steps) if resume else (None, [])

@@ -92,12 +92,14 @@ def launch(
         isolation.check_allowed(isolation.probe())
     _check_processes(config, mode)
     engine.check(config, mode=mode, listen_everywhere=listen_everywhere)
+    directory = Path(directory or new_directory(config)).absolute()  # environments may leave it
+    config = config.anchored()
     spec = spec_of(config)
     run = config.resolve(spec)
     checked_agent(run, spec)
     program = ProgramConfig(
         run=_with_period(run),
-        directory=directory or new_directory(config),
+        directory=directory,
         port=port,
         acme=acme,
     )
@@ -218,7 +220,7 @@ def _train(run: RunConfig, given: Any) -> int:
 def _new(given: Any, run: RunConfig) -> ProgramConfig:
     return ProgramConfig(
         run=run,
-        directory=given.run_directory or new_directory(run),
+        directory=given.run_directory,
         port=given.port,
         acme=given.acme,
     )

@@ -148,6 +148,10 @@ class RunConfig:
     def _search_path(self) -> Path | None:
         return Path(self.search_path) if self.search_path else None
 
+    def anchored(self) -> "RunConfig":
+        """The same run with an absolute `search_path`, since environments may call `os.chdir`."""
+        return dataclasses.replace(self, search_path=str(Path(self.search_path).absolute()))
+
     def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
         """The same run with every None replaced by its default for the environment.
 
@@ -163,13 +167,12 @@ class RunConfig:
         config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
         entry.replay(config).for_environments(self.environments_per_replay)  # may refuse
         return dataclasses.replace(
-            self,
+            self.anchored(),
             preset=preset,
             steps=steps,
             snapshot_every=self.snapshot_every or max(1, steps // _SNAPSHOTS),
             log_every=self.log_every or min(_MAX_LOG_STEPS, max(1, steps // _LOGS)),
             agent_config=config,
-            search_path=self.search_path or str(Path.cwd()),
         )
 
 
@@ -238,7 +241,8 @@ def read_config(directory: Path) -> RunConfig:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         is_program = (directory / PROGRAM).is_file()
-        return RunConfig(**run_fields(values, RunConfig, _config_class, is_program=is_program))
+        fields = run_fields(values, RunConfig, _config_class, is_program=is_program)
+        return RunConfig(**fields).anchored()
     except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."

@@ -90,6 +90,7 @@ def benchmark_command(arguments: Sequence[str]) -> int:
     if given.preset is not None:
         preset_config(entry, given.preset)
     directory = given.directory or Path("runs") / f"benchmark-{suite.name}"
+    directory = directory.absolute()  # environments may change the working directory
     cells = list(_cells(given, suite, directory))
     with DirectoryLock(directory) as lock:
         _check(directory, suite, cells)

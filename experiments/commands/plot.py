@@ -60,13 +60,14 @@ def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
     if len(runs) != 1:
         raise ValueError(f"--arms draws one run, got {len(runs)}.")
     check_png(output)  # before the evaluations, which take long
+    place = output.absolute()  # the environment may change the working directory
     found = evaluate_arms(runs[0], episodes=episodes)
     panels = {"return": [Interval(x.mean_return, x.low, x.high) for x in found]}
     if all(_INTRINSIC in x.metrics for x in found):
         panels["intrinsic return"] = [_without_interval(x.metrics[_INTRINSIC]) for x in found]
     panels["length"] = [_without_interval(x.mean_length) for x in found]
     title = f"{runs[0]}, {found[0].steps} steps: means of {episodes} episodes of each arm"
-    plot_arms(panels, output, title=title)
+    plot_arms(panels, place, title=title)
 
 
 def _without_interval(mean: float) -> Interval:

@@ -9,7 +9,7 @@ import tyro
 
 from ...agents.entry import AgentEntry, find_agent
 from ...datatypes import EnvironmentSpec
-from ...runtime.run_directory import RunConfig, default_preset, preset_config
+from ...runtime.run_directory import RunConfig, default_preset, new_directory, preset_config
 from ..options import options_of
 from ..parsing import parse, scan
 
@@ -101,7 +101,8 @@ def parse_resumed(form: type[ResumeArguments], arguments: Sequence[str], *, prog
                 f"{flag} cannot be changed: a run that is resumed keeps its config, except for "
                 f"{' and '.join(f for f in changeable if f in of_new_runs)}."
             )
-    return parse(form, arguments, prog=prog)
+    given = parse(form, arguments, prog=prog)
+    return dataclasses.replace(given, resume=given.resume.absolute())
 
 
 def resumes(arguments: Sequence[str]) -> bool:
@@ -132,12 +133,12 @@ def parse_new_run(
       make_spec: the spec of the environment of a run; called once.
 
     Returns:
-      The parsed arguments, and the resolved run.
+      The parsed arguments, with an absolute run directory, and the resolved run.
 
     Raises:
       ValueError: one sentence about what is wrong.
     """
-    entry = find_agent(agent)
+    entry, here = find_agent(agent), Path.cwd()  # an environment may change it
     preset, environment = scan(arguments, "--preset"), scan(arguments, "--environment")
     spec = None
     if preset is None and environment is not None:
@@ -159,8 +160,11 @@ def parse_new_run(
         evaluation_episodes=given.evaluation_episodes,
         learner_devices=given.learner_devices,
         agent_config=given.agent,
+        search_path=str(here),
         **fields(given),
     )
+    directory = here / (given.run_directory or new_directory(config))
+    given = dataclasses.replace(given, run_directory=directory)
     return given, config.resolve(spec or make_spec(config))
 
 

@@ -106,11 +106,12 @@ def test_help_lists_every_field_with_its_default(capsys):
     ("environment", "preset", "steps"),
     [("catch", "small", 20_000), ("CartPole-v1", "small", 60_000), ("ALE/Pong-v5", "paper", 5e7)],
 )
-def test_defaults(parsed, environment, preset, steps):
+def test_defaults(parsed, tmp_path, environment, preset, steps):
     config, directory = parsed("train", "reactor", "--environment", environment)
     assert (config.preset, config.steps, config.seed) == (preset, steps, 0)
     assert config.agent_config == reactor.PRESETS[preset]()
-    assert directory is None
+    assert directory.parent == tmp_path / "runs"
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("arguments", [("--preset", "tislr"), ("--preset=tislr",)])

@@ -47,7 +47,7 @@ def make_run(**changes):
 def test_config_round_trip(tmp_path, agent_config):
     run = make_run(agent_config=agent_config, seed=2**32 - 1)
     configs.write_config(tmp_path, run)
-    assert configs.read_config(tmp_path) == run
+    assert configs.read_config(tmp_path) == run.anchored()
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
@@ -195,7 +195,8 @@ def test_files_without_a_version_lack_fields_whose_meaning_is_known(tmp_path):
         replay_ratio=4.0,
         on_policy=False,
     )
-    assert found == make_run(agent_config=reactor.Config.small(frame_stack=1, replay=replay))
+    config = reactor.Config.small(frame_stack=1, replay=replay)
+    assert found == make_run(agent_config=config).anchored()
     (tmp_path / configs.PROGRAM).write_text("{}")  # which had an unknown number of actors
     with pytest.raises(
         ValueError, match=r"num_actors is missing; actor_update_period is missing\.$"
@@ -215,7 +216,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     values = json.loads(path.read_text())
     assert values.pop("version") == 8
     path.write_text(json.dumps(values))
-    assert configs.read_config(tmp_path) == run
+    assert configs.read_config(tmp_path) == run.anchored()
 
 
 @pytest.mark.parametrize("older", [None, 1])
@@ -223,7 +224,7 @@ def test_runs_from_before_there_were_learner_devices_had_one(tmp_path, older):
     with edited(tmp_path) as values:
         del values["version"], values["learner_devices"]
         values |= {"version": older} if older else {}
-    assert configs.read_config(tmp_path) == make_run(learner_devices=1)
+    assert configs.read_config(tmp_path) == make_run(learner_devices=1).anchored()
 
 
 def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
