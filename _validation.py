@@ -90,8 +90,9 @@ def check_fields(config: Any) -> None:
     """Checks every field of a dataclass against its type and bounds.
 
     Numbers must be finite, floats as float32, in which they are computed with. An integer is
-    accepted for a float; a bool is not a number. Types other than numbers, `bool`, `Literal` and
-    fields with bounds are not checked.
+    accepted for a float; a bool is not a number. Numbers of other libraries, as NumPy's, become
+    Python's, which JSON has. Types other than numbers, `bool`, `str`, `Literal` and fields with
+    bounds are not checked.
 
     Raises:
       ValueError: names the class, the field, its value, and what is allowed.
@@ -144,7 +145,10 @@ def _split(hint: Any) -> FieldType:
 
 def _check(config: Any, name: str, field_type: FieldType) -> None:
     value = getattr(config, name)
-    if (value is None and field_type.optional) or _is_allowed(value, field_type):
+    if value is None and field_type.optional:
+        return
+    if _is_allowed(value, field_type):
+        object.__setattr__(config, name, _plain(value, _choices(field_type.type)))
         return
     if field_type.type is float and _is_number(value, float) and abs(value) > _LARGEST:
         raise ValueError(
@@ -164,8 +168,23 @@ def _is_allowed(value: Any, field_type: FieldType) -> bool:
     if hint is int or hint is float:
         fits = hint is int or (_is_number(value, float) and abs(value) <= _LARGEST)
         return fits and _is_number(value, hint) and value in (bounds or Range())
+    if hint is str:
+        return isinstance(value, str)
     choices = _choices(hint)
     return choices is None or any(value is choice or value == choice for choice in choices)
+
+
+def _plain(value: Any, choices: tuple[Any, ...] | None) -> Any:
+    """An allowed value as JSON knows it: Python's numbers instead of NumPy's, choices as listed."""
+    if choices is not None:
+        return next(choice for choice in choices if value is choice or value == choice)
+    if isinstance(value, tuple):
+        return tuple(_plain(part, None) for part in value) if type(value) is tuple else value
+    if type(value) in (int, float, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return float(value) if isinstance(value, numbers.Real) else value
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -195,4 +214,6 @@ def _allowed(field_type: FieldType) -> str:
         return str(bounds)
     if hint is int or hint is float:
         return f"{'an integer' if hint is int else 'a number'} {bounds or ''}".strip()
+    if hint is str:
+        return "text"
     return f"one of {', '.join(map(str, _choices(hint) or ()))}"

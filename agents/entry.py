@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,26 @@ class AgentEntry:
         """
         make_agent = functools.partial(self.make_agent, **options)
         return dataclasses.replace(self, name=name, make_agent=make_agent)
+
+    def checked(self, config: Any) -> Any:
+        """A config, if it is one of the agent's whose values config.json can hold.
+
+        Raises:
+          ValueError: it is not; says of what class it must be, or what its value is.
+        """
+        if not isinstance(config, self.Config):
+            raise ValueError(
+                f"RunConfig.agent_config must be a {self.Config.__module__}."
+                f"{self.Config.__qualname__} or None for {self.name}, got {config!r}."
+            )
+        if dataclasses.is_dataclass(config) and not isinstance(config, type):
+            try:
+                json.dumps(dataclasses.asdict(config))
+            except TypeError as error:
+                raise ValueError(
+                    f"agent_config of {self.name} must have values of JSON and tuples: {error}."
+                ) from error
+        return config
 
 
 def agent_names() -> list[str]:

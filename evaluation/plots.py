@@ -36,7 +36,7 @@ class _Run(NamedTuple):
     curve: tuple[np.ndarray, np.ndarray]
 
 
-def read_metrics(run: Path) -> dict[str, np.ndarray]:
+def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
     """Reads the `metrics.csv` of a run, which may still be in progress.
 
     Args:
@@ -49,7 +49,7 @@ def read_metrics(run: Path) -> dict[str, np.ndarray]:
     Raises:
       ValueError: the file is missing, has no rows, or has cells that are not numbers.
     """
-    path = run / "metrics.csv"
+    path = Path(run) / "metrics.csv"
     if not path.is_file():
         raise ValueError(f"{run} has no metrics.csv.")
     # utf-8-sig: a spreadsheet may have written the file, with a byte order mark (and \r\n).
@@ -68,8 +68,8 @@ def read_metrics(run: Path) -> dict[str, np.ndarray]:
 
 
 def plot_learning_curves(
-    runs: Sequence[Path],
-    output: Path,
+    runs: Sequence[Path | str],
+    output: Path | str,
     *,
     metric: str = "episode_return",
     window: int = 1,
@@ -93,6 +93,7 @@ def plot_learning_curves(
     """
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
+    output = Path(output)
     check_png(output)
     loaded = [_read_run(Path(run), metric, window) for run in runs]
     # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.

@@ -114,7 +114,7 @@ def evaluate(
     seed: int = 0,
     starts: Sequence[str] = ("noop",),
     arm: int | None = None,
-    video: Path | None = None,
+    video: Path | str | None = None,
 ) -> Evaluation:
     """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
 

@@ -55,7 +55,7 @@ class Summary(NamedTuple):
 
 def train(
     config: RunConfig,
-    directory: Path | None = None,
+    directory: Path | str | None = None,
     *,
     resume: bool = False,
     plain: bool = False,

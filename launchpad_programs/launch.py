@@ -60,7 +60,7 @@ class LaunchSummary(NamedTuple):
 
 def launch(
     config: RunConfig,
-    directory: Path | None = None,
+    directory: Path | str | None = None,
     *,
     mode: Literal["local_mp", "local_mt"] = "local_mp",
     port: int | None = None,

@@ -164,7 +164,8 @@ class RunConfig:
         if preset is None:
             preset = default_preset(entry, self.environment, spec)
         steps = self.steps or _default_steps(entry, self.environment, preset)
-        config = preset_config(entry, preset) if self.agent_config is None else self.agent_config
+        given = self.agent_config
+        config = entry.checked(preset_config(entry, preset) if given is None else given)
         entry.replay(config).for_environments(self.environments_per_replay)  # may refuse
         return dataclasses.replace(
             self.anchored(),

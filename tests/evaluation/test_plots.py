@@ -70,6 +70,13 @@ def test_reads_what_a_spreadsheet_wrote(tmp_path):
         read_metrics(path.parent)
 
 
+def test_paths_may_be_text(tmp_path):
+    run = make_run(tmp_path / "run", SHORT)
+    plot_learning_curves([str(run)], str(tmp_path / "curves.png"))
+    assert (tmp_path / "curves.png").is_file()
+    assert list(read_metrics(str(run))) == ["steps", "episode_return"]
+
+
 def test_draws_a_picture(tmp_path):
     run = make_run(tmp_path / "run", SHORT)
     output = tmp_path / "new" / "curves.png"

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -441,6 +442,49 @@ def test_actors_share_environments_evenly(fields):
         make_run(**fields)
     run = make_run(num_envs=6, num_actors=2)
     assert (run.environments_per_actor, run.environments_of(1)) == (3, range(3, 6))
+
+
+def test_numbers_of_numpy_are_written(tmp_path):
+    config = reactor.Config.small(discount=np.float32(0.5), sequence_length=np.int64(8))
+    run = make_run(seed=np.int64(3), agent_config=config)
+    run = run.resolve(EnvironmentSpec(SMALL, DISCRETE))
+    configs.write_config(tmp_path, run)
+    assert configs.read_config(tmp_path) == run
+    assert run.seed == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (
+            {"agent_config": {"discount": 0.5}},
+            "RunConfig.agent_config must be a retrax.agents.reactor.config.Config or None for "
+            "reactor, got {'discount': 0.5}.",
+        ),
+        ({"agent_config": d4pg.Config.small()}, "config.Config or None for reactor, got Config("),
+    ],
+)
+def test_a_config_of_another_class_is_refused(fields, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        make_run(**fields).resolve(EnvironmentSpec(SMALL, DISCRETE))
+    with pytest.raises(ValueError, match=r"RunConfig.environment must be text, got <function"):
+        make_run(environment=make_run)
+
+
+def test_an_agents_config_that_json_cannot_hold_is_refused_early():
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        rate: float = 0.5
+
+    presets = {"a": lambda: Config(rate=np.float32(0.5))}
+    entry = AgentEntry(
+        name="mine", make_agent=lambda spec, config: None, Config=Config, presets=presets
+    )
+    with pytest.raises(
+        ValueError, match=r"agent_config of mine must have values of JSON .*float32"
+    ):
+        entry.checked(presets["a"]())
+    assert entry.checked(Config()) == Config()
 
 
 def test_names_of_new_directories(monkeypatch):
