@@ -9,17 +9,9 @@ from dm_env import specs
 
 from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
 from .failures import RefusedError, close_all, closed_on_error, drawn
+from .forms import Convert, bounded_actions, fits, float_array, images, is_image
 from .observations import Contains, Group, Part, floats
-from .sequential import (
-    Convert,
-    SequentialVector,
-    bounded_actions,
-    check_alike,
-    fits,
-    float_array,
-    images,
-    is_image,
-)
+from .sequential import SequentialVector, check_alike
 
 
 class DmEnvVector(SequentialVector):
@@ -39,7 +31,7 @@ class DmEnvVector(SequentialVector):
     | action spec | action |
     |---|---|
     | DiscreteArray of n values | int32, 0 to n - 1 |
-    | BoundedArray of floats, finite bounds | float32, the same shape; clipped to the bounds here |
+    | BoundedArray of floats, finite bounds | float32 `[size]`: flattened; clipped here |
 
     Args:
       environments: E >= 1 of them. They draw their own random numbers: `dm_env` has no seeds.

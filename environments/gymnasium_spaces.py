@@ -23,7 +23,7 @@ convolutions then. Every observation is compared with its space before: see `obs
 |---|---|
 | Discrete of n values | int32, 0 to n - 1 (the space's `start` is added here) |
 | MultiDiscrete, MultiBinary | int32, a number for each combination, the last entry fastest |
-| Box of floats, bounded | float32, the same shape; clipped to the bounds here and only here |
+| Box of floats, bounded | float32 `[size]`: flattened; clipped to the bounds here and only here |
 """
 
 from collections.abc import Iterator
@@ -34,8 +34,8 @@ from dm_env import specs
 from gymnasium import spaces
 
 from ..datatypes import ActionSpec
+from .forms import Convert, bounded_actions, fits, float_array, images, is_image
 from .observations import Group, Part, floats, one_hot, scaled
-from .sequential import Convert, bounded_actions, fits, float_array, images, is_image
 
 MAX_COMBINATIONS = 4096  # of actions: the policy has an output for each
 MAX_FLATTENED = 4096  # numbers in a flattened observation

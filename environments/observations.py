@@ -7,6 +7,7 @@ their bounds, and whoever reads them checks that they are finite, for all enviro
 `check_contained` asks the library itself, which knows types and bounds: for `check_environment`.
 """
 
+import functools
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
@@ -126,6 +127,22 @@ class Part:
         return MisfitError(self._where, what)
 
 
+class _Category(Part):
+    """One category; values of the usual types are read without making arrays of them."""
+
+    def read(self, value: Any, out: np.ndarray) -> None:
+        if type(value) in (int, np.int64) and 0 <= value - self._first < self.size:
+            out[...] = 0.0
+            out[value - self._first] = 1.0
+        else:
+            super().read(value, out)
+
+    @functools.cached_property
+    def _first(self) -> int:
+        assert self._limits is not None
+        return int(self._limits[0])
+
+
 class Group:
     """A dictionary of parts, or a tuple of them.
 
@@ -210,7 +227,8 @@ def one_hot(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
         out[...] = 0.0
         out[distances.ravel().astype(np.int64) + first] = 1.0
 
-    return Part(space, where, contains, write, size=sum(counts), limits=limits)
+    kind = Part if space.shape else _Category
+    return kind(space, where, contains, write, size=sum(counts), limits=limits)
 
 
 def image(space: Any, contains: Contains, limits: Limits, *, channels_first: bool) -> Part:

@@ -4,21 +4,20 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions
 from .attributes import attributes, set_attributes
 from .failures import RefusedError, failure, one_sentence
+from .forms import Convert, fits
 from .mujoco_state import MujocoState
-from .observations import Contains, Group, MisfitError, Part, image
+from .observations import Group, MisfitError, Part
 
-Convert = Callable[[Any], np.ndarray]
-_LARGEST = float(np.finfo(np.float32).max)
-_SIDE = 16  # pixels of an image whose channels may come first
+_FLOATS = (float, np.float64, np.float32)
+_BOOLS = (bool, np.bool_)
 
 
 class SequentialVector:
@@ -85,8 +84,9 @@ class SequentialVector:
 
         Raises:
           ValueError: an action has the wrong shape or kind or is not finite, a reward or an
-            observation is not finite as a float32, an observation does not fit its space, or an
-            environment raised an error or called `sys.exit()`.
+            observation is not finite as a float32, an observation does not fit its space, a reward
+            is not one number, the end of an episode is neither true nor false, or an environment
+            raised an error or called `sys.exit()`.
         """
         given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
@@ -96,14 +96,18 @@ class SequentialVector:
         terminated, truncated = np.zeros((2, self.num_envs), bool)
         for e in range(self.num_envs):
             try:
-                if first[e]:
-                    found = self._begin(e)
-                else:
-                    found, reward[e], terminated[e], truncated[e] = self._advance(e, given[e])
+                found = self._begin(e) if first[e] else self._advance(e, given[e])
             except (Exception, SystemExit) as error:
                 where = "in reset(), at" if first[e] else "at"
                 what = f"environment {e} failed {where} step {self._num_steps}"
                 raise failure(what, error) from error
+            if not first[e]:
+                found, gain, over, cut_off = found
+                reward[e] = gain if type(gain) in _FLOATS else self._number(gain, e)
+                terminated[e] = over if type(over) in _BOOLS else self._bool(over, "terminated", e)
+                truncated[e] = (
+                    cut_off if type(cut_off) in _BOOLS else self._bool(cut_off, "truncated", e)
+                )
             self._read(found, observation[e], e)
         self._check_rewards(reward)
         self._check_observations(observation)
@@ -160,6 +164,18 @@ class SequentialVector:
         except MisfitError as error:
             raise self._refused(f"observation{error.where}", e, error.what) from error
 
+    def _number(self, value: Any, e: int) -> float:
+        array = _array(value)
+        if array.size != 1 or array.dtype.kind not in "biuf":
+            raise self._refused("reward", e, f"is {value!r:.60}; it must be one number")
+        return array.item()
+
+    def _bool(self, value: Any, name: str, e: int) -> bool:
+        array = _array(value)
+        if array.size != 1 or array.dtype.kind not in "biu" or array.item() not in (0, 1):
+            raise self._refused(name, e, f"is {value!r:.60}; it must be True or False")
+        return bool(array.item())
+
     def _check_rewards(self, reward: np.ndarray) -> None:
         if fits(reward):
             return
@@ -176,81 +192,6 @@ class SequentialVector:
 
     def _refused(self, name: str, e: int, what: str) -> RefusedError:
         return RefusedError(f"the {name} of environment {e} at step {self._num_steps} {what}.")
-
-
-def bounded_actions(
-    low: np.ndarray, high: np.ndarray, dtype: np.dtype
-) -> tuple[specs.BoundedArray, Convert]:
-    """The spec of continuous actions, and the function that clips them.
-
-    They are clipped in the environment's own precision, because a bound that is rounded to float32
-    can lie beyond it.
-
-    Args:
-      low: `[...]`, finite as float32.
-      high: `[...]`, finite as float32.
-      dtype: the type that the environment takes.
-
-    Returns:
-      A float32 spec, and a function from float32 `[E, ...]` to `dtype` `[E, ...]` within bounds.
-
-    Raises:
-      ValueError: an action has no numbers.
-    """
-    if not low.size:
-        raise ValueError(
-            f"actions of shape {low.shape} have no numbers: there is nothing to learn."
-        )
-    spec = specs.BoundedArray(
-        low.shape, np.float32, low.astype(np.float32), high.astype(np.float32), "action"
-    )
-    return spec, lambda actions: np.clip(actions.astype(dtype), low, high)
-
-
-def float_array(shape: tuple[int, ...]) -> specs.Array:
-    """The spec of unbounded float32 observations; a scalar becomes a vector of one number."""
-    return specs.Array(shape or (1,), np.float32, "observation")
-
-
-def is_image(space: Any) -> bool:
-    """Whether a space or a spec has unsigned integers or bools and 2 or 3 axes."""
-    return np.dtype(space.dtype).kind in "ub" and len(space.shape) in (2, 3)
-
-
-class Images(NamedTuple):
-    """How the images of a space are seen.
-
-    Attributes:
-      spec: of one of them: `[H, W, C]`.
-      see: checks and converts them.
-      note: what is changed in them, for `EnvironmentSpec.note`.
-    """
-
-    spec: specs.Array
-    see: Part
-    note: str
-
-
-def images(space: Any, contains: Contains, low: Any, high: Any) -> Images:
-    """The images of a space or a spec.
-
-    Args:
-      space: `[H, W, C]`, or `[C, H, W]` where the first axis is that of the channels (at most a
-        quarter of each other one, which are 16 or more), or `[H, W]`, which becomes `[H, W, 1]`.
-      contains: whether the library says that a value is in the space.
-      low: the value that becomes 0, for each pixel or for all.
-      high: the value that becomes 255.
-    """
-    shape, notes = (*space.shape, 1)[:3], []
-    channels_first = len(space.shape) == 3 and min(shape[1:]) >= max(_SIDE, 4 * shape[0])
-    if channels_first:
-        shape = (*shape[1:], shape[0])
-        notes.append(f"have their channels first, {space.shape}, and are turned to {shape}")
-    if space.dtype != np.bool_ and not (np.all(low == 0) and np.all(high == 255)):
-        notes.append(f"have values from {np.min(low)} to {np.max(high)}, which become 0 to 255")
-    spec = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
-    see = image(space, contains, (low, high), channels_first=channels_first)
-    return Images(spec, see, f"The environment's images {' and '.join(notes)}." if notes else "")
 
 
 def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, Any]]) -> None:
@@ -281,6 +222,8 @@ def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, A
                 )
 
 
-def fits(values: Any) -> bool:
-    """Whether all of them are finite as float32."""
-    return bool((np.abs(values) <= _LARGEST).all())
+def _array(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except Exception:  # lists of several lengths
+        return np.array(None)

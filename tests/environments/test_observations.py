@@ -10,9 +10,11 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
+from retrax.agents.entry import find_agent
+from retrax.agents.shapes import check_agent_shapes
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
-from retrax.runtime.run_directory import RunConfig, describe_default_preset
+from retrax.runtime.run_directory import RunConfig, default_preset, describe_default_preset
 
 FLOATS = spaces.Box(-1, 1, (2,), np.float32)
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)
@@ -404,3 +406,129 @@ def test_other_images_stay_as_they_are(shape):
     environment = vector(spaces.Box(0, 255, shape, np.uint8), shown)
     np.testing.assert_array_equal(play(environment), shown.reshape((*shape, 1)[:3]))
     assert environment.spec.note == ""
+
+
+# Rewards and ends
+
+
+class Ends(gymnasium.Env):
+    """Returns what a test gives it as reward, terminated and truncated."""
+
+    observation_space, action_space = FLOATS, spaces.Discrete(2)
+
+    def __init__(self, *returned):
+        self.returned = returned
+
+    def reset(self, *, seed=None, options=None):
+        return ZEROS, {}
+
+    def step(self, action):
+        return ZEROS, *self.returned, {}
+
+
+def step_of(*returned):
+    each = iter([(0.0, False, False), returned])
+    environment = make(lambda: Ends(*next(each)), num_envs=2)
+    environment.reset()
+    timestep = environment.step(np.zeros(2, np.int32))
+    return tuple(float(x[1]) for x in timestep[:3])
+
+
+MID, LAST = float(dm_env.StepType.MID), float(dm_env.StepType.LAST)
+
+
+@pytest.mark.parametrize(
+    ("reward", "number"),
+    [
+        (np.array([1.5]), 1.5),
+        (np.array([[2]], np.int8), 2),
+        (np.float16(0.5), 0.5),
+        (np.array(3.0, np.float32), 3),
+        ([4], 4),
+        (7, 7),
+        (True, 1),
+        (np.True_, 1),
+    ],
+)
+def test_a_reward_is_one_number_in_whatever_form(reward, number):
+    assert step_of(reward, False, False) == (MID, number, 1)
+
+
+@pytest.mark.parametrize(
+    "reward", [None, "1", np.zeros(2), np.zeros(0), [[1.0], [1.0, 2.0]], 1j, 10**400, object()]
+)
+def test_a_reward_that_is_not_one_number_is_named(reward):
+    sentence = r"^the reward of environment 1 at step 1 is .*; it must be one number\.$"
+    with pytest.raises(RefusedError, match=sentence):
+        step_of(reward, False, False)
+
+
+@pytest.mark.parametrize("true", [True, np.True_, 1, np.array(1), np.array([True])])
+def test_ends_are_true_or_false_in_whatever_form(true):
+    false = type(true)(0) if not isinstance(true, np.ndarray) else true * False
+    assert step_of(0.0, true, false) == (LAST, 0, 0)
+    assert step_of(0.0, false, true) == (LAST, 0, 1)
+    assert step_of(0.0, false, false) == (MID, 0, 1)
+
+
+@pytest.mark.parametrize("end", ["False", np.nan, None, 0.0, 2, np.array([True, True]), [], "x"])
+@pytest.mark.parametrize("name", ["terminated", "truncated"])
+def test_ends_that_are_neither_true_nor_false_are_named(name, end):
+    ends = {"terminated": False, "truncated": False} | {name: end}
+    sentence = rf"^the {name} of environment 1 at step 1 is .*; it must be True or False\.$"
+    with pytest.raises(RefusedError, match=sentence):
+        step_of(0.0, *ends.values())
+
+
+# Shapes of actions
+
+
+class Asked(Ends):
+    def __init__(self, space):
+        super().__init__(0.0, False, False)
+        self.action_space, self.asked = space, []
+
+    def step(self, action):
+        self.asked.append(action)
+        return super().step(action)
+
+
+class AskedToo(Scripted):
+    def __init__(self, spec):
+        super().__init__(specs.Array((), np.float64), np.zeros(()))
+        self.actions, self.asked = spec, []
+
+    def action_spec(self):
+        return self.actions
+
+    def step(self, action):
+        self.asked.append(action)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2, 3)])
+@pytest.mark.parametrize("library", ["gymnasium", "dm_env"])
+def test_actions_of_any_shape_are_vectors_for_agents(library, shape):
+    low = -1.0 - np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    if library == "gymnasium":
+        environment = make(lambda: Asked(spaces.Box(low, np.ones(shape, np.float32))), num_envs=2)
+    else:
+        bounded = specs.BoundedArray(shape, np.float64, low, 1.0)
+        environment = make(lambda: AskedToo(bounded), num_envs=2)
+    assert environment.spec.actions.shape == (low.size,)
+    np.testing.assert_array_equal(environment.spec.actions.minimum, low.ravel())
+    environment.reset()
+    actions = np.linspace(-9, 0.5, 2 * low.size, dtype=np.float32).reshape(2, -1)
+    environment.step(actions)
+    for e, inner in enumerate(environment._environments):
+        (asked,) = inner.asked
+        np.testing.assert_array_equal(asked, np.maximum(actions[e].reshape(shape), low))
+        assert np.shape(asked) == shape
+
+
+@pytest.mark.parametrize("agent", ["acer", "d4pg"])
+def test_scalar_observations_and_actions_can_be_learned(agent):
+    environment = make(lambda: AskedToo(specs.BoundedArray((), np.float32, -1.0, 1.0)))
+    spec, entry = environment.spec, find_agent(agent)
+    config = entry.presets[default_preset(entry, "x", spec)]()
+    check_agent_shapes(entry.make_agent(spec, config), spec, entry=entry)
