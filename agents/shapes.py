@@ -47,6 +47,7 @@ def check_agent_shapes(
       ValueError: one sentence that names the function, what is wrong and what is expected. A
         network of a wrong size is one of the reasons.
     """
+    check_precision()
     if not isinstance(agent, Agent):
         raise ValueError(f"make_agent must return an Agent; its type is {type(agent).__name__}.")
     shapes = _state_shapes(agent)
@@ -60,6 +61,19 @@ def check_agent_shapes(
     gradients = _check_gradients(trace("gradients", agent.gradients, shapes.learner, sample))
     learner = trace("apply", agent.apply, shapes.learner, gradients)
     check_like("apply", "the learner state", learner, shapes.learner)
+
+
+def check_precision() -> None:
+    """Refuses JAX's flag for numbers of 64 bits, which changes the types of every agent's arrays.
+
+    Raises:
+      ValueError: names the flag.
+    """
+    if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
+        raise ValueError(
+            "JAX's flag jax_enable_x64 is on, but agents compute in 32 bits: unset JAX_ENABLE_X64, "
+            "or remove the line that sets it, which may be in the environment's module."
+        )
 
 
 def timestep_shape(environment_spec: EnvironmentSpec) -> TimeStep:

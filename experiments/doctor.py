@@ -170,6 +170,9 @@ def _python() -> Check:
     version = platform.python_version()
     works = (3, 10) <= sys.version_info < (3, 14)
     detail = f"{version} on {platform.system()}"
+    if sys.flags.optimize >= 2:
+        detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
+        return Check("Python", False, detail, "unset PYTHONOPTIMIZE")
     return Check("Python", works, detail if works else f"{detail}; retrax needs 3.10 to 3.13")
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..agents.base import ActorState, Agent, Params
+from ..agents.shapes import check_precision
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter, interval_of_episodes
@@ -95,6 +96,7 @@ def load_for(
     config: RunConfig, run: Path, spec: EnvironmentSpec, snapshot: int | str = "newest"
 ) -> TrainedAgent:
     """The trained agent of a run, for an environment of a known spec."""
+    check_precision()
     agent = config.entry.make_agent(spec, config.agent_config)
     template = jax.eval_shape(agent.init, jax.random.key(0))
     best = BestParameters(run)  # of a program, whose evaluator writes them

@@ -2,6 +2,7 @@
 
 import builtins
 import io
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -193,6 +194,17 @@ def test_wrong_python(monkeypatch, no_jax_process, version):
     check = doctor._python()
     assert not check.works
     assert check.detail.endswith("retrax needs 3.10 to 3.13")
+
+
+def test_python_without_docstrings_is_named():
+    program = "from retrax.experiments import doctor; print(doctor._python())"
+    environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
+    out = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "works=False" in out
+    assert "without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)" in out
+    assert "mend='unset PYTHONOPTIMIZE'" in out
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import sys
 import uuid
 
+import jax
 import pytest
 
 import retrax
@@ -19,6 +20,16 @@ class Wanderer(Catch):
     def __init__(self, *, num_envs, seed):
         super().__init__(num_envs=num_envs, seed=seed)
         os.chdir(pathlib.Path(__file__).parent / "elsewhere")
+"""
+DOUBLE = """
+import jax
+from retrax.environments.tiny import Catch
+
+jax.config.update("jax_enable_x64", True)
+
+class Double(Catch):
+    def __init__(self, *, num_envs, seed):
+        super().__init__(num_envs=num_envs, seed=seed)
 """
 NOISY = ["train", "noisy_agent:NOISY", "--num-envs", "2"]
 
@@ -56,6 +67,21 @@ def test_an_environment_that_changes_the_working_directory(module, retrax, tmp_p
     call(*names, "--steps", 20)
     (new,) = (tmp_path / "runs").iterdir()
     assert read_config(new).steps == 20
+
+
+def test_the_flag_for_64_bits_is_named(module, retrax, finished, tmp_path):
+    (tmp_path / f"{module}.py").write_text(DOUBLE)
+    sentence = "JAX's flag jax_enable_x64 is on, but agents compute in 32 bits: unset JAX_ENABLE_X"
+    try:
+        status, _, err = retrax(*NOISY, "--environment", f"{module}:Double", "--steps", 20)
+        assert (status, jax.config.jax_enable_x64) == (2, True)
+        assert err.startswith(f"retrax: {sentence}")
+        status, _, err = retrax("evaluate", finished, "--episodes", 1)
+        assert status == 2
+        assert err.startswith(f"retrax: {sentence}")
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_from_python_paths_are_those_before_the_environment(module, tmp_path):
