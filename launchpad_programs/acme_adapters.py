@@ -75,22 +75,30 @@ class AgentLearner(acme.core.Learner):
 
 
 class SingleEnvironment(dm_env.Environment):
-    """A vector of one environment (ValueError if it is not) as a `dm_env.Environment`."""
+    """A vector of one environment (ValueError if it is not) as a `dm_env.Environment`.
+
+    As dm_env asks for, first steps have neither reward nor discount; those of others are NumPy's
+    float32.
+    """
 
     def __init__(self, environment: VectorEnvironment):
         if environment.num_envs != 1:
             raise ValueError(f"Acme's loop steps one environment, got {environment.num_envs}.")
         self._environment, self._spec = environment, environment.spec
-        self._step_type: int | None = None
+        self._step_type: dm_env.StepType | None = None
 
     def reset(self) -> dm_env.TimeStep:
         """Begins an episode; after a last step, the vector's next one."""
-        if self._step_type == dm_env.StepType.LAST:
-            return self._step(np.zeros(self._spec.actions.shape))
+        if self._step_type is dm_env.StepType.LAST:
+            return self._step(np.zeros(self._spec.actions.shape, self._spec.actions.dtype))
         return self._single(self._environment.reset())
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Takes an action; begins an episode, and ignores the action, where there is none."""
+        """Takes an action; begins an episode, and ignores the action, where there is none.
+
+        Raises:
+          TypeError: the action is of another kind, such as a float for an integer.
+        """
         begins = self._step_type in (None, dm_env.StepType.LAST)
         return self.reset() if begins else self._step(action)
 
@@ -110,14 +118,22 @@ class SingleEnvironment(dm_env.Environment):
         """A float32 scalar in [0, 1]."""
         return self._spec.discounts
 
+    def close(self) -> None:
+        """Closes the vector."""
+        self._environment.close()
+
     def _step(self, action: Any) -> dm_env.TimeStep:
-        actions = np.asarray(action, self._spec.actions.dtype)[None]
+        actions = np.asarray(action)[None].astype(self._spec.actions.dtype, casting="same_kind")
         return self._single(self._environment.step(actions))
 
     def _single(self, timesteps: TimeStep) -> dm_env.TimeStep:
-        timestep = jax.tree.map(lambda x: np.array(x[0]), timesteps)  # a vector reuses its arrays
-        self._step_type = int(timestep.step_type)
-        return timestep
+        # Copied: a vector may write its next observation into the same array.
+        observation = jax.tree.map(lambda x: np.array(x[0]), timesteps.observation)
+        self._step_type = dm_env.StepType(int(timesteps.step_type[0]))
+        if self._step_type is dm_env.StepType.FIRST:
+            return dm_env.restart(observation)
+        reward, discount = (np.float32(x[0]) for x in (timesteps.reward, timesteps.discount))
+        return dm_env.TimeStep(self._step_type, reward, discount, observation)
 
 
 def run_loop(

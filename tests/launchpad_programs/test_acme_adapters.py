@@ -1,10 +1,13 @@
 """Agents and environments run by Acme's own loop; test_program.py has it in a program."""
 
+import unittest
+
 import average_agent
 import dm_env
 import jax
 import numpy as np
 import pytest
+from dm_env import specs, test_utils
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
@@ -222,6 +225,68 @@ def test_a_single_environment_restarts_as_a_vector_does():
     assert single.observation_spec() is vector.spec.observations
     assert single.action_spec() is vector.spec.actions
     assert single.reward_spec().dtype == single.discount_spec().dtype == np.float32
+
+
+class Conforming(test_utils.EnvironmentTestMixin, unittest.TestCase):
+    """dm_env's own tests of an environment of ours, with random actions."""
+
+    __test__ = False  # pytest would run it for catch alone
+    made = "catch"
+    ended = False
+
+    def make_object_under_test(self):
+        return SingleEnvironment(make(self.made, seed=0))
+
+    def make_action_sequence(self):
+        generator, spec = np.random.default_rng(0), self.environment.action_spec()
+        for _ in range(60):
+            if isinstance(spec, specs.DiscreteArray):
+                yield generator.integers(spec.num_values)
+            else:
+                yield generator.uniform(spec.minimum, spec.maximum)
+
+    def step_environment(self, action=None):
+        step = super().step_environment(action)
+        self.ended |= step.last()
+        return step
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "catch",
+        "CartPole-v1",
+        "Pendulum-v1,max_episode_steps=20",
+        "FrozenLake-v1",
+        "dm_control:cartpole/swingup,time_limit=0.3",
+        "ALE/Pong-v5,max_frames=80",
+    ],
+)
+def test_a_single_environment_passes_dm_envs_own_tests(id):
+    if id.startswith("dm_control"):
+        pytest.importorskip("dm_control", reason="no mujoco extra")
+    names = [name for name in dir(Conforming) if name.startswith("test_")]
+    assert len(names) == 4
+    for name in names:
+        case, result = Conforming(name), unittest.TestResult()
+        case.made = id
+        case.run(result)
+        assert not result.failures + result.errors, name
+        assert case.ended or "longer" not in name
+
+
+def test_closing_closes_the_vector():
+    vector, closed = make("catch"), []
+    vector.close = lambda: closed.append(True)
+    SingleEnvironment(vector).close()
+    assert closed == [True]
+
+
+def test_an_action_of_another_kind_is_refused():
+    single = SingleEnvironment(make("catch"))
+    single.reset()
+    with pytest.raises(TypeError, match=r"Cannot cast array data from .*float64"):
+        single.step(1.7)
 
 
 def test_a_loop_steps_one_environment():
