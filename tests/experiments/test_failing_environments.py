@@ -144,7 +144,7 @@ def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
     status, _, err = train(retrax, tiny, "Once")
     assert status == 1
     assert "environment 0 failed at step 27: RuntimeError: no power (traceback in" in err
-    assert err.endswith("; retrax train --resume run continues at 104 steps.\n")
+    assert err.endswith(f"; retrax train --resume {here / 'run'} continues at 104 steps.\n")
     newest = max(int(path.name) for path in (here / "run" / "snapshots").iterdir())
     last = (here / "run" / "metrics.csv").read_text().splitlines()[-1]
     assert last.startswith("104,")
