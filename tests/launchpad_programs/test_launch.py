@@ -77,7 +77,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
             ["acer", "--environment", "catch", "--agent.vector-sizes", 10**7, 10**7],
             "GB for the learner's state, needs",
         ),
-        (["reactor", "--environment", "failing_envs:Reset"], "0: RuntimeError: no maze."),
+        (["reactor", "--environment", "failing_maze:Reset"], "0: RuntimeError: no maze."),
         ([*CATCH, "--run-directory", "/proc/a/b"], "be written to"),
         (
             [*CATCH, "--num-workers", 2],
@@ -93,7 +93,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
     ],
 )
 def test_wrong_arguments(refused, arguments, expected, tmp_path, monkeypatch):
-    (tmp_path / "failing_envs.py").write_text(FAILING)
+    (tmp_path / "failing_maze.py").write_text(FAILING)
     monkeypatch.syspath_prepend(tmp_path)
     if "--environment" in arguments and "--run-directory" not in arguments:
         arguments = [*arguments, "--run-directory", tmp_path / "run"]
