@@ -214,8 +214,11 @@ def test_progress_has_the_steps_of_metrics_each_read_once(cells, tmp_path, monke
         cell.directory.mkdir(parents=True)
         (cell.directory / "metrics.csv").write_text(f"steps\n{steps}\n")
     (cells[0].directory / "evaluation.json").write_text('{"mean_return": 1.0}')
-    program = """
+    seen = tmp_path / "seen"  # the first progress
+    program = f"""
 import pathlib, sys, time
+while not pathlib.Path({str(seen)!r}).exists():
+    time.sleep(0.01)
 run = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1])
 run.mkdir(parents=True, exist_ok=True)
 (run / "metrics.csv").write_text("steps\\n60\\n")
@@ -230,6 +233,7 @@ sys.exit(1)
     def show(progress):
         polls.append((progress, sorted(path.name for path in read)))
         read.clear()
+        seen.touch()
 
     stop = threading.Event()
     end = grid.run_grid(cells[:2], jobs=1, logs=tmp_path / "logs", stop=stop, show=show)
