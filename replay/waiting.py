@@ -9,6 +9,10 @@ class WaitTimeout(RuntimeError):  # noqa: N818 - a RuntimeError whose name says 
     """A wait took too long; the message describes the state of what was waited for."""
 
 
+class PeerLost(RuntimeError):  # noqa: N818 - likewise
+    """The node that was called died before it answered; it may come back."""
+
+
 def never() -> bool:
     """A stop callable of a program that is never stopped."""
     return False
