@@ -1,0 +1,210 @@
+"""The kinds of nodes, and the nodes of a program: everything that is particular to a kind.
+
+Nothing is made here: a node's factory is imported in its own process.
+"""
+
+import dataclasses
+import importlib
+import os
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..runtime.stop import StopEvent
+from .peers import Node, Peers
+
+if TYPE_CHECKING:
+    from .config import ProgramConfig
+
+
+class NodeKind(NamedTuple):
+    """What distinguishes nodes.
+
+    Attributes:
+      label: its name; the nodes of the kind are named LABEL/0, LABEL/1, ...
+      factory: "module:function" of this folder, a `MakeNode`.
+      calls: labels of the nodes that it calls, where the program has them.
+      is_called: whether other nodes call it.
+      acts: whether it takes the steps of the run, as the counter grants them.
+      publishes: whether it has the learner's state: it updates and snapshots it, and publishes
+        parameters.
+      saves: whether the program's end waits for it, since it may have much to save.
+      ends_last: whether the others need it to the end.
+      may_leave: whether it may run on another host than the launcher's, whose files it then does
+        not see.
+      sees_accelerator: whether it may use one.
+      nice: added to the launcher's niceness. The learner comes first where cores are few; nobody
+        waits for the evaluator.
+      cpus: as Ray counts them; their sum must fit. Actors and workers may share a core.
+      columns: of metrics.csv, with the values of the nodes' newest reports of which they are means.
+      restored: what the log says when a node is restarted: "{steps}" are those of the newest
+        snapshot; "" for small states.
+      renewed: what it says where there is no snapshot yet.
+    """
+
+    label: str
+    factory: str
+    calls: tuple[str, ...] = ()
+    is_called: bool = False
+    acts: bool = False
+    publishes: bool = False
+    saves: bool = False
+    ends_last: bool = False
+    may_leave: bool = False
+    sees_accelerator: bool = False
+    nice: int = 0
+    cpus: float = 0.1
+    columns: Mapping[str, str] = types.MappingProxyType({})
+    restored: str = ""
+    renewed: str = ""
+
+
+_REPLAY_COLUMNS = {"replay_rows": "replay_rows", "replay_sequences": "replay_sequences"}
+_KINDS = (
+    NodeKind(
+        "replay",
+        "replay:make_replay",
+        is_called=True,
+        ends_last=True,
+        restored="The replay restores its newest state, which was saved with a snapshot.",
+        renewed="There is no snapshot yet: the replay is empty, and refills.",
+    ),
+    NodeKind("counter", "counter:make_counter", is_called=True, ends_last=True),
+    NodeKind(
+        "learner",
+        "learner:make_learner",
+        ("counter", "replay"),
+        is_called=True,
+        publishes=True,
+        saves=True,
+        sees_accelerator=True,
+        cpus=0.5,
+        columns={"learner_idle_share": "idle_share", **_REPLAY_COLUMNS},
+        restored="The learner restores the snapshot at {steps} steps.",
+        renewed="There is no snapshot yet: the learner begins again.",
+    ),
+    NodeKind(
+        "actor",
+        "actor:make_actor",
+        ("counter", "learner", "replay"),
+        acts=True,
+        may_leave=True,
+        nice=10,
+        columns={"parameter_staleness": "staleness"},
+    ),
+    NodeKind(
+        "parameter_server",
+        "parameter_server:make_parameter_server",
+        ("counter",),
+        is_called=True,
+        publishes=True,
+        saves=True,
+        cpus=0.5,
+        columns={"server_idle_share": "idle_share"},
+        restored="The parameter server restores the snapshot at {steps} steps.",
+        renewed="There is no snapshot yet: the parameter server begins again.",
+    ),
+    NodeKind(
+        "worker",
+        "worker:make_worker",
+        ("counter", "parameter_server"),
+        acts=True,
+        saves=True,
+        may_leave=True,
+        columns={"worker_waiting_share": "waiting_share", **_REPLAY_COLUMNS},
+        restored="The worker restores its own newest snapshot on its host, or else begins again.",
+        renewed="The worker restores its own newest snapshot on its host, or else begins again.",
+    ),
+    NodeKind(
+        "evaluator",
+        "evaluator:make_evaluator",
+        ("counter", "learner", "parameter_server"),
+        nice=19,
+        columns={"evaluator_return": "return", "evaluator_length": "length"},
+    ),
+)
+KINDS: Mapping[str, NodeKind] = types.MappingProxyType({kind.label: kind for kind in _KINDS})
+_ACTORS_AND_LEARNER = ("replay", "counter", "learner", "actor", "evaluator")
+_WORKERS = ("counter", "parameter_server", "worker", "evaluator")
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSpec:
+    """A node of a program.
+
+    Attributes:
+      kind: its kind.
+      index: 0, 1, ... among the nodes of the kind.
+      peers: names of the nodes that it calls.
+    """
+
+    kind: NodeKind
+    index: int
+    peers: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """LABEL/INDEX."""
+        return f"{self.kind.label}/{self.index}"
+
+
+def kinds_of(config: "ProgramConfig") -> list[NodeKind]:
+    """The kinds of a program's nodes."""
+    return [KINDS[label] for label in (_WORKERS if config.has_workers else _ACTORS_AND_LEARNER)]
+
+
+def kind_of(name: str) -> NodeKind:
+    """The kind of a node, from its name."""
+    return KINDS[name.partition("/")[0]]
+
+
+def publisher_of(config: "ProgramConfig") -> str:
+    """The name of the node that publishes parameters."""
+    return next(f"{kind.label}/0" for kind in kinds_of(config) if kind.publishes)
+
+
+def nodes_of(config: "ProgramConfig") -> list[NodeSpec]:
+    """The nodes of a program, those first that others call."""
+    kinds = kinds_of(config)
+    called = {kind.label for kind in kinds if kind.is_called}
+    return [
+        NodeSpec(kind, index, tuple(f"{label}/0" for label in kind.calls if label in called))
+        for kind in kinds
+        for index in range(config.run.num_actors if kind.acts else 1)
+    ]
+
+
+def make_node(spec: NodeSpec, config: "ProgramConfig", peers: Peers, *, stop: StopEvent) -> Node:
+    """Makes a node, in its own process or thread."""
+    module, _, name = spec.kind.factory.partition(":")
+    factory = getattr(importlib.import_module(f".{module}", __package__), name)
+    node: Node = factory(config, spec.index, peers, stop=stop)
+    return node
+
+
+def describe_restart(kind: NodeKind, steps: int | None) -> str:
+    """A sentence for the log: what a restarted node continues with; "" for small states.
+
+    Args:
+      kind: of the node.
+      steps: of the newest snapshot; None if there is none.
+    """
+    return kind.renewed if steps is None else kind.restored.format(steps=steps)
+
+
+def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
+    """Environment variables of a node's process.
+
+    Without an accelerator a node computes on one core, as Reactor's and ACER's workers do.
+    """
+    cache = str((config.directory / "compilation_cache").absolute())
+    shared = {
+        "PYTHONUNBUFFERED": "1",
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+    }
+    if kind.sees_accelerator:
+        return shared
+    return {**shared, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}
