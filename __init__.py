@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .launchpad_programs.launch import launch
     from .launchpad_programs.ray_session import EngineOptions
     from .runtime.run_directory import RunConfig
-    from .runtime.worker_options import WorkerOptions
+    from .runtime.workers.options import WorkerOptions
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
@@ -32,7 +32,7 @@ _EXPORTS = {
     "RunConfig": "runtime.run_directory:RunConfig",
     "Summary": "experiments.training:Summary",
     "TrainedAgent": "experiments.trained:TrainedAgent",
-    "WorkerOptions": "runtime.worker_options:WorkerOptions",
+    "WorkerOptions": "runtime.workers.options:WorkerOptions",
     "evaluate": "experiments.trained:evaluate",
     "export": "experiments.exporting:export",
     "launch": "launchpad_programs.launch:launch",

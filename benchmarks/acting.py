@@ -19,9 +19,9 @@ import gymnasium
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 
-from retrax.experiments.actors import NewestParameters, make_run_actor, run_keys
-from retrax.experiments.assembly import make_environments, spec_of
 from retrax.replay.local import LocalReplay
+from retrax.runtime.actors import NewestParameters, make_run_actor, run_keys
+from retrax.runtime.assembly import make_environments, spec_of
 from retrax.runtime.learner import Learner
 from retrax.runtime.run_directory import RunConfig
 

@@ -24,8 +24,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 import retrax
-from retrax.experiments.assembly import spec_of
-from retrax.experiments.checks import checked_agent
+from retrax.runtime.assembly import spec_of
+from retrax.runtime.checks import checked_agent
 from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 
 AGENTS = "reactor acer d4pg agent57"

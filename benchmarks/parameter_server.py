@@ -21,10 +21,10 @@ import jax
 import numpy as np
 from distributed import learning_rows, mean, rate  # beside this file
 
-from retrax.experiments.assembly import spec_of
-from retrax.experiments.worker_assembly import WorkerParts
+from retrax.runtime.assembly import spec_of
 from retrax.runtime.run_directory import RunConfig
-from retrax.runtime.worker_options import WorkerOptions
+from retrax.runtime.workers.assembly import WorkerParts
+from retrax.runtime.workers.options import WorkerOptions
 
 MAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
 

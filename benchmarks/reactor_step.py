@@ -19,8 +19,8 @@ from retrax import losses
 from retrax._libraries import rlax
 from retrax.agents import update
 from retrax.agents.reactor import PRESETS
-from retrax.experiments.assembly import make_environments, make_loop
 from retrax.runtime import RunConfig
+from retrax.runtime.assembly import make_environments, make_loop
 
 TARGET_LIMIT = 0.05
 OUTSIDE_LIMIT = 0.10

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .._imports import first_line
+from ..runtime.loop import Loop
 from ..runtime.numbered_folders import newest_snapshot
-from .loop import Loop
 
 
 class RunFailedError(RuntimeError):

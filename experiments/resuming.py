@@ -8,10 +8,10 @@ from .._imports import first_line
 from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
 from ..environments.plain_data import pack, unpack
+from ..runtime.assembly import make_environments
+from ..runtime.loop import Loop
 from ..runtime.run_directory import RunConfig
 from ..runtime.snapshots import Snapshots
-from .assembly import make_environments
-from .loop import Loop
 
 
 class Unfinished(NamedTuple):

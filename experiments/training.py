@@ -12,8 +12,11 @@ from typing import NamedTuple
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..runtime.advice import Advice
+from ..runtime.assembly import check_given, make_loop
+from ..runtime.checks import checked_agent
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
+from ..runtime.loop import Loop
 from ..runtime.metrics import episode_columns
 from ..runtime.metrics_writer import MetricsTable
 from ..runtime.resuming import open_snapshots
@@ -26,11 +29,8 @@ from ..runtime.run_directory import (
 )
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
-from .assembly import check_given, make_loop
-from .checks import checked_agent
 from .evaluations import PeriodicEvaluation
 from .failing import kept_on_failure, run_failed
-from .loop import Loop
 from .progress import Expectation, Progress
 from .resuming import Unfinished, environments_of, pack_unfinished, read_unfinished, restore
 

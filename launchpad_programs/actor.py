@@ -4,11 +4,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..experiments.actors import make_run_actor
 from ..replay.reverb import ReverbWriter
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
 from ..runtime.actor_states import ActorStates
+from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent

@@ -12,8 +12,6 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from ..datatypes import EnvironmentSpec
-from ..experiments.assembly import spec_of
-from ..experiments.checks import check_devices, checked_agent
 from ..experiments.commands.launch import (
     PROG,
     UPDATE_PERIOD,
@@ -23,6 +21,8 @@ from ..experiments.commands.launch import (
 from ..experiments.commands.run_arguments import parse_resumed, resumes
 from ..experiments.parsing import tell
 from ..experiments.training import train
+from ..runtime.assembly import spec_of
+from ..runtime.checks import check_devices, checked_agent
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.run_directory import (
     PROGRAM,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ..experiments.actors import run_keys
 from ..replay.waiting import Stopped
+from ..runtime.actors import run_keys
 from ..runtime.advice import Advice
 from ..runtime.learner import Learner
 from ..runtime.metrics import episode_columns

@@ -3,13 +3,13 @@
 import time
 from typing import Any
 
-from ..experiments.worker_assembly import WorkerParts
 from ..replay.interface import ReplayStatus
-from ..runtime.gradient_server import Call, GradientServer, Receipt
 from ..runtime.metrics import MetricsAccumulator, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.snapshots import Snapshot
 from ..runtime.stop import StopEvent
+from ..runtime.workers.assembly import WorkerParts
+from ..runtime.workers.server import Call, GradientServer, Receipt
 from .columns import program_columns
 from .config import ProgramConfig
 from .counter import CounterClient

@@ -6,16 +6,16 @@ from typing import Any
 
 import jax
 
-from ..experiments.loop import Loop
-from ..experiments.worker_assembly import WorkerParts
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
-from ..runtime.learning_thread import LearningThread
-from ..runtime.remote_updates import STALENESS
+from ..runtime.loop import Loop
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
-from ..runtime.workers import Worker
+from ..runtime.workers.assembly import WorkerParts
+from ..runtime.workers.in_turn import Worker
+from ..runtime.workers.learning_thread import LearningThread
+from ..runtime.workers.remote_updates import STALENESS
 from .claims import Claims
 from .config import ProgramConfig
 from .counter import Counter, CounterClient

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .worker_options import WorkerOptions
+from .workers.options import WorkerOptions
 
 VERSION = 8
 # Version 0 is a file without a version. These fields were added before there were versions; what

@@ -21,7 +21,7 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from .config_file import run_fields, values_of
 from .directory_lock import LOCK
 from .seeds import MAX_SEED
-from .worker_options import NO_WORKERS, WorkerOptions
+from .workers.options import NO_WORKERS, WorkerOptions
 
 PROGRAM = "program.json"  # in the run directory of a program
 _SNAPSHOTS = 5  # in a run, by default

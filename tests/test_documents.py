@@ -17,10 +17,10 @@ from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_li
 
 from retrax.agents.entry import agent_names, find_agent
 from retrax.experiments import parsing
-from retrax.experiments.assembly import spec_of
 from retrax.experiments.commands import main
 from retrax.experiments.commands.launch import ResumeProgramArguments, parse_launch
 from retrax.experiments.commands.run_arguments import resumes
+from retrax.runtime.assembly import spec_of
 
 # All but the results, which keep the commands of their commits.
 ALL_PAGES = sorted(

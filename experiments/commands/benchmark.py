@@ -21,12 +21,12 @@ from rich.table import Table
 from ... import __version__
 from ...agents.entry import find_agent
 from ...evaluation.suites import BSUITE, Suite, Task, find_suite
+from ...runtime.assembly import spec_of
+from ...runtime.checks import checked_agent
 from ...runtime.directory_lock import DirectoryLock
 from ...runtime.run_directory import RunConfig, preset_config
 from ...runtime.stop import stop_on_signals
-from ..assembly import spec_of
 from ..bsuite_table import write_bsuite
-from ..checks import checked_agent
 from ..grid import CURVES, SCORES, Cell, Progress, run_grid, write_tables
 from ..parsing import parse, tell
 

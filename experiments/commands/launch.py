@@ -9,7 +9,7 @@ import tyro
 from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec
 from ...runtime.run_directory import RunConfig
-from ...runtime.worker_options import WorkerOptions
+from ...runtime.workers.options import WorkerOptions
 from ..parsing import scan, wants_help
 from .run_arguments import (
     OptionalCount,

@@ -8,8 +8,8 @@ from typing import TypeVar
 from ...agents.entry import agent_names
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...environments.failures import close_quietly
+from ...runtime.assembly import MANY, spec_of
 from ...runtime.run_directory import PROGRAM, RunConfig, read_config
-from ..assembly import MANY, spec_of
 from ..failing import RunFailedError
 from ..parsing import tell, wants_help
 from ..training import Summary, train

@@ -23,11 +23,11 @@ from retrax.agents.reward_scale import (
 )
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec, TimeStep
 from retrax.environments import make
-from retrax.experiments.actors import NewestParameters
-from retrax.experiments.loop import Loop
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
+from retrax.runtime.actors import NewestParameters
 from retrax.runtime.learner import Learner
+from retrax.runtime.loop import Loop
 
 SEEN = specs.Array((3,), np.float32)
 DISCRETE = EnvironmentSpec(SEEN, specs.DiscreteArray(3))

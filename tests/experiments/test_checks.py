@@ -11,7 +11,7 @@ import pytest
 from retrax import _memory
 from retrax.agents import Agent, reactor
 from retrax.environments import make
-from retrax.experiments import assembly, checks
+from retrax.runtime import assembly, checks
 from retrax.runtime.run_directory import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")

@@ -14,9 +14,9 @@ from retrax import __version__
 from retrax.agents import reactor
 from retrax.experiments.commands import train as train_module
 from retrax.experiments.commands.main import main
-from retrax.experiments.loop import Loop
 from retrax.experiments.training import Summary
 from retrax.runtime.directory_lock import DirectoryLock
+from retrax.runtime.loop import Loop
 from retrax.runtime.metrics_writer import MetricsTable
 from retrax.runtime.run_directory import RunConfig
 

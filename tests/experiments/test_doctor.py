@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 import retrax
-from retrax.experiments import doctor, subprocess_probe
+from retrax.experiments import doctor
+from retrax.runtime import subprocess_probe
 
 CHECKS = [
     "Python",

@@ -21,7 +21,7 @@ from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
 from retrax.experiments import progress
 from retrax.experiments.commands.main import main
-from retrax.experiments.loop import Loop
+from retrax.runtime.loop import Loop
 from retrax.runtime.run_directory import RunConfig
 
 # TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.

@@ -8,9 +8,9 @@ from program_configs import make_run
 
 import retrax
 from retrax._checksums import write_manifest
-from retrax.experiments import checks
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch_command
+from retrax.runtime import checks
 from retrax.runtime.directory_lock import DirectoryLock
 from retrax.runtime.run_directory import write_config
 

@@ -17,7 +17,7 @@ from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
-from retrax.runtime.worker_options import WorkerOptions
+from retrax.runtime.workers.options import WorkerOptions
 
 DOCS = Path(retrax.__file__).parent / "docs"
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..agents.base import Agent, Params
-from .gradient_packing import GradientPacking, StatePacking
-from .parameters import ParameterServer
-from .snapshots import Snapshot
+from ...agents.base import Agent, Params
+from ..parameters import ParameterServer
+from ..snapshots import Snapshot
+from .packing import GradientPacking, StatePacking
 
 Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
 

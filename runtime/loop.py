@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..replay.local import LocalReplay
-from ..runtime.actor import Actor
-from ..runtime.learner import Learner
-from ..runtime.metrics import Counters, MetricsAccumulator
-from ..runtime.snapshots import Snapshot
-from ..runtime.workers import WorkerReplays, WorkersInTurn
+from .actor import Actor
+from .learner import Learner
+from .metrics import Counters, MetricsAccumulator
+from .snapshots import Snapshot
+from .workers.in_turn import WorkerReplays, WorkersInTurn
 
 
 class Loop:

@@ -2,22 +2,22 @@
 
 import jax
 
-from ..agents.base import Agent
-from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..replay.local import LocalReplay
-from ..replay.rows import sample_shapes
-from ..runtime.actor import Actor
-from ..runtime.gradient_packing import GradientPacking, StatePacking, update_shapes
-from ..runtime.gradient_server import GradientServer
-from ..runtime.learner import Learner
-from ..runtime.metrics import MetricsAccumulator
-from ..runtime.parameters import Get
-from ..runtime.remote_updates import REMOTE_METRICS, Apply, RemoteUpdates
-from ..runtime.run_directory import RunConfig
-from ..runtime.seeds import Purpose, derive_seed
-from ..runtime.workers import Worker, WorkersInTurn
-from .actors import NewestParameters, make_run_actor, run_keys
-from .loop import Loop
+from ...agents.base import Agent
+from ...datatypes import EnvironmentSpec, VectorEnvironment
+from ...replay.local import LocalReplay
+from ...replay.rows import sample_shapes
+from ..actor import Actor
+from ..actors import NewestParameters, make_run_actor, run_keys
+from ..learner import Learner
+from ..loop import Loop
+from ..metrics import MetricsAccumulator
+from ..parameters import Get
+from ..run_directory import RunConfig
+from ..seeds import Purpose, derive_seed
+from .in_turn import Worker, WorkersInTurn
+from .packing import GradientPacking, StatePacking, update_shapes
+from .remote_updates import REMOTE_METRICS, Apply, RemoteUpdates
+from .server import GradientServer
 
 
 class WorkerParts:

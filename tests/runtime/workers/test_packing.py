@@ -11,7 +11,7 @@ import pytest
 
 from retrax.agents.base import Agent, Update
 from retrax.datatypes import Sample, SequenceSpec
-from retrax.runtime.gradient_packing import GradientPacking, StatePacking, update_shapes
+from retrax.runtime.workers.packing import GradientPacking, StatePacking, update_shapes
 
 SHAPES = st.lists(st.lists(st.integers(1, 3), max_size=3).map(tuple), min_size=1, max_size=4)
 DTYPES = st.sampled_from([np.float32, jnp.bfloat16, np.float16])

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..agents.base import LearnerState, Params
-from ..replay.interface import ReplayStatus
-from ..replay.local import LocalReplay
-from ..replay.store import SequenceStore
-from .gradient_server import GradientServer
-from .learner import Learner
-from .metrics import MetricsAccumulator
+from ...agents.base import LearnerState, Params
+from ...replay.interface import ReplayStatus
+from ...replay.local import LocalReplay
+from ...replay.store import SequenceStore
+from ..learner import Learner
+from ..metrics import MetricsAccumulator
+from ..snapshots import Snapshot
 from .remote_updates import RemoteUpdates
-from .snapshots import Snapshot
+from .server import GradientServer
 
 
 class Worker(NamedTuple):

@@ -17,10 +17,10 @@ from ..agents.shapes import check_agent_shapes
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
-from ..runtime.devices import too_few
-from ..runtime.gradient_packing import update_shapes
-from ..runtime.run_directory import RunConfig
+from .devices import too_few
+from .run_directory import RunConfig
 from .subprocess_probe import devices
+from .workers.packing import update_shapes
 
 _MAX_INTEGER = 2**31 - 1  # of JAX's integers
 _LARGE = 1_000_000  # a size with which an agent may already take memory when it is made

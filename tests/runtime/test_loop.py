@@ -15,11 +15,11 @@ from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_c
 from retrax.datatypes import ReplayConfig, SequenceSpec
 from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
-from retrax.experiments.actors import NewestParameters
-from retrax.experiments.loop import Loop
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
+from retrax.runtime.actors import NewestParameters
 from retrax.runtime.learner import Learner, check_finite
+from retrax.runtime.loop import Loop
 from retrax.runtime.metrics import Counters
 from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
 

@@ -5,9 +5,9 @@ import jax
 from ..agents.base import Agent, Params
 from ..datatypes import VectorEnvironment
 from ..replay.interface import Writer
-from ..runtime.actor import Actor, ParameterSource
-from ..runtime.learner import Learner
-from ..runtime.run_directory import RunConfig
+from .actor import Actor, ParameterSource
+from .learner import Learner
+from .run_directory import RunConfig
 
 
 class NewestParameters:

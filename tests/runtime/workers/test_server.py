@@ -5,9 +5,9 @@ import jax
 import numpy as np
 import pytest
 
-from retrax.runtime.gradient_packing import GradientPacking, StatePacking
-from retrax.runtime.gradient_server import GradientServer, Receipt
-from retrax.runtime.remote_updates import DROPPED, STALENESS, RemoteUpdates
+from retrax.runtime.workers.packing import GradientPacking, StatePacking
+from retrax.runtime.workers.remote_updates import DROPPED, STALENESS, RemoteUpdates
+from retrax.runtime.workers.server import GradientServer, Receipt
 
 RATE = average_agent.Config().rate
 

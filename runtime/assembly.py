@@ -7,15 +7,15 @@ from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.custom import check_vector
 from ..environments.failures import closing_quietly, one_sentence
 from ..replay.local import LocalReplay
-from ..runtime.actor import ParameterSource
-from ..runtime.learner import Learner
-from ..runtime.parameters import ParameterClient, ParameterServer, packing_of
-from ..runtime.run_directory import RunConfig
-from ..runtime.seeds import Purpose, derive_seed
+from .actor import ParameterSource
 from .actors import NewestParameters, make_run_actor, run_keys
 from .checks import checked_agent
+from .learner import Learner
 from .loop import Loop
-from .worker_assembly import make_workers
+from .parameters import ParameterClient, ParameterServer, packing_of
+from .run_directory import RunConfig
+from .seeds import Purpose, derive_seed
+from .workers.assembly import make_workers
 
 MANY = 256  # environments; so many are made only after the run has been checked with one
 

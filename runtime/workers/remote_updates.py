@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agents.base import Agent, LearnerState, Update
-from ..datatypes import Sample
-from .gradient_packing import GradientPacking, StatePacking
-from .gradient_server import Call, Receipt
-from .learner import check_finite
-from .parameters import Get
+from ...agents.base import Agent, LearnerState, Update
+from ...datatypes import Sample
+from ..learner import check_finite
+from ..parameters import Get
+from .packing import GradientPacking, StatePacking
+from .server import Call, Receipt
 
 STALENESS = "gradient_staleness"
 DROPPED = "gradients_dropped"  # share of the gradients
