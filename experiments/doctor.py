@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import __version__
-from ..runtime.subprocess_probe import ask, devices
+from .._subprocess_probe import ask, devices
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -34,6 +34,7 @@ SHARED = (
     "retrax._imports",
     "retrax._libraries",
     "retrax._memory",
+    "retrax._subprocess_probe",
     "retrax._validation",
     "retrax._writing",
     "retrax.datatypes",

@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 import retrax
+from retrax import _subprocess_probe as subprocess_probe
 from retrax.experiments import doctor
-from retrax.runtime import subprocess_probe
 
 CHECKS = [
     "Python",
