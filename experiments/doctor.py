@@ -30,7 +30,7 @@ _MEND = {
     "core": "pip install retrax",
     # The tested set; "retrax[distributed]" has ranges.
     "distributed": "pip install -r requirements.txt",
-    "cluster": "pip install -r requirements.txt",
+    "cluster": 'pip install "retrax[cluster]"',
     "mujoco": 'pip install "retrax[mujoco]"',
     "minatar": 'pip install "retrax[minatar]"',
     "bsuite": 'pip install "retrax[bsuite]"',
@@ -77,7 +77,8 @@ class Report(NamedTuple):
 
     Attributes:
       packages: all packages that any tier requires on this Python.
-      checks: Python, the tiers, the devices, rendering by MuJoCo, the ROMs and the memory.
+      checks: Python, the tiers, the devices, the engines of programs, rendering by MuJoCo, the ROMs
+        and the memory.
       status: the exit status: 1 if the core does not work, else 0.
     """
 
@@ -96,7 +97,8 @@ def report() -> Report:
     devices = _devices()
     core = [_python(), _tier("core", packages), devices]
     extras = [_tier(extra, packages) for extra in _EXTRAS]
-    checks = (*core, *_idle_gpu(devices), *extras, *_pictures(), _roms(), _memory())
+    programs = _programs({check.name for check in extras if check.works})
+    checks = (*core, *_idle_gpu(devices), *extras, programs, *_pictures(), _roms(), _memory())
     return Report(packages, checks, int(not all(check.works for check in core)))
 
 
@@ -168,12 +170,12 @@ def _version(name: str) -> str | None:
 
 def _python() -> Check:
     version = platform.python_version()
-    works = (3, 10) <= sys.version_info < (3, 14)
+    works = sys.version_info >= (3, 10)
     detail = f"{version} on {platform.system()}"
     if sys.flags.optimize >= 2:
         detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
         return Check("Python", False, detail, "unset PYTHONOPTIMIZE")
-    return Check("Python", works, detail if works else f"{detail}; retrax needs 3.10 to 3.13")
+    return Check("Python", works, detail if works else f"{detail}; retrax needs 3.10 or newer")
 
 
 def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
@@ -189,6 +191,15 @@ def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
         return Check(name, True, f"all {len(mine)} packages")
     found = ["missing: " + ", ".join(missing)] if missing else []
     return Check(name, False, "; ".join(found + wrong), _MEND[tier])
+
+
+def _programs(tiers: set[str]) -> Check:
+    """The engines of `retrax launch` that the working tiers have, the default first."""
+    of_tier = {"distributed tier": "Launchpad", "cluster tier": "Ray"}
+    engines = [engine for tier, engine in of_tier.items() if tier in tiers]
+    if not engines:
+        return Check("programs", False, "neither Launchpad nor Ray", _MEND["cluster"])
+    return Check("programs", True, ", ".join([f"{engines[0]} (default)", *engines[1:]]))
 
 
 def _devices() -> Check:

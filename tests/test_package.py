@@ -31,6 +31,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 # What the pins are for.
 TARGET = {"python_version": "3.10", "python_full_version": "3.10.0", "sys_platform": "linux"}
+NEWER = {**TARGET, "python_version": "3.12", "python_full_version": "3.12.0"}
+TESTED_SETS = {"requirements.txt": TARGET, "requirements-3.12.txt": NEWER}
 
 
 def source_files() -> list[Path]:
@@ -125,7 +127,7 @@ def test_the_source_distribution_has_the_whole_repository(tmp_path):
         assert licence.read() == (ROOT / "LICENSE").read_bytes()
     missing = {path.as_posix() for path in source_files()} - names
     assert missing <= {".gitignore", ".gitattributes"}
-    assert {"CHANGELOG.md", "SECURITY.md", "requirements.txt", "tests/oracles.py"} <= names
+    assert {"CHANGELOG.md", "SECURITY.md", "tests/oracles.py", *TESTED_SETS} <= names
     assert {"CITATION.cff", "mkdocs.yml", ".pre-commit-config.yaml"} <= names
 
 
@@ -158,19 +160,21 @@ def test_every_folder_with_modules_is_a_listed_package():
     assert listed == sorted(set(listed))
 
 
-def pins() -> list[str]:
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+def pins(file: str) -> list[str]:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     return [line for line in lines[:-1] if line and not line.startswith("#")]
 
 
-def test_requirements_end_with_the_package_itself():
-    assert (ROOT / "requirements.txt").read_text(encoding="utf-8").endswith("\n-e .\n")
+@pytest.mark.parametrize("file", TESTED_SETS)
+def test_requirements_end_with_the_package_itself(file):
+    assert (ROOT / file).read_text(encoding="utf-8").endswith("\n-e .\n")
 
 
-def test_every_requirement_is_pinned_once():
-    for line in pins():
+@pytest.mark.parametrize("file", TESTED_SETS)
+def test_every_requirement_is_pinned_once(file):
+    for line in pins(file):
         assert re.fullmatch(r"[a-z0-9][a-z0-9-]*==[0-9][a-z0-9.+]*", line), line
-    names = [Requirement(line).name for line in pins()]
+    names = [Requirement(line).name for line in pins(file)]
     assert len(set(names)) == len(names)
 
 
@@ -187,15 +191,23 @@ def unpinned(requirements: list[str], versions: dict[str, str], env: dict[str, s
     return found
 
 
-def test_the_pins_satisfy_every_range():
-    versions = dict(line.split("==") for line in pins())
+@pytest.mark.parametrize(("file", "target"), TESTED_SETS.items())
+def test_the_pins_satisfy_every_range(file, target):
+    versions = dict(line.split("==") for line in pins(file))
     wanted = [
         *PROJECT["build-system"]["requires"],
         *PROJECT["project"]["dependencies"],
         # The site of documents is made in an environment of its own.
         *(text for name, extra in EXTRAS.items() if name != "docs" for text in extra),
     ]
-    assert unpinned(wanted, versions, TARGET) == []
+    assert unpinned(wanted, versions, target) == []
+
+
+def test_the_script_that_renews_pins_knows_every_tested_set():
+    script = (ROOT / ".ci" / "renew").read_text(encoding="utf-8")
+    [files] = re.findall(r"^declare -A files=\((.*)\)$", script, re.MULTILINE)
+    expected = {target["python_version"]: file for file, target in TESTED_SETS.items()}
+    assert dict(re.findall(r"\[(\S+)\]=(\S+)", files)) == expected
 
 
 @pytest.mark.parametrize(
@@ -223,12 +235,23 @@ def test_the_core_needs_nothing_of_the_distributed_tier():
 
 
 def test_the_distributed_tier_is_asked_for_only_where_it_exists():
-    elsewhere = [
-        {**TARGET, "python_version": "3.12", "python_full_version": "3.12.0"},
-        {**TARGET, "sys_platform": "darwin"},
-    ]
+    elsewhere = [NEWER, {**TARGET, "sys_platform": "darwin"}]
     for text in EXTRAS["distributed"]:
         marker = Requirement(text).marker
         assert marker is not None, text
         assert marker.evaluate(TARGET), text
         assert not any(marker.evaluate(env) for env in elsewhere), text
+
+
+@pytest.mark.parametrize(
+    "python", re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+)
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_one_range_of_ray_holds_on_every_python(python, system):
+    environment = {"python_version": python, "sys_platform": system}
+    found = [Requirement(text) for text in EXTRAS["cluster"]]
+    [ray] = [r for r in found if r.marker is None or r.marker.evaluate(environment)]
+    beside_reverb = (python, system) == ("3.10", "linux")  # protobuf 3.19
+    assert ("2.60.0" in ray.specifier) == (not beside_reverb)
+    assert "2.48.0" in ray.specifier
+    assert "2.47.1" not in ray.specifier
