@@ -50,7 +50,7 @@ def random_sample(agent, config):
             return rng.integers(0, 256, x.shape, np.uint8)
         return np.ones(x.shape, x.dtype) if x.dtype == np.float32 else np.zeros(x.shape, x.dtype)
 
-    sample = jax.tree.map(random_like, store.sample_shapes()[0])
+    sample = jax.tree.map(random_like, store.shapes[0])
     return jax.device_put(sample._replace(mask=np.ones(sample.mask.shape, bool)))
 
 

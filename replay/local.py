@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from .draws import DrawPacking, PackedDraw
 from .interface import Draw, ReplayStatus, Writer
 from .priorities import check_priorities
 from .schedule import UpdateSchedule
@@ -42,7 +43,8 @@ class LocalReplay:
         self.store = SequenceStore(
             environment_spec, sequence, config, num_envs=num_environments, seed=seed
         )
-        self.shapes = self.store.sample_shapes()
+        self.shapes = self.store.shapes
+        self._draws = DrawPacking(self.store.packing)
         self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
         self._steps = 0
         self._lock = threading.Lock()
@@ -54,9 +56,15 @@ class LocalReplay:
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some; arguments as of the store's `add`."""
+        packed, store = self.store.packing.pack(rows), self.store
+        self.add_packed(packed, np.arange(store.num_envs) if environments is None else environments)
+
+    def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> None:
+        """Appends one row to some environments: packed, the parts `[n, bytes]`."""
+        is_last = self.store.packing.flags(packed[0])[1]
         with self._lock:
-            self.store.add(rows, environments)
-            self._steps += int(np.sum(~np.asarray(rows.is_last)))
+            self.store.add_packed(packed, environments)
+            self._steps += len(is_last) - np.count_nonzero(is_last)
             self._schedule.observe(
                 steps=self._steps,
                 rows=self.store.num_rows,
@@ -71,13 +79,22 @@ class LocalReplay:
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """Draws if a call is due; never waits."""
         del timeout
+        draw = self.draw()
+        return None if draw is None else Draw(draw.keys, self._draws.sample(draw), draw.updates)
+
+    def draw(self) -> PackedDraw | None:
+        """`sample`, packed."""
         with self._lock:
             kind = self._schedule.due
             if kind is None:
                 return None
-            slots, sample = self.store.newest() if kind == "newest" else self.store.sample()
-            keys = np.stack([slots, self.store.starts(slots), self.store.ages(slots)])
-            return Draw(keys, sample, self._schedule.done())
+            slots, weights = self.store.draw(newest=kind == "newest")
+            draw = self._draws.empty(len(slots))
+            draw.header[1:3] = self._schedule.done(), kind == "newest"
+            draw.keys[:] = slots, self.store.starts(slots), self.store.ages(slots)
+            draw.weights[:] = weights
+            self.store.take(slots, draw.parts)
+            return draw
 
     def metrics(self, keys: np.ndarray) -> dict[str, float]:
         """`replay_age`: mean time steps since the sequences' first rows, when they were drawn."""

@@ -68,13 +68,21 @@ class SequencePacking:
     Attributes:
       parts: the packing of rows and, if there are any, that of these extras.
       before: rows that a sequence needs before its first one, for stacks of frames.
+      length: rows of a sequence, T + 1.
+      row_bytes: of a row, all extras included.
+      layout: a hash of the layouts of the parts, and of how sequences are cut.
     """
 
     def __init__(self, row: Row, sequence: SequenceSpec):
         """Takes one row, as `jax.ShapeDtypeStruct`s, and how sequences are cut."""
         self._sequence = sequence
         self.before = sequence.frame_stack - 1
+        self.length = sequence.length
         self.parts = [Packing(part) for part in self._split(row)]
+        self.row_bytes = sum(part.dtype.itemsize for part in self.parts)
+        cut = (sequence.length, sequence.period, sequence.crosses_episodes, sequence.frame_stack)
+        layouts = [part.layout for part in self.parts]
+        self.layout = hashlib.sha256(str((layouts, cut)).encode()).hexdigest()[:8]
 
     def pack(self, rows: Row) -> list[np.ndarray]:
         """Packs rows `[n, ...]`, all extras included, into uint8 `[n, bytes]` for each part.
@@ -84,6 +92,33 @@ class SequencePacking:
         """
         pairs = zip(self.parts, self._split(rows), strict=True)
         return [packing.pack(part) for packing, part in pairs]
+
+    def shapes(self, batch: int) -> list[tuple[int, ...]]:
+        """Shapes of the parts of B sequences, as `unpack` takes them."""
+        rows, *first = [part.dtype.itemsize for part in self.parts]
+        return [(batch, self.before + self.length, rows), *((batch, size) for size in first)]
+
+    def split(self, packed: np.ndarray) -> list[np.ndarray]:
+        """The parts of packed rows that are put together, `[..., row_bytes]`: views."""
+        first = self.parts[0].dtype.itemsize
+        return [packed[..., :first], packed[..., first:]][: len(self.parts)]
+
+    def flags(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Views of `is_first` and `is_last`, bool `[...]`, of packed rows `[..., bytes]`."""
+        rows = packed.view(self.parts[0].dtype)[..., 0]
+        return rows["is_first"], rows["is_last"]
+
+    def mask(self, packed: np.ndarray) -> np.ndarray:
+        """False after the last row of an episode that sequences must not cross, `[B, T+1]`.
+
+        Args:
+          packed: rows, uint8 `[B, before + T+1, bytes]`.
+        """
+        is_last = self.flags(packed[:, self.before :])[1]
+        if self._sequence.crosses_episodes:
+            return np.ones(is_last.shape, bool)
+        mask: np.ndarray = np.cumsum(is_last, axis=1) - is_last == 0
+        return mask
 
     def unpack(self, packed: Sequence[np.ndarray]) -> tuple[Row, np.ndarray]:
         """The sequences of packed rows.
@@ -99,9 +134,7 @@ class SequencePacking:
         pairs = zip(self.parts, packed, strict=True)
         longer, *first = [packing.unpack(part) for packing, part in pairs]
         rows: Row = jax.tree.map(lambda x: x[:, self.before :], longer)
-        mask = np.ones(rows.is_last.shape, bool)
-        if not self._sequence.crosses_episodes:
-            mask = np.cumsum(rows.is_last, axis=1) - rows.is_last == 0
+        mask = self.mask(packed[0])
         if self.before:
             stacks = stack_frames(longer.observation, longer.is_first, self.before + 1)
             stacks[~mask] = 0

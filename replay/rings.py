@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ class RowRings:
 
     Extras of sequences' first rows are kept at every P-th position, `[C / P, bytes]`.
 
+    Attributes:
+      packing: of the rows.
+
     Args:
       row: one row, as `jax.ShapeDtypeStruct`s.
       sequence: length, period and first-row extras.
@@ -33,26 +36,23 @@ class RowRings:
 
     def __init__(self, row: Row, sequence: SequenceSpec, *, num_envs: int, num_rows: int):
         self._sequence, self._num_envs, self._num_rows = sequence, num_envs, num_rows
-        self._packing = SequencePacking(row, sequence)
+        self.packing = SequencePacking(row, sequence)
         # Rows between the positions of each part; the rings of a part are one array.
-        self._periods = (1, sequence.period)[: len(self._packing.parts)]
-        shapes = _ring_shapes(self._packing, sequence, num_rows * num_envs)
+        self._periods = (1, sequence.period)[: len(self.packing.parts)]
+        shapes = _ring_shapes(self.packing, sequence, num_rows * num_envs)
         self._rings = [np.zeros(shape, np.uint8) for shape in shapes]
-        self._is_last = self._packing.parts[0].fields(self._rings[0])["is_last"]
+        self._is_last = self.packing.flags(self._rings[0])[1]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all rings."""
         return sum(ring.nbytes for ring in self._rings)
 
-    def write(self, environments: np.ndarray, index: np.ndarray, rows: Row) -> None:
-        """Writes rows `[n, ...]`, all extras included, at `index` `[n]` of environments `[n]`.
-
-        Raises:
-          ValueError: rows are not as specified.
-        """
+    def write(
+        self, environments: np.ndarray, index: np.ndarray, packed: Sequence[np.ndarray]
+    ) -> None:
+        """Writes packed rows, parts `[n, bytes]`, at `index` `[n]` of environments `[n]`."""
         position = environments * self._num_rows + index
-        packed = self._packing.pack(rows)
         for ring, period, part in zip(self._rings, self._periods, packed, strict=True):
             kept = position % period == 0
             ring[position[kept] // period] = part[kept]
@@ -64,31 +64,28 @@ class RowRings:
         self._is_last[position] = True
         return running
 
-    def read(self, environments: np.ndarray, starts: np.ndarray) -> tuple[Row, np.ndarray]:
-        """The sequences that begin at some positions.
+    def take(self, environments: np.ndarray, starts: np.ndarray, out: Sequence[np.ndarray]) -> None:
+        """Copies the sequences that begin at some positions.
 
         Args:
           environments: `[B]`.
           starts: positions `[B]`, multiples of P.
-
-        Returns:
-          Rows and mask as of `SequencePacking.unpack`; rows are zeros where the mask is False.
+          out: arrays for `SequencePacking.unpack`; rows become zeros where the mask is False.
         """
-        begin, before = environments * self._num_rows, self._packing.before
+        begin, before = environments * self._num_rows, self.packing.before
         steps = np.arange(-before, self._sequence.length)
         steps = (starts[:, None] + steps) % self._num_rows
         index = (begin[:, None] + steps, (begin + starts) // self._sequence.period)
-        packed = [ring.take(i, axis=0) for ring, i in zip(self._rings, index, strict=False)]
-        rows, mask = self._packing.unpack(packed)
+        for ring, i, part in zip(self._rings, index, out, strict=False):
+            np.take(ring, i, axis=0, out=part, mode="clip")  # "raise" copies twice
         if not self._sequence.crosses_episodes:
-            packed[0][:, before:][~mask] = 0  # `rows` are views of it
-        return rows, mask
+            out[0][:, before:][~self.packing.mask(out[0])] = 0
 
     def state(self, filled: int) -> dict[str, dict[str, np.ndarray]]:
         """Views of the first `filled` rows of all rings, by the names of the leaves."""
         parts: list[dict[str, np.ndarray]] = [{}, {}]
         for number, (packing, period) in enumerate(
-            zip(self._packing.parts, self._periods, strict=True)
+            zip(self.packing.parts, self._periods, strict=True)
         ):
             for name, leaf in packing.fields(self._rings[number]).items():
                 rings = leaf.reshape(self._num_envs, -1, *leaf.shape[1:])

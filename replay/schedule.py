@@ -69,16 +69,20 @@ class UpdateSchedule:
 
     @property
     def due(self) -> UpdateKind | None:
-        """The kind of the call that is due; None if none is."""
-        if self._in_rounds:
-            if self._newest:
-                return "newest"
-            return "replayed" if self._replayed >= self._config.updates_per_call else None
-        if self.learning_since < 0:
-            return None
-        acted = self._steps - self.learning_since
-        updates = int(acted / self._config.acting_steps_per_update) - self.updates
-        return "replayed" if updates >= self._config.updates_per_call else None
+        """The kind of the call that is due first; None if none is."""
+        newest, replayed = self.calls
+        return "newest" if newest else "replayed" if replayed else None
+
+    @property
+    def calls(self) -> tuple[int, int]:
+        """How many calls are due: on the newest sequences, and on replayed ones."""
+        updates = self._replayed
+        if not self._in_rounds:
+            if self.learning_since < 0:
+                return 0, 0
+            acted = self._steps - self.learning_since
+            updates = int(acted / self._config.acting_steps_per_update) - self.updates
+        return int(self._newest), max(0, updates // self._config.updates_per_call)
 
     def done(self) -> int:
         """Records that the call that was due has been made, and returns its number of updates."""
@@ -89,6 +93,12 @@ class UpdateSchedule:
             self._replayed -= count * self._in_rounds
         self.updates += count
         return count
+
+    def undo(self, updates: int, *, newest: bool) -> None:
+        """The opposite of `done`, for a call that is not made after all."""
+        self.updates -= updates
+        self._newest |= newest
+        self._replayed += updates * (self._in_rounds and not newest)
 
     def state(self) -> dict[str, np.ndarray]:
         """What `restore` needs besides the counters, a pytree of arrays."""

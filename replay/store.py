@@ -5,7 +5,7 @@ and `T + 1` the rows of a sequence. All arrays are NumPy arrays on the host.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,11 @@ class SequenceStore:
     the sequences that reach it; they are padded with zeros and masked.
 
     Rows must be added in the time order of each environment.
+
+    Attributes:
+      packing: of the rows.
+      shapes: of what `sample` returns, as `jax.ShapeDtypeStruct`s; see `Replay.shapes`.
+      rng: of the draws.
     """
 
     def __init__(
@@ -62,14 +67,15 @@ class SequenceStore:
             num_envs=num_envs,
             num_rows=self._num_rows,
         )
+        self.packing = self._rings.packing
         self._selector = make_selector(
             config.selector,
             num_envs * self._num_slots,
             priority_exponent=config.priority_exponent,
             uniform_fraction=config.uniform_fraction,
         )
-        self._shapes = sample_shapes(environment_spec, sequence, config, num_environments=num_envs)
-        self._rng = np.random.default_rng(seed)
+        self.shapes = sample_shapes(environment_spec, sequence, config, num_environments=num_envs)
+        self.rng = np.random.default_rng(seed)
         self._heads = np.zeros(num_envs, np.int64)  # rows ever written, skipped ones included
         self._episodes = np.zeros(num_envs, np.int64)  # the head at which the episode began
         self._present = np.zeros(num_envs * self._num_slots, bool)  # by slot
@@ -108,21 +114,23 @@ class SequenceStore:
           environments: integers `[n]`, distinct; None for all of them in order.
 
         Raises:
-          ValueError: the environments are not distinct, or not all in 0 .. E - 1, or the rows are
-            not as specified.
+          ValueError: environments are not distinct or not in 0 .. E - 1, or rows not as specified.
         """
-        if environments is None:
-            environments = np.arange(self.num_envs)
-        elif len(set(environments.tolist()) & set(range(self.num_envs))) != len(environments):
+        every = np.arange(self.num_envs)
+        self.add_packed(self.packing.pack(rows), every if environments is None else environments)
+
+    def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> None:
+        """Appends one row to some environments: packed, the parts `[n, bytes]`."""
+        if len(set(environments.tolist()) & set(range(self.num_envs))) != len(environments):
             raise ValueError(
                 f"environments must be distinct and from 0 to {self.num_envs - 1}, got "
                 f"{environments.tolist()}."
             )
         index = self._heads[environments] % self._num_rows
         self._remove(environments)
-        self._rings.write(environments, index, rows)
+        self._rings.write(environments, index, packed)
         self._heads[environments] += 1
-        self._insert(self._complete(environments, np.asarray(rows.is_last)))
+        self._insert(self._complete(environments, self.packing.flags(packed[0])[1]))
 
     def cut(self, environment: int | None = None) -> None:
         """Ends the current episode of every environment, or of one, as a time limit would.
@@ -139,21 +147,6 @@ class SequenceStore:
         if not self._sequence.crosses_episodes:
             self._insert(self._end_episodes(environments[running]))
 
-    def sample(self) -> tuple[np.ndarray, Sample]:
-        """Draws the sequences of one call of updates: slots `[B]` for `set_priorities`, and rows.
-
-        B is the config's `draw_size`.
-
-        Raises:
-          ValueError: there is no complete sequence yet.
-        """
-        slots, probabilities = self._selector.sample(self._rng, self._config.draw_size)
-        weights = importance_weights(
-            probabilities, self._num_sequences, self._config.importance_exponent
-        )
-        rows, mask = self.read(slots)
-        return slots, Sample(rows, weights.astype(np.float32), mask)
-
     @property
     def rounds(self) -> int:
         """Sequences that every environment has completed so far, where they may cross episodes.
@@ -163,36 +156,42 @@ class SequenceStore:
         complete = (self._heads - self._sequence.length) // self._sequence.period + 1
         return int(np.maximum(complete, 0).min())
 
-    def newest(self) -> tuple[np.ndarray, Sample]:
-        """The newest complete sequence of every environment: slots `[E]`, and the sequences.
+    def draw(self, *, newest: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Draws the sequences of one call of updates: slots `[B]` and weights, float32 `[B]`.
+
+        B is the config's `draw_size`; E for the newest complete sequence of every environment.
 
         Raises:
-          ValueError: an environment has no complete sequence yet, or sequences end with episodes.
+          ValueError: there is no such sequence yet; or sequences end with episodes, if `newest`.
         """
-        if not self._sequence.crosses_episodes:
-            raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
-        if not self.rounds:
-            raise ValueError("Not every environment has a complete sequence yet.")
-        back = (self._heads - self._sequence.length) % self._sequence.period
-        starts = self._heads - self._sequence.length - back
-        slots = self._slots(np.arange(self.num_envs), starts)
+        if newest:
+            slots = self._newest()
+            return slots, np.ones(slots.shape, np.float32)
+        slots, probabilities = self._selector.sample(self.rng, self._config.draw_size)
+        weights = importance_weights(
+            probabilities, self._num_sequences, self._config.importance_exponent
+        )
+        return slots, weights.astype(np.float32)
+
+    def sample(self, *, newest: bool = False) -> tuple[np.ndarray, Sample]:
+        """Draws as `draw`: slots `[B]`, and their sequences."""
+        slots, weights = self.draw(newest=newest)
         rows, mask = self.read(slots)
-        return slots, Sample(rows, np.ones(slots.shape, np.float32), mask)
-
-    def sample_shapes(self) -> list[Sample]:
-        """Shapes of what `sample` returns; with on-policy updates, of what `newest` returns too.
-
-        As `jax.ShapeDtypeStruct`s. The store may be empty.
-        """
-        return self._shapes
+        return slots, Sample(rows, weights, mask)
 
     def read(self, slots: np.ndarray) -> tuple[Row, np.ndarray]:
         """The sequences of present slots `[B]`: a `Row` of arrays, and the mask `[B, T+1]`.
 
         Arrays of the `Row` are `[B, T+1, ...]`; extras of the first row alone are `[B, ...]`.
         """
+        packed = [np.empty(shape, np.uint8) for shape in self.packing.shapes(len(slots))]
+        self.take(slots, packed)
+        return self.packing.unpack(packed)
+
+    def take(self, slots: np.ndarray, out: Sequence[np.ndarray]) -> None:
+        """Copies the packed sequences of present slots `[B]` into parts `[B, ...]`."""
         environments, starts = self._locate(slots)
-        return self._rings.read(environments, starts % self._num_rows)
+        self._rings.take(environments, starts % self._num_rows, out)
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
         """The row at which each slot's sequence begins, counted from its environment's very first.
@@ -211,11 +210,7 @@ class SequenceStore:
         return (self._heads[environments] - 1 - first) * self.num_envs
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets priorities `[B]` of present slots `[B]`.
-
-        Raises:
-          ValueError: a priority is NaN, infinite or negative, or a slot is not present.
-        """
+        """Sets priorities `[B]` of present slots `[B]`; errors are those of the selector."""
         self._selector.set_priorities(slots, priorities)
 
     def state(self) -> dict[str, Any]:
@@ -226,7 +221,7 @@ class SequenceStore:
             "heads": self._heads.copy(),
             "episodes": self._episodes.copy(),
             "selector": self._selector.state(),
-            "rng": np.frombuffer(json.dumps(self._rng.bit_generator.state).encode(), np.uint8),
+            "rng": np.frombuffer(json.dumps(self.rng.bit_generator.state).encode(), np.uint8),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -237,7 +232,16 @@ class SequenceStore:
         self._episodes[:] = state["episodes"]
         self._present[:] = state["selector"]["present"]
         self._num_sequences = int(self._present.sum())
-        self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
+        self.rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
+
+    def _newest(self) -> np.ndarray:
+        if not self._sequence.crosses_episodes:
+            raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
+        if not self.rounds:
+            raise ValueError("Not every environment has a complete sequence yet.")
+        starts = self._heads - self._sequence.length
+        starts -= starts % self._sequence.period
+        return self._slots(np.arange(self.num_envs), starts)
 
     def _complete(self, environments: np.ndarray, is_last: np.ndarray) -> np.ndarray:
         """Slots of the sequences that the newest rows complete; is_last `[n]` of these rows."""

@@ -33,7 +33,7 @@ def make(decay, values="split"):
 
 
 def random_sample(agent, config, seed):
-    shapes = SequenceStore(SPEC, agent.sequence, config.replay, num_envs=1, seed=0).sample_shapes()
+    shapes = SequenceStore(SPEC, agent.sequence, config.replay, num_envs=1, seed=0).shapes
     rng = np.random.default_rng(seed)
 
     def values(x):

@@ -26,7 +26,7 @@ def make_store(*, num_envs, rows_each, period):
 
 
 def add_row(store, environments):
-    (shapes,) = store.sample_shapes()
+    (shapes,) = store.shapes
     rows = jax.tree.map(lambda x: np.zeros((len(environments), *x.shape[2:]), x.dtype), shapes.rows)
     store.add(rows, np.array(environments))
 

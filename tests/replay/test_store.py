@@ -213,7 +213,7 @@ def test_a_sample_is_a_batch_with_weights():
     probabilities = 0.2 / store.num_sequences + 0.8 * estimated
     np.testing.assert_allclose(sample.weights, 1 / (store.num_sequences * probabilities), rtol=1e-6)
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
-    assert store.sample_shapes() == [shapes]
+    assert store.shapes == [shapes]
 
 
 def test_sampled_often_in_proportion_to_priority():
@@ -330,9 +330,9 @@ def test_newest_are_the_last_complete_sequences(
     assert store.rounds == min(map(len, starts))
     if not store.rounds:
         with pytest.raises(ValueError, match="Not every environment has a complete sequence yet"):
-            store.newest()
+            store.sample(newest=True)
         return
-    slots, sample = store.newest()
+    slots, sample = store.sample(newest=True)
     assert store.starts(slots).tolist() == [max(found) for found in starts]
     for e, found in enumerate(starts):
         wanted, _ = naive.read(e, max(found))
@@ -346,7 +346,7 @@ def test_newest_are_the_last_complete_sequences(
 def test_sequences_that_end_with_episodes_have_no_newest():
     store, _ = filled(ReplayConfig(capacity=60, min_rows=1), sequence_spec(4, 1, False))
     with pytest.raises(ValueError, match="Only sequences that cross episodes have a newest one"):
-        store.newest()
+        store.sample(newest=True)
 
 
 def test_cut_of_an_empty_store_does_nothing():
@@ -375,7 +375,7 @@ def test_a_million_atari_rows_stay_below_8_gb(frame_stack):
     store = SequenceStore(atari, spec, ReplayConfig(), num_envs=4, seed=0)  # not touched: not used
     assert store.capacity == 1_000_000
     assert store.nbytes < 8e9
-    assert store.sample_shapes()[0].rows.observation.shape == (4, 33, 84, 84, frame_stack)
+    assert store.shapes[0].rows.observation.shape == (4, 33, 84, 84, frame_stack)
 
 
 def test_first_row_extras_are_kept_only_where_a_sequence_can_start():

@@ -57,7 +57,10 @@ def constant_agent(priority=1.0, period=1):
 
 
 class Tape:
-    """Writes down the names of the methods that are called on what it wraps."""
+    """Writes down the names of the methods that are called on what it wraps.
+
+    A draw of the newest sequences is "newest".
+    """
 
     def __init__(self, wrapped, names, events):
         self._wrapped, self._names, self._events = wrapped, names, events
@@ -67,9 +70,9 @@ class Tape:
         if name not in self._names:
             return method
 
-        def call(*arguments):
-            self._events.append(name)
-            return method(*arguments)
+        def call(*arguments, **options):
+            self._events.append("newest" if options.get("newest") else name)
+            return method(*arguments, **options)
 
         return call
 
@@ -84,7 +87,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     local = LocalReplay(made.spec, agent.sequence, config, num_environments=NUM_ENVS, seed=seed)
     if events is not None:
         made = Tape(made, {"reset", "step"}, events)
-        local.store = Tape(local.store, {"add", "sample", "newest", "set_priorities"}, events)
+        local.store = Tape(local.store, {"add_packed", "draw", "set_priorities"}, events)
     learner_key, actor_key = jax.random.split(jax.random.key(seed))
     learner = Learner(agent, local, key=learner_key, updates_per_call=config.updates_per_call)
     actor = Actor(
@@ -118,12 +121,12 @@ def test_order_of_events():
     events.clear()
     for _ in range(3):
         loop.advance()
-    assert events == ["add", "step"] * 3
+    assert events == ["add_packed", "step"] * 3
     events.clear()
     loop.advance()  # 12 rows: learning may begin, but no update is due yet
     loop.advance()  # 15 steps, 3 since learning began
     loop.advance()  # 18 steps, 6 since
-    assert events == [*["add", "step"] * 3, "sample", "set_priorities"]
+    assert events == [*["add_packed", "step"] * 3, "draw", "set_priorities"]
 
 
 def test_episode_metrics_are_read_on_an_episodes_last_row():
@@ -155,8 +158,8 @@ def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
     for _ in range(2):  # 3 steps, 3 updates
         events.clear()
         loop.advance()
-        learning = ["sample", *["sample", "set_priorities"] * 2, "set_priorities"]
-        assert events == ["add", "step", *learning]
+        learning = ["draw", *["draw", "set_priorities"] * 2, "set_priorities"]
+        assert events == ["add_packed", "step", *learning]
 
 
 @pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
@@ -186,11 +189,11 @@ def test_updates_of_one_call_wait_for_each_other():
     acted = loop.counters.steps - loop.counters.learning_since
     assert counts[-1] == int(acted / 4.0) // 4 * 4
     assert set(counts) == set(range(0, counts[-1] + 1, 4))
-    assert events.count("sample") == counts[-1] // 4
+    assert events.count("draw") == counts[-1] // 4
     assert int(loop.learner.state) == counts[-1]
     means, _ = loop.flush()
     assert means["count"] == (counts[-1] - 1) / 2, "each update counts alike"
-    assert store.sample_shapes()[0].weights.shape == (2 * 4,)
+    assert store.shapes[0].weights.shape == (2 * 4,)
 
 
 def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_ones():
@@ -208,7 +211,7 @@ def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_one
     traces = loop.learner._update._cache_size()
     for _ in range(40):
         loop.advance()
-    newest, replayed = events.count("newest"), events.count("sample")
+    newest, replayed = events.count("newest"), events.count("draw")
     assert newest == store.rounds == 13
     assert replayed > 5
     assert loop.counters.updates == int(loop.learner.state) == newest + 3 * replayed
@@ -408,13 +411,13 @@ def test_rounds_begin_with_the_newest_segments():
     for row in range(1, 31):
         events.clear()
         loop.advance()
-        updates = [event for event in events if event in ("newest", "sample")]
+        updates = [event for event in events if event in ("newest", "draw")]
         ends = row >= 4 and (row - 4) % 3 == 0
         assert (updates[:1] == ["newest"]) == ends
-        assert set(updates[1:]) <= {"sample"}
+        assert set(updates[1:]) <= {"draw"}
         assert ends or not updates
         if ends:
-            _, sample = store.newest()
+            _, sample = store.sample(newest=True)
             newest, _ = store.read(np.arange(NUM_ENVS) * 33 + (row - 4) // 3)
             jax.tree.map(np.testing.assert_array_equal, sample.rows, newest)
         events.clear()
