@@ -29,9 +29,8 @@ from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LISTS = Path(__file__).resolve().parent / "mutations"
-_RESULTS = Path("docs") / "results"  # large, and read alone
 _NOT_COPIED = shutil.ignore_patterns(
-    *(".git", ".*_cache", ".venv*", "__pycache__", "build", "runs", "*.egg-info", _RESULTS.name)
+    *(".git", ".*_cache", ".venv*", "__pycache__", "build", "runs", "*.egg-info")
 )
 # Exit statuses of pytest.
 _PASSED, _FAILED = 0, 1
@@ -106,7 +105,6 @@ def copied_package() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "retrax"
         shutil.copytree(PACKAGE, package, ignore=_NOT_COPIED)
-        (package / _RESULTS).symlink_to(PACKAGE / _RESULTS)
         yield package
 
 

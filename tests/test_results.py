@@ -1,14 +1,17 @@
 """Figures in the tables of docs/results are those that the files beside them give."""
 
+import json
 import types
 
 import gymnasium
+import numpy as np
 import pytest
 import result_tables
 from benchmark_modules import load
-from result_files import threshold
+from collect import collect
+from result_files import FOLDER, rows_of, runs, runs_of, threshold
 
-from retrax.evaluation.suites import find_suite, read_rows
+from retrax.evaluation.suites import find_suite, read_rows, suites
 
 CLASSIC = find_suite("classic").tasks
 
@@ -37,7 +40,7 @@ REPORT = types.SimpleNamespace(squares=squares)
 
 @pytest.mark.parametrize("page", result_tables.pages())
 def test_computed_cells_are_those_of_the_page(page):
-    text = (result_tables.FOLDER / page / "README.md").read_text(encoding="utf-8")
+    text = (FOLDER / page / "README.md").read_text(encoding="utf-8")
     written = result_tables.filled(text, result_tables.find_report(page))
     assert written == text, "run python docs/results/result_tables.py"
 
@@ -79,7 +82,9 @@ def test_tasks_without_a_threshold():
 
 
 @pytest.mark.parametrize(
-    "path", sorted(result_tables.FOLDER.glob("*/scores.csv")), ids=lambda path: path.parent.name
+    "path",
+    [path for path in sorted(FOLDER.glob("*/scores.csv")) if path.parent.name in suites()],
+    ids=lambda path: path.parent.name,
 )
 def test_normalised_scores_are_those_of_the_suite(path):
     tasks = {task.name: task for task in find_suite(path.parent.name).tasks}
@@ -87,3 +92,59 @@ def test_normalised_scores_are_those_of_the_suite(path):
         task = tasks[row["task"]]
         normalised = (float(row["score"]) - task.low) / (task.high - task.low)
         assert float(row["normalised"]) == pytest.approx(normalised, rel=1e-9)
+
+
+def run_directory(folder, seed, *, steps, score):
+    """A run of two rows, as `retrax train` and `retrax evaluate` leave it, in part."""
+    run = folder / "before" / f"acer-1-{seed}"
+    run.mkdir(parents=True)
+    config = {"agent": "acer", "preset": "small", "environment": "CartPole-v1", "seed": seed}
+    config |= {"steps": steps, "search_path": "/a/b"}
+    (run / "config.json").write_text(json.dumps(config))
+    (run / "metrics.csv").write_text(
+        "steps,episodes,updates,episode_return,loss,seconds\n"
+        f"10,0,0,,1,0.5\n{steps},2,3,{score},1,1.25\n"
+    )
+    evaluation = {"mean_return": score, "low": 1.0, "high": 2.0, "episodes": 5}
+    if score is not None:
+        (run / "evaluation.json").write_text(json.dumps(evaluation))
+
+
+def test_runs_are_collected_and_those_of_the_same_name_replaced(tmp_path):
+    first, second, page = tmp_path / "first", tmp_path / "second", tmp_path / "classic"
+    page.mkdir()
+    for seed in (0, 1):
+        run_directory(first, seed, steps=20, score=150.0 + seed)
+    run_directory(second, 1, steps=30, score=475.0)
+    collect(page, first)
+    collect(page, second)
+    found = runs_of(page)["before/acer-1"]
+    assert [(run.seed, run.score, run.config["steps"]) for run in found] == [
+        (0, 150.0, 20),
+        (1, 475.0, 30),
+    ]
+    np.testing.assert_array_equal(found[1].curve["episode_return"], [np.nan, 475.0])
+    assert list(found[0].curve) == ["steps", "episodes", "updates", "episode_return", "seconds"]
+    assert found[0].config["search_path"] == "."
+    assert "seed" not in found[0].config
+    row = found[1].scores
+    assert (row["task"], row["updates"], row["seconds"]) == ("cart-pole", "3", "1.2")
+    (task,) = find_suite("classic").choose(("cart-pole",))
+    assert float(row["normalised"]) == pytest.approx((475 - task.low) / (task.high - task.low))
+    assert len(rows_of(page / "scores.csv")) == 2
+
+
+def test_a_run_without_an_evaluation_has_a_curve_alone(tmp_path):
+    page = tmp_path / "page"
+    page.mkdir()
+    run_directory(tmp_path / "runs", 0, steps=20, score=1.0)
+    (tmp_path / "runs/before/acer-1-0/evaluation.json").unlink()
+    collect(page, tmp_path / "runs", ("loss",))
+    assert list(runs_of(page)["before/acer-1"][0].curve["loss"]) == [1, 1]
+    assert runs(page, "before/acer-1") == []
+
+
+def test_results_are_light():
+    files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert len(files) <= 200
+    assert sum(path.stat().st_size for path in files) <= 6_000_000

@@ -1,53 +1,91 @@
-"""What the folders of results keep, for the reports of the pages: evaluations, runs, numbers.
+"""What a page of results keeps, for its report: runs, their scores and curves, numbers in cells.
 
-A run is a folder NAME-SEED with `config.json`, `metrics.csv` and, on most pages, `evaluation.json`.
+* `curves.csv`: the rows of the runs' metrics.csv, without most of the metrics;
+* `scores.csv`: the evaluated runs, in the form of `retrax benchmark`;
+* `configs.json`: each config once, without its seed, and the runs that have it.
+
+`collect.py` writes them. A run is called NAME-SEED in configs.json.
 """
 
+import functools
 import json
-import re
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
-from retrax.evaluation import mean_and_interval, read_metrics
+from retrax.evaluation import mean_and_interval, plot_learning_curves
 from retrax.evaluation.statistics import moving_average
-from retrax.evaluation.suites import find_suite
+from retrax.evaluation.suites import find_suite, read_rows
 
 FOLDER = Path(__file__).parent
-_LINE = re.compile(r"^(?P<name>\S+) seed (?P<seed>\d+): (?P<seconds>\d+) s (?P<json>{.*})$", re.M)
 
 
-def evaluations_of_file(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The lines `NAME seed SEED: SECONDS s JSON` of evaluations.txt, by name, in order of seeds."""
-    found: dict[str, dict[int, dict[str, Any]]] = {}
-    for line in _LINE.finditer(path.read_text(encoding="utf-8")):
-        evaluation = {**json.loads(line["json"]), "seconds": int(line["seconds"])}
-        found.setdefault(line["name"], {})[int(line["seed"])] = evaluation
-    return {name: [seeds[seed] for seed in sorted(seeds)] for name, seeds in found.items()}
+class Run(NamedTuple):
+    """A run.
+
+    Attributes:
+      name: the same for all seeds.
+      seed: its seed.
+      config: of config.json, without the seed.
+      curve: from a column of curves.csv to float64 `[N]`, NaN where a cell is empty.
+      scores: its row of scores.csv; empty if it was not evaluated.
+    """
+
+    name: str
+    seed: int
+    config: dict[str, Any]
+    curve: dict[str, np.ndarray]
+    scores: dict[str, str]
+
+    @property
+    def score(self) -> float:
+        """The mean return of its evaluation."""
+        return float(self.scores["score"])
+
+    @property
+    def greedy(self) -> float:
+        """The mean return of a greedy evaluation; Agent57's is that of its greedy arm alone."""
+        return float(self.scores.get("greedy_arm") or self.score)
 
 
-def runs(folder: Path, name: str) -> list[Path]:
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV; none if there is no file."""
+    return read_rows(path) if path.is_file() else []
+
+
+@functools.cache
+def runs_of(page: Path) -> dict[str, list[Run]]:
+    """The runs of a page, by name, in order of seeds."""
+    curves: dict[tuple[str, int], list[dict[str, str]]] = {}
+    for row in rows_of(page / "curves.csv"):
+        curves.setdefault((row["run"], int(row["seed"])), []).append(row)
+    scores = {(row["run"], int(row["seed"])): row for row in rows_of(page / "scores.csv")}
+    configs = {
+        name: each["config"]
+        for each in json.loads((page / "configs.json").read_text(encoding="utf-8"))
+        for name in each["runs"]
+    }
+    found: dict[str, list[Run]] = {}
+    for (name, seed), rows in sorted(curves.items()):
+        columns = [column for column in rows[0] if column not in ("run", "seed")]
+        curve = {c: np.array([float(row[c] or "nan") for row in rows]) for c in columns}
+        run = Run(name, seed, configs[f"{name}-{seed}"], curve, scores.get((name, seed), {}))
+        found.setdefault(name, []).append(run)
+    return found
+
+
+def runs(page: Path, name: str) -> list[Run]:
     """The evaluated runs of a name, in order of seeds."""
-    found = sorted(folder.glob(f"{name}-[0-9]"))
-    return [run for run in found if (run / "evaluation.json").is_file()]
+    return [run for run in runs_of(page).get(name, ()) if run.scores]
 
 
-def evaluation(run: Path) -> dict[str, Any]:
-    """A run's evaluation."""
-    return json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
-
-
-def greedy_return(of_run: dict[str, Any]) -> float:
-    """The mean return of an evaluation; Agent57's is that of its greedy arm alone."""
-    return of_run.get("modes", {}).get("greedy_arm", of_run)["mean_return"]
-
-
-def training_return(run: Path, part: int) -> float:
-    """The mean return of the episodes that ended in the last `1 / part` of metrics.csv's rows."""
-    metrics = read_metrics(run)
+def training_return(run: Run, part: int) -> float:
+    """The mean return of the episodes that ended in the last `1 / part` of the curve's rows."""
+    metrics = run.curve
     rows = slice(-(len(metrics["steps"]) // part), None)
     ended = np.diff(metrics["episodes"], prepend=0.0)[rows]
     total = np.where(ended > 0, metrics["episode_return"][rows] * ended, 0.0)
@@ -83,10 +121,27 @@ def with_interval(values: Sequence[float], form: str) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def draw_curve(axes: Any, run: Path, window: int, **style: Any) -> None:
+def draw_curve(axes: Any, run: Run, window: int, **style: Any) -> None:
     """Training returns against steps, each point the mean of the last rows."""
-    metrics = read_metrics(run)
-    known = ~np.isnan(metrics["episode_return"])
+    known = ~np.isnan(run.curve["episode_return"])
     if known.any():
-        smooth = moving_average(metrics["episode_return"][known], window)
-        axes.plot(metrics["steps"][known], smooth, **style)
+        smooth = moving_average(run.curve["episode_return"][known], window)
+        axes.plot(run.curve["steps"][known], smooth, **style)
+
+
+def plot(
+    chosen: Iterable[Run], output: Path, window: int = 1, metric: str = "episode_return"
+) -> None:
+    """The figure of `retrax plot` with the directories of these runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        directories = []
+        for run in chosen:
+            directory = Path(folder) / run.name / str(run.seed)
+            directory.mkdir(parents=True)
+            config = {**run.config, "seed": run.seed}
+            (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
+            rows = zip(run.curve["steps"], run.curve[metric], strict=True)
+            lines = [f"steps,{metric}", *(f"{x},{'' if y != y else y}" for x, y in rows), ""]
+            (directory / "metrics.csv").write_text("\n".join(lines), encoding="utf-8")
+            directories.append(directory)
+        plot_learning_curves(directories, output, metric=metric, window=window)

@@ -5,7 +5,8 @@
 Above every table of a page stands a comment. `<!-- computed: NAME -->`: the function NAME of the
 page's report.py gives the cells of a row that the files beside it determine; the other cells say
 what the row is, and stand in the page alone. `<!-- copied -->`: the output of a command that was
-not kept. With `--draw` the curves of the pages are drawn, too.
+not kept. With `--draw` the figures are drawn, too, by `draw` of report.py
+or of figures.py.
 """
 
 import argparse
@@ -83,12 +84,12 @@ def pages() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob("*/README.md"))
 
 
-def find_report(page: str) -> ModuleType | None:
-    """The report.py of a page; None if it has none."""
-    path = FOLDER / page / "report.py"
+def find_report(page: str, name: str = "report") -> ModuleType | None:
+    """The report.py of a page, or another module; None if it has none."""
+    path = FOLDER / page / f"{name}.py"
     if not path.is_file():
         return None
-    spec = importlib.util.spec_from_file_location(f"report_{page}", path)
+    spec = importlib.util.spec_from_file_location(f"{name}_{page}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -104,13 +105,14 @@ def main() -> None:
     parser.add_argument(
         "pages", nargs="*", metavar="PAGE", help=f"all if none: {', '.join(pages())}"
     )
-    parser.add_argument("--draw", action="store_true", help="draw curves.png, too")
+    parser.add_argument("--draw", action="store_true", help="draw the figures, too")
     options = parser.parse_args()
     for page in options.pages or pages():
         path, report = FOLDER / page / "README.md", find_report(page)
         path.write_text(filled(path.read_text(encoding="utf-8"), report), encoding="utf-8")
-        if options.draw and hasattr(report, "draw"):
-            report.draw()
+        if options.draw:
+            for module in (report, find_report(page, "figures")):
+                getattr(module, "draw", lambda: None)()
 
 
 if __name__ == "__main__":

@@ -4,25 +4,18 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 train() { # NAME SEED ENVIRONMENT [FLAGS]
-  local run=runs/$1-$2 started=$SECONDS
-  retrax train acer --environment "$3" --seed "$2" --run-directory "$run" --plain "${@:4}" 1>&2
-  printf '%s seed %s: %s s ' "$1" "$2" "$((SECONDS - started))"
-  retrax evaluate "$run" --episodes 100 --json
+  local run=runs/$1-$2
+  retrax train acer --environment "$3" --seed "$2" --run-directory "$run" --plain "${@:4}"
+  retrax evaluate "$run" --episodes 100 --json > "$run/evaluation.json"
 }
-{
-  for seed in 0 1 2; do
-    train catch "$seed" catch
-    train cart_pole "$seed" CartPole-v1
-    train cart_pole_without_replay "$seed" CartPole-v1 --agent.replay.replay-ratio 0
-    train pendulum "$seed" Pendulum-v1
-    train pendulum_no_trust_region "$seed" Pendulum-v1 --agent.trust-region False
-    train pendulum_no_stochastic_dueling "$seed" Pendulum-v1 --agent.stochastic-dueling False
-  done
-  train balance 0 dm_control:cartpole/balance --steps 500000
-} | tee "$here/evaluations.txt"
-retrax plot runs/cart_pole* --window 5 --output "$here/cart_pole.png"
-retrax plot runs/pendulum* --window 5 --output "$here/pendulum.png"
-for run in runs/*; do
-  mkdir -p "$here/$(basename "$run")"
-  cp "$run/metrics.csv" "$run/config.json" "$here/$(basename "$run")/"
+for seed in 0 1 2; do
+  train catch "$seed" catch
+  train cart_pole "$seed" CartPole-v1
+  train cart_pole_without_replay "$seed" CartPole-v1 --agent.replay.replay-ratio 0
+  train pendulum "$seed" Pendulum-v1
+  train pendulum_no_trust_region "$seed" Pendulum-v1 --agent.trust-region False
+  train pendulum_no_stochastic_dueling "$seed" Pendulum-v1 --agent.stochastic-dueling False
 done
+train balance 0 dm_control:cartpole/balance --steps 500000
+python "$here/../collect.py" acer runs
+python "$here/../result_tables.py" acer --draw

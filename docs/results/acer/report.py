@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from result_files import evaluations_of_file, joined
+from result_files import joined, plot, runs, runs_of
 
-FILE = Path(__file__).with_name("evaluations.txt")
+HERE = Path(__file__).parent
 NAMES = {
     "catch": "catch",
     "CartPole-v1": "cart_pole",
@@ -18,9 +18,16 @@ NAMES = {
 
 def tasks(row: dict[str, str]) -> dict[str, str]:
     """The evaluations of a task's seeds."""
-    found = evaluations_of_file(FILE)[NAMES[row["environment"]]]
+    found = runs(HERE, NAMES[row["environment"]])
     form = ".2f" if row["environment"] == "catch" else ".0f"
     return {
-        "greedy return over 100 episodes": joined((each["mean_return"] for each in found), form),
-        "seconds of training": joined((each["seconds"] for each in found), "d"),
+        "greedy return over 100 episodes": joined((run.score for run in found), form),
+        "seconds of training": ", ".join(run.scores["seconds"] for run in found),
     }
+
+
+def draw() -> None:
+    """Draws CartPole and Pendulum, with their ablations."""
+    for task in ("cart_pole", "pendulum"):
+        chosen = [run for name, found in runs_of(HERE).items() if task in name for run in found]
+        plot(chosen, HERE / f"{task}.png", window=5)

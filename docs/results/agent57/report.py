@@ -2,22 +2,23 @@
 
 from pathlib import Path
 
-from result_files import evaluations_of_file, rounded
+from result_files import plot, rounded, runs, runs_of
 
-FILE = Path(__file__).with_name("evaluations.txt")
+HERE = Path(__file__).parent
 
 
 def arms(name: str) -> dict[str, str]:
     """The evaluations of three seeds, by arm."""
-    found = evaluations_of_file(FILE)[name]
+    found = runs(HERE, name)
 
     def cell(mode: str) -> str:
-        return ", ".join(rounded(each["modes"][mode]["mean_return"], 2) for each in found)
+        values = (run.scores[mode] for run in found)
+        return ", ".join(rounded(float(value) if value else None, 2) for value in values)
 
     return {
         "greedy arm, seeds 0, 1, 2": cell("greedy_arm"),
         "sampled arm": cell("sampled_arm"),
-        "seconds of training": ", ".join(str(each["seconds"]) for each in found),
+        "seconds of training": ", ".join(run.scores["seconds"] for run in found),
     }
 
 
@@ -31,3 +32,10 @@ def random_coin(row: dict[str, str]) -> dict[str, str]:
     preset = row["preset"].partition(" (")[0]
     rung = "agent57" if preset == "small" else preset.removeprefix("small_")
     return arms(f"random_coin_{rung}")
+
+
+def draw() -> None:
+    """Draws the three tasks."""
+    for task in ("random_coin", "deep_sea", "memory"):
+        names = [name for name in runs_of(HERE) if name.startswith(task)]
+        plot((run for name in names for run in runs(HERE, name)), HERE / f"{task}.png", window=20)

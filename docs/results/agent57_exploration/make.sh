@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains Agent57 on deep_sea with the preset `small`; run it from an empty directory, and then deep_sea.py there. Runs that are
+# Trains Agent57 on deep_sea with the preset `small`; run it from an empty directory, and then collect.py there. Runs that are
 # complete are skipped, and one that was stopped is resumed, so it goes on where it was stopped. Arguments are the number of
 # seeds (5) and a part of the names of the runs to make (all).
 set -euo pipefail

@@ -1,18 +1,15 @@
-"""Writes sizes.csv from what sizes.sh keeps, and draws sizes.png.
+"""Writes sizes.csv from what sizes.sh keeps.
 
 A row is a run: its steps, those up to the first treasure, and the episodes and steps after which
 the treasure had been found in more than a tenth of all episodes. Empty: not in this run.
 
-Usage, in the directory of the runs: python sizes.py DIRECTORY, to which both files are written.
+Usage, in the directory of the runs: python sizes.py DIRECTORY, to which it is written.
 """
 
 import csv
 import sys
 from pathlib import Path
 from typing import NamedTuple
-
-import matplotlib.pyplot as plt
-from matplotlib.ticker import ScalarFormatter
 
 
 class Run(NamedTuple):
@@ -39,25 +36,6 @@ def read(path: Path) -> Run:
     return Run(size, seed, steps, found, episodes, solved)
 
 
-def draw(runs: list[Run], path: Path) -> None:
-    """Episodes against size, on a logarithmic scale."""
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    sizes = sorted({run.size for run in runs})
-    expected = [2.0**size for size in sizes]
-    axes.plot(sizes, expected, "k--", lw=1, label="uniform play: first treasure, in the mean")
-    solved = [(run.size, run.episodes) for run in runs if run.episodes is not None]
-    axes.scatter(*zip(*solved, strict=True), label="Agent57: average regret below 0.9")
-    others = [(run.size, run.steps // run.size) for run in runs if run.episodes is None]
-    if others:
-        label = "Agent57: not within these episodes"
-        axes.scatter(*zip(*others, strict=True), marker="x", color="tab:red", label=label)
-    axes.set(yscale="log", ylim=(100, 3e4), xticks=sizes, xlabel="size N", ylabel="episodes")
-    axes.yaxis.set_major_formatter(ScalarFormatter())
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=120)
-
-
 def main(output: Path) -> None:
     """Reads all runs of ./sizes."""
     runs = sorted(map(read, Path("sizes").glob("*.txt")))
@@ -65,7 +43,6 @@ def main(output: Path) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["size", "seed", "steps", "found", "solved_episodes", "solved_steps"])
         table.writerows(runs)
-    draw(runs, output / "sizes.png")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from result_files import evaluation, greedy_return, joined
+from result_files import joined
+from result_files import runs as evaluated
 
 from retrax.evaluation import bsuite
 from retrax.evaluation.suites import read_rows
@@ -36,14 +37,14 @@ def runs(row: dict[str, str]) -> dict[str, str]:
             tasks.append(f"{name}-{word}")
         else:
             name = word
-    kept = {each["task"]: each for each in read_rows(HERE / "scores.csv") if each["agent"] == agent}
-    found = [kept[task] for task in tasks]
-    evaluations = [evaluation(HERE / f"{agent}-{task}-0") for task in tasks]
+    found = [run for task in tasks for run in evaluated(HERE, f"{agent}-{task}")]
     computed = {
-        "steps": ", ".join(f"{n:,}" for n in dict.fromkeys(int(each["steps"]) for each in found)),
-        "seconds": joined((float(each["seconds"]) for each in found), ",.0f"),
-        "return after it": joined((float(each["score"]) for each in found), ",.2f"),
+        "steps": ", ".join(
+            f"{n:,}" for n in dict.fromkeys(int(run.scores["steps"]) for run in found)
+        ),
+        "seconds": joined((float(run.scores["seconds"]) for run in found), ",.0f"),
+        "return after it": joined((run.score for run in found), ",.2f"),
     }
     if agent == "agent57":
-        computed["of its greedy arm"] = joined(map(greedy_return, evaluations), ",.2f")
+        computed["of its greedy arm"] = joined((run.greedy for run in found), ",.2f")
     return computed

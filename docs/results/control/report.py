@@ -18,20 +18,17 @@ WINDOW = 5  # rows of metrics.csv in a moving average
 D4PG, A3C = ("D4PG (pixels)", STEPS), ("A3C", STEPS)
 
 
-def returns(agent: str, preset: str, task: str) -> str:
+def returns(side: str, task: str) -> str:
     """The evaluations of all seeds."""
-    wanted = agent, preset, task
-    rows = read_rows(HERE / "scores.csv")
-    found = [row for row in rows if (row["agent"], row["preset"], row["task"]) == wanted]
-    return joined((float(row["score"]) for row in found), ".0f")
+    return joined((run.score for run in runs(HERE, f"{side}-{task}")), ".0f")
 
 
 def d4pg(row: dict[str, str]) -> dict[str, str]:
     """D4PG's two presets."""
     others = published("control", row["task"])
     return {
-        "control_suite": returns("d4pg", "control_suite", row["task"]),
-        "small": returns("d4pg", "small", row["task"]),
+        "control_suite": returns("control_suite", row["task"]),
+        "small": returns("small", row["task"]),
         "published: D4PG from pixels, 1e8 steps": f"{others[D4PG]:.0f}",
         "published: A3C from state, 1e8 steps": f"{others[A3C]:.0f}",
     }
@@ -40,8 +37,8 @@ def d4pg(row: dict[str, str]) -> dict[str, str]:
 def acer(row: dict[str, str]) -> dict[str, str]:
     """ACER with today's replay ratio and the one before."""
     return {
-        "ratio 8": returns("acer", "small_continuous of b1a10df", row["task"]),
-        "ratio 16": returns("acer", "small_continuous", row["task"]),
+        "ratio 8": returns("acer_8", row["task"]),
+        "ratio 16": returns("acer", row["task"]),
         "published: A3C from state, 1e8 steps": f"{published('control', row['task'])[A3C]:.0f}",
     }
 

@@ -2,6 +2,7 @@
 # Trains and evaluates one side of the comparison, "before" or "after", with the retrax that is installed: check the
 # commit out first. Runs that are complete are skipped, so it goes on where it was stopped. Run it from one directory for
 # both sides; about 90 minutes a side on one core.
+# Then collect.py corrections runs puts them into the page.
 set -euo pipefail
 side=${1:?before or after}
 export NPROC=1

@@ -6,7 +6,7 @@ curves.png.
 
 from pathlib import Path
 
-from result_files import draw_curve, evaluation, joined, runs, training_return, with_interval
+from result_files import draw_curve, joined, plot, runs, training_return, with_interval
 
 HERE = Path(__file__).parent
 TASKS = {
@@ -23,7 +23,7 @@ WINDOW = 5  # rows of metrics.csv in a moving average
 
 def returns(side: str, task: str) -> list[float]:
     """The evaluations of the three seeds."""
-    return [evaluation(run)["mean_return"] for run in runs(HERE / side, task)]
+    return [run.score for run in runs(HERE, f"{side}/{task}")]
 
 
 def sides(row: dict[str, str]) -> dict[str, str]:
@@ -35,10 +35,10 @@ def sides(row: dict[str, str]) -> dict[str, str]:
 
 def epsilon(row: dict[str, str]) -> dict[str, str]:
     """Adam's epsilon on MinAtar Breakout."""
-    chosen = runs(HERE / "after", f"breakout-{row['']}")
+    chosen = runs(HERE, f"after/breakout-{row['']}")
     return {
         "greedy return over 20 episodes, seeds 0, 1, 2": joined(
-            (evaluation(run)["mean_return"] for run in chosen), ".2f"
+            (run.score for run in chosen), ".2f"
         ),
         "mean return of training episodes, the last 8,000 steps": joined(
             (training_return(run, 5) for run in chosen), ".2f"
@@ -47,15 +47,17 @@ def epsilon(row: dict[str, str]) -> dict[str, str]:
 
 
 def draw() -> None:
-    """Draws the curves of all tasks."""
+    """Draws the curves of all tasks, and of both values of epsilon."""
     import matplotlib.pyplot as plt
 
     _, grid = plt.subplots(1, len(TASKS), figsize=(4 * len(TASKS), 3.5), layout="constrained")
     for axes, (task, title) in zip(grid, TASKS.items(), strict=True):
         for side, colour in (("before", "tab:grey"), ("after", "tab:blue")):
-            for run in runs(HERE / side, task):
-                label = None if run.name[-1] != "0" else side
+            for run in runs(HERE, f"{side}/{task}"):
+                label = side if run.seed == 0 else None
                 draw_curve(axes, run, WINDOW, color=colour, label=label)
         axes.set(title=title, xlabel="environment steps", ylabel="return in training")
         axes.legend()
     plt.savefig(HERE / "curves.png", dpi=70)
+    both = [run for e in ("1e-4", "1e-8") for run in runs(HERE, f"after/breakout-{e}")]
+    plot(both, HERE / "epsilon.png", window=5)

@@ -13,15 +13,10 @@ declare -A changes=(
 for seed in 0 1 2; do
   for name in categorical mixture_of_gaussians scalar one_step uniform; do
     run=runs/$name-$seed
-    started=$SECONDS
     # shellcheck disable=SC2086 # several words
-    retrax train d4pg --environment Pendulum-v1 --seed "$seed" --run-directory "$run" --plain ${changes[$name]} 1>&2
-    printf '%s seed %s: %s s ' "$name" "$seed" "$((SECONDS - started))"
-    retrax evaluate "$run" --episodes 100 --json
+    retrax train d4pg --environment Pendulum-v1 --seed "$seed" --run-directory "$run" --plain ${changes[$name]}
+    retrax evaluate "$run" --episodes 100 --json > "$run/evaluation.json"
   done
-done | tee "$here/evaluations.txt"
-retrax plot runs/*-[012] --window 5 --output "$here/curves.png"
-for run in runs/*; do
-  mkdir -p "$here/$(basename "$run")"
-  cp "$run/metrics.csv" "$run/config.json" "$here/$(basename "$run")/"
 done
+python "$here/../collect.py" d4pg runs
+python "$here/../result_tables.py" d4pg --draw

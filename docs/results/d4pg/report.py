@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from result_files import evaluations_of_file, joined
+from result_files import joined, plot, runs
 
-FILE = Path(__file__).with_name("evaluations.txt")
+HERE = Path(__file__).parent
 NAMES = {
     "categorical critic, N = 5, prioritised": "categorical",
     "mixture of Gaussians": "mixture_of_gaussians",
@@ -16,9 +16,15 @@ NAMES = {
 
 def pendulum(row: dict[str, str]) -> dict[str, str]:
     """The evaluations of three seeds."""
-    found = evaluations_of_file(FILE)[NAMES[row["what"]]]
-    returns = joined((each["mean_return"] for each in found), ".0f")
+    found = runs(HERE, NAMES[row["what"]])
+    returns = joined((run.score for run in found), ".0f")
     return {
         "greedy return over 100 episodes, seeds 0, 1, 2": returns,
-        "seconds of training": joined((each["seconds"] for each in found), "d"),
+        "seconds of training": ", ".join(run.scores["seconds"] for run in found),
     }
+
+
+def draw() -> None:
+    """Draws Pendulum, with the ablations."""
+    chosen = [run for name in NAMES.values() for run in runs(HERE, name)]
+    plot(chosen, HERE / "curves.png", window=5)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains and evaluates the agents with their default presets: an environment id, steps and a seed are all that is given.
 # Runs that are complete are skipped, so it goes on where it was stopped. An argument selects the tasks whose name has it.
+# Then collect.py defaults runs puts them into the page.
 set -euo pipefail
 only=${1:-}
 export NPROC=1

@@ -4,21 +4,12 @@ A row's goal is the environment's threshold (`result_files.threshold`); `--draw`
 """
 
 import functools
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from result_files import (
-    draw_curve,
-    evaluation,
-    greedy_return,
-    joined,
-    runs,
-    threshold,
-)
+from result_files import Run, draw_curve, joined, runs, runs_of, threshold
 
-from retrax.evaluation import read_metrics
 from retrax.evaluation.suites import read_rows
 
 HERE = Path(__file__).parent
@@ -46,13 +37,10 @@ CURES = {
 }
 
 
-def made() -> dict[tuple[str, str], list[Path]]:
+def made() -> dict[tuple[str, str], list[Run]]:
     """The runs of each agent and environment, in order of seeds."""
-    found = {}
-    for first in sorted(HERE.glob("*-0")):
-        config = json.loads((first / "config.json").read_text(encoding="utf-8"))
-        found[config["agent"], config["environment"]] = runs(HERE, first.name.removesuffix("-0"))
-    return found
+    configs = {name: found[0].config for name, found in runs_of(HERE).items()}
+    return {(of["agent"], of["environment"]): runs(HERE, name) for name, of in configs.items()}
 
 
 def four_digits(values: Iterable[float]) -> str:
@@ -64,18 +52,16 @@ def four_digits(values: Iterable[float]) -> str:
 def defaults(row: dict[str, str]) -> dict[str, str]:
     """Default presets."""
     chosen = made()[row["agent"], row["environment"]]
-    found = [evaluation(run) for run in chosen]
     goal = threshold(row["environment"])
-    seconds = np.mean([read_metrics(run)["seconds"][-1] for run in chosen])
-    config = json.loads((chosen[0] / "config.json").read_text(encoding="utf-8"))
+    seconds = np.mean([run.curve["seconds"][-1] for run in chosen])
     computed = {
-        "steps": f"{config['steps']:,}",
-        "greedy return": four_digits(map(greedy_return, found)),
+        "steps": f"{chosen[0].config['steps']:,}",
+        "greedy return": four_digits(run.greedy for run in chosen),
         "goal": "" if goal is None else f"{goal:g}",
         "seconds": f"{seconds:.0f}",
     }
-    if found[0]["modes"]:  # Agent57's
-        computed["all episodes"] = four_digits(each["mean_return"] for each in found)
+    if chosen[0].scores["greedy_arm"]:  # Agent57's
+        computed["all episodes"] = four_digits(run.score for run in chosen)
     return computed
 
 
@@ -185,7 +171,7 @@ def half_cheetah(row: dict[str, str]) -> dict[str, str]:
     returns = {seed: values[-1] for seed, values in found.items()}
     if which.startswith(" commits"):
         three = made()["d4pg", "HalfCheetah-v5"]
-        returns |= {seed: greedy_return(evaluation(run)) for seed, run in enumerate(three)}
+        returns |= {run.seed: run.greedy for run in three}
     elif which:
         returns = {seed: returns[seed] for seed in range(3)}
     return {f"seed {seed}": f"{returns[seed]:.0f}" if seed in returns else "" for seed in range(5)}

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 
-from result_files import rounded, training_return
+from result_files import rounded, runs_of, training_return
 
-from retrax.evaluation import read_metrics
-
-FOLDER = Path(__file__).parent
-RUNS = {"7e-4 (the preset)": "acer_pong-0", "1.12e-2": "acer_pong_rate-0"}
+HERE = Path(__file__).parent
+RUNS = {"7e-4 (the preset)": "acer_pong", "1.12e-2": "acer_pong_rate"}
 
 
 def pong(row: dict[str, str]) -> dict[str, str]:
     """Of one run: size, speed, and the means over its last tenth."""
-    run = FOLDER / RUNS[row["learning rate"]]
-    metrics = read_metrics(run)
+    (run,) = runs_of(HERE)[RUNS[row["learning rate"]]]
+    metrics = run.curve
     steps, seconds = int(metrics["steps"][-1]), metrics["seconds"][-1]
     last = slice(-(len(metrics["steps"]) // 10), None)
     return {

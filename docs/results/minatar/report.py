@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from result_files import published, training_return
+from result_files import published, runs, training_return
 
 from retrax.evaluation.suites import read_rows
 
@@ -18,15 +18,13 @@ def others(row: dict[str, str], *millions: int) -> dict[str, str]:
 
 def ours(row: dict[str, str], agent: str, steps: int) -> dict[str, str]:
     """Of one of our runs: returns in training and of the evaluation, and seconds."""
-    task = task_of(row)
-    key = agent, task, str(steps)
-    rows = read_rows(HERE / "scores.csv")
-    (score,) = [each for each in rows if key == (each["agent"], each["task"], each["steps"])]
     suffix = "-5m" if steps == 5_000_000 else ""
+    (run,) = runs(HERE, f"{agent}-{task_of(row)}{suffix}")
+    assert run.scores["steps"] == str(steps)
     return {
-        "training": f"{training_return(HERE / f'{agent}-{task}{suffix}-0', 10):.1f}",
-        "evaluated": f"{float(score['score']):.1f}",
-        "seconds": f"{float(score['seconds']):,.0f}",
+        "training": f"{training_return(run, 10):.1f}",
+        "evaluated": f"{run.score:.1f}",
+        "seconds": f"{float(run.scores['seconds']):,.0f}",
     }
 
 

@@ -1,25 +1,26 @@
 """The computed cells of this page: `python docs/results/result_tables.py reactor`."""
 
-import json
 from pathlib import Path
 
-from result_files import evaluations_of_file, joined
+from result_files import joined, plot, runs
 
-FILE = Path(__file__).with_name("evaluations.txt")
+HERE = Path(__file__).parent
 
 
 def tasks(row: dict[str, str]) -> dict[str, str]:
-    """The evaluations of a task's three seeds, or of the ablation, whose line has no name."""
+    """The evaluations of a task's three seeds, or of the ablation, whose time was not kept."""
     name, _, ablation = row["task"].partition(" (")[0].partition(", ")
-    if ablation:
-        found = [json.loads(FILE.read_text(encoding="utf-8").splitlines()[-1])]
-        seconds = "not kept"
-    else:
-        found = evaluations_of_file(FILE)[name]
-        seconds = joined((each["seconds"] for each in found), "d")
+    found = runs(HERE, "memory-without-recurrence" if ablation else name)
+    seconds = ", ".join(run.scores["seconds"] or "not kept" for run in found)
     form = ".0f" if name == "CartPole-v1" else ".2f"
     return {
-        "greedy return, seeds 0, 1, 2": joined((each["mean_return"] for each in found), form),
-        "episodes": str(found[0]["episodes"]),
+        "greedy return, seeds 0, 1, 2": joined((run.score for run in found), form),
+        "episodes": found[0].scores["episodes"],
         "seconds of training and evaluation": seconds,
     }
+
+
+def draw() -> None:
+    """Draws catch, memory and CartPole."""
+    chosen = [run for name in ("catch", "memory", "CartPole-v1") for run in runs(HERE, name)]
+    plot(chosen, HERE / "curves.png", window=5)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains workers around a parameter server, and as many environments in one process, and evaluates them. Runs that are
 # complete are skipped, so it goes on where it was stopped. The argument is a seed. Run it from one directory for all seeds.
+# Then collect.py workers runs puts them into the page.
 set -euo pipefail
 seed=${1:?a seed}
 run() { # NAME COMMAND AGENT ENVIRONMENT STEPS [FLAGS]

@@ -9,9 +9,8 @@ that of seed 0 alone.
 from pathlib import Path
 
 import numpy as np
-from result_files import evaluation, joined, runs, with_interval
+from result_files import Run, joined, runs, with_interval
 
-from retrax.evaluation import read_metrics
 from retrax.evaluation.statistics import moving_average
 
 HERE = Path(__file__).parent
@@ -31,9 +30,9 @@ SIDES = {
 COLOURS = dict(zip(SIDES, ["black", "C0", "C1", "C2", "C3", "black", "C2", "C3"], strict=True))
 
 
-def since_learning(run: Path) -> dict[str, np.ndarray]:
+def since_learning(run: Run) -> dict[str, np.ndarray]:
     """The rows from the first update on; seconds begin there."""
-    metrics = read_metrics(run)
+    metrics = run.curve
     first = np.argmax(metrics["updates"] > 0)
     later = {name: values[first:] for name, values in metrics.items()}
     return {**later, "seconds": later["seconds"] - later["seconds"][0]}
@@ -45,10 +44,10 @@ def workers(row: dict[str, str]) -> dict[str, str]:
     name = row[""].removeprefix(f"{TITLES[agent]}, ")
     (side,) = [each for each, title in SIDES.items() if title == name]
     chosen = runs(HERE, f"{agent}_{side}")
-    returns = [evaluation(run)["mean_return"] for run in chosen]
+    returns = [run.score for run in chosen]
     form = ".2f" if agent == "reactor" else ".0f"
     first = since_learning(chosen[0])
-    staleness = read_metrics(chosen[0]).get("gradient_staleness", np.array([np.nan]))
+    staleness = chosen[0].curve["gradient_staleness"]
     return {
         "seeds 0, 1, 2": joined(returns, form),
         "mean (95 %)": with_interval(returns, form),
@@ -58,9 +57,9 @@ def workers(row: dict[str, str]) -> dict[str, str]:
     }
 
 
-def steps_to_learn(run: Path) -> float:
+def steps_to_learn(run: Run) -> float:
     """Steps until the mean return of a window of rows is high enough."""
-    metrics = read_metrics(run)
+    metrics = run.curve
     known = ~np.isnan(metrics["episode_return"])
     means = moving_average(metrics["episode_return"][known], WINDOW)[WINDOW - 1 :]
     return metrics["steps"][known][WINDOW - 1 :][np.argmax(means >= LEARNED)]
@@ -100,7 +99,7 @@ def draw() -> None:
                 continue
             style = {"color": COLOURS[side], "label": name}
             style["linestyle"] = "--" if "momentum" in side else "-"
-            tables = [read_metrics(run) for run in chosen]
+            tables = [run.curve for run in chosen]
             end = tables[0]["steps"][-1]
             curves = [binned(table["steps"], table["episode_return"], end) for table in tables]
             by_steps.plot(middle * end, np.nanmean(curves, 0), **style)

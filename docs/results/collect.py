@@ -1,0 +1,121 @@
+"""Puts run directories into a page of docs/results.
+
+    python docs/results/collect.py PAGE RUNS [--also METRIC ...]
+
+RUNS is a folder of run directories NAME-SEED, also in folders of it (for `retrax benchmark`, `runs`
+in its directory). They replace the runs of the same names and seeds in the page's curves.csv,
+scores.csv and configs.json (see result_files.py); a run that has no `evaluation.json` has no score.
+"""
+
+import argparse
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from result_files import FOLDER, rows_of
+
+from retrax.evaluation.comparison import normalised
+from retrax.evaluation.suites import Task, suites
+
+METRICS = ("steps", "episodes", "updates", "seconds", "episode_return")
+MODES = ("greedy_arm", "sampled_arm")  # of Agent57's evaluations
+Row = dict[str, Any]
+
+
+def name_of(path: Path, seed: int) -> str:
+    """A run's name: that of its directory, without the seed where it ends in that."""
+    return re.sub(rf"-{seed}$", "", path.as_posix())
+
+
+def score_of(config: dict[str, Any], run: Path, last: Row, tasks: dict[str, Task]) -> Row:
+    """A row of scores.csv after the run's name; `last` is the last row of metrics.csv."""
+    found = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    task, score = tasks.get(config["environment"]), found["mean_return"]
+    row = {
+        "agent": config["agent"],
+        "preset": config["preset"],
+        "task": task.name if task else config["environment"],
+        "seed": config["seed"],
+        "steps": config["steps"],
+        "updates": last["updates"],
+        "seconds": round(float(last["seconds"]), 1),
+        "episodes": found["episodes"],
+        "score": score,
+        "low": found["low"],
+        "high": found["high"],
+    }
+    if task:
+        row["normalised"] = normalised(score, task.low, task.high)
+    modes = found.get("modes", {})
+    return row | {mode: modes[mode]["mean_return"] for mode in MODES if mode in modes}
+
+
+def write(path: Path, new: list[Row]) -> None:
+    """Writes a CSV: rows of other runs are kept, columns are those of all rows."""
+    replaced = {(row["run"], str(row["seed"])) for row in new}
+    kept = [row for row in rows_of(path) if (row["run"], row["seed"]) not in replaced]
+    rows = sorted([*kept, *new], key=lambda row: (row["run"], int(row["seed"])))  # stable
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    if not rows:
+        return
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+
+
+def write_configs(path: Path, new: dict[str, dict[str, Any]]) -> None:
+    """Writes configs.json: a line for each config, with its runs."""
+    runs = dict(new)
+    for each in json.loads(path.read_text(encoding="utf-8")) if path.is_file() else ():
+        runs = dict.fromkeys(each["runs"], each["config"]) | runs
+    by_config: dict[str, list[str]] = {}
+    for name in sorted(runs):
+        by_config.setdefault(json.dumps(runs[name]), []).append(name)
+    lines = (f'{{"runs": {json.dumps(names)}, "config": {c}}}' for c, names in by_config.items())
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def collect(page: Path, folder: Path, also: tuple[str, ...] = ()) -> None:
+    """Puts the runs of a folder into a page."""
+    suite = suites().get(page.name)
+    tasks = {task.environment: task for task in suite.tasks} if suite else {}
+    curves: list[Row] = []
+    scores: list[Row] = []
+    configs = {}
+    for path in sorted(folder.rglob("config.json")):
+        run, config = path.parent, json.loads(path.read_text(encoding="utf-8"))
+        name = name_of(run.relative_to(folder), config["seed"])
+        first = {"run": name, "seed": config["seed"]}
+        rows = rows_of(run / "metrics.csv")
+        kept = [
+            column
+            for column in rows[0]
+            if column in (*METRICS, *also) or column.startswith("evaluation_return")
+        ]
+        curves += [first | {column: row[column] for column in kept} for row in rows]
+        if (run / "evaluation.json").is_file():
+            scores.append({"run": name} | score_of(config, run, rows[-1], tasks))
+        key = f"{name}-{config.pop('seed')}"
+        configs[key] = config | ({"search_path": "."} if "search_path" in config else {})
+    write(page / "curves.csv", curves)
+    write(page / "scores.csv", scores)
+    write_configs(page / "configs.json", configs)
+
+
+def main() -> None:
+    """Reads the arguments."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("page", metavar="PAGE", help="a folder of docs/results")
+    parser.add_argument("runs", metavar="RUNS", type=Path, help="a folder of run directories")
+    parser.add_argument("--also", metavar="METRIC", nargs="*", default=(), help="more columns")
+    options = parser.parse_args()
+    collect(FOLDER / options.page, options.runs, tuple(options.also))
+
+
+if __name__ == "__main__":
+    main()
