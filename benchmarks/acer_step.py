@@ -39,7 +39,7 @@ def main(arguments=None):
     loop = make_loop(run, agent, environments)
     print(f"jax {jax.__version__} on {jax.devices()[0]}, {options.environment}")
     loop.start()
-    store = loop.replay.store
+    store = loop.replays[0].store
     while store.num_rows < run.replay.min_rows or loop.counters.updates < 2:
         loop.advance()
     sample = jax.device_put(store.sample()[1])

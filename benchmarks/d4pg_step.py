@@ -142,7 +142,7 @@ def main(arguments=None):
     )
     agent = run.entry.make_agent(SPEC, config)
     loop = make_loop(run, agent, [Noise()])
-    store = loop.replay.store
+    store = loop.replays[0].store
     fill(store, options.rows, agent.sequence.extras)
     print(
         f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}, "

@@ -73,7 +73,7 @@ def verdict(share, limit, config):
 
 
 def measure_update(agent, loop, config, num_actions, repeats):
-    _, sample = loop.replay.store.sample()
+    _, sample = loop.replays[0].store.sample()
     sample = jax.device_put(sample)
     jitted = jax.jit(update(agent))
     state = loop.learner.state

@@ -196,14 +196,15 @@ class _Run:
         return self._summary(log, stop)
 
     def _describe(self, log: logging.Logger) -> None:
-        config, store = self._config, self._loop.replay.store
+        config, replays = self._config, self._loop.replays
+        rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)
         log.info(
             f"{config.agent} on {config.environment}, preset {config.preset}, "
             f"{config.steps} steps, seed {config.seed}, "
             f"{config.num_envs} environments, in {self._directory}"
         )
         log.info(
-            f"Replay: {store.capacity} rows take {store.nbytes / 1e9:.2f} GB when it is full; "
+            f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; "
             f"learning starts at {config.replay.min_rows} rows."
         )
         log.info(describe_default_preset(config.entry, config.environment, self._spec))
@@ -240,8 +241,7 @@ class _Run:
         table.write(self._loop.counters, {**means, **self._evaluated, **self._extra}, clock)
         self._evaluated = {}
         self._last_return = means.get("episode_return", self._last_return)
-        line = progress.show(self._loop.counters, self._last_return, clock)
-        if line:
+        if line := progress.show(self._loop.counters, self._last_return, clock):
             log.info(line, extra={FILE_ONLY: progress.has_bar})
         if advice := self._advice.first(means):
             log.warning(advice)

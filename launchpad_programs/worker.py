@@ -53,7 +53,7 @@ class WorkerNode:
         """
         self._name, self._worker, self._actor, self._parts = f"worker/{index}", worker, actor, parts
         self._counter, self._stop = counter, stop
-        self._loop = Loop([actor], worker.learner, worker.replay)
+        self._loop = Loop([actor], worker.learner, [worker.replay])
         self._claims = Claims(counter, self._name, config.restarts)
         folder = config.directory / "workers" / str(index)
         self._snapshots = Snapshots(folder, keep=config.run.keep_snapshots)

@@ -50,6 +50,16 @@ class LocalReplay:
         self._lock = threading.Lock()
 
     @property
+    def capacity(self) -> int:
+        """The maximal number of rows, over all environments."""
+        return self.store.capacity
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows when it is full."""
+        return self.store.nbytes
+
+    @property
     def is_due(self) -> bool:
         """Whether `sample` would draw."""
         return self._schedule.due is not None
@@ -71,6 +81,11 @@ class LocalReplay:
                 sequences=self.store.num_sequences,
                 rounds=self.store.rounds,
             )
+
+    def cut(self, environment: int | None = None) -> None:
+        """Ends the running episode of every environment, or of one: see the store's `cut`."""
+        with self._lock:
+            self.store.cut(environment)
 
     def writer(self, environments: Sequence[int]) -> Writer:
         """A writer for some environments, which adds rows immediately."""
@@ -127,7 +142,7 @@ class LocalReplay:
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Restores the store and the schedule.
 
-        Where environments begin new episodes, the store's `cut` must follow.
+        Where environments begin new episodes, `cut` must follow.
 
         Raises:
           ValueError: the state refers to a Reverb checkpoint, or is that of a replay with other

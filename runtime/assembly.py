@@ -114,7 +114,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
         actors.append(make_run_actor(config, agent, environment, index, writer, parameters))
     seed = derive_seed(config.seed, Purpose.ORDER)
     order = np.random.default_rng(seed) if len(actors) > 1 else None
-    return Loop(actors, learner, replay, order=order)
+    return Loop(actors, learner, [replay], order=order)
 
 
 def _parameters(

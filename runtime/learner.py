@@ -84,6 +84,12 @@ class Learner:
         return self._agent.acting_params(self._devices.first(self.state))
 
     @property
+    def learning_since(self) -> int:
+        """Steps at which the replay began to serve sequences; -1 before, or if it is unknown."""
+        since = self._replay.status().learning_since
+        return -1 if since is None else since
+
+    @property
     def metric_names(self) -> list[str]:
         """Names of the update's metrics, sorted, and of the replay's.
 

@@ -1,41 +1,111 @@
 """The loop of one process, without files: act, store, learn, in a fixed order.
 
 With one actor it is `retrax train`. With several, each with environments and parameters of its own,
-it is a program in one thread: `retrax launch --launch sync`. Its learner may be that of several
-workers in turn.
+it is a program in one thread: `retrax launch --launch sync`.
 """
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..replay.local import LocalReplay
+from ..agents.base import LearnerState, Params
 from .actor import Actor
-from .learner import Learner
 from .metrics import Counters, MetricsAccumulator
 from .snapshots import Snapshot
-from .workers.in_turn import WorkerReplays, WorkersInTurn
+
+
+class LoopLearner(Protocol):
+    """What a loop, and the run that has it, ask of whatever learns.
+
+    Attributes:
+      metrics: means over updates since the last flush.
+    """
+
+    metrics: MetricsAccumulator
+
+    @property
+    def state(self) -> LearnerState:
+        """The learner state; its buffers may be donated to the next update."""
+
+    @property
+    def params(self) -> Params:
+        """The newest acting parameters."""
+
+    @property
+    def updates(self) -> int:
+        """Updates of the state, those of earlier parts of the run included."""
+
+    @property
+    def learning_since(self) -> int:
+        """Steps of the run at which learning began, -1 before."""
+
+    @property
+    def metric_names(self) -> Sequence[str]:
+        """Names of the metrics."""
+
+    def publish(self) -> None:
+        """Gives the actors the newest parameters, unless they read `params`."""
+
+    def step(self) -> bool:
+        """One call of updates where one is due; whether there was any."""
+
+    def finish(self) -> None:
+        """Reads the outputs of all calls of updates."""
+
+    def snapshot(self) -> Snapshot:
+        """The state, that of the replays, and `updates`; the loop adds the rest."""
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores a snapshot with all counters; `publish` or `restore_published` must follow.
+
+        Raises:
+          ValueError: the snapshot is of another learner.
+        """
+
+    def published(self) -> Any:
+        """The parameters that the actors have, in plain data; None if they read `params`."""
+
+    def restore_published(self, state: Any) -> None:
+        """Gives the actors the parameters that `published` returned."""
+
+    def close(self) -> None:
+        """Ends threads, and closes the replays."""
+
+
+class LoopReplay(Protocol):
+    """What a loop, and the run that has it, ask of each replay that its actors write to."""
+
+    @property
+    def capacity(self) -> int:
+        """The maximal number of rows."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows when it is full."""
+
+    def cut(self) -> None:
+        """Ends the running episode of every environment, as a time limit would."""
 
 
 class Loop:
-    """Actors, a learner and a local replay, stepped in turn; deterministic for a seed.
+    """Actors and a learner, stepped in turn; deterministic for a seed.
 
     Attributes:
       counters: steps and updates so far.
       learner: the learner.
-      replay: the replay.
+      replays: to which the actors write.
       seconds: spent acting and learning.
     """
 
     def __init__(
         self,
         actors: Sequence[Actor],
-        learner: Learner | WorkersInTurn,
-        replay: LocalReplay | WorkerReplays,
+        learner: LoopLearner,
+        replays: Sequence[LoopReplay],
         *,
         order: np.random.Generator | None = None,
     ):
@@ -43,12 +113,12 @@ class Loop:
 
         Args:
           actors: at least one.
-          learner: of the replay.
-          replay: into which the actors write.
+          learner: of the replays.
+          replays: all those to which the actors write.
           order: draws the order of the actors at each step; None keeps theirs.
         """
         self.counters = Counters()
-        self._actors, self.learner, self.replay = list(actors), learner, replay
+        self._actors, self.learner, self.replays = list(actors), learner, replays
         self._order = order
         self._episodes = MetricsAccumulator()
         self._since = Counters()
@@ -188,7 +258,8 @@ class Loop:
             self._episodes.restore(episodes)
             self.learner.metrics.restore(updates)
         if running is None:
-            self.replay.store.cut()
+            for replay in self.replays:
+                replay.cut()
         else:
             self._continue(running)
 
@@ -207,8 +278,7 @@ class Loop:
 
     def _count_updates(self) -> None:
         self.counters.updates = self.learner.updates
-        since = self.replay.status().learning_since
-        self.counters.learning_since = -1 if since is None else since
+        self.counters.learning_since = self.learner.learning_since
 
     def _act(self, actor: Actor) -> None:
         self.counters.steps += actor.step()

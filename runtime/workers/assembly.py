@@ -119,7 +119,8 @@ def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvir
         for index, environment in enumerate(environments)
     ]
     learner = WorkersInTurn(server, [worker for worker, _ in made], metrics, parts.metric_names)
-    return Loop([actor for _, actor in made], learner, learner.replay)
+    replays = [worker.replay for worker, _ in made]
+    return Loop([actor for _, actor in made], learner, replays)
 
 
 def _replay_seed(config: RunConfig, index: int) -> int:

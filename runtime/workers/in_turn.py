@@ -1,7 +1,4 @@
-"""Workers in turn: N learners whose gradients one parameter server applies, in one thread.
-
-To a loop they look like one learner and one replay, of which each worker has its own.
-"""
+"""Workers in turn: N learners whose gradients one parameter server applies, in one thread."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,9 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...agents.base import LearnerState, Params
-from ...replay.interface import ReplayStatus
 from ...replay.local import LocalReplay
-from ...replay.store import SequenceStore
 from ..learner import Learner
 from ..metrics import MetricsAccumulator
 from ..snapshots import Snapshot
@@ -33,65 +28,11 @@ class Worker(NamedTuple):
     replay: LocalReplay
 
 
-class WorkerStores:
-    """The stores of all workers, as far as a loop needs them."""
-
-    def __init__(self, stores: Sequence[SequenceStore]):
-        self._stores = stores
-
-    @property
-    def capacity(self) -> int:
-        """Rows that all of them keep."""
-        return sum(store.capacity for store in self._stores)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of all of them when they are full."""
-        return sum(store.nbytes for store in self._stores)
-
-    def cut(self) -> None:
-        """As `SequenceStore.cut`."""
-        for store in self._stores:
-            store.cut()
-
-
-class WorkerReplays:
-    """The replays of all workers, as far as a loop needs them.
-
-    Attributes:
-      shapes: see `Replay`; the same for every worker.
-      store: their stores.
-      learning_since: steps of all workers at which the first began to learn, -1 before.
-    """
-
-    def __init__(self, replays: Sequence[LocalReplay]):
-        """Takes the replay of each worker, at least one."""
-        self._replays = replays
-        self.shapes = replays[0].shapes
-        self.store = WorkerStores([replay.store for replay in replays])
-        self.learning_since = -1
-
-    def status(self) -> ReplayStatus:
-        """Sums over the workers."""
-        each = [replay.status() for replay in self._replays]
-        steps = sum(status.steps or 0 for status in each)
-        learns = any(status.learning_since not in (None, -1) for status in each)
-        if learns and self.learning_since < 0:
-            self.learning_since = steps
-        return ReplayStatus(
-            num_rows=sum(status.num_rows for status in each),
-            num_sequences=sum(status.num_sequences for status in each),
-            steps=steps,
-            learning_since=self.learning_since,
-            new_priority=1.0,
-        )
-
-
 class WorkersInTurn:
-    """Steps every worker once, in their order; deterministic.
+    """The learner of a loop of workers: steps each of them once, in their order; deterministic.
 
     Attributes:
-      replay: of all workers.
+      learning_since: steps of all workers at which the first began to learn, -1 before.
       metrics: means over the updates of all workers since the last flush.
       metric_names: their names.
     """
@@ -113,7 +54,7 @@ class WorkersInTurn:
         """
         self._server, self._workers = server, workers
         self.metrics, self.metric_names = metrics, metric_names
-        self.replay = WorkerReplays([worker.replay for worker in workers])
+        self.learning_since = -1
 
     @property
     def state(self) -> LearnerState:
@@ -137,6 +78,10 @@ class WorkersInTurn:
 
     def step(self) -> bool:
         """One call of updates of every worker for which one is due; whether there was any."""
+        if self.learning_since < 0:
+            each = [worker.replay.status() for worker in self._workers]
+            if any(status.learning_since not in (None, -1) for status in each):
+                self.learning_since = sum(status.steps or 0 for status in each)
         stepped = [worker.learner.step() for worker in self._workers]
         return any(stepped)
 
@@ -173,7 +118,7 @@ class WorkersInTurn:
             names = ("steps", "updates", "learning_since")
             counters = dict(zip(names, map(int, saved["counters"]), strict=True))
             worker.learner.restore(Snapshot(snapshot.learner, saved["replay"], counters))
-        self.replay.learning_since = snapshot.counters["learning_since"]
+        self.learning_since = snapshot.counters["learning_since"]
 
     def published(self) -> list[dict[str, Any]]:
         """What the workers have fetched, for `restore_published`."""

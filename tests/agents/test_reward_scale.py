@@ -225,7 +225,7 @@ def learned(module, config, environment):
     keys = jax.random.split(jax.random.key(1), count)
     writer = replay.writer(range(count))
     actor = Actor(agent, environment, writer, NewestParameters(learner), keys=keys)
-    loop = Loop([actor], learner, replay)
+    loop = Loop([actor], learner, [replay])
     loop.start()
     for _ in range(60):
         loop.advance()

@@ -149,7 +149,7 @@ def test_restored_episodes_go_on_until_they_are_cut(cut):
         replay.add(zero_rows(replay))
     other.restore(replay.state(), counters(replay, 0))
     if cut:
-        other.store.cut()
+        other.cut()
     rows, _ = other.store.read(np.array([0]))
     assert not rows.is_last.any()
     for _ in range(2):

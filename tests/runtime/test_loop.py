@@ -98,7 +98,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
         keys=jax.random.split(actor_key, NUM_ENVS),
         **options,
     )
-    return Loop([actor], learner, local), local.store
+    return Loop([actor], learner, [local]), local.store
 
 
 def noisy(spec):
@@ -483,7 +483,7 @@ def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
                 num_actors=num_actors,
             )
         )
-    loop = Loop(actors, learner, local, order=np.random.default_rng(seed))
+    loop = Loop(actors, learner, [local], order=np.random.default_rng(seed))
     loop.start()
     return loop, actors
 
