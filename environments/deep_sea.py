@@ -71,6 +71,11 @@ class DeepSea(TinyTask):
         self._row, self._column = np.zeros((2, num_envs), np.int64)
         self._screen = np.zeros((num_envs, screen), np.float32)
 
+    @property
+    def right(self) -> np.ndarray:
+        """The action that goes right, in each cell: integers `[N, N]`."""
+        return self._right
+
     def render(self) -> np.ndarray:
         """The cells of the first environment: uint8 `[16 N, 16 N, 3]`; the diver is white.
 

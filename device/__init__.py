@@ -1,0 +1,18 @@
+"""Whole training on a device: acting, storing, drawing and learning in one compiled function.
+
+For environments written in JAX (`environments.pure.PureEnvironment`). `make_train` gives
+a whole run as one function of a key; `make_training` gives its parts, which can be called in turn.
+"""
+
+from .learning import TrainState
+from .replay import DeviceReplay, ReplayState
+from .training import Training, make_train, make_training
+
+__all__ = [
+    "DeviceReplay",
+    "ReplayState",
+    "TrainState",
+    "Training",
+    "make_train",
+    "make_training",
+]

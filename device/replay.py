@@ -1,0 +1,295 @@
+"""A replay in JAX, with the conventions of `replay.SequenceStore`: rows in rings, windows drawn.
+
+`E` denotes the number of environments, `C` the rows kept for each, `P` the period, `L = C / P` the
+slots of an environment, `B` the batch and `T + 1` the rows of a sequence.
+
+It is ours and not flashbax's, whose trajectory buffers draw inside of `sample`, so that no draw can
+be compared with the host's, and know neither sequences that end with episodes, nor extras of first
+rows, nor stacks of frames. There is no contextual selector: the priority of a new sequence there
+depends on the order in which its neighbours were inserted and updated, one by one, in a tree.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
+from ..replay.rings import rows_per_environment
+from ..replay.rows import join_extras, row_spec, split_extras
+
+
+class ReplayState(NamedTuple):
+    """What a `DeviceReplay` holds.
+
+    Attributes:
+      rows: a `Row` of arrays `[E, C, ...]`, without the extras of first rows.
+      first: these extras, `[E, L, ...]`.
+      heads: int32 `[E]`, rows ever written, skipped ones included.
+      episodes: int32 `[E]`, the head at which the episode began.
+      present: bool `[E, L]`, whether the slot has a sequence.
+      priorities: float32 `[E, L]`, powers of priorities; empty for uniform draws.
+      largest: float32 `[]`, the largest priority so far.
+    """
+
+    rows: Row
+    first: dict[str, Any]
+    heads: jax.Array
+    episodes: jax.Array
+    present: jax.Array
+    priorities: jax.Array
+    largest: jax.Array
+
+
+class DeviceReplay:
+    """Pure functions of a `ReplayState`."""
+
+    def __init__(
+        self,
+        environment_spec: EnvironmentSpec,
+        sequence: SequenceSpec,
+        config: ReplayConfig,
+        *,
+        num_envs: int,
+    ):
+        """Fixes sizes; allocates nothing.
+
+        Args:
+          environment_spec: of one environment.
+          sequence: length, period and extras of the sequences.
+          config: capacity, selection, batch size.
+          num_envs: E >= 1.
+
+        Raises:
+          ValueError: the selector is contextual, or the capacity is too small.
+        """
+        if config.selector == "contextual":
+            raise ValueError(
+                "A replay on a device needs the selector uniform or proportional, got contextual."
+            )
+        config = config.for_environments(num_envs)
+        self._sequence, self._config, self._num_envs = sequence, config, num_envs
+        self._num_rows = rows_per_environment(sequence, config, num_envs)
+        self._num_slots = self._num_rows // sequence.period
+        self._row = row_spec(environment_spec, sequence)
+
+    @property
+    def capacity(self) -> int:
+        """The maximal number of rows, over all environments."""
+        return self._num_rows * self._num_envs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state."""
+        leaves = jax.tree.leaves(jax.eval_shape(self.init))
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+    def init(self) -> ReplayState:
+        """Empty rings."""
+        row, first = split_extras(self._row, self._sequence.first_row_extras)
+
+        def rings(specs: Any, length: int) -> Any:
+            shape = self._num_envs, length
+            return jax.tree.map(lambda s: jnp.zeros((*shape, *s.shape), s.dtype), specs)
+
+        slots = self._num_envs, self._num_slots
+        return ReplayState(
+            rows=rings(row, self._num_rows),
+            first=rings(first, self._num_slots),
+            heads=jnp.zeros(self._num_envs, jnp.int32),
+            episodes=jnp.zeros(self._num_envs, jnp.int32),
+            present=jnp.zeros(slots, bool),
+            priorities=jnp.zeros(slots if self._is_prioritised else (0, 0), jnp.float32),
+            largest=jnp.ones((), jnp.float32),
+        )
+
+    def add(self, state: ReplayState, rows: Row) -> ReplayState:
+        """Appends one row to every environment: arrays `[E, ...]`, all extras included."""
+        period, each = self._sequence.period, jnp.arange(self._num_envs)
+        oldest = state.heads[:, None] - self._num_rows + jnp.arange(self._sequence.frame_stack)
+        state = self._mark(state, oldest, oldest % period == 0, present=False)
+        row, first = split_extras(rows, self._sequence.first_row_extras)
+        index = state.heads % self._num_rows
+        is_start = index % period == 0
+
+        def write_first(ring: jax.Array, x: jax.Array) -> jax.Array:
+            slot = jnp.where(is_start, index // period, self._num_slots)  # beyond: written nowhere
+            return ring.at[each, slot].set(x, mode="drop")
+
+        state = state._replace(
+            rows=jax.tree.map(lambda ring, x: ring.at[each, index].set(x), state.rows, row),
+            first=jax.tree.map(write_first, state.first, first),
+            heads=state.heads + 1,
+        )
+        starts = state.heads - self._sequence.length
+        earliest = jnp.int32(0) if self._sequence.crosses_episodes else state.episodes
+        complete = (starts >= earliest) & (starts % period == 0)
+        state = self._mark(state, starts[:, None], complete[:, None], present=True)
+        return state if self._sequence.crosses_episodes else self._end_episodes(state, row.is_last)
+
+    def num_rows(self, state: ReplayState) -> jax.Array:
+        """Rows that are kept now, over all environments: int32 `[]`."""
+        return jnp.minimum(state.heads, self._num_rows).sum()
+
+    def num_sequences(self, state: ReplayState) -> jax.Array:
+        """Sequences that can be drawn now: int32 `[]`."""
+        return state.present.sum(dtype=jnp.int32)
+
+    def sample(self, state: ReplayState, key: jax.Array) -> tuple[jax.Array, Sample]:
+        """The sequences of one call of updates: slots `[B]`, and rows; B is `draw_size`.
+
+        There must be a complete sequence.
+        """
+        config, count = self._config, self.num_sequences(state)
+        draw_key, uniform_key, mix_key = jax.random.split(key, 3)
+        size, present = (config.draw_size,), state.present.astype(jnp.float32).ravel()
+        slots, probabilities = choose(draw_key, present, size)
+        if self._is_prioritised:
+            masses, eps = state.priorities.ravel(), config.uniform_fraction
+            masses = jnp.where(masses.sum() > 0, masses, present)
+            slots, probabilities = choose(draw_key, masses, size)
+            uniform, _ = choose(uniform_key, present, size)
+            slots = jnp.where(jax.random.uniform(mix_key, size) < eps, uniform, slots)
+            probabilities = masses[slots] / masses.sum()
+            probabilities = eps / count + (1 - eps) * probabilities
+        weights = (1 / (count * probabilities)) ** config.importance_exponent
+        rows, mask = self.read(state, slots)
+        return slots, Sample(rows, weights.astype(jnp.float32), mask)
+
+    def newest(self, state: ReplayState) -> tuple[jax.Array, Sample]:
+        """The newest complete sequence of every environment, where they may cross episodes."""
+        back = (state.heads - self._sequence.length) % self._sequence.period
+        starts = state.heads - self._sequence.length - back
+        slots = jnp.arange(self._num_envs) * self._num_slots + self._slot(starts)
+        rows, mask = self.read(state, slots)
+        return slots, Sample(rows, jnp.ones(slots.shape, jnp.float32), mask)
+
+    def read(self, state: ReplayState, slots: jax.Array) -> tuple[Row, jax.Array]:
+        """The sequences of present slots `[B]`: a `Row` `[B, T+1, ...]`, and the mask `[B, T+1]`.
+
+        Extras of the first row alone are `[B, ...]`. Rows are zeros where the mask is False.
+        """
+        environments, starts = self._locate(state, slots)
+        before = self._sequence.frame_stack - 1
+        steps = starts[:, None] + jnp.arange(-before, self._sequence.length)
+        at = environments[:, None], steps % self._num_rows
+        longer: Row = jax.tree.map(lambda ring: ring[at], state.rows)
+        rows: Row = jax.tree.map(lambda x: x[:, before:], longer)
+        if before:
+            stacks = _stack_frames(longer.observation, longer.is_first, before)
+            rows = rows._replace(observation=stacks)
+        mask = jnp.ones(rows.is_last.shape, bool)
+        if not self._sequence.crosses_episodes:
+            mask = jnp.cumsum(rows.is_last, axis=1) - rows.is_last == 0
+            rows = jax.tree.map(lambda x: _where(mask, x), rows)
+        first = environments, self._slot(starts)
+        return join_extras(rows, jax.tree.map(lambda ring: ring[first], state.first)), mask
+
+    def ages(self, state: ReplayState, slots: jax.Array) -> jax.Array:
+        """Time steps since the first row of each present slot's sequence was added: int32 `[B]`."""
+        environments, starts = self._locate(state, slots)
+        return (state.heads[environments] - 1 - starts) * self._num_envs
+
+    def set_priorities(
+        self, state: ReplayState, slots: jax.Array, priorities: jax.Array
+    ) -> ReplayState:
+        """Sets finite priorities `[B]` of present slots `[B]`; nothing for uniform draws."""
+        if not self._is_prioritised:
+            return state
+        masses = state.priorities.ravel().at[slots].set(self._power(priorities))
+        return state._replace(
+            priorities=masses.reshape(state.priorities.shape),
+            largest=jnp.maximum(state.largest, priorities.max()),
+        )
+
+    @property
+    def _is_prioritised(self) -> bool:
+        return self._config.selector == "proportional" and self._config.priority_exponent > 0
+
+    def _power(self, priorities: jax.Array) -> jax.Array:
+        return priorities.astype(jnp.float32) ** self._config.priority_exponent
+
+    def _slot(self, starts: jax.Array) -> jax.Array:
+        return starts // self._sequence.period % self._num_slots
+
+    def _locate(self, state: ReplayState, slots: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The environments of present slots, and the starts of their sequences."""
+        environments, position = jnp.divmod(slots, self._num_slots)
+        newest = state.heads[environments] - 1
+        back = (newest - position * self._sequence.period) % self._num_rows
+        return environments, newest - back
+
+    def _mark(
+        self, state: ReplayState, starts: jax.Array, chosen: jax.Array, *, present: bool
+    ) -> ReplayState:
+        """Inserts or removes the sequences that begin at `chosen` starts, both `[E, n]`."""
+        slot = jnp.where(chosen, self._slot(starts), self._num_slots)
+        at = jnp.arange(self._num_envs)[:, None], slot
+        state = state._replace(present=state.present.at[at].set(present, mode="drop"))
+        if not self._is_prioritised:
+            return state
+        mass = self._power(state.largest) * present
+        return state._replace(priorities=state.priorities.at[at].set(mass, mode="drop"))
+
+    def _end_episodes(self, state: ReplayState, is_last: jax.Array) -> ReplayState:
+        """Completes the sequences that the end of an episode cuts short; advances the heads."""
+        period, length, head = self._sequence.period, self._sequence.length, state.heads
+        earliest = jnp.maximum(state.episodes, head - length + 1)
+        at_most = -(-(length - 2) // period)  # a start needs one transition
+        starts = -(-earliest // period)[:, None] * period + period * np.arange(at_most)
+        chosen = is_last[:, None] & (starts < head[:, None] - 1)
+        state = self._mark(state, starts, chosen, present=True)
+        next_head = jnp.where(is_last, -(-head // period) * period, head)
+        episodes = jnp.where(is_last, next_head, state.episodes)
+        return state._replace(heads=next_head, episodes=episodes)
+
+
+def choose(
+    key: jax.Array, masses: jax.Array, shape: tuple[int, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """Draws indices in proportion to masses, with replacement.
+
+    Two levels, blocks and the entries of a block: sums of float32 stay exact enough, and what is
+    computed for each draw is of the order of the square root of N.
+
+    Args:
+      key: a PRNG key.
+      masses: float32 `[N]`, >= 0, one of them above 0.
+      shape: of the result.
+
+    Returns:
+      Indices, int32, of positive mass, and their probabilities, both of that shape.
+    """
+    size = max(1, int(masses.size**0.5))
+    blocks = jnp.pad(masses, (0, -masses.size % size)).reshape(-1, size)
+    sums = blocks.sum(axis=1)
+    block_key, entry_key = jax.random.split(key)
+    block = _draw(block_key, sums[None], shape)
+    entry = _draw(entry_key, blocks[block], shape)
+    index = block * size + entry
+    return index, masses[index] / sums.sum()
+
+
+def _draw(key: jax.Array, masses: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """The index within the last axis `[..., n]` at which the sum exceeds a uniform part of all."""
+    sums = jnp.cumsum(masses, axis=-1)
+    # The last sum is a sum of positive numbers: a point below it is below an entry with mass.
+    point = jax.random.uniform(key, shape) * sums[..., -1]
+    point = jnp.minimum(point, jnp.nextafter(sums[..., -1], 0.0))
+    return jnp.sum(sums <= point[..., None], axis=-1, dtype=jnp.int32)
+
+
+def _stack_frames(frames: jax.Array, is_first: jax.Array, before: int) -> jax.Array:
+    """As `replay.rows.stack_frames`."""
+    num_rows = frames.shape[1] - before
+    layers, visible = [frames[:, before:]], jnp.ones((len(frames), num_rows), bool)
+    for back in range(1, before + 1):
+        visible &= ~is_first[:, before + 1 - back :][:, :num_rows]
+        layers.append(_where(visible, frames[:, before - back :][:, :num_rows]))
+    return jnp.concatenate(layers[::-1], axis=-1)
+
+
+def _where(mask: jax.Array, x: jax.Array) -> jax.Array:
+    """`x` `[B, n, ...]` where the mask `[B, n]` is True, else 0."""
+    return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, jnp.zeros((), x.dtype))

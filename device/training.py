@@ -1,0 +1,244 @@
+"""Acting, storing, drawing and learning as one pure function of a state.
+
+`E` denotes the environments that are stepped together, `R` time steps in one call.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType
+
+from ..agents.base import Agent, LearnerState
+from ..datatypes import ReplayConfig, Row
+from ..environments import pure
+from ..environments.pure import PureEnvironment
+from ..replay.rows import sample_shapes
+from ..replay.schedule import UpdateSchedule
+from .learning import Learning, Progress, TrainState, Window
+from .replay import DeviceReplay
+
+LARGEST_COUNT = 2**31 - 1  # steps and rows are counted in int32
+
+
+class Training(NamedTuple):
+    """A run as pure functions.
+
+    Attributes:
+      init: `key -> TrainState`. Learner and actors begin as those of a run of this seed do.
+      advance: `(TrainState, calls, count) -> (TrainState, Window)`: `count` time steps in every
+        environment, at most the R rows of `calls`, int32 `[R, 2]`: updates on the newest sequences
+        (0 or 1) after each, and calls of updates on replayed ones. The latter column is ignored
+        where the pace is steady: the steps decide.
+      calls: an iterator of these rows, the schedule of the run: it knows nothing of the data, and
+        has the same random numbers for every seed, so that seeds can be batched.
+      replay: the replay.
+      sums: names of the sums.
+    """
+
+    init: Callable[[jax.Array], TrainState]
+    advance: Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Window]]
+    calls: Callable[[], Iterator[tuple[int, int]]]
+    replay: DeviceReplay
+    sums: tuple[str, ...]
+
+
+def make_training(
+    agent: Agent,
+    environment: PureEnvironment,
+    config: ReplayConfig,
+    *,
+    num_envs: int,
+    episode_metrics: tuple[str, ...] = (),
+) -> Training:
+    """The functions of a run; nothing is computed yet.
+
+    The order is that of `runtime`'s loop: a decision for every environment, their rows, a step of
+    each, then the updates that are due. Priorities are set at once (there, a call later).
+
+    Args:
+      agent: whose functions are used.
+      environment: one of them.
+      config: of the replay, and the pace.
+      num_envs: E >= 1.
+      episode_metrics: as of `AgentEntry`.
+
+    Raises:
+      ValueError: the environment is not written in JAX, or the replay is not possible.
+    """
+    pure.check_pure(environment)
+    replay = DeviceReplay(environment.spec, agent.sequence, config, num_envs=num_envs)
+    learn = Learning(agent, replay, config)
+    shapes = sample_shapes(
+        environment.spec,
+        agent.sequence,
+        config.for_environments(num_envs),
+        num_environments=num_envs,
+    )
+    learner = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
+    sums = learn.sums(learner, shapes[0])
+
+    def advance(state: TrainState, calls: jax.Array, count: jax.Array) -> tuple[TrainState, Window]:
+        names, shape = ("return", "length", *episode_metrics), (len(calls), num_envs)
+        window = Window(
+            episodes={name: jnp.full(shape, jnp.nan, jnp.float32) for name in names},
+            sums=dict.fromkeys(sums, jnp.zeros((), jnp.float32)),
+            updates=jnp.zeros((), jnp.float32),
+        )
+
+        def step(index: jax.Array, carry: tuple[TrainState, Window]) -> tuple[TrainState, Window]:
+            state, window = carry
+            state, found = _act(agent, environment, replay, state, episode_metrics)
+            episodes = {k: x.at[index].set(found[k]) for k, x in window.episodes.items()}
+            return learn(state, window._replace(episodes=episodes), calls[index])
+
+        return jax.lax.fori_loop(0, count, step, (state, window))
+
+    return Training(
+        init=functools.partial(_init, agent, environment, replay, num_envs),
+        advance=advance,
+        calls=functools.partial(_calls, agent, replay, config, num_envs),
+        replay=replay,
+        sums=sums,
+    )
+
+
+def make_train(
+    agent: Agent,
+    environment: PureEnvironment,
+    config: ReplayConfig,
+    *,
+    num_envs: int,
+    steps: int,
+    episode_metrics: tuple[str, ...] = (),
+) -> Callable[[jax.Array], tuple[LearnerState, dict[str, jax.Array]]]:
+    """A whole run as one pure function of a PRNG key, to be jitted, and batched with `jax.vmap`.
+
+    Args:
+      agent: whose functions are used.
+      environment: one of them.
+      config: of the replay, and the pace.
+      num_envs: E >= 1.
+      steps: time steps over all environments, the first one of each episode included; rounded up.
+      episode_metrics: as of `AgentEntry`.
+
+    Returns:
+      From a key to the learner's last state and the metrics: `return`, `length` and the agent's
+      episode metrics `[ceil(steps / E), E]`, NaN where no episode ended; and the means over all
+      updates of what they report, `[]`.
+
+    Raises:
+      ValueError: as of `make_training`, or there are too many steps.
+    """
+    if not 1 <= steps <= LARGEST_COUNT:
+        raise ValueError(f"steps must be from 1 to {LARGEST_COUNT}, got {steps}.")
+    training = make_training(
+        agent, environment, config, num_envs=num_envs, episode_metrics=episode_metrics
+    )
+    rows = training.calls()
+    calls = np.array([next(rows) for _ in range(-(-steps // num_envs))], np.int32)
+
+    def train(key: jax.Array) -> tuple[LearnerState, dict[str, jax.Array]]:
+        count = jnp.int32(len(calls))
+        state, window = training.advance(training.init(key), jnp.asarray(calls), count)
+        means = {k: x / jnp.maximum(window.updates, 1) for k, x in window.sums.items()}
+        return state.learner, {**window.episodes, **means}
+
+    return train
+
+
+def _init(
+    agent: Agent,
+    environment: PureEnvironment,
+    replay: DeviceReplay,
+    num_envs: int,
+    key: jax.Array,
+) -> TrainState:
+    learner_key, actors_key = jax.random.split(key)
+    environments_key, draw_key = jax.random.split(jax.random.fold_in(key, 2))
+    begin = jax.vmap(agent.begin, (0, 0, None))
+    ids = jnp.arange(num_envs, dtype=jnp.int32)
+    zero = jnp.zeros((), jnp.int32)
+    state = TrainState(
+        learner=agent.init(learner_key),
+        actors=begin(jax.random.split(actors_key, num_envs), ids, num_envs),
+        environments=jax.vmap(functools.partial(pure.begin, environment))(
+            pure.environment_keys(environments_key, num_envs)
+        ),
+        returns=jnp.zeros(num_envs, jnp.float32),
+        replay=replay.init(),
+        key=jax.random.key_data(draw_key),
+        progress=Progress(zero, zero, zero, zero - 1, zero - 1),
+    )
+    # Some agents begin with weakly typed numbers, which a loop must not change.
+    return jax.tree.map(
+        lambda x: jax.lax.convert_element_type(x, x.dtype) if _plain(x) else x, state
+    )
+
+
+def _plain(x: jax.Array) -> bool:
+    return not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _act(
+    agent: Agent,
+    environment: PureEnvironment,
+    replay: DeviceReplay,
+    state: TrainState,
+    episode_metrics: tuple[str, ...],
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """One time step in every environment: the next state, and a row of `Window.episodes`."""
+    before, progress = state.environments.timestep, state.progress
+    is_last = before.step_type == StepType.LAST
+    params = agent.acting_params(state.learner)
+    decision = jax.vmap(agent.explore, (None, 0, 0))(params, state.actors, before)
+    rows = Row(
+        observation=before.observation,
+        reward=before.reward,
+        discount=before.discount,
+        is_first=before.step_type == StepType.FIRST,
+        is_last=is_last,
+        action=decision.action,
+        extras=decision.extras,
+    )
+    move = jax.vmap(functools.partial(pure.advance, environment))
+    environments = move(state.environments, decision.action)
+    returns = jnp.where(is_last, 0.0, state.returns + environments.timestep.reward)
+    ends = environments.timestep.step_type == StepType.LAST
+    episodes = {
+        "return": jnp.where(ends, returns, jnp.nan),
+        "length": jnp.where(ends, environments.length, jnp.nan),
+        **{name: jnp.where(is_last, decision.extras[name], jnp.nan) for name in episode_metrics},
+    }
+    steps = progress.steps + jnp.sum(~is_last, dtype=jnp.int32)
+    state = state._replace(
+        actors=decision.state,
+        environments=environments,
+        returns=returns,
+        replay=replay.add(state.replay, rows),
+        progress=progress._replace(steps=steps),
+    )
+    return state, episodes
+
+
+def _calls(
+    agent: Agent, replay: DeviceReplay, config: ReplayConfig, num_envs: int
+) -> Iterator[tuple[int, int]]:
+    """The calls after each row, from the host's own schedule, whose rounds need no data."""
+    config, sequence = config.for_environments(num_envs), agent.sequence
+    schedule = UpdateSchedule(config, num_environments=num_envs, seed=0)
+    row = 0
+    while True:
+        row += 1
+        calls = {"newest": 0, "replayed": 0}
+        if config.pace == "rounds":
+            rounds = max(0, (row - sequence.length) // sequence.period + 1)
+            kept = min(row * num_envs, replay.capacity)
+            schedule.observe(steps=0, rows=kept, sequences=rounds * num_envs, rounds=rounds)
+            while kind := schedule.due:
+                calls[kind] += 1
+                schedule.done()
+        yield calls["newest"], calls["replayed"]

@@ -1,0 +1,257 @@
+"""Environments written in JAX: the protocol, automatic restarts, and vectors of them for the host.
+
+`E` denotes the environments that are stepped together.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType
+
+from .._imports import reason
+from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, TimeStep
+from .arrival import checked_actions
+from .failures import RefusedError
+
+State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
+
+
+class Transition(NamedTuple):
+    """What an action leads to; the arrays have no leading axes.
+
+    Attributes:
+      observation: of the next state, the last one of an episode too.
+      reward: float `[]`.
+      terminated: bool `[]`: the episode is over, and nothing follows.
+      truncated: bool `[]`: the episode is cut off; ignored where `terminated`.
+    """
+
+    observation: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+@runtime_checkable
+class PureEnvironment(Protocol):
+    """One environment as pure, jittable functions. Episodes are begun by who calls them.
+
+    Where `spec.max_episode_steps` is a number, `advance` cuts off episodes of that length.
+    """
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """What it takes and gives."""
+        ...
+
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        """The state and the observation at which an episode begins."""
+        ...
+
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Transition]:
+        """The next state, and what arrives with it."""
+        ...
+
+
+class Running(NamedTuple):
+    """An environment in the middle of an episode.
+
+    Attributes:
+      key: of its random numbers; raw, so that it is saved as other arrays are.
+      state: its own.
+      length: int32 `[]`, transitions of the episode.
+      timestep: the newest.
+    """
+
+    key: jax.Array
+    state: State
+    length: jax.Array
+    timestep: TimeStep
+
+
+def begin(environment: PureEnvironment, key: jax.Array) -> Running:
+    """Starts the first episode; `key` is typed, as of `jax.random.key`."""
+    return _first(environment, *jax.random.split(key))
+
+
+def advance(environment: PureEnvironment, running: Running, action: jax.Array) -> Running:
+    """One time step. After a last one, the action is ignored and the next episode begins."""
+    key, reset_key, step_key = jax.random.split(jax.random.wrap_key_data(running.key), 3)
+    ended = running.timestep.step_type == StepType.LAST
+    state, transition = environment.step(step_key, running.state, action)
+    length, terminated = running.length + 1, transition.terminated
+    last = terminated | transition.truncated
+    if (limit := environment.spec.max_episode_steps) is not None:
+        last |= length >= limit
+    timestep = TimeStep(
+        step_type=jnp.where(last, StepType.LAST, StepType.MID).astype(jnp.int32),
+        reward=jnp.asarray(transition.reward, jnp.float32),
+        discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
+        observation=transition.observation,
+    )
+    going = Running(jax.random.key_data(key), state, length, timestep)
+    begun = _first(environment, key, reset_key)
+    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), begun, going)
+
+
+def _first(environment: PureEnvironment, key: jax.Array, reset_key: jax.Array) -> Running:
+    state, observation = environment.reset(reset_key)
+    timestep = TimeStep(
+        step_type=jnp.full((), StepType.FIRST, jnp.int32),
+        reward=jnp.zeros((), jnp.float32),
+        discount=jnp.ones((), jnp.float32),
+        observation=observation,
+    )
+    return Running(jax.random.key_data(key), state, jnp.zeros((), jnp.int32), timestep)
+
+
+class PureVector:
+    """E pure environments as a `VectorEnvironment`, with their state: for runs on the host.
+
+    Args:
+      environment: one of them.
+      num_envs: E >= 1.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
+
+    Raises:
+      ValueError: `num_envs` or `seed` is out of its range, or the environment cannot be traced.
+    """
+
+    def __init__(self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0) -> None:
+        if num_envs < 1 or seed < 0:
+            raise ValueError(
+                f"num_envs must be at least 1 and seed at least 0, got {num_envs} and {seed}."
+            )
+        self.pure, self.num_envs, self.spec = environment, num_envs, environment.spec
+        check_pure(environment)
+        self._keys = environment_keys(jax.random.key(seed), num_envs)
+        self._running: Running | None = None
+        compiled: Any = _compiled  # environments with fields are frozen dataclasses: hashable
+        self._begin, self._advance = compiled(environment)
+
+    def reset(self) -> TimeStep:
+        """Starts a new episode in every environment: first steps, `[E, ...]`."""
+        keys = self._keys
+        if self._running is not None:
+            keys = jax.random.wrap_key_data(self._running.key)
+        self._running = self._begin(keys)
+        return self._timestep()
+
+    def step(self, actions: np.ndarray) -> TimeStep:
+        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
+        actions = checked_actions(actions, self.spec.actions, self.num_envs)
+        self._running = self._advance(self._running, actions)
+        return self._timestep()
+
+    def state(self) -> list[np.ndarray]:
+        """See `Resumable`."""
+        if self._running is None:
+            raise ValueError("The environments were not reset yet.")
+        return leaves_of(self._running)
+
+    def restore(self, state: Sequence[np.ndarray]) -> None:
+        """See `Resumable`."""
+        self._running = with_leaves(jax.eval_shape(self._begin, self._keys), state)
+
+    def render(self) -> np.ndarray:
+        """There are no pictures of environments in JAX."""
+        raise RefusedError(f"{type(self.pure).__name__} is written in JAX and draws no pictures.")
+
+    def close(self) -> None:
+        """Does nothing: there is nothing to release."""
+
+    def _timestep(self) -> TimeStep:
+        assert self._running is not None
+        return TimeStep(*map(np.array, self._running.timestep))
+
+
+@functools.lru_cache(maxsize=16)  # evaluations make their environments anew
+def _compiled(environment: Any) -> tuple[Callable[..., Running], ...]:
+    return tuple(
+        jax.jit(jax.vmap(functools.partial(function, environment))) for function in (begin, advance)
+    )
+
+
+def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:
+    """Keys `[E]`, of which the first ones stay the same when E grows."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(num_envs))
+
+
+def leaves_of(tree: Any) -> list[np.ndarray]:
+    """The arrays of a tree, those of keys as numbers: plain data."""
+    return [np.asarray(jax.random.key_data(x) if _is_key(x) else x) for x in jax.tree.leaves(tree)]
+
+
+def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
+    """The inverse of `leaves_of`.
+
+    Raises:
+      ValueError: the leaves are not those of a tree like this one.
+    """
+    shapes, structure = jax.tree.flatten(like)
+    if len(shapes) != len(leaves):
+        raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(shapes)}")
+    restored = [
+        jax.random.wrap_key_data(jnp.asarray(x)) if _is_key(shape) else jnp.asarray(x)
+        for shape, x in zip(shapes, leaves, strict=True)
+    ]
+    for shape, x in zip(shapes, restored, strict=True):
+        if (shape.shape, shape.dtype) != (x.shape, x.dtype):
+            raise ValueError(
+                f"a state of another environment: {x.dtype} {x.shape} in place of {shape.dtype} "
+                f"{shape.shape}"
+            )
+    return jax.tree.unflatten(structure, restored)
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def check_pure(environment: Any, name: str = "") -> None:
+    """Refuses what is not a `PureEnvironment`, without running it.
+
+    Raises:
+      ValueError: it has no such methods, cannot be traced, or does not return what its spec says.
+    """
+    name = name or type(environment).__name__
+    is_pure = isinstance(environment, PureEnvironment) and not hasattr(environment, "num_envs")
+    if not is_pure or not isinstance(environment.spec, EnvironmentSpec):
+        raise ValueError(
+            f"{name} is not an environment written in JAX: it must have a spec (EnvironmentSpec), "
+            "reset(key) and step(key, state, action)."
+        )
+    spec = environment.spec
+
+    def both(key: jax.Array, action: jax.Array) -> list[tuple[State, jax.Array]]:
+        state, observation = environment.reset(key)
+        following, transition = environment.step(key, state, action)
+        return [(state, observation), (following, transition.observation)]
+
+    action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
+    try:
+        found = jax.eval_shape(both, jax.eval_shape(lambda: jax.random.key(0)), action)
+    except Exception as error:  # of somebody's code, and of JAX: they have no common type
+        raise ValueError(f"{name} cannot be traced by JAX: {reason(error)}.") from error
+    wanted = spec.observations
+    for _, seen in found:
+        if (seen.shape, seen.dtype) != (wanted.shape, wanted.dtype):
+            raise ValueError(
+                f"{name} must return observations {wanted.dtype} {wanted.shape}, got {seen.dtype} "
+                f"{seen.shape}."
+            )
+    first, second = (jax.tree.map(lambda x: (x.shape, x.dtype.name), state) for state, _ in found)
+    if first != second:
+        raise ValueError(
+            f"{name} must return states of the same types from reset and from step, got {first} "
+            f"and {second}."
+        )
+
+
+def limited(spec: EnvironmentSpec) -> EnvironmentSpec:
+    """The spec with `DEFAULT_LIMIT`, for environments that have no limit of their own."""
+    return spec if spec.max_episode_steps else spec._replace(max_episode_steps=DEFAULT_LIMIT)

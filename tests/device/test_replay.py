@@ -1,0 +1,177 @@
+"""The replay in JAX against the host's store, which has oracles of its own."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from retrax.device import DeviceReplay
+from retrax.device.replay import choose
+from retrax.replay import SequenceStore
+
+SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
+NUM_ENVS = 3
+
+
+def sequence_spec(length, period, crosses, frame_stack=1):
+    memory = jax.ShapeDtypeStruct((2,), np.float32)
+    return SequenceSpec(
+        length=length,
+        period=period,
+        crosses_episodes=crosses,
+        frame_stack=frame_stack,
+        extras={"mu": jax.ShapeDtypeStruct((3,), np.float32), "memory": memory},
+        first_row_extras=("memory",),
+    )
+
+
+def rows_of(rng, time, first):
+    """Rows of NUM_ENVS environments whose numbers identify them."""
+    last = ~first & (rng.random(NUM_ENVS) < 0.2)
+    code = np.stack([np.arange(NUM_ENVS), np.full(NUM_ENVS, time)], 1).astype(np.float32)
+    return Row(
+        observation=code,
+        reward=rng.normal(size=NUM_ENVS).astype(np.float32),
+        discount=np.where(last & (rng.random(NUM_ENVS) < 0.5), 0, 1).astype(np.float32),
+        is_first=first,
+        is_last=last,
+        action=rng.integers(3, size=NUM_ENVS).astype(np.int32),
+        extras={"mu": np.repeat(code[:, 1:], 3, 1), "memory": code + 0.5},
+    )
+
+
+def filled(sequence, config, num_rows, look=lambda *_: None):
+    """A replay and a store with the same rows; `look` sees both after each row."""
+    replay = DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS)
+    store = SequenceStore(SPEC, sequence, config, num_envs=NUM_ENVS, seed=0)
+    state, add = replay.init(), jax.jit(replay.add)
+    rng, first = np.random.default_rng(1), np.ones(NUM_ENVS, bool)
+    for time in range(num_rows):
+        rows = rows_of(rng, time, first)
+        first = rows.is_last
+        store.add(rows)
+        state = add(state, rows)
+        look(state, store)
+    return replay, state, store
+
+
+@pytest.mark.parametrize(
+    ("length", "period", "crosses", "frame_stack"),
+    [(4, 3, True, 1), (5, 2, True, 3), (4, 1, False, 1), (6, 3, False, 2), (2, 1, True, 1)],
+)
+def test_all_sequences_are_those_of_the_store(length, period, crosses, frame_stack):
+    sequence = sequence_spec(length, period, crosses, frame_stack)
+    config = ReplayConfig(capacity=16 * NUM_ENVS, min_rows=1)
+    read = jax.jit(DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS).read)
+    seen = []
+
+    def look(state, store):
+        present = np.flatnonzero(store._present)
+        np.testing.assert_array_equal(np.flatnonzero(state.present), present)
+        every = np.resize(present, store._present.size) if present.size else present
+        if every.size:  # one shape, one compilation
+            rows, mask = store.read(every)
+            jax.tree.map(np.testing.assert_array_equal, read(state, every), (rows, mask))
+            ages = DeviceReplay.ages(replay, state, every)
+            np.testing.assert_array_equal(ages, store.ages(every))
+            seen.append(mask.all())
+
+    replay = DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS)
+    _, state, store = filled(sequence, config, 45, look)
+    assert len(seen) > 30
+    assert all(seen) == (crosses or length == 2)
+    assert replay.num_rows(state) == store.num_rows
+    assert replay.num_sequences(state) == store.num_sequences
+    assert replay.capacity == store.capacity
+    if crosses:
+        slots, sample = replay.newest(state)
+        wanted_slots, wanted = store.newest()
+        np.testing.assert_array_equal(slots, wanted_slots)
+        jax.tree.map(np.testing.assert_array_equal, sample, wanted)
+
+
+def test_the_first_two_levels_of_a_draw_have_the_probabilities_of_the_masses():
+    masses = np.zeros(23, np.float32)
+    masses[[0, 4, 5, 13, 22]] = [1.0, 2.0, 0.5, 4.0, 2.5]
+    index, probabilities = choose(jax.random.key(0), jnp.asarray(masses), (20_000,))
+    np.testing.assert_allclose(probabilities, masses[index] / 10.0, rtol=1e-6)
+    found = np.bincount(index, minlength=23) / 20_000
+    np.testing.assert_allclose(found, masses / 10.0, atol=0.012)
+
+
+def test_uniform_draws_are_uniform_over_the_sequences_that_are_present():
+    config = ReplayConfig(capacity=16 * NUM_ENVS, min_rows=1, batch_size=9000)
+    replay, state, store = filled(sequence_spec(4, 3, False), config, 30)
+    slots, sample = jax.jit(replay.sample)(state, jax.random.key(1))
+    counts = np.bincount(slots, minlength=store._present.size)
+    expected = 9000 / store.num_sequences
+    np.testing.assert_allclose(counts, expected * store._present, atol=6 * expected**0.5)
+    np.testing.assert_array_equal(sample.weights, np.ones(9000))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_proportional_draws_are_those_of_the_store(alpha):
+    config = ReplayConfig(
+        capacity=16 * NUM_ENVS,
+        min_rows=1,
+        batch_size=20_000,
+        selector="proportional",
+        priority_exponent=alpha,
+        importance_exponent=0.7,
+        uniform_fraction=0.2,
+    )
+    sequence = sequence_spec(4, 3, True)
+    replay, state, store = filled(sequence, config, 20)
+    slots = np.flatnonzero(store._present)[:5]
+    priorities = np.array([0.0, 9.0, 3.0, 1.0, 0.5], np.float32)
+    store.set_priorities(slots, priorities)
+    state = replay.set_priorities(state, jnp.asarray(slots), jnp.asarray(priorities))
+    rows = rows_of(np.random.default_rng(3), 20, np.ones(NUM_ENVS, bool))
+    for _ in range(4):  # new sequences, with the largest priority, 9
+        store.add(rows)
+        state = replay.add(state, rows)
+    np.testing.assert_array_equal(np.asarray(state.present).ravel(), store._present)
+    drawn, sample = jax.jit(replay.sample)(state, jax.random.key(0))
+    probabilities = np.zeros(store._present.size)
+    present = np.flatnonzero(store._present)
+    tree = store._selector._selector._tree
+    probabilities[present] = 0.2 / len(present) + 0.8 * tree.probabilities(present)
+    found = np.bincount(drawn, minlength=len(probabilities)) / 20_000
+    np.testing.assert_allclose(found, probabilities, atol=0.012)
+    weights = (1 / (len(present) * probabilities[drawn])) ** 0.7
+    np.testing.assert_allclose(sample.weights, weights, rtol=1e-5)
+
+
+def test_draws_are_uniform_where_all_priorities_are_zero():
+    config = ReplayConfig(
+        capacity=48, min_rows=1, batch_size=64, selector="proportional", uniform_fraction=0.0
+    )
+    replay, state, _ = filled(sequence_spec(4, 3, True), config, 12)
+    slots = jnp.flatnonzero(state.present.ravel())
+    state = replay.set_priorities(state, slots, jnp.zeros(len(slots)))
+    drawn, sample = replay.sample(state, jax.random.key(0))
+    assert set(drawn.tolist()) == set(slots.tolist())
+    np.testing.assert_allclose(sample.weights, np.ones(64), rtol=1e-6)
+
+
+def test_bytes_are_those_of_the_state():
+    config = ReplayConfig(capacity=48, min_rows=1)
+    replay = DeviceReplay(SPEC, sequence_spec(4, 3, True), config, num_envs=NUM_ENVS)
+    assert replay.nbytes == sum(x.nbytes for x in jax.tree.leaves(replay.init()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"selector": "contextual"}, "needs the selector uniform or proportional, got contextual"),
+        ({"capacity": 9}, "A replay capacity of 9 rows over 3 environments keeps 3 rows each"),
+    ],
+)
+def test_a_replay_that_is_not_possible_is_refused(changes, sentence):
+    make = functools.partial(DeviceReplay, SPEC, sequence_spec(4, 3, True), num_envs=NUM_ENVS)
+    with pytest.raises(ValueError, match=sentence):
+        make(ReplayConfig(**{"min_rows": 1, **changes}))

@@ -1,0 +1,171 @@
+"""Environments in JAX against the host's classes, step by step, and what is refused."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import StepType
+
+from retrax.environments import check_environment, make
+from retrax.environments.pure import PureVector, Transition, check_pure
+from retrax.environments.pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory
+
+NUM_ENVS = 3
+
+
+def balanced(rng, observation):
+    """Pushes the cart under its pole; environment 0 acts at random, so that its pole falls."""
+    x, v, angle, omega = observation.T
+    actions = (3 * angle + omega + 0.05 * x + 0.1 * v > 0).astype(np.int32)
+    return np.where(np.arange(NUM_ENVS) == 0, rng.integers(2, size=NUM_ENVS), actions)
+
+
+def place_catch(host, state, e):
+    host._ball[e] = state.ball[e]
+
+
+def place_memory(host, state, e):
+    host._cue[e] = state.cue[e]
+
+
+def place_nothing(host, state, e):
+    pass
+
+
+def place_cart(host, state, e):
+    host._environments[e].unwrapped.state = np.array(state[e], np.float64)
+
+
+# From the host's id to its counterpart, how an episode is placed there, and steps to take.
+TASKS = {
+    "catch": (PureCatch(), place_catch, 40),
+    "memory,length=3": (PureMemory(3), place_memory, 40),
+    "deep_sea,size=4": (PureDeepSea(4), place_nothing, 60),
+    "CartPole-v1": (PureCartPole(), place_cart, 520),
+}
+
+
+@pytest.mark.parametrize("id", TASKS)
+def test_every_step_is_that_of_the_host(id):
+    environment, place, steps = TASKS[id]
+    host, vector = make(id, num_envs=NUM_ENVS), PureVector(environment, num_envs=NUM_ENVS)
+    assert environment.spec == host.spec
+    rng, kinds = np.random.default_rng(0), set()
+    found, wanted = vector.reset(), host.reset()
+    for _ in range(steps):
+        first = np.flatnonzero(found.step_type == StepType.FIRST)
+        for e in first:
+            place(host, jax.device_get(vector._running.state), e)
+        rest = found.step_type != StepType.FIRST
+        assert found.step_type.tolist() == wanted.step_type.tolist()
+        np.testing.assert_allclose(found.reward, wanted.reward, atol=1e-6)
+        np.testing.assert_array_equal(found.discount, wanted.discount)
+        np.testing.assert_allclose(found.observation[rest], wanted.observation[rest], atol=2e-4)
+        kinds |= set(zip(found.step_type.tolist(), found.discount.tolist(), strict=True))
+        if id == "CartPole-v1":
+            actions = balanced(rng, found.observation)
+            for e in np.flatnonzero(rest):  # rounding must not grow over hundreds of steps
+                place(host, found.observation, e)
+        else:
+            actions = rng.integers(environment.spec.actions.num_values, size=NUM_ENVS)
+        found, wanted = vector.step(actions), host.step(actions)
+    ends = {(2, 0.0), (2, 1.0)} if id == "CartPole-v1" else {(2, 0.0)}
+    assert kinds == {(0, 1.0), (1, 1.0)} | ends
+
+
+@pytest.mark.parametrize(
+    ("environment", "low", "high"), [(PureCatch(), 0, 4), (PureMemory(), -1, 1)]
+)
+def test_starts_are_as_likely_as_those_of_the_host(environment, low, high):
+    states, _ = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), 5000))
+    drawn = np.asarray(states.ball if hasattr(states, "ball") else states.cue)
+    counts = np.bincount(drawn - low, minlength=high - low + 1)
+    expected = [1000] * 5 if high == 4 else [2500, 0, 2500]
+    np.testing.assert_allclose(counts, expected, atol=200)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_the_television_of_deep_sea_is_new_unless_the_remote_control_says_no(remote):
+    environment = PureDeepSea(3, None, screen=4, remote=remote)
+    vector = PureVector(environment, num_envs=2)
+    screens = [vector.reset().observation[:, -4:]]
+    screens += [vector.step(np.array([0, 1])).observation[:, -4:] for _ in range(3)]
+    screens += [vector.step(np.array([0, 1])).observation[:, -4:]]  # the next episode
+    same = [(a == b).all(axis=1).tolist() for a, b in itertools.pairwise(screens)]
+    assert same == [[False, remote]] * 3 + [[False, False]]
+    assert all(0 <= x < 1 for x in np.concatenate(screens).ravel())
+
+
+@pytest.mark.parametrize("environment", [PureCatch(), PureCartPole(), PureDeepSea(3, screen=2)])
+def test_vectors_conform_and_continue_where_they_were(environment):
+    check_environment(PureVector(environment, num_envs=2), steps=40)
+    actions = np.random.default_rng(0).integers(2, size=(40, 2))
+    whole = PureVector(environment, num_envs=2, seed=5)
+    whole.reset()
+    for action in actions[:20]:
+        whole.step(action)
+    resumed = PureVector(environment, num_envs=2, seed=6)
+    resumed.restore(whole.state())
+    for action in actions[20:]:
+        for a, b in zip(whole.step(action), resumed.step(action), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_environments_depend_on_the_seed_and_their_number_alone():
+    few, many = (PureVector(PureCartPole(), num_envs=n, seed=3).reset() for n in (2, 4))
+    np.testing.assert_array_equal(few.observation, many.observation[:2])
+    other = PureVector(PureCartPole(), num_envs=2, seed=4).reset()
+    assert not np.isin(other.observation, few.observation).any()
+
+
+def test_a_state_of_another_environment_is_refused():
+    vector = PureVector(PureCatch(), num_envs=2)
+    with pytest.raises(ValueError, match="were not reset yet"):
+        vector.state()
+    vector.reset()
+    with pytest.raises(
+        ValueError,
+        match=r"a state of another environment: uint32 \(2, 2\) in place of uint32 \(3, 2\)",
+    ):
+        PureVector(PureCatch(), num_envs=3).restore(vector.state())
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong(PureCartPole):
+    def step(self, key, state, action):
+        if float(state[0]) > 0:
+            return state, Transition(state, 0.0, False, False)
+        return state, Transition(state, 1.0, False, False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Doubled(PureCartPole):
+    def reset(self, key):
+        state, observation = super().reset(key)
+        return state, jnp.concatenate([observation, observation])
+
+
+@dataclasses.dataclass(frozen=True)
+class Changing(PureCartPole):
+    def step(self, key, state, action):
+        _, transition = super().step(key, state, action)
+        return state.astype(jnp.int32), transition
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        (Wrong(), "Wrong cannot be traced by JAX: "),
+        (Doubled(), r"Doubled must return observations float32 \(4,\), got float32 \(8,\)\."),
+        (Changing(), "Changing must return states of the same types from reset and from step"),
+        (make("catch"), "Catch is not an environment written in JAX: it must have a spec"),
+        (object(), "object is not an environment written in JAX"),
+    ],
+)
+def test_what_is_not_pure_is_refused_in_one_sentence(environment, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        check_pure(environment)
+    assert "\n" not in str(caught.value)
