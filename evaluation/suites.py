@@ -3,7 +3,8 @@
 Sources of the published scores in `data/suite_scores.csv`:
 
 * control: danijar/dreamer, scores/baselines.json; D4PG from pixels and A3C from state, 1e8 steps,
-  returns of 1000 steps;
+  returns of 1000 steps; and danijar/dreamerv3, scores/dmc_proprio: D4PG from state, ten seeds, the
+  mean of the last five points up to 500,000 steps;
 * classic: benchmark.md of the zoos of Stable Baselines 3 (DQN, QR-DQN, DDPG) and 2 (ACER), one run
   each;
 * minatar: kenjyoung/MinAtar, learning curves of 30 seeds, training returns; read off the figures,

@@ -219,6 +219,13 @@ def test_commands_are_understood(page, tmp_path, monkeypatch):
         parse_command(arguments, monkeypatch)
 
 
+def test_commands_of_the_scoreboard_are_understood(monkeypatch):
+    commands = re.findall(r"\| `retrax ([^`]+)` \|$", read("docs/results/README.md"), re.M)
+    assert len(commands) > 50
+    for command in commands[::10]:  # they differ in names alone, which the tables' test knows
+        parse_command(command.split(), monkeypatch)
+
+
 def test_commands_that_are_not_understood_are_found(monkeypatch):
     assert len(PAGES_WITH_COMMANDS) > 12
     launch = ["launch", "acer", "--environment", "catch"]

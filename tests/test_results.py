@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 import result_tables
+import scoreboard
 from benchmark_modules import load
 from collect import collect
 from result_files import FOLDER, rows_of, runs, runs_of, threshold
@@ -148,3 +149,46 @@ def test_results_are_light():
     files = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert len(files) <= 200
     assert sum(path.stat().st_size for path in files) <= 6_000_000
+
+
+def test_scoreboards_are_those_of_the_runs():
+    for path, text in scoreboard.pages().items():
+        assert path.read_text(encoding="utf-8") == text, "run python docs/results/scoreboard.py"
+
+
+def test_a_row_of_the_scoreboard_by_hand():
+    """D4PG on Pendulum: three seeds of the CSV, Student's t with two degrees of freedom."""
+    rows = [row for row in scoreboard.all_rows() if row.key == ("d4pg", "Pendulum-v1")]
+    scores = [
+        float(each["score"])
+        for each in read_rows(FOLDER / "classic" / "scores.csv")
+        if (each["agent"], each["task"]) == ("d4pg", "pendulum")
+    ]
+    half = 4.302653 * np.std(scores, ddof=1) / np.sqrt(3)
+    low, high = np.mean(scores) - half, np.mean(scores) + half
+    expected = f"**{np.mean(scores):.0f} (3 seeds, {low:.0f} to {high:.0f})**"
+    assert [scoreboard.cells(row)["score"] for row in rows] == [expected]
+    assert scoreboard.cells(rows[0])["published"] == "DDPG (SB3 zoo) -152 (20k)"
+    assert scoreboard.command(rows[0]) == "retrax benchmark classic d4pg --tasks pendulum --seeds 3"
+
+
+def test_the_highest_of_a_row_is_bold_and_the_best_rows_are_highest_above_the_published():
+    rows, highest = scoreboard.all_rows(), {}
+    for row in rows:
+        scores = [each.score for each in row.task.published] if row.task else []
+        cells, beaten = scoreboard.cells(row), bool(scores) and row.mean >= max(scores)
+        assert cells["score"].startswith("**") == beaten
+        assert ("**" in cells["published"]) == (bool(scores) and not beaten)
+        if scores:
+            above = (row.mean - max(scores)) / (row.task.high - row.task.low)
+            highest[row.task] = max(above, highest.get(row.task, -np.inf))
+    best = scoreboard.best_rows(rows)
+    assert [row.task for row in best] == sorted(highest, key=highest.get, reverse=True)[:10]
+    assert len({row.key for row in rows}) > 50
+
+
+def test_a_page_without_a_place_for_the_scoreboard_is_refused():
+    with pytest.raises(
+        ValueError, match="must have <!-- scoreboard: all --> and <!-- end --> once"
+    ):
+        scoreboard.written("# Results", "all", [])

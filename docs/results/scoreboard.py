@@ -1,0 +1,206 @@
+"""Writes the scoreboard: all rows into docs/results/README.md, the ten best into README.md.
+
+    python docs/results/scoreboard.py
+
+A row is an agent on a task after some steps, with the default preset: one for each, from the first
+page of `PAGES` that has it. The ten best are those highest above the best published score of their
+task, in parts of what lies between uniform play and the score that counts as 1 in the suite, each
+task once.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from result_files import FOLDER, Run, runs, runs_of, threshold, training_return
+
+from retrax.evaluation import mean_and_interval
+from retrax.evaluation.suites import Task, suites
+
+TITLES = {"acer": "ACER", "agent57": "Agent57", "d4pg": "D4PG", "reactor": "Reactor"}
+PAGES: dict[str, str] = {  # names of runs, as a pattern
+    "classic": r".*",
+    "control": r"(small|acer)-.*",
+    "minatar": r".*",
+    "defaults": r".*",
+    "reactor": r"catch|memory",
+    "acer": r"catch",
+    "agent57": r"deep_sea_agent57",
+}
+BEST = 10
+BEGIN, END = "<!-- scoreboard: {} -->", "<!-- end -->"
+COLUMNS = ("agent", "task", "steps", "score", "published", "seconds", "command")
+ALL_ACTIONS = ",use_minimal_action_set=False"  # of MinAtar's ids
+
+
+class Row(NamedTuple):
+    """A row.
+
+    Attributes:
+      page: of its runs.
+      runs: one for each seed.
+      task: of the suite; None outside of suites.
+      scores: of each seed.
+    """
+
+    page: str
+    runs: list[Run]
+    task: Task | None
+    scores: list[float]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Agent and environment."""
+        return self.runs[0].config["agent"], self.runs[0].config["environment"]
+
+    @property
+    def steps(self) -> int:
+        """Of each run."""
+        return int(self.runs[0].config["steps"])
+
+    @property
+    def mean(self) -> float:
+        """Of the seeds."""
+        return float(np.mean(self.scores))
+
+    @property
+    def margin(self) -> float:
+        """How far the mean is above the best published score; -inf without one."""
+        if self.task is None or not self.task.published:
+            return -np.inf
+        best = max(each.score for each in self.task.published)
+        return (self.mean - best) / (self.task.high - self.task.low)
+
+
+def all_rows() -> list[Row]:
+    """All rows, by environment, agent and steps."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for page, pattern in PAGES.items():
+        tasks = (
+            {task.environment: task for task in suites()[page].tasks} if page in suites() else {}
+        )
+        for name in runs_of(FOLDER / page):
+            chosen = runs(FOLDER / page, name)
+            if not re.fullmatch(pattern, name) or not chosen:
+                continue
+            if page == "minatar":  # the published ones are training returns
+                scores = [training_return(run, 10) for run in chosen]
+            else:
+                scores = [run.greedy for run in chosen]
+            row = Row(page, chosen, tasks.get(chosen[0].config["environment"]), scores)
+            before = found.setdefault(row.key, [])
+            if all(each.page == page or fails(each) for each in before):
+                before.append(row)
+    rows = [row for of_task in found.values() for row in of_task]
+    pages = list(PAGES)
+    return sorted(rows, key=lambda row: (pages.index(row.page), row.key[1], row.key[0], row.steps))
+
+
+def fails(row: Row) -> bool:
+    """Whether the mean misses the threshold of the task; False if it has none."""
+    if row.page != "classic":
+        return False
+    goal = threshold(row.key[1])
+    return goal is not None and row.mean < goal
+
+
+def number(value: float) -> str:
+    """Three or four digits, never "-0"."""
+    digits = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
+def millions(steps: int | None) -> str:
+    """Environment steps."""
+    if steps is None:
+        return "steps unknown"
+    return f"{steps / 1e6:g}M" if steps >= 500_000 else f"{steps / 1000:g}k"
+
+
+def score_cell(row: Row) -> str:
+    """The mean, the seeds, and from three seeds on its 95 % interval (Student's t)."""
+    seeds, text = len(row.scores), number(row.mean)
+    if seeds == 1:
+        return f"{text} (1 seed)"
+    if seeds == 2:
+        return f"{text} (2 seeds: {', '.join(map(number, row.scores))})"
+    _, low, high = mean_and_interval(row.scores)
+    return f"{text} ({seeds} seeds, {number(low)} to {number(high)})"
+
+
+def command(row: Row) -> str:
+    """The command that makes the runs again, with today's presets."""
+    agent, environment = row.key
+    if row.task is None:
+        return f"retrax train {agent} --environment {environment} --steps {row.steps}"
+    words = ["retrax benchmark", row.page, agent, "--tasks", row.task.name]
+    words += ["--steps", str(row.steps)] if row.steps != row.task.steps else []
+    return " ".join([*words, "--seeds", str(len(row.runs))])
+
+
+def cells(row: Row, *, brief: bool = False) -> dict[str, str]:
+    """The cells of a row; the highest score is bold. Brief: only the best published one."""
+    published = sorted(row.task.published, key=lambda each: -each.score) if row.task else []
+    best = max((each.score for each in published), default=np.inf)
+    others = [
+        f"**{text}**" if each.score == best > row.mean else text
+        for each in published[: 1 if brief else None]
+        for text in [f"{each.algorithm} {number(each.score)} ({millions(each.steps)})"]
+    ]
+    score = score_cell(row)
+    agent, environment = row.key
+    task = environment.removeprefix("dm_control:").removesuffix(ALL_ACTIONS)
+    seconds = np.mean([float(run.scores["seconds"]) for run in row.runs])
+    return {
+        "agent": TITLES[agent],
+        "task": f"[{task}]({row.page}/README.md)",
+        "steps": millions(row.steps),
+        "score": f"**{score}**" if published and row.mean >= best else score,
+        "published": ", ".join(others),
+        "seconds": f"{seconds:,.0f}",
+        "command": f"`{command(row)}`",
+    }
+
+
+def table(rows: list[Row], *, brief: bool = False) -> list[str]:
+    """The lines of a table."""
+    lines = [cells(row, brief=brief) for row in rows]
+    head = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    return head + [f"| {' | '.join(line[column] for column in COLUMNS)} |" for line in lines]
+
+
+def best_rows(rows: list[Row]) -> list[Row]:
+    """The ten best."""
+    of_task: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: row.margin, reverse=True):
+        of_task.setdefault(row.key[1], row)
+    return list(of_task.values())[:BEST]
+
+
+def written(text: str, name: str, lines: list[str]) -> str:
+    """A page with what is between its two comments replaced.
+
+    Raises:
+      ValueError: the page has not one such place.
+    """
+    begin = BEGIN.format(name)
+    if text.count(begin) != 1 or END not in text.partition(begin)[2]:
+        raise ValueError(f"a page must have {begin} and {END} once.")
+    before, _, rest = text.partition(begin)
+    return before + "\n".join([begin, *lines, ""]) + END + rest.partition(END)[2]
+
+
+def pages() -> dict[Path, str]:
+    """Both pages, with their tables."""
+    rows, ours, first = all_rows(), FOLDER / "README.md", FOLDER.parents[1] / "README.md"
+    best = [line.replace("](", "](docs/results/") for line in table(best_rows(rows), brief=True)]
+    return {
+        ours: written(ours.read_text(encoding="utf-8"), "all", table(rows)),
+        first: written(first.read_text(encoding="utf-8"), "best", best),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
