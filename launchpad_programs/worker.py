@@ -74,8 +74,7 @@ class WorkerNode:
         """Compiles, and fetches the first parameters."""
         self._counter.report(self._name, {"state": "compiling"})
         self._actor.compile()
-        self._worker.updates.compile(self._worker.learner.state, self._parts.shapes)
-        self._worker.learner.state = self._worker.updates.fetch(self._worker.learner.state)
+        self._worker.learner.compile()
         self._loop.start()
         if self._is_decoupled:
             self._learning = LearningThread(self._worker.learner)

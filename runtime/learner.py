@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..agents.base import Agent, LearnerState, Params, Update, UpdatesFunction
-from ..datatypes import Sample
+from ..agents.base import Agent, Params, Update
 from ..replay.interface import Draw, Replay
 from .devices import Devices
 from .metrics import MetricsAccumulator
 from .parameters import ParameterServer
 from .snapshots import Snapshot
+from .updates import LocalUpdates, Updates
 
 
 class _Call(NamedTuple):
@@ -51,7 +51,7 @@ class Learner:
         updates_per_call: int = 1,
         parameters: ParameterServer | None = None,
         num_devices: int = 1,
-        update: UpdatesFunction | None = None,
+        updates: Updates | None = None,
         metrics: MetricsAccumulator | None = None,
     ):
         """Makes the initial state.
@@ -63,13 +63,13 @@ class Learner:
           updates_per_call: as in `ReplayConfig`.
           parameters: where parameters are published; None if actors read `params`.
           num_devices: local devices over which each batch is split.
-          update: in place of the agent's: one call of updates, as of `updates_in_one_call`.
+          updates: in place of the agent's own on these devices.
           metrics: to which this learner adds; its own if None.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
         self._devices = Devices(num_devices)
-        self._update = update or self._devices.jit(agent)
+        self._updates = updates or LocalUpdates(agent, self._devices)
         self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
         self.state = self._devices.replicate(jax.jit(agent.init)(key))
         self.updates = 0
@@ -91,25 +91,13 @@ class Learner:
 
     @property
     def metric_names(self) -> list[str]:
-        """Names of the update's metrics, sorted, and of the replay's.
-
-        `compile` uses the same trace of the update.
-        """
-
-        def update(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
-            return self._update(state, sample, self._per_call)
-
-        _, outputs = jax.eval_shape(update, self.state, self._replay.shapes[0])
-        return [*sorted(outputs.metrics), *self._replay.metric_names]
+        """Names of the updates' metrics and of the replay's."""
+        names = self._updates.metric_names(self.state, self._replay.shapes[0], self._per_call)
+        return [*names, *self._replay.metric_names]
 
     def compile(self) -> None:
-        """Compiles the update for everything that the replay may serve; changes nothing."""
-        state = _copy(self.state)
-        for shape, count in zip(self._replay.shapes, [self._per_call, 1], strict=False):
-            sample = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
-            for _ in range(2):  # a computed state may have another weak type than the first
-                state, _ = self._update(state, sample, count)
-        jax.block_until_ready(state)
+        """Compiles the updates for everything that the replay may serve; changes nothing."""
+        self._updates.compile(self.state, self._replay.shapes, self._per_call)
 
     def step(self, timeout: float = 0.0) -> bool:
         """One call of updates, if one is due within `timeout` seconds; whether it was.
@@ -125,7 +113,7 @@ class Learner:
         running, self._running = self._running, None
         ahead = self._host.submit(self._beside, running)
         try:
-            self.state, update = self._update(self.state, draw.sample, draw.updates)
+            self.state, update = self._updates(self.state, draw.sample, draw.updates)
             self._running = _Call(self.updates, draw.keys, update, draw.updates)
             self.updates += draw.updates
         finally:  # a remote update may be stopped: nothing may change beside a snapshot
@@ -142,7 +130,8 @@ class Learner:
             self._read(running)
 
     def publish(self) -> None:
-        """Makes the newest parameters available to actors that do not read `params`."""
+        """Makes the newest parameters available to actors."""
+        self.state = self._updates.newest(self.state)
         if self._parameters is not None:
             priority = self._replay.status().new_priority
             self._parameters.publish(self.updates, self.params, priority)
@@ -160,13 +149,17 @@ class Learner:
         self.updates = snapshot.counters["updates"]
         self._next = self._running = None
 
-    def published(self) -> dict[str, Any] | None:
-        """The published parameters, for `restore_published`; None if actors read `params`."""
-        return None if self._parameters is None else self._parameters.state()
+    def published(self) -> Any:
+        """The parameters that actors have, for `restore_published`; None if they are the newest."""
+        if self._parameters is not None:
+            return self._parameters.state()
+        return self._updates.published(self.state)
 
-    def restore_published(self, state: dict[str, Any] | None) -> None:
-        """Publishes the parameters again that were published when the state was taken."""
-        if self._parameters is not None and state is not None:
+    def restore_published(self, state: Any) -> None:
+        """Gives actors the parameters that they had when `published` was called."""
+        if self._parameters is None:
+            self.state = self._updates.restore_published(self.state, state)
+        elif state is not None:
             self._parameters.restore(state)
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ class LoopLearner(Protocol):
         """Names of the metrics."""
 
     def publish(self) -> None:
-        """Gives the actors the newest parameters, unless they read `params`."""
+        """Makes the newest parameters available to the actors."""
 
     def step(self) -> bool:
         """One call of updates where one is due; whether there was any."""
@@ -67,7 +67,7 @@ class LoopLearner(Protocol):
         """
 
     def published(self) -> Any:
-        """The parameters that the actors have, in plain data; None if they read `params`."""
+        """The parameters that the actors have, in plain data; None if they are the newest."""
 
     def restore_published(self, state: Any) -> None:
         """Gives the actors the parameters that `published` returned."""

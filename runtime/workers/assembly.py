@@ -16,7 +16,7 @@ from ..run_directory import RunConfig
 from ..seeds import Purpose, derive_seed
 from .in_turn import Worker, WorkersInTurn
 from .packing import GradientPacking, StatePacking, update_shapes
-from .remote_updates import REMOTE_METRICS, Apply, RemoteUpdates
+from .remote_updates import Apply, RemoteUpdates, metric_names
 from .server import GradientServer
 
 
@@ -44,8 +44,8 @@ class WorkerParts:
         self.gradients = GradientPacking(agent, self.shapes[0], compress=compress)
         self._states = StatePacking(agent, self.shapes)
         state = jax.eval_shape(agent.init, jax.random.key(0))
-        _, update = jax.eval_shape(agent.gradients, state, self.shapes[0])
-        self.metric_names = [*sorted(update.metrics), *REMOTE_METRICS, *LocalReplay.metric_names]
+        names = metric_names(agent, state, self.shapes[0])
+        self.metric_names = [*names, *LocalReplay.metric_names]
 
     def server(self) -> GradientServer:
         """The parameter server, at the run's beginning."""
@@ -101,7 +101,7 @@ class WorkerParts:
             replay,
             key=run_keys(config)[0],
             updates_per_call=config.replay.updates_per_call,
-            update=updates,
+            updates=updates,
             metrics=metrics,
         )
         writer = replay.writer(range(config.environments_per_replay))
@@ -118,7 +118,7 @@ def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvir
         parts.worker(index, environment, apply=server.apply, get=server.get, metrics=metrics)
         for index, environment in enumerate(environments)
     ]
-    learner = WorkersInTurn(server, [worker for worker, _ in made], metrics, parts.metric_names)
+    learner = WorkersInTurn(server, [worker for worker, _ in made], metrics)
     replays = [worker.replay for worker, _ in made]
     return Loop([actor for _, actor in made], learner, replays)
 

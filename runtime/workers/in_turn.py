@@ -1,6 +1,6 @@
 """Workers in turn: N learners whose gradients one parameter server applies, in one thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,6 @@ class WorkersInTurn:
     Attributes:
       learning_since: steps of all workers at which the first began to learn, -1 before.
       metrics: means over the updates of all workers since the last flush.
-      metric_names: their names.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class WorkersInTurn:
         server: GradientServer,
         workers: Sequence[Worker],
         metrics: MetricsAccumulator,
-        metric_names: Sequence[str],
     ):
         """Takes the parts.
 
@@ -50,11 +48,9 @@ class WorkersInTurn:
           server: applies the gradients.
           workers: at least one.
           metrics: to which every worker's learner adds.
-          metric_names: their names.
         """
         self._server, self._workers = server, workers
-        self.metrics, self.metric_names = metrics, metric_names
-        self.learning_since = -1
+        self.metrics, self.learning_since = metrics, -1
 
     @property
     def state(self) -> LearnerState:
@@ -71,10 +67,15 @@ class WorkersInTurn:
         """Gradients applied."""
         return self._server.version
 
+    @property
+    def metric_names(self) -> list[str]:
+        """Those of every worker's learner."""
+        return self._workers[0].learner.metric_names
+
     def publish(self) -> None:
         """Gives every worker the newest parameters."""
         for worker in self._workers:
-            worker.learner.state = worker.updates.fetch(worker.learner.state)
+            worker.learner.publish()
 
     def step(self) -> bool:
         """One call of updates of every worker for which one is due; whether there was any."""
@@ -120,15 +121,14 @@ class WorkersInTurn:
             worker.learner.restore(Snapshot(snapshot.learner, saved["replay"], counters))
         self.learning_since = snapshot.counters["learning_since"]
 
-    def published(self) -> list[dict[str, Any]]:
+    def published(self) -> list[Any]:
         """What the workers have fetched, for `restore_published`."""
-        return [worker.updates.state(worker.learner.state) for worker in self._workers]
+        return [worker.learner.published() for worker in self._workers]
 
-    def restore_published(self, states: Sequence[Mapping[str, Any]] | None) -> None:
-        """Gives the workers back what they had fetched when the state was taken."""
-        assert states is not None
-        for worker, state in zip(self._workers, states, strict=True):
-            worker.learner.state = worker.updates.restore(worker.learner.state, state)
+    def restore_published(self, state: Sequence[Any]) -> None:
+        """Gives the workers back what they had fetched."""
+        for worker, fetched in zip(self._workers, state, strict=True):
+            worker.learner.restore_published(fetched)
 
     def close(self) -> None:
         """Closes every learner."""

@@ -13,7 +13,7 @@ from ...agents.base import Agent, LearnerState, Update
 from ...datatypes import Sample
 from ..learner import check_finite
 from ..parameters import Get
-from .packing import GradientPacking, StatePacking
+from .packing import GradientPacking, StatePacking, update_shapes
 from .server import Call, Receipt
 
 STALENESS = "gradient_staleness"
@@ -24,7 +24,7 @@ Apply = Callable[[int, Call, int, bytes], Receipt]
 
 
 class RemoteUpdates:
-    """An `UpdatesFunction` that computes gradients here and has them applied elsewhere.
+    """`Updates` whose gradients are computed here and applied elsewhere.
 
     The state that it is given and returns is a copy of the server's at the newest fetch. What
     workers do not need of it, such as optimiser states, keeps its initial values.
@@ -66,7 +66,7 @@ class RemoteUpdates:
             newest parameters; if not, it follows the gradient, and the worker acts with what its
             next gradient is computed of (ACER, Algorithm 2).
         """
-        self._packing, self._states = gradients, states
+        self._agent, self._packing, self._states = agent, gradients, states
         self._apply, self._get = apply, get
         self._worker, self._process, self._calls = worker, process, itertools.count()
         self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
@@ -92,7 +92,7 @@ class RemoteUpdates:
         for index in range(count):
             since_fetch = self._sent % self._per_fetch
             if self._fetches_first and since_fetch == 0:
-                state = self.fetch(state)
+                state = self.newest(state)
             part = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
             number = self._worker * self._per_fetch + since_fetch
             vector, update = self._compute(state, part, number)
@@ -102,35 +102,35 @@ class RemoteUpdates:
             sent: dict[str, Any] = {STALENESS: receipt.staleness, DROPPED: not receipt.applied}
             outputs.append(Update(update.priorities, {**update.metrics, **sent}))
             if not self._fetches_first and self._sent % self._per_fetch == 0:
-                state = self.fetch(state)
+                state = self.newest(state)
         return state, _joined(outputs)
 
-    def fetch(self, state: LearnerState) -> LearnerState:
-        """The newest copy of the server's state; the given one if there is no newer one."""
+    def metric_names(self, state: LearnerState, sample: Sample, count: int) -> list[str]:
+        """Those of the agent's updates, sorted, and `REMOTE_METRICS`."""
+        return metric_names(self._agent, state, update_shapes([sample], count)[0])
+
+    def compile(self, state: LearnerState, shapes: Sequence[Sample], count: int) -> None:
+        """Compiles the gradients of single updates; sends nothing."""
+        for shape in update_shapes(shapes, count):
+            self._compute(state, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape), 0)
+
+    def newest(self, state: LearnerState) -> LearnerState:
+        """Fetches the server's state, of which this is a copy; the given one if it is as new."""
         version, blob = self._timed(self._get, self.version)
         if blob is None:
             return state
         self.version = version
         return self._unpacked(state, blob)
 
-    def compile(self, state: LearnerState, shapes: Sequence[Sample]) -> None:
-        """Compiles the gradients of samples of these shapes; sends nothing."""
-        for shape in shapes:
-            self._compute(state, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape), 0)
-
-    def state(self, copy: LearnerState) -> dict[str, Any]:
-        """What `restore` needs, in plain data.
-
-        Args:
-          copy: of the server's state at the newest fetch.
-        """
-        blob = self._states.parameters.pack(self._states.select(copy), 0.0)
+    def published(self, state: LearnerState) -> dict[str, Any]:
+        """The copy, its version, and how many gradients were sent."""
+        blob = self._states.parameters.pack(self._states.select(state), 0.0)
         return {"version": self.version, "sent": self._sent, "copy": blob}
 
-    def restore(self, copy: LearnerState, state: Mapping[str, Any]) -> LearnerState:
-        """Restores a `state`; returns the copy that belongs to it, made from another one."""
-        self.version, self._sent = state["version"], state["sent"]
-        return self._unpacked(copy, state["copy"])
+    def restore_published(self, state: LearnerState, saved: Mapping[str, Any]) -> LearnerState:
+        """The copy that `published` was given, made from another one."""
+        self.version, self._sent = saved["version"], saved["sent"]
+        return self._unpacked(state, saved["copy"])
 
     def _send(self, vector: jax.Array) -> Receipt:
         call = self._process, next(self._calls)
@@ -147,6 +147,12 @@ class RemoteUpdates:
     def _unpacked(self, state: LearnerState, blob: bytes) -> LearnerState:
         selected, _ = self._states.parameters.unpack(blob)
         return self._states.merge(state, selected)
+
+
+def metric_names(agent: Agent, state: LearnerState, sample: Sample) -> list[str]:
+    """Names of the metrics of a worker's updates, for one update's sample."""
+    _, update = jax.eval_shape(agent.gradients, state, sample)
+    return [*sorted(update.metrics), *REMOTE_METRICS]
 
 
 def _with_own_keys(state: LearnerState, number: int) -> LearnerState:

@@ -77,7 +77,7 @@ def learn(agent, batches, *, per_call, num_devices):
     held = {len(x.devices()) for x in jax.tree.leaves(learner.state)}
     learner.restore(snapshot._replace(counters={"updates": learner.updates}))
     assert held == {len(x.devices()) for x in jax.tree.leaves(learner.state)}
-    compiled = learner._update.lower(learner.state, batches[0], per_call).compile()
+    compiled = learner._updates._jitted.lower(learner.state, batches[0], per_call).compile()
     learner.close()
     metrics = learner.metrics.flush()
     return {

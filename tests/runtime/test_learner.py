@@ -119,10 +119,10 @@ def test_compiling_changes_nothing_and_happens_once(make_learner):
     learner.compile()
     chex.assert_trees_all_equal(jax.device_get(learner.state), before)
     assert (learner.updates, learner.metrics.flush()) == (0, {})
-    compiled = learner._update._cache_size()
+    compiled = learner._updates._jitted._cache_size()
     for _ in range(3):
         learner.step()
-    assert learner._update._cache_size() == compiled
+    assert learner._updates._jitted._cache_size() == compiled
 
 
 def test_idle_time_is_measured(make_learner):

@@ -208,7 +208,7 @@ def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_one
 
     loop, store = make_loop(agent._replace(gradients=traced), replay, events=events)
     loop.learner.compile()
-    traces = loop.learner._update._cache_size()
+    traces = loop.learner._updates._jitted._cache_size()
     for _ in range(40):
         loop.advance()
     newest, replayed = events.count("newest"), events.count("draw")
@@ -218,7 +218,7 @@ def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_one
     means, _ = loop.flush()
     assert means["count"] == (loop.counters.updates - 1) / 2, "each update counts alike"
     assert batches == {NUM_ENVS, 2}
-    assert loop.learner._update._cache_size() == traces, "nothing is compiled later"
+    assert loop.learner._updates._jitted._cache_size() == traces, "nothing is compiled later"
 
 
 def test_several_updates_in_one_call_do_what_each_does_alone():
@@ -400,7 +400,7 @@ def test_nothing_is_compiled_twice(reactor_loop):
         loop.advance()
     assert loop.counters.updates > 20
     assert loop._actors[0]._act._cache_size() == 1
-    assert loop.learner._update._cache_size() == 1
+    assert loop.learner._updates._jitted._cache_size() == 1
 
 
 def test_rounds_begin_with_the_newest_segments():
@@ -439,7 +439,7 @@ def test_rounds_are_repeatable_and_continue_from_a_snapshot():
     jax.tree.map(np.testing.assert_array_equal, first, second)
     assert first[1]["updates"] > 30
     loop = loops[0]
-    assert loop.learner._update._cache_size() == 2, "one for each size of batch"
+    assert loop.learner._updates._jitted._cache_size() == 2, "one for each size of batch"
     snapshot = loop.snapshot()
     snapshot = snapshot._replace(replay=jax.tree.map(np.array, snapshot.replay))
     continued = []

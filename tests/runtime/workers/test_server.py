@@ -146,7 +146,7 @@ def test_a_worker_fetches_before_or_after_so_many_gradients(fetches_first, known
     server, agent = Server(parts), parts[0]
     options = {"gradients_per_fetch": 2, "worker": 3, "process": 1}
     updates = make_updates(parts, server, fetches_first=fetches_first, **options)
-    state = updates.fetch(agent.init(jax.random.key(0)))
+    state = updates.newest(agent.init(jax.random.key(0)))
     found = []
     for number in range(4):
         server.version += 3 * (number in (0, 2))
@@ -181,7 +181,7 @@ def test_gradients_of_one_version_differ_in_their_noise(parts):
 def test_each_update_of_a_call_is_a_gradient(parts):
     server, agent = Server(parts), parts[0]
     updates = make_updates(parts, server)
-    state = updates.fetch(agent.init(jax.random.key(0)))
+    state = updates.newest(agent.init(jax.random.key(0)))
     sample = zeros(parts[3], 3)
     size = len(sample.weights) // 3
     sample.rows.reward[size : 2 * size] = 1.0
@@ -194,7 +194,7 @@ def test_each_update_of_a_call_is_a_gradient(parts):
 def test_a_gradient_that_is_not_finite_is_not_sent(parts):
     server, agent = Server(parts), parts[0]
     updates = make_updates(parts, server)
-    state = updates.fetch(agent.init(jax.random.key(0)))
+    state = updates.newest(agent.init(jax.random.key(0)))
     sample = zeros(parts[3])
     sample.rows.reward[:] = np.nan
     with pytest.raises(FloatingPointError, match="not finite"):
