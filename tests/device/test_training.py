@@ -15,11 +15,11 @@ from retrax.device.replay import choose
 from retrax.environments import make
 from retrax.environments.pure import PureVector, environment_keys, leaves_of
 from retrax.environments.pure_tasks import PureCatch
-from retrax.experiments.actors import NewestParameters
-from retrax.experiments.loop import Loop
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
+from retrax.runtime.actors import NewestParameters
 from retrax.runtime.learner import Learner
+from retrax.runtime.loop import Loop
 
 NUM_ENVS, ROWS = 3, 60
 STEADY = ReplayConfig(capacity=90, min_rows=20, batch_size=2, acting_steps_per_update=3.0)
@@ -79,7 +79,7 @@ def host_loop(agent, config, seed):
         NewestParameters(learner),
         keys=jax.random.split(actors_key, NUM_ENVS),
     )
-    return Loop([actor], learner, replay)
+    return Loop([actor], learner, [replay])
 
 
 @pytest.mark.parametrize("pace", PACES)
