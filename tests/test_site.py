@@ -173,8 +173,8 @@ def test_links_of_a_page_are_rewritten_and_code_is_not():
     assert "](../../reference/losses/acer_returns.md)" in text
     assert linked == {}
     text, linked = site_pages.with_links("README.md")
-    assert "(docs/results/d4pg/curves.png)" in text
-    assert set(linked) >= {"docs/results/d4pg/curves.png", "source/tests/oracles.py.md"}
+    assert "(docs/results/control/curves.png)" in text
+    assert set(linked) >= {"docs/results/control/curves.png", "source/tests/oracles.py.md"}
     assert "```bash distributed" not in text
 
 

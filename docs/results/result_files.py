@@ -129,6 +129,62 @@ def draw_curve(axes: Any, run: Run, window: int, **style: Any) -> None:
         axes.plot(run.curve["steps"][known], smooth, **style)
 
 
+def draw_suite(
+    page: Path, sides: dict[str, str], lines: dict[tuple[str, int | None], str], columns: int
+) -> None:
+    """Draws a suite's tasks beside published scores into curves.png.
+
+    A curve is a seed, a point the mean of the evaluations; on a page of training returns (MinAtar)
+    they differ from the curve by how the agent acts.
+
+    Args:
+      page: of the suite's name.
+      sides: labels by what names of runs have in the place of AGENT: `AGENT-TASK`.
+      lines: labels by published algorithm and steps.
+      columns: panels side by side.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import EngFormatter
+
+    tasks = [
+        task
+        for task in find_suite(page.name).tasks
+        if any(runs(page, f"{side}-{task.name}") for side in sides)
+    ]
+    rows, labels = -(-len(tasks) // columns), list(dict.fromkeys(lines.values()))
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(3.6 * columns, 2.9 * rows), layout="constrained", squeeze=False
+    )
+    for axes in grid.flat[len(tasks) :]:
+        axes.axis("off")
+    for axes, task in zip(grid.flat, tasks, strict=False):
+        for number, (side, label) in enumerate(sides.items()):
+            chosen, color = runs(page, f"{side}-{task.name}"), f"C{number}"
+            for run in chosen:
+                draw_curve(axes, run, 5, color=color, label=label, linewidth=1)
+            if chosen:
+                end, score = chosen[0].curve["steps"][-1], np.mean([run.greedy for run in chosen])
+                axes.plot(end, score, "o", color=color, label=f"{label}, evaluated")
+        scores = published(page.name, task.name)
+        for of, label in lines.items():
+            if of in scores:
+                number = labels.index(label)
+                style = {"linestyle": ("--", ":", "-.")[number % 3], "color": f"C{7 - number}"}
+                axes.axhline(scores[of], label=label, **style)
+        axes.set(title=task.name, xlabel="environment steps", ylabel="return")
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.grid(alpha=0.3)
+    handles = {}
+    for axes in grid.flat:
+        found = axes.get_legend_handles_labels()
+        handles |= {label: line for line, label in zip(*found, strict=True)}
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9
+    )
+    figure.savefig(page / "curves.png", dpi=70)
+    plt.close(figure)
+
+
 def plot(
     chosen: Iterable[Run], output: Path, window: int = 1, metric: str = "episode_return"
 ) -> None:

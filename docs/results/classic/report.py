@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from result_files import published, runs, threshold
+from result_files import draw_suite, published, runs, threshold
 
 from retrax.evaluation.suites import find_suite
 
@@ -23,3 +23,12 @@ def classic(row: dict[str, str]) -> dict[str, str]:
     others = published("classic", task.name).items()
     zoos = ", ".join(f"{name.partition(' (')[0]} {score:g}" for (name, _), score in others)
     return computed | {"zoos of Stable Baselines 3 and 2": zoos}
+
+
+def draw() -> None:
+    """Draws all agents beside the zoos'."""
+    zoos = {
+        (name, steps) for task in find_suite("classic").tasks for name, steps, _ in task.published
+    }
+    lines = {of: f"published: {of[0]}" for of in sorted(zoos, key=str)}
+    draw_suite(HERE, {agent: title for title, agent in AGENTS.items()}, lines, columns=3)

@@ -1,21 +1,16 @@
-"""The computed cells and the curves of this page: `python docs/results/result_tables.py control`.
-
-`--draw` draws curves.png: D4PG's presets and ACER, and the published score of D4PG.
-"""
+"""The computed cells and curves of this page: `python docs/results/result_tables.py control`."""
 
 from pathlib import Path
 
 import numpy as np
-from result_files import draw_curve, joined, published, runs
+from result_files import draw_suite, joined, published, runs
 
-from retrax.evaluation.suites import find_suite, read_rows
+from retrax.evaluation.suites import read_rows
 
 HERE = Path(__file__).parent
 STEPS = 10**8  # of the published agents
-SIDES = {"control_suite": "tab:grey", "small": "tab:blue", "acer": "tab:green"}  # the others: D4PG
-COLUMNS = 4
-WINDOW = 5  # rows of metrics.csv in a moving average
 D4PG, A3C = ("D4PG (pixels)", STEPS), ("A3C", STEPS)
+STATE = ("D4PG (state)", 500_000)
 
 
 def returns(side: str, task: str) -> str:
@@ -29,6 +24,7 @@ def d4pg(row: dict[str, str]) -> dict[str, str]:
     return {
         "control_suite": returns("control_suite", row["task"]),
         "small": returns("small", row["task"]),
+        "published: D4PG from state, 500,000 steps": f"{others[STATE]:.0f}",
         "published: D4PG from pixels, 1e8 steps": f"{others[D4PG]:.0f}",
         "published: A3C from state, 1e8 steps": f"{others[A3C]:.0f}",
     }
@@ -55,15 +51,7 @@ def tried(row: dict[str, str]) -> dict[str, str]:
 
 
 def draw() -> None:
-    """Draws the curves of all tasks, of seed 0."""
-    import matplotlib.pyplot as plt
-
-    tasks = [task for task in find_suite("control").tasks if runs(HERE, f"small-{task.name}")]
-    rows = -(-len(tasks) // COLUMNS)
-    _, grid = plt.subplots(rows, COLUMNS, figsize=(14, 6), layout="tight")
-    for axes, task in zip(grid.flat, tasks, strict=False):
-        for side, color in SIDES.items():
-            draw_curve(axes, runs(HERE, f"{side}-{task.name}")[0], WINDOW, color=color)
-        axes.axhline(published("control", task.name)[D4PG], color="tab:red", linestyle="--")
-        axes.set(title=task.name, xlabel="environment steps", ylim=(0, 1000))
-    plt.savefig(HERE / "curves.png", dpi=60)
+    """Draws D4PG's presets and ACER."""
+    sides = {"small": "D4PG", "control_suite": "D4PG, control_suite", "acer": "ACER"}
+    lines = {STATE: "published: D4PG, state, 0.5M", D4PG: "D4PG, pixels, 100M", A3C: "A3C, 100M"}
+    draw_suite(HERE, sides, lines, columns=4)

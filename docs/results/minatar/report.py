@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from result_files import published, runs, training_return
+from result_files import draw_suite, published, runs, training_return
 
 from retrax.evaluation.suites import read_rows
 
@@ -56,3 +56,9 @@ def seaquest(row: dict[str, str]) -> dict[str, str]:
         "Reactor": ours(row, "reactor", frames)["training"],
         "DQN": f"{sum(returns) / len(returns):.1f}",
     }
+
+
+def draw() -> None:
+    """Draws ACER and Reactor beside 5M frames of the published agents."""
+    lines = {("DQN", 5_000_000): "published: DQN, 5M", ("AC(0.8)", 5_000_000): "AC(0.8), 5M"}
+    draw_suite(HERE, {"acer": "ACER", "reactor": "Reactor"}, lines, columns=5)
