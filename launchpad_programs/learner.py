@@ -4,17 +4,19 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 
+from ..agents.base import LearnerState
+from ..replay.interface import Replay
 from ..replay.waiting import Stopped
 from ..runtime.actors import run_keys
 from ..runtime.advice import Advice
 from ..runtime.learner import Learner
-from ..runtime.metrics import episode_columns
+from ..runtime.metrics import MetricsAccumulator, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
-from ..runtime.snapshots import Snapshots
+from ..runtime.snapshots import Snapshot, Snapshots
 from ..runtime.stop import StopEvent
 from .columns import program_columns
 from .config import ProgramConfig
@@ -28,6 +30,46 @@ _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 
 
+class NodeLearner(Protocol):
+    """What a learner's node asks of its learner.
+
+    Attributes:
+      metrics: means over updates since the last flush.
+    """
+
+    metrics: MetricsAccumulator
+
+    @property
+    def state(self) -> LearnerState:
+        """The learner state, for the shapes of a snapshot."""
+
+    @property
+    def updates(self) -> int:
+        """Updates of the state, those of earlier parts of the run included."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """Time in which it had nothing to learn from."""
+
+    def compile(self) -> None:
+        """Compiles all that `step` needs."""
+
+    def publish(self) -> None:
+        """Makes the newest parameters available to those that act."""
+
+    def step(self, timeout: float) -> bool:
+        """Waits so many seconds for an update; whether there was one. Publishes if it is asked."""
+
+    def snapshot(self) -> Snapshot:
+        """Its state and `updates`; the node adds the other counters."""
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores a snapshot with all counters."""
+
+    def close(self) -> None:
+        """Ends its threads."""
+
+
 class LearnerNode:
     """Updates, publishes, reports, and saves snapshots."""
 
@@ -36,8 +78,8 @@ class LearnerNode:
     def __init__(
         self,
         config: ProgramConfig,
-        learner: Any,
-        replay: Any,
+        learner: NodeLearner,
+        replay: Replay | None,
         parameters: ParameterServer,
         counter: Counter | CounterClient,
         *,
@@ -50,8 +92,8 @@ class LearnerNode:
 
         Args:
           config: of the program; a snapshot is restored if it is resumed.
-          learner: a `runtime.Learner`, or what looks like one; the node closes it.
-          replay: the learner's; its `status` is reported.
+          learner: which the node closes.
+          replay: the learner's, whose status is reported; None if it has none.
           parameters: the learner's.
           counter: receives reports.
           names: of columns, as for `MetricsTable`.
@@ -141,7 +183,7 @@ class LearnerNode:
         updates, idle_seconds = self._reported
         self._reported = self._learner.updates, self._learner.idle_seconds
         weight = self._learner.metrics.weight
-        status, metrics = self._replay.status(), self._learner.metrics.flush()
+        metrics = self._learner.metrics.flush()
         values = {
             "state": "learning" if self._learner.updates else "waiting for rows",
             "metrics": metrics,
@@ -149,13 +191,14 @@ class LearnerNode:
             "updates": self._learner.updates,
             "updates_per_second": (self._learner.updates - updates) / seconds,
             "idle_share": min(1.0, (self._learner.idle_seconds - idle_seconds) / seconds),
-            "replay_rows": status.num_rows,
-            "replay_sequences": status.num_sequences,
             "version": self._parameters.version,
             "process": self._process,
         }
-        if status.learning_since is not None:
-            values["learning_since"] = status.learning_since
+        if self._replay is not None:
+            status = self._replay.status()
+            values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
+            if status.learning_since is not None:
+                values["learning_since"] = status.learning_since
         if advice := self._advice.first(metrics):
             values["advice"] = advice
         self._counters = self._counter.report(self.name, values)["counters"]

@@ -11,7 +11,7 @@ from ..actors import NewestParameters, make_run_actor, run_keys
 from ..learner import Learner
 from ..loop import Loop
 from ..metrics import MetricsAccumulator
-from ..parameters import Get
+from ..parameters import Get, ParameterServer
 from ..run_directory import RunConfig
 from ..seeds import Purpose, derive_seed
 from .in_turn import Worker, WorkersInTurn
@@ -47,14 +47,15 @@ class WorkerParts:
         names = metric_names(agent, state, self.shapes[0])
         self.metric_names = [*names, *LocalReplay.metric_names]
 
-    def server(self) -> GradientServer:
-        """The parameter server, at the run's beginning."""
+    def server(self, parameters: ParameterServer | None = None) -> GradientServer:
+        """The parameter server, at the run's beginning; publishes acting parameters if given."""
         return GradientServer(
             self._agent,
             self.gradients,
             self._states,
             key=run_keys(self._config)[0],
             max_staleness=self._config.workers.max_staleness,
+            parameters=parameters,
         )
 
     def worker(

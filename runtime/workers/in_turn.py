@@ -65,7 +65,7 @@ class WorkersInTurn:
     @property
     def updates(self) -> int:
         """Gradients applied."""
-        return self._server.version
+        return self._server.updates
 
     @property
     def metric_names(self) -> list[str]:

@@ -1,7 +1,7 @@
 """A parameter server: the learner state, to which the gradients of workers are applied.
 
-A version is the number of gradients applied. The staleness of a gradient is the number of versions
-between the parameters of which it was computed and those to which it is applied.
+A version is the number of gradients applied: of updates. The staleness of a gradient is the number
+of versions between the parameters of which it was computed and those to which it is applied.
 """
 
 import threading
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from ...agents.base import Agent, Params
+from ..metrics import MetricsAccumulator
 from ..parameters import ParameterServer
 from ..snapshots import Snapshot
 from .packing import GradientPacking, StatePacking
@@ -35,12 +36,13 @@ class Receipt(NamedTuple):
 class GradientServer:
     """Applies gradients in the order of arrival, each in one jitted call.
 
-    `apply` and `get` may be called by any thread, and over Courier: a call that is repeated because
-    its answer was lost changes nothing.
+    `apply` and `get` may be called by any thread, and by other processes: a call that is repeated
+    because its answer was lost changes nothing.
 
     Attributes:
       state: the agent's learner state. Its buffers are donated to the next `apply`: copy it.
-      version: gradients applied, those of earlier parts of the run included.
+      updates: gradients applied, those of earlier parts of the run included: the version.
+      metrics: means over updates since the last flush. It adds none: the workers have them.
       dropped: gradients dropped since the start.
       busy_seconds: time spent in `apply`.
     """
@@ -53,6 +55,7 @@ class GradientServer:
         *,
         key: jax.Array,
         max_staleness: int | None = None,
+        parameters: ParameterServer | None = None,
     ):
         """Makes the initial state.
 
@@ -62,10 +65,12 @@ class GradientServer:
           states: the packing of what workers fetch.
           key: a PRNG key, for `agent.init`.
           max_staleness: gradients with a larger staleness are dropped; None drops none.
+          parameters: where acting parameters are published; None if nobody else acts.
         """
         self._agent, self._gradients, self._states = agent, gradients, states
         self._max_staleness = max_staleness
-        self._published = ParameterServer(states.parameters, max_wait=0.0)
+        self._copies = ParameterServer(states.parameters, max_wait=0.0)
+        self._parameters, self.metrics = parameters, MetricsAccumulator()
         self._lock = threading.Condition()
         self._answered: dict[int, tuple[Call, Receipt]] = {}
 
@@ -74,8 +79,8 @@ class GradientServer:
 
         self._apply = jax.jit(apply, donate_argnums=0)
         self.state = jax.jit(agent.init)(key)
-        self.version = self.dropped = 0
-        self.busy_seconds = 0.0
+        self.updates = self.dropped = 0
+        self.busy_seconds, self._seen, self._started = 0.0, -1, time.monotonic()
 
     @property
     def params(self) -> Params:
@@ -101,7 +106,7 @@ class GradientServer:
             process, number = call
             if (process, number) <= answered:
                 return receipt
-            staleness = self.version - version
+            staleness = self.updates - version
             applied = staleness >= 0
             if self._max_staleness is not None:
                 applied = applied and staleness <= self._max_staleness
@@ -109,13 +114,18 @@ class GradientServer:
                 started = time.perf_counter()
                 self.state = jax.block_until_ready(self._apply(self.state, vector))
                 self.busy_seconds += time.perf_counter() - started
-                self.version += 1
+                self.updates += 1
             else:
                 self.dropped += 1
             receipt = Receipt(applied, staleness)
             self._answered[worker] = (process, number), receipt
             self._lock.notify_all()
             return receipt
+
+    @property
+    def idle_seconds(self) -> float:
+        """Time since it was compiled in which no gradient was applied."""
+        return time.monotonic() - self._started - self.busy_seconds
 
     def compile(self) -> None:
         """Compiles `apply`; changes nothing."""
@@ -124,16 +134,26 @@ class GradientServer:
         for _ in range(2):  # a computed state may have another weak type than the first
             state = self._apply(state, zeros)
         jax.block_until_ready(state)
+        self._started = time.monotonic()
 
-    def wait(self, version: int, timeout: float) -> bool:
-        """Waits until the version is newer than another; whether it is within the timeout."""
-        with self._lock:
-            return self._lock.wait_for(lambda: self.version > version, timeout)
+    def step(self, timeout: float) -> bool:
+        """Waits for an update, and publishes parameters if they are wanted; whether there was one.
 
-    def publish(self, parameters: ParameterServer) -> None:
-        """Publishes the newest acting parameters elsewhere."""
+        That is, one since the last `step` within so many seconds.
+        """
         with self._lock:
-            parameters.publish(self.version, self.params)
+            is_newer = self._lock.wait_for(lambda: self.updates > self._seen, timeout)
+            self._seen = self.updates
+        parameters = self._parameters
+        if parameters is not None and parameters.wanted and parameters.version < self._seen:
+            self.publish()
+        return is_newer
+
+    def publish(self) -> None:
+        """Makes the newest parameters available to those that act elsewhere."""
+        with self._lock:
+            if self._parameters is not None:
+                self._parameters.publish(self.updates, self.params)
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
         """The newest version and what workers need of it; None if the caller has it already.
@@ -141,23 +161,26 @@ class GradientServer:
         A version is packed when it is asked for, and once.
         """
         with self._lock:
-            if known_version == self.version:
-                return self.version, None
-            if self._published.version < self.version:
-                self._published.publish(self.version, self._states.select(self.state))
-            return self._published.get(known_version)
+            if known_version == self.updates:
+                return self.updates, None
+            if self._copies.version < self.updates:
+                self._copies.publish(self.updates, self._states.select(self.state))
+            return self._copies.get(known_version)
 
     def snapshot(self) -> Snapshot:
         """The state and `updates`; the caller adds what else there is."""
         with self._lock:
             state = jax.tree.map(lambda x: x.copy(), self.state)
             # The workers have the replays; orbax saves no empty tree.
-            return Snapshot(state, {"rows": np.zeros((), np.int64)}, {"updates": self.version})
+            return Snapshot(state, {"rows": np.zeros((), np.int64)}, {"updates": self.updates})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restores the learner state and the counter `updates`."""
         with self._lock:
             copied = jax.tree.map(lambda x: x.copy(), snapshot.learner)
             self.state = jax.device_put(copied)
-            self.version = snapshot.counters["updates"]
-            self._published = ParameterServer(self._states.parameters, max_wait=0.0)
+            self.updates = snapshot.counters["updates"]
+            self._copies = ParameterServer(self._states.parameters, max_wait=0.0)
+
+    def close(self) -> None:
+        """Does nothing: it has no threads."""

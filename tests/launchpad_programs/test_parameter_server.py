@@ -60,14 +60,14 @@ def test_workers_act_learn_and_are_evaluated_and_counted(node, tmp_path):
             assert worker.step()
     server.step()
     learned = [worker._worker.learner.updates for worker in workers]
-    assert server._server.version == sum(learned) == server._server.state.applied
+    assert server._server.updates == sum(learned) == server._server.state.applied
     assert min(learned) > 5
     agent = config.make_agent(config.spec)
     client = ParameterClient(server.get, packing_of(agent), update_period=1, threaded=False)
     client.wait()
     server.step()
     client.step()
-    assert client.version == server._server.version
+    assert client.version == server._server.updates
     np.testing.assert_array_equal(client.params, server._server.state.means["reward"])
     worker = workers[1]
     worker._counter.grants.append(5)
@@ -83,7 +83,7 @@ def test_workers_act_learn_and_are_evaluated_and_counted(node, tmp_path):
     assert 0.0 <= report["waiting_share"] <= 1.0
     assert report["replay_rows"] > 40
     assert counter.reports[-1][0] == "parameter_server/0"
-    assert counter.reports[-1][1]["updates"] == server._server.version
+    assert counter.reports[-1][1]["updates"] == server._server.updates
     stop.set()
     for each in [*workers, server]:
         each.close()
@@ -97,7 +97,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
             worker.step()
     counter.steps = 60
     states = [worker._worker.replay.store.num_rows for worker in workers]
-    version, mean = server._server.version, float(server._server.state.means["reward"])
+    version, mean = server._server.updates, float(server._server.state.means["reward"])
     assert version > 8
     for each in [*workers, server]:
         each.close()
@@ -112,7 +112,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     resumed, notes = read_options(tmp_path, config.run)
     assert (resumed.resumed_at, notes) == (60, [])
     server, workers, _, _ = node(resumed)
-    assert (server._server.version, server._server.state.means["reward"]) == (version, mean)
+    assert (server._server.updates, server._server.state.means["reward"]) == (version, mean)
     for worker, rows in zip(workers, states, strict=True):
         assert worker._worker.replay.store.num_rows == rows
         assert worker._worker.updates.version == version
@@ -121,7 +121,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
         before = worker._loop.counters.steps
         while worker._loop.counters.steps < before + 10:
             worker.step()
-    assert server._server.version > version
+    assert server._server.updates > version
     for each in [*workers, server]:
         each.close()
     fresh = make_worker(config, index=0, counter=Counter(), server=server, stop=threading.Event())
@@ -155,21 +155,21 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
 
     def step():
         """The server applies each gradient of both workers."""
-        version = server._server.version
+        version = server._server.updates
         before = [each._worker.learner.updates for each in (other, worker)]
         for _ in range(30):
             for each in (other, worker):
                 each.step()
         made = [each._worker.learner.updates for each in (other, worker)]
         assert min(made[0] - before[0], made[1] - before[1]) > 5
-        assert server._server.version == version + sum(made) - sum(before)
+        assert server._server.updates == version + sum(made) - sum(before)
 
     server, other, worker = start(config), start(config, 0), start(config, 1)
     step()
     server.step()
     server.save()
     worker.save()
-    version, rows = server._server.version, worker._worker.replay.store.num_rows
+    version, rows = server._server.updates, worker._worker.replay.store.num_rows
     step()  # which will be lost
     again = dataclasses.replace(config, restarts=1, resumed_at=60)
     worker._snapshots.close()
@@ -178,7 +178,7 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
     step()
     server._snapshots.close()
     server = start(again)
-    assert server._server.version == version
+    assert server._server.updates == version
     step()
     for each in (other, worker, server):
         each.close()
@@ -218,7 +218,7 @@ def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(node, tmp_path
         assert worker._loop.counters.updates == saved > 60 // period // 2
     assert computing
     assert {thread.name for thread in computing} == {"learning"}
-    assert server._server.version == sum(worker._worker.learner.updates for worker in workers)
+    assert server._server.updates == sum(worker._worker.learner.updates for worker in workers)
     server.close()
     assert not any(thread.is_alive() for thread in threads)
 

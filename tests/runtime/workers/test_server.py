@@ -44,7 +44,7 @@ def test_gradients_are_applied_in_the_order_of_arrival(parts):
         numbers[worker] += 1
         expected = expected - np.float32(RATE) * np.float32(gradient)
         assert receipt == Receipt(True, index - version)
-        assert server.version == index + 1 == server.state.applied
+        assert server.updates == index + 1 == server.state.applied
         np.testing.assert_allclose(mean(server), expected, rtol=1e-6)
 
 
@@ -54,15 +54,15 @@ def test_an_outdated_gradient_is_dropped_and_counted(parts):
         assert server.apply(0, (0, number), number, packed(parts, 1.0)).applied
     before = mean(server)
     assert server.apply(1, (0, 0), 0, packed(parts, 1.0)) == Receipt(False, 2)
-    assert (server.version, server.dropped, mean(server)) == (2, 1, before)
+    assert (server.updates, server.dropped, mean(server)) == (2, 1, before)
     assert server.apply(1, (0, 1), 1, packed(parts, 1.0)) == Receipt(True, 1)
-    assert (server.version, server.dropped) == (3, 1)
+    assert (server.updates, server.dropped) == (3, 1)
 
 
 def test_a_gradient_of_a_version_that_a_restarted_server_has_lost_is_dropped(parts):
     server = make_server(parts)
     assert server.apply(0, (0, 0), 5, packed(parts, 1.0)) == Receipt(False, -5)
-    assert (server.version, server.dropped) == (0, 1)
+    assert (server.updates, server.dropped) == (0, 1)
 
 
 def test_a_call_that_is_repeated_is_applied_once(parts):
@@ -70,10 +70,10 @@ def test_a_call_that_is_repeated_is_applied_once(parts):
     first = server.apply(0, (0, 3), 0, packed(parts, 1.0))
     assert server.apply(0, [0, 3], 0, packed(parts, 1.0)) == first
     assert server.apply(0, (0, 2), 0, packed(parts, 1.0)) == first  # a late one
-    assert server.version == 1
+    assert server.updates == 1
     assert server.apply(1, (0, 3), 1, packed(parts, 1.0)).applied  # another worker's
     assert server.apply(0, (1, 0), 2, packed(parts, 1.0)).applied  # of a restarted one
-    assert server.version == 3
+    assert server.updates == 3
 
 
 def test_a_version_is_packed_once_and_only_when_it_is_fetched(parts, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_restored_server_continues(parts):
     other = make_server(parts)
     other.get(-1)
     other.restore(snapshot)
-    assert (other.version, mean(other)) == (1, at)
+    assert (other.updates, mean(other)) == (1, at)
     assert other.get(0)[0] == 1
     other.apply(0, (0, 0), 1, packed(parts, 1.0))
     assert mean(other) == mean(server)
@@ -124,7 +124,7 @@ class Server:
 
     def get(self, known):
         self.fetches.append(known)
-        self._server.version = self.version
+        self._server.updates = self.version
         return self._server.get(known)
 
 
