@@ -1,7 +1,9 @@
 """The replay in the learner's own process: a `SequenceStore` with an `UpdateSchedule`."""
 
+import contextlib
+import copy
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ class LocalReplay:
 
     Attributes:
       store: holds the rows.
+      draws: the packing of what `draw` returns.
       shapes: see `Replay`.
       metric_names: likewise.
     """
@@ -44,7 +47,7 @@ class LocalReplay:
             environment_spec, sequence, config, num_envs=num_environments, seed=seed
         )
         self.shapes = self.store.shapes
-        self._draws = DrawPacking(self.store.packing)
+        self.draws = DrawPacking(self.store.packing)
         self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
         self._steps = 0
         self._lock = threading.Lock()
@@ -58,6 +61,20 @@ class LocalReplay:
     def nbytes(self) -> int:
         """Bytes of the rows when it is full."""
         return self.store.nbytes
+
+    @property
+    def calls(self) -> tuple[int, int]:
+        """As of `UpdateSchedule`."""
+        return self._schedule.calls
+
+    @property
+    def counters(self) -> tuple[int, int, int]:
+        """Steps received, updates for which `sample` drew, and `learning_since`."""
+        return self._steps, self._schedule.updates, self._schedule.learning_since
+
+    def begins_round(self, environments: np.ndarray) -> bool:
+        """Whether one more row of some environments would begin a round."""
+        return self.store.rounds(environments) > self._schedule.rounds
 
     @property
     def is_due(self) -> bool:
@@ -79,7 +96,7 @@ class LocalReplay:
                 steps=self._steps,
                 rows=self.store.num_rows,
                 sequences=self.store.num_sequences,
-                rounds=self.store.rounds,
+                rounds=self.store.rounds(),
             )
 
     def cut(self, environment: int | None = None) -> None:
@@ -95,7 +112,7 @@ class LocalReplay:
         """Draws if a call is due; never waits."""
         del timeout
         draw = self.draw()
-        return None if draw is None else Draw(draw.keys, self._draws.sample(draw), draw.updates)
+        return None if draw is None else Draw(draw.keys, self.draws.sample(draw), draw.updates)
 
     def draw(self) -> PackedDraw | None:
         """`sample`, packed."""
@@ -104,14 +121,36 @@ class LocalReplay:
             if kind is None:
                 return None
             slots, weights = self.store.draw(newest=kind == "newest")
-            draw = self._draws.empty(len(slots))
+            draw = self.draws.empty(len(slots))
             draw.header[1:3] = self._schedule.done(), kind == "newest"
             draw.keys[:] = slots, self.store.starts(slots), self.store.ages(slots)
             draw.weights[:] = weights
             self.store.take(slots, draw.parts)
             return draw
 
-    def metrics(self, keys: np.ndarray) -> dict[str, float]:
+    def undo(self, draws: Sequence[tuple[PackedDraw, Any]]) -> None:
+        """Takes the newest draws back.
+
+        Args:
+          draws: in their order, each with the state of the store's generator before it.
+        """
+        with self._lock:
+            for draw, rng in reversed(draws):
+                self._schedule.undo(draw.updates, newest=draw.newest)
+                self.store.rng.bit_generator.state = rng
+
+    @contextlib.contextmanager
+    def undone(self, draws: Sequence[tuple[PackedDraw, Any]]) -> Iterator[None]:
+        """In this block the draws are taken back; nothing else may change it meanwhile."""
+        schedule, rng = copy.deepcopy(self._schedule), self.store.rng.bit_generator.state
+        self.undo(draws)
+        try:
+            yield
+        finally:
+            self._schedule, self.store.rng.bit_generator.state = schedule, rng
+
+    @staticmethod
+    def metrics(keys: np.ndarray) -> dict[str, float]:
         """`replay_age`: mean time steps since the sequences' first rows, when they were drawn."""
         return {"replay_age": float(np.mean(keys[2]))}
 
@@ -150,8 +189,9 @@ class LocalReplay:
         """
         if "heads" not in state:
             raise ValueError(
-                "The snapshot's rows are in a Reverb checkpoint, but this replay keeps its own: "
-                "resume with the selector and the launcher of the original run."
+                "The snapshot's rows are in a Reverb checkpoint or were kept by a replay node, but "
+                "this replay keeps its own: resume with the selector, the launcher and the engine "
+                "of the original run."
             )
         check_stored_as(state, self._sequence, self._config)
         self.store.restore(state)

@@ -1,14 +1,35 @@
 """The actors' side of a `ReplayNode`."""
 
+import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from ..datatypes import EnvironmentSpec, Row, SequenceSpec
-from .peer import Peer
-from .waiting import never
+from .node import check_greeting
+from .packing import SequencePacking
+from .peer import Answer, Peer
+from .rows import row_spec
+from .waiting import PeerLost, Stopped, WaitTimeout, never
+
+_HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
+_POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
+_PAUSE_SECONDS = 0.1  # before a node that died is called again
+_CLOSE_SECONDS = 3.0
+
+
+class _Chunk(NamedTuple):
+    number: int  # of its first row
+    rows: np.ndarray  # uint8 [T, n, row_bytes]
 
 
 class NodeWriter:
-    """A `Writer` that sends chunks of rows, in order, one call at a time."""
+    """A `Writer` that sends chunks of rows in their order, one call at a time.
+
+    Rows that are written while a call is not answered travel together in the next one. A chunk
+    that the node holds back, or that was on its way to a node that died, is sent again.
+    """
 
     def __init__(
         self,
@@ -23,13 +44,105 @@ class NodeWriter:
         stop: Callable[[], bool] = never,
         max_wait: float = 600.0,
     ):
-        """Greets the node, which must keep rows of the same layout."""
-        raise NotImplementedError
+        """Greets the node, and waits for it if it is not there yet.
+
+        Args:
+          peer: a `ReplayNode`.
+          environment_spec: of one environment.
+          sequence: as of the node's replay.
+          environments: numbers of the environments among all of the program, 0 ...
+          chunk_rows: rows of each environment that are sent at once.
+          chunk_seconds: after which fewer are sent, by the next `write`.
+          max_chunks: that are not taken in, at least 1: `write` waits then.
+          stop: called twice a second while the writer waits.
+          max_wait: seconds that rows may wait for the node to take them.
+
+        Raises:
+          ValueError: the node's rows have another layout, or it has not all these environments.
+          Stopped: `stop()` became true.
+          WaitTimeout: the node did not answer.
+        """
+        self._peer, self._environments = peer, list(environments)
+        self._packing = SequencePacking(row_spec(environment_spec, sequence), sequence)
+        self._chunk_rows, self._chunk_seconds = chunk_rows, chunk_seconds
+        self._max_rows, self._stop, self._max_wait = max_chunks * chunk_rows, stop, max_wait
+        check_greeting(peer, self._packing, max(self._environments) + 1)
+        self._writer = time.time_ns()
+        self._number = 0  # of the next row
+        self._rows: list[np.ndarray] = []  # not sent
+        self._sent: _Chunk | None = None  # not taken in
+        self._answer: Answer | None = None  # to it
+        self._sent_at = time.monotonic()
 
     def write(self, rows: Row, new_priority: float = 1.0) -> None:
-        """Writes one row of each environment; waits while `max_chunks` are not taken in."""
-        raise NotImplementedError
+        """Writes one row of each environment; waits while `max_chunks` are not taken in.
+
+        Args:
+          rows: as of `Writer`.
+          new_priority: ignored, the selector chooses it.
+
+        Raises:
+          ValueError: rows do not match the spec or the number of environments.
+          Stopped: `stop()` became true while the node took nothing.
+          WaitTimeout: the node took nothing for `max_wait` seconds.
+        """
+        packed = np.concatenate(self._packing.pack(rows), axis=-1)
+        if len(packed) != len(self._environments):
+            raise ValueError(
+                f"rows must be of {len(self._environments)} environments, got {len(packed)}."
+            )
+        self._rows.append(packed)
+        late = time.monotonic() - self._sent_at >= self._chunk_seconds
+        if late or len(self._rows) % self._chunk_rows == 0:
+            self._send()
 
     def close(self) -> None:
         """Sends what is left, for a few seconds at most."""
-        raise NotImplementedError
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while self._is_taken(deadline) and self._rows:
+            self._next_chunk()
+
+    def _send(self) -> None:
+        """Sends the rows if the chunk before was taken in; waits for that if there are too many."""
+        started = time.monotonic()
+        while not self._is_taken(0.0):
+            in_flight = len(self._rows) + (len(self._sent.rows) if self._sent else 0)
+            if in_flight < self._max_rows:
+                return
+            if self._stop():
+                raise Stopped("Stopped while waiting for the replay to take rows.")
+            waited = time.monotonic() - started
+            if waited >= self._max_wait:
+                raise WaitTimeout(
+                    f"Waited {waited:.0f} s for the replay to take rows of the environments "
+                    f"{self._environments[0]} to {self._environments[-1]}."
+                )
+            self._is_taken(min(time.monotonic() + _POLL_SECONDS, started + self._max_wait))
+        self._next_chunk()
+        self._is_taken(0.0)  # known at once where nodes share a process
+
+    def _next_chunk(self) -> None:
+        rows, self._rows = np.stack(self._rows), []
+        self._sent = _Chunk(self._number, rows)
+        self._number += len(rows)
+        self._sent_at = time.monotonic()
+
+    def _is_taken(self, deadline: float) -> bool:
+        """Whether the chunk that was sent is taken in; sends it, again if need be."""
+        while self._sent is not None:
+            try:
+                if self._answer is None:
+                    number, rows = self._sent
+                    self._answer = self._peer.send(
+                        "add", self._writer, number, self._environments, rows, _HOLD_SECONDS
+                    )
+                if self._answer.result(max(0.0, deadline - time.monotonic())):
+                    self._sent = None
+            except TimeoutError:
+                return False
+            except PeerLost:
+                time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
+            self._answer = None
+            if self._sent is not None and time.monotonic() >= deadline:
+                return False
+        return True

@@ -37,7 +37,7 @@ class Peer(Protocol):
         """
 
     def send(self, method: str, *arguments: Any) -> Answer:
-        """Calls a method, and does not wait for the answer."""
+        """Calls a method, and does not wait for the answer, which raises what goes wrong."""
 
 
 class DirectPeer:

@@ -1,21 +1,51 @@
 """The learner's side of a `ReplayNode`."""
 
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
+from .draws import DrawPacking
 from .interface import Draw, ReplayStatus
 from .local import LocalReplay
-from .peer import Peer
+from .node import check_greeting
+from .packing import SequencePacking
+from .peer import Answer, Peer
+from .priorities import check_priorities
+from .rows import row_spec, sample_shapes
+from .stored import check_stored_as, stored_as
+from .waiting import PeerLost, Stopped, WaitTimeout, never
+
+_DUE_SECONDS = 1.0  # for which the node waits for a call to be due
+_ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
+_STATUS_SECONDS = 0.5
+_POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
+
+_IN_NODE = "in_replay_node"
+
+
+class _Keys(NamedTuple):
+    """Of a draw: where its priorities go, and the keys of the `LocalReplay`."""
+
+    life: int
+    number: int
+    local: np.ndarray
 
 
 class RemoteReplay:
-    """A `Replay` in another node, with some draws requested ahead."""
+    """A `Replay` in another node, with some draws requested ahead.
+
+    With a `DirectPeer`, 0 ahead and calls of one thread it equals the `LocalReplay` draw by draw.
+
+    Attributes:
+      shapes: see `Replay`.
+      metric_names: likewise.
+    """
 
     metric_names: tuple[str, ...] = LocalReplay.metric_names
-    shapes: list[Sample]
 
     def __init__(
         self,
@@ -26,42 +56,157 @@ class RemoteReplay:
         *,
         num_environments: int,
         ahead: int = 2,
+        stop: Callable[[], bool] = never,
+        max_wait: float = 600.0,
     ):
-        """Begins to draw; 0 ahead with a `DirectPeer` is equal to a `LocalReplay`."""
-        raise NotImplementedError
+        """Begins to draw, and waits for the node if it is not there yet.
+
+        Args:
+          peer: a `ReplayNode`.
+          environment_spec: of one environment.
+          sequence: as of the node's replay.
+          config: likewise.
+          num_environments: likewise.
+          ahead: draws that are requested before they are asked for.
+          stop: called twice a second while an answer is waited for.
+          max_wait: seconds to wait for an answer.
+
+        Raises:
+          ValueError: the node's rows have another layout.
+          Stopped: `stop()` became true.
+          WaitTimeout: the node did not answer.
+        """
+        self._peer, self._sequence, self._config = peer, sequence, config
+        self._ahead, self._stop, self._max_wait = ahead, stop, max_wait
+        self.shapes = sample_shapes(
+            environment_spec, sequence, config, num_environments=num_environments
+        )
+        packing = SequencePacking(row_spec(environment_spec, sequence), sequence)
+        check_greeting(peer, packing, num_environments)
+        self._draws = DrawPacking(packing)
+        self._requests: deque[Answer] = deque()  # to draws, the next one first
+        self._priorities: Answer | None = None  # to those sent last
+        self._status: ReplayStatus | None = None
+        self._status_until = 0.0
+        self._begin()
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
-        """The next draw, if it arrives in time."""
-        raise NotImplementedError
+        """The next draw, if it arrives in time.
 
-    def set_priorities(self, keys: Any, priorities: np.ndarray) -> None:
-        """Sends priorities, in the order of the draws."""
-        raise NotImplementedError
+        Raises:
+          Stopped: the program stopped while the node was away.
+          WaitTimeout: the node was away for too long.
+        """
+        started = time.monotonic()
+        deadline = started + timeout
+        patience = deadline if self._ahead else max(deadline, started + _ANSWER_SECONDS)
+        while True:
+            self._request(max(1, self._ahead), deadline)
+            try:
+                data = self._requests[0].result(max(0.0, patience - time.monotonic()))
+            except TimeoutError:
+                return None
+            except PeerLost:
+                self._begin()
+                continue
+            self._requests.popleft()
+            if data is not None:
+                draw = self._draws.read(data)
+                if len(draw.weights):
+                    keys = _Keys(self._life, self._number, draw.keys)
+                    self._number += 1
+                    self._request(self._ahead, deadline)
+                    return Draw(keys, self._draws.sample(draw), draw.updates)
+                self._begin()  # the node has another life
+            elif self._ahead:
+                self._requests.appendleft(self._send(0, deadline))
+            if time.monotonic() >= deadline:
+                return None
 
-    def metrics(self, keys: Any) -> dict[str, float]:
+    def set_priorities(self, keys: _Keys, priorities: np.ndarray) -> None:
+        """Sends priorities when those before have arrived; those of another life are dropped.
+
+        Raises:
+          ValueError: a priority is NaN, infinite or negative.
+          Stopped: `stop()` became true meanwhile.
+          WaitTimeout: those before did not arrive for `max_wait` seconds.
+        """
+        priorities = check_priorities(priorities, keys.local.shape[1])
+        self._settle(self._stop)
+        self._priorities = self._peer.send("set_priorities", *keys[:2], priorities)
+
+    def metrics(self, keys: _Keys) -> dict[str, float]:
         """As of `LocalReplay`."""
-        raise NotImplementedError
+        return LocalReplay.metrics(keys.local)
 
     def status(self) -> ReplayStatus:
-        """Asks the node."""
-        raise NotImplementedError
+        """The node's status, at most half a second old if draws are made ahead."""
+        now = time.monotonic()
+        if self._status is None or now >= self._status_until:
+            self._status = ReplayStatus(*self._peer.call("status"))
+            self._status_until = now + _STATUS_SECONDS * bool(self._ahead)
+        return self._status
 
     def state(self) -> dict[str, Any]:
-        """What the sequences are; the rows are in the node's own state (`keep`)."""
-        raise NotImplementedError
+        """How sequences are cut and selected; the rows are in what the node keeps (`keep`)."""
+        return {**stored_as(self._sequence, self._config), _IN_NODE: np.array(True)}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Checks the state; that of a `LocalReplay` is sent to the node if it is empty."""
-        raise NotImplementedError
+        """Checks a state. Rows that are in it go to the node, if it has none.
+
+        A node restores what it kept by itself; after a run with Reverb it is filled again.
+
+        Raises:
+          ValueError: the state is that of other sequences or another selector.
+        """
+        check_stored_as(state, self._sequence, self._config)
+        if "heads" in state and not ReplayStatus(*self._peer.call("status")).num_rows:
+            self._peer.call("restore", state, dict(counters))
 
     def keep(self, steps: int) -> None:
-        """Calls the node's `keep(used, steps)`: `used` is the last draw that was used."""
-        raise NotImplementedError
+        """Has the node keep its state for the snapshot at some steps.
 
-    def prune(self, kept: list[int]) -> None:
-        """Calls the node's `prune(kept)`."""
-        raise NotImplementedError
+        Also when the program stops, after the priorities that were sent.
+        """
+        self._settle(never)
+        self._peer.call("keep", steps)
+
+    def prune(self, steps: Sequence[int]) -> None:
+        """Has the node remove the states of all snapshots but those at some steps."""
+        self._peer.call("prune", list(steps))
 
     def close(self) -> None:
         """Leaves the node as it is."""
-        raise NotImplementedError
+
+    def _begin(self) -> None:
+        self._life, self._number = self._peer.call("begin")
+        self._requests.clear()
+
+    def _request(self, count: int, deadline: float) -> None:
+        while len(self._requests) < count:
+            self._requests.append(self._send(len(self._requests), deadline))
+
+    def _send(self, index: int, deadline: float) -> Answer:
+        """Requests the next draw, or a later one."""
+        wait = _DUE_SECONDS
+        if not self._ahead:
+            wait = min(wait, max(0.0, deadline - time.monotonic()))
+        return self._peer.send("draw", self._life, self._number + index, wait)
+
+    def _settle(self, stop: Callable[[], bool]) -> None:
+        """Waits until the priorities that were sent are set."""
+        started = time.monotonic()
+        while self._priorities is not None:
+            try:
+                self._priorities.result(_POLL_SECONDS)
+                self._priorities = None
+            except PeerLost:
+                self._priorities = None  # there is nothing to set them for
+            except TimeoutError:
+                if stop():
+                    raise Stopped("Stopped while waiting for the replay.") from None
+                waited = time.monotonic() - started
+                if waited >= self._max_wait:
+                    raise WaitTimeout(
+                        f"Waited {waited:.0f} s for the replay to set priorities."
+                    ) from None

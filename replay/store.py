@@ -147,13 +147,14 @@ class SequenceStore:
         if not self._sequence.crosses_episodes:
             self._insert(self._end_episodes(environments[running]))
 
-    @property
-    def rounds(self) -> int:
-        """Sequences that every environment has completed so far, where they may cross episodes.
+    def rounds(self, coming: Sequence[int] | np.ndarray = ()) -> int:
+        """Sequences that every environment has completed, where they may cross episodes.
 
-        Overwritten sequences are included.
+        Overwritten ones are included, and those that one more row completes, if some are coming.
         """
-        complete = (self._heads - self._sequence.length) // self._sequence.period + 1
+        heads = self._heads.copy()
+        heads[list(coming)] += 1
+        complete = (heads - self._sequence.length) // self._sequence.period + 1
         return int(np.maximum(complete, 0).min())
 
     def draw(self, *, newest: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -210,7 +211,7 @@ class SequenceStore:
         return (self._heads[environments] - 1 - first) * self.num_envs
 
     def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets priorities `[B]` of present slots `[B]`; errors are those of the selector."""
+        """Sets priorities `[B]` of present slots `[B]`."""
         self._selector.set_priorities(slots, priorities)
 
     def state(self) -> dict[str, Any]:
@@ -237,7 +238,7 @@ class SequenceStore:
     def _newest(self) -> np.ndarray:
         if not self._sequence.crosses_episodes:
             raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
-        if not self.rounds:
+        if not self.rounds():
             raise ValueError("Not every environment has a complete sequence yet.")
         starts = self._heads - self._sequence.length
         starts -= starts % self._sequence.period

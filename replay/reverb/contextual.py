@@ -2,34 +2,25 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from ...datatypes import Row
+from ..arrivals import Arrivals
 from ..interface import Draw, ReplayStatus
 from ..local import LocalReplay
 from .layout import QUEUE, Layout
 from .reader import Reader
 
 
-class _Position(NamedTuple):
-    """Where an environment's rows are expected to continue."""
-
-    writer: int = -1
-    number: int = -1
-    joined: bool = False  # whether rows are added, or wait for the next first row
-
-
 class ContextualReplay:
     """A `Replay` whose rows arrive through a queue in a `LocalReplay`.
 
     No more rows are taken from the queue than the schedule of updates permits, so the queue fills
-    and fast actors wait: for each environment a few chunks at most are in flight.
-
-    Rows that arrive twice are dropped. Where rows are missing, or an actor has restarted, the
-    episode is cut as by a time limit, and rows are added again from the next episode's first on.
+    and fast actors wait: for each environment a few chunks at most are in flight. Which rows are
+    added is told in `Arrivals`.
 
     Attributes:
       local: holds the rows.
@@ -42,7 +33,7 @@ class ContextualReplay:
     def __init__(self, address: str, layout: Layout, local: LocalReplay, *, max_wait: float):
         """Starts reading the queue; arguments as of `make_replay`."""
         self.local, self.shapes, self._layout = local, local.shapes, layout
-        self._next: dict[int, _Position] = {}  # by environment
+        self._arrivals = Arrivals(local.store.num_envs, local.store.cut)
         self._reader = Reader(
             address, QUEUE, layout, batch_size=1, in_order=True, max_wait=max_wait
         )
@@ -78,7 +69,7 @@ class ContextualReplay:
         """Restores the local replay, and waits for the first rows of new episodes."""
         self.local.restore(state, counters)
         self.local.store.cut()
-        self._next.clear()
+        self._arrivals.clear()
 
     def close(self) -> None:
         """Ends the reader's thread."""
@@ -86,26 +77,9 @@ class ContextualReplay:
 
     def _add(self, rows: Row, environment: int, writer: int, number: int) -> None:
         """Adds rows `[n, ...]` of one environment; `number` is the first one's, by its writer."""
-        num_environments = self.local.store.num_envs
-        if not 0 <= environment < num_environments:
-            raise ValueError(
-                f"Rows of environment {environment} arrived, but the replay was made for "
-                f"{num_environments}: environments must be numbered from 0."
-            )
-        expected = self._next.get(environment, _Position())
         num_rows = len(rows.is_last)
-        skipped = expected.number - number if writer == expected.writer else -1
-        joined = expected.joined
-        if skipped < 0:
-            self.local.store.cut(environment)
-            skipped, joined = 0, False
-        elif skipped >= num_rows:
-            return
-        if not joined:
-            firsts = np.flatnonzero(rows.is_first[skipped:])
-            joined = firsts.size > 0
-            skipped = skipped + int(firsts[0]) if joined else num_rows
-        self._next[environment] = _Position(writer, number + num_rows, joined)
-        for index in range(skipped, num_rows):
+        begin = self._arrivals.begin(environment, writer, number, rows.is_first)
+        for index in range(begin, num_rows):
             row = jax.tree.map(lambda x, index=index: x[index : index + 1], rows)
             self.local.add(row, np.array([environment]))
+        self._arrivals.passed(environment, number + num_rows, added=begin < num_rows)

@@ -208,5 +208,5 @@ def test_the_age_is_the_time_since_a_sequences_first_row():
 
 
 def test_the_snapshot_of_a_reverb_replay_is_refused():
-    with pytest.raises(ValueError, match="resume with the selector and the launcher"):
+    with pytest.raises(ValueError, match="resume with the selector, the launcher and the engine"):
         make_replay().restore({"reverb_checkpoint": np.zeros(3, np.uint8)}, {})

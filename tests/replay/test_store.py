@@ -327,8 +327,8 @@ def test_newest_are_the_last_complete_sequences(
         naive.add(rows)
         ever |= naive.sequences()
     starts = [[start for e, start in ever if e == env] for env in range(num_envs)]
-    assert store.rounds == min(map(len, starts))
-    if not store.rounds:
+    assert store.rounds() == min(map(len, starts))
+    if not store.rounds():
         with pytest.raises(ValueError, match="Not every environment has a complete sequence yet"):
             store.sample(newest=True)
         return

@@ -212,7 +212,7 @@ def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_one
     for _ in range(40):
         loop.advance()
     newest, replayed = events.count("newest"), events.count("draw")
-    assert newest == store.rounds == 13
+    assert newest == store.rounds() == 13
     assert replayed > 5
     assert loop.counters.updates == int(loop.learner.state) == newest + 3 * replayed
     means, _ = loop.flush()

@@ -71,10 +71,10 @@ def updates_of_rounds(sequence, config, num_rows):
     local = LocalReplay(SPEC, sequence, config, num_environments=2, seed=0)
     found = {}
     for number, rows in enumerate(streams(2, num_rows)):
-        before = local.store.rounds
+        before = local.store.rounds()
         local.add(rows)
         batches = list(iter(local.sample, None))
-        if local.store.rounds > before:
+        if local.store.rounds() > before:
             found[number] = [(shapes_of(sample), updates) for _, sample, updates in batches]
         else:
             assert not batches

@@ -1,0 +1,392 @@
+"""The replay that other nodes call, against the replay of one process."""
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+from replay_nodes import (
+    LatePeer,
+    assert_equal,
+    local_replay,
+    open_replay,
+    open_writer,
+    packed,
+    sequence_spec,
+    stream,
+)
+from waiting import wait_for
+
+from retrax.replay import remote
+from retrax.replay.node import ReplayNode
+from retrax.replay.peer import DirectPeer
+
+SECONDS = 20.0  # no wait takes as long, unless it fails
+ROUNDS = {"pace": "rounds", "on_policy": True, "replay_ratio": 1.5}
+BOTH = np.array([0, 1])
+
+
+def part(rows, column):
+
+    return jax.tree.map(lambda x: x[column : column + 1], rows)
+
+
+def draw_all(local, replay, rng, before):
+    """Draws from both what is due, and sets priorities of each draw after the next one."""
+    drawn = 0
+    while (wanted := local.sample()) is not None:
+        found = replay.sample()
+        assert_equal(found.keys.local, wanted.keys)
+        assert_equal(found.sample, wanted.sample)
+        assert found.updates == wanted.updates
+        assert replay.metrics(found.keys) == local.metrics(wanted.keys)
+        before.append((wanted.keys, found.keys))
+        drawn += 1
+        if len(before) == 2:
+            ours, others = before.pop(0)
+            priorities = rng.random(ours.shape[1])
+            local.set_priorities(ours, priorities)
+            replay.set_priorities(others, priorities)
+    assert replay.sample() is None
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("selector", "cut", "changes"),
+    [
+        ("contextual", {}, {}),
+        ("uniform", {"crosses": False, "stored": True}, {"updates_per_call": 2}),
+        ("contextual", {"crosses": False, "frame_stack": 3}, {"acting_steps_per_update": 0.7}),
+        ("proportional", {"frame_stack": 3, "stored": True, "period": 1}, {}),
+        ("proportional", {"crosses": False}, {"importance_exponent": 0.5}),
+        ("uniform", {"period": 3}, ROUNDS),
+        ("contextual", {"stored": True}, {**ROUNDS, "updates_per_call": 2, "min_rows": 20}),
+        ("proportional", {"frame_stack": 2}, {"pace": "rounds", "replay_ratio": 3.0}),
+    ],
+)
+def test_all_is_as_in_one_process(selector, cut, changes):
+    """Draw by draw and bit by bit, with rows that overwrite others, and after a restore."""
+    sequence, changes = sequence_spec(**cut), {**changes, "selector": selector}
+    local = local_replay(sequence, **changes)
+    node = ReplayNode(local_replay(sequence, **changes), max_lead=0)
+    rng, before, drawn = np.random.default_rng(1), [], 0
+    for seed in range(2):
+        replay = open_replay(DirectPeer(node), sequence, **changes)
+        assert_equal(replay.shapes, local.shapes)
+        writers = [open_writer(DirectPeer(node), [e], sequence, chunk_rows=1) for e in BOTH]
+        for rows in stream(60, seed=seed, sequence=sequence):
+            for environment, writer in enumerate(writers):
+                writer.write(part(rows, environment))
+                local.add(part(rows, environment), np.array([environment]))
+                drawn += draw_all(local, replay, rng, before)
+        for ours, others in before:
+            local.set_priorities(ours, np.ones(ours.shape[1]))
+            replay.set_priorities(others, np.ones(ours.shape[1]))
+        before.clear()
+        assert replay.status() == local.status()
+        state = node.state()
+        assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
+        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=0, life=1)
+        node.restore(state)
+        local.store.cut()  # environments begin new episodes
+    assert drawn > 20
+
+
+@pytest.mark.parametrize("max_lead", [0, 1, 7])
+@pytest.mark.parametrize("num_environments", [1, 2])
+@pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.4}, ROUNDS])
+def test_rows_lead_by_the_bound_exactly(max_lead, num_environments, changes):
+    changes = {**changes, "num_environments": num_environments}
+    sequence = sequence_spec(length=10, period=9)  # a round needs more rows than any lead has
+    rows = list(stream(50, num_environments))
+    free = local_replay(sequence, **changes)  # how many rows each call needs
+    needed = []
+    for count, row in enumerate(rows, start=1):
+        free.add(row)
+        while free.sample() is not None:
+            needed.append(count * num_environments)
+    node = ReplayNode(local_replay(sequence, **changes), max_lead=max_lead)
+    life, first = node.begin()
+    chunk, environments = packed(rows, sequence), list(range(num_environments))
+    for number, count in enumerate(needed, start=first):
+        allowed = (count + max_lead) // num_environments * num_environments
+        taken = node.add(7, 0, environments, chunk, 0.0)
+        assert taken == (allowed >= 50 * num_environments)
+        assert node.local.counters[0] == sum(
+            int(np.sum(~row.is_last)) for row in rows[: allowed // num_environments]
+        )
+        assert node.draw(life, number, 0.0) is not None
+    assert node.add(7, 0, environments, chunk, 0.0)
+    assert len(needed) > 5
+
+
+@pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.7}, ROUNDS])
+def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(changes):
+    """Though one chunk brings them all, they are those of one process."""
+    rows = list(stream(40))
+    local = local_replay(selector="proportional", **changes)
+    wanted = []
+    for row in rows:
+        local.add(row)
+        while (draw := local.sample()) is not None:
+            wanted.append(draw)
+    node = ReplayNode(local_replay(selector="proportional", **changes), max_lead=1000)
+    found = {}
+
+    def wait(number):
+        found[number] = node.local.draws.read(node.draw(0, number, SECONDS))
+
+    threads = [threading.Thread(target=wait, args=[n]) for n in reversed(range(len(wanted)))]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(node._waiting) == len(wanted))
+    assert node.add(7, 0, [0, 1], packed(rows), 0.0)
+    for thread in threads:
+        thread.join()
+    assert len(wanted) > 8
+    for number, draw in enumerate(wanted):
+        assert found[number].header[1:5].tolist()[::3] == [draw.updates, number]
+        assert_equal(found[number].keys, draw.keys)
+        assert_equal(node.local.draws.sample(found[number]), draw.sample)
+    assert not node._waiting
+
+
+def test_a_program_of_threads_ends_with_all_calls_made():
+    """Two writers, whole chunks, no lead, a learner that draws two ahead: nobody waits forever."""
+    node = ReplayNode(local_replay(acting_steps_per_update=2.0), max_lead=0)
+    rows, errors = list(stream(200, ends=0.0)), []
+
+    def act(environment):
+        try:
+            writer = open_writer(DirectPeer(node), [environment])
+            for row in rows:
+                writer.write(part(row, environment))
+            writer.close()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=act, args=[e]) for e in (0, 1)]
+    for thread in threads:
+        thread.start()
+    replay, calls = open_replay(DirectPeer(node)), 0
+    due = (2 * 200 - 8) // 2  # learning begins at the first whole sequences, or with row 8
+    while calls < due - 8 or any(thread.is_alive() for thread in threads):
+        draw = replay.sample(0.1)
+        if draw is not None:
+            calls += 1
+            replay.set_priorities(draw.keys, np.ones(3))
+    assert not errors
+    while (draw := replay.sample(0.0)) is not None:
+        calls += 1
+    status = replay.status()
+    assert status.steps == 400
+    assert calls == (400 - status.learning_since) // 2
+
+
+# Chunks of rows as (writer, number of the first row, rows); what is added is told as positions
+# in the stream, and "cut" where an episode is ended.
+FIRSTS = (0, 6, 12)
+GAPS = {
+    "in order": ([(7, 0, range(5)), (7, 5, range(5, 9))], [*range(9)]),
+    "twice": ([(7, 0, range(5))] * 2 + [(7, 5, range(5, 9))], [*range(9)]),
+    "overlapping": ([(7, 0, range(5)), (7, 3, range(3, 9))], [*range(9)]),
+    "an old one again": (
+        [(7, 0, range(5)), (7, 5, range(5, 9)), (7, 0, range(5)), (7, 9, range(9, 11))],
+        [*range(11)],
+    ),
+    "a gap": ([(7, 0, range(3)), (7, 4, range(4, 9))], [0, 1, 2, "cut", 6, 7, 8]),
+    "a gap, and no first row": (
+        [(7, 0, range(3)), (7, 4, range(4, 6)), (7, 6, range(6, 9))],
+        [0, 1, 2, "cut", 6, 7, 8],
+    ),
+    "another writer": ([(7, 0, range(3)), (8, 0, range(4, 9))], [0, 1, 2, "cut", 6, 7, 8]),
+    "a writer in the middle": ([(7, 3, range(3, 9))], [6, 7, 8]),
+}
+
+
+@pytest.mark.parametrize("name", GAPS)
+@pytest.mark.parametrize("max_lead", [0, 1000])
+def test_gaps_cut_episodes(name, max_lead):
+    """With `max_lead` 0 chunks are taken in row by row."""
+    chunks, added = GAPS[name]
+    sequence, options = sequence_spec(crosses=False), {"acting_steps_per_update": 1.0}
+    rows = [
+        row._replace(is_first=np.array([n in FIRSTS]), is_last=np.array([n + 1 in FIRSTS]))
+        for n, row in enumerate(stream(15, 1, ends=0.0))
+    ]
+    local = local_replay(sequence, 1, min_rows=3, **options)
+    for index in added:
+        if index == "cut":
+            local.store.cut(0)
+        else:
+            local.add(rows[index])
+    node = ReplayNode(local_replay(sequence, 1, min_rows=3, **options), max_lead=max_lead)
+    number = 0
+    for writer, first, indices in chunks:
+        chunk = packed([rows[index] for index in indices], sequence)
+        while not node.add(writer, first, [0], chunk, 0.0):
+            assert node.draw(0, number, 0.0) is not None
+            number += 1
+    assert (number > 0) == (max_lead == 0 and len(added) > 3)
+    found, wanted = node.local.store.state(), local.store.state()
+    assert_equal({**found, "rng": 0}, {**wanted, "rng": 0})
+
+
+def test_a_gap_concerns_each_environment_apart():
+    rows = list(stream(12, ends=0.0))
+    firsts = {0: 5, 1: 8}
+    rows = [
+        row._replace(is_first=np.array([n == firsts[e] for e in (0, 1)]))
+        for n, row in enumerate(rows)
+    ]
+    node = ReplayNode(local_replay(), max_lead=1000)
+    assert node.add(7, 0, [0, 1], packed(rows), 0.0)
+    assert node.status()[0] == (12 - 5) + (12 - 8)
+
+
+def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
+    """The learner and the actor go on with a node that has restored an older state."""
+    monkeypatch.setattr(remote, "_DUE_SECONDS", 0.01)
+    sequence, rows = sequence_spec(), list(stream(40, 1, ends=0.0))
+    old = ReplayNode(local_replay(sequence, 1), max_lead=1000)
+    peer, late = LatePeer(old), LatePeer(old)
+    writer = open_writer(peer, [0], chunk_rows=4)
+    replay = open_replay(late, num_environments=1, ahead=2)
+    for row in rows[:12]:
+        writer.write(row)
+    state = old.state()
+    late.silent = True
+    assert replay.sample() is None
+    late.answer()
+    first = replay.sample()
+    assert first.keys.life == 0
+    peer.silent = True
+    for row in rows[12:16]:
+        writer.write(row)
+    new = ReplayNode(local_replay(sequence, 1, seed=5), max_lead=1000, life=1)
+    new.restore(state)
+    late.die(new)
+    peer.die(new, after=True)
+    peer.silent = late.silent = False
+    replay.set_priorities(first.keys, np.full(3, 1e9))
+    second = replay.sample(SECONDS)
+    assert second.keys[:2] == (1, 0)
+    assert_equal(second.keys.local, first.keys.local)
+    assert_equal(second.sample.rows.observation, first.sample.rows.observation)
+    assert not np.any(new.local.store.state()["selector"]["priorities"] == 1e9)
+    before = new.status()[0]
+    assert before == 12
+    # The chunk that was sent to the old node arrives again; rows join at the next first one.
+    more = [rows[16]._replace(is_first=np.array([True])), *rows[17:20]]
+    for row in [*rows[12:16], *more]:
+        writer.write(row)
+    writer.close()
+    assert new.status()[0] == 12 + 4
+
+
+def test_another_life_is_noticed_without_a_lost_call():
+    old = ReplayNode(local_replay(), max_lead=1000)
+    peer = LatePeer(old)
+    replay = open_replay(peer)
+    peer.node = ReplayNode(local_replay(), max_lead=1000, life=1)
+    peer.node.add(7, 0, [0, 1], packed(stream(20)), 0.0)
+    draw = replay.sample(SECONDS)
+    assert draw.keys[:2] == (1, 0)
+
+
+@pytest.mark.parametrize("changes", [{}, ROUNDS, {**ROUNDS, "updates_per_call": 2}])
+@pytest.mark.parametrize("again", ["a state", "another learner"])
+def test_unused_draws_count_as_not_made(changes, again):
+    """A resumed replay, or a restarted learner, draws them again; rows stay as they are."""
+    sequence, rows = sequence_spec(period=3), list(stream(60))
+    changes = {**changes, "selector": "proportional"}
+    local = local_replay(sequence, **changes)
+    node = ReplayNode(local_replay(sequence, **changes), max_lead=1000)
+    replay, used = open_replay(DirectPeer(node), sequence, **changes), []
+    for number, row in enumerate(rows[:40]):
+        while not node.add(7, number, [0, 1], packed([row], sequence), 0.0):
+            assert node.draw(0, node._number, 0.0) is not None
+        local.add(row)
+        if number < 20:
+            draw_all(local, replay, np.random.default_rng(0), used)
+            for ours, others in used:
+                local.set_priorities(ours, np.ones(ours.shape[1]))
+                replay.set_priorities(others, np.ones(ours.shape[1]))
+            used.clear()
+    while len(node._made) < 3:
+        assert node.draw(0, node._number, 0.0) is not None
+    state = node.state()
+    assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
+    if again == "a state":
+        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=1000)
+        node.restore(state)
+        local.store.cut()
+    replay = open_replay(DirectPeer(node), sequence, **changes)
+    drawn = draw_all(local, replay, np.random.default_rng(0), used)
+    first = [row._replace(is_first=np.ones(2, bool)) for row in rows[40:41]]
+    for number, row in enumerate([*first, *rows[41:]]):
+        assert node.add(7, 40 + number, [0, 1], packed([row], sequence), 0.0)
+        local.add(row)
+        drawn += draw_all(local, replay, np.random.default_rng(0), used)
+    assert drawn > 6
+
+
+def test_no_round_begins_before_the_newest_sequences_are_drawn():
+    """Whatever the lead: each round's newest sequences are those of one process."""
+    sequence, rows = sequence_spec(period=3), list(stream(40))
+    changes = {**ROUNDS, "replay_ratio": 0.0}
+    local, wanted = local_replay(sequence, **changes), []
+    for row in rows:
+        local.add(row)
+        while (draw := local.draw()) is not None:
+            wanted.append(draw.keys[:2])
+    node, found = ReplayNode(local_replay(sequence, **changes), max_lead=1000), []
+    while not node.add(7, 0, [0, 1], packed(rows, sequence), 0.0):
+        found.append(node.local.draws.read(node.draw(0, len(found), 0.0)).keys[:2])
+    assert len(wanted) == 13
+    assert_equal(found, wanted[: len(found)])
+    assert len(found) >= 12
+
+
+def test_priorities_are_set_once_and_use_the_draws_before():
+    node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
+    node.add(7, 0, [0, 1], packed(stream(20)), 0.0)
+    draws = [node.local.draws.read(node.draw(0, number, 0.0)) for number in range(3)]
+    assert_equal(node.draw(0, 1, 0.0), draws[1].data)
+    slots = draws[1].keys[0]
+
+    def priorities():
+        return node.local.store.state()["selector"]["priorities"][slots]
+
+    node.set_priorities(0, 1, np.full(3, 5.0))
+    assert (priorities() == 5).all()
+    node.set_priorities(0, 1, np.full(3, 7.0))
+    node.set_priorities(1, 2, np.full(3, 7.0))
+    node.set_priorities(0, 0, np.full(3, 7.0))
+    assert (priorities() == 5).all()
+    assert [made.number for made in node._made] == [2]
+    with pytest.raises(ValueError, match=r"Draw 1 has been used, the next one is 3\."):
+        node.draw(0, 1, 0.0)
+
+
+def test_wrong_rows_are_refused():
+    node = ReplayNode(local_replay(), max_lead=0)
+    rows = packed(stream(3))
+    with pytest.raises(ValueError, match=r"uint8 \(3, 1, \d+\), got uint8 \(3, 2, \d+\)\."):
+        node.add(7, 0, [0], rows, 0.0)
+    with pytest.raises(ValueError, match=r"got uint8 \(3, 2, \d+\)\."):
+        node.add(7, 0, [0, 1], rows[..., 1:], 0.0)
+    with pytest.raises(ValueError, match=r"Rows of environment 2 arrived, but .* made for 2"):
+        node.add(7, 0, [1, 2], rows, 0.0)
+    with pytest.raises(ValueError, match=r"max_lead must be at least 0 rows, got -1\."):
+        ReplayNode(local_replay(), max_lead=-1)
+
+
+@pytest.mark.parametrize("change", [{"length": 5}, {"stored": True}, {"frame_stack": 2}])
+def test_another_layout_is_refused(change):
+    peer = DirectPeer(ReplayNode(local_replay(), max_lead=0))
+    for make in (open_replay, open_writer):
+        with pytest.raises(ValueError, match=r"layout .*, those here .*: all nodes need the same"):
+            make(peer, sequence=sequence_spec(**change))
+    with pytest.raises(ValueError, match=r"made for 2 environments, .* end with number 2"):
+        open_writer(peer, [1, 2])

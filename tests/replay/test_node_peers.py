@@ -1,0 +1,254 @@
+"""The writer and the learner of a replay node, while it is slow, silent, or dies."""
+
+import numpy as np
+import pytest
+from replay_nodes import (
+    LatePeer,
+    assert_equal,
+    local_replay,
+    open_replay,
+    open_writer,
+    packed,
+    sequence_spec,
+    stream,
+)
+
+from retrax.replay import node_writer, remote
+from retrax.replay.node import ReplayNode
+from retrax.replay.waiting import Stopped, WaitTimeout
+
+FAST = {"chunk_rows": 4, "chunk_seconds": 1e9, "max_chunks": 3}
+
+
+def make_node(peer_is_silent=False, max_lead=1000, life=0, **changes):
+    node = ReplayNode(local_replay(**changes), max_lead=max_lead, life=life)
+    return node, LatePeer(node, silent=peer_is_silent)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    """A `LatePeer` answers at once or not at all."""
+    for module in (node_writer, remote):
+        monkeypatch.setattr(module, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(remote, "_DUE_SECONDS", 0.0)
+    monkeypatch.setattr(node_writer, "_HOLD_SECONDS", 0.0)
+
+
+class Stop:
+    """Asks to stop when it is looked at for the n-th time."""
+
+    def __init__(self, looks):
+        self.left = looks
+
+    def __call__(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def sent_rows(peer):
+    return [len(answer.call[4]) for answer in peer.sent]
+
+
+def write_all(writer, rows, written):
+    for row in rows:
+        writer.write(row)
+        written.append(row)
+
+
+def write_until_stopped(writer, rows):
+    written = []
+    with pytest.raises(Stopped, match="waiting for the replay to take rows"):
+        write_all(writer, rows, written)
+    return len(written)
+
+
+def test_a_writer_of_a_silent_node_is_ahead_by_its_chunks():
+    node, peer = make_node(peer_is_silent=True)
+    writer, rows = open_writer(peer, stop=Stop(3), **FAST), list(stream(30, ends=0.0))
+    assert write_until_stopped(writer, rows) == 11, "row 12 completes the third chunk"
+    assert sent_rows(peer) == [4], "one call at a time"
+    peer.silent = False
+    peer.answer()
+    writer.close()
+    assert node.status()[0] == 2 * 12, "row 12 is not lost either"
+
+
+def test_a_writer_waits_while_its_rows_are_held_back():
+    """`max_lead` rows are taken in beyond those that make a call due."""
+    node, peer = make_node(max_lead=10)
+    writer, rows = open_writer(peer, stop=Stop(3), **FAST), list(stream(60, ends=0.0))
+    free = local_replay()
+    due = next(count for count, row in enumerate(rows, 1) if free.add(row) or free.is_due)
+    assert write_until_stopped(writer, rows) == 11 + (due + 5) // 4 * 4
+    assert node.status()[0] == 2 * (due + 5)
+
+
+def test_a_writer_gives_up_in_the_end():
+    _, peer = make_node(peer_is_silent=True)
+    writer = open_writer(peer, max_wait=0.02, **FAST)
+    with pytest.raises(WaitTimeout, match=r"Waited 0 s for the replay to take rows of .* 0 to 1"):
+        write_all(writer, stream(30), [])
+
+
+def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(node_writer.time, "monotonic", lambda: now[0])
+    node, peer = make_node()
+    writer, rows = open_writer(peer, chunk_rows=16, chunk_seconds=2.0), stream(30)
+    kept = []
+    for seconds in (0.5, 1.0, 0.6, 0.5, 2.0, 1.9):
+        now[0] += seconds
+        writer.write(next(rows))
+        kept.append(node.status()[0] // 2)
+    assert kept == [0, 0, 3, 3, 5, 5]
+
+
+def test_a_writer_closes_in_bounded_time(monkeypatch):
+    monkeypatch.setattr(node_writer, "_CLOSE_SECONDS", 0.05)
+    node, peer = make_node(peer_is_silent=True)
+    writer = open_writer(peer, **FAST)
+    write_all(writer, stream(6), [])
+    writer.close()
+    peer.answer()
+    assert node.status()[0] == 2 * 4
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_chunk_is_sent_again_when_its_node_has_died(after):
+    old, peer = make_node(peer_is_silent=True)
+    writer = open_writer(peer, **FAST)
+    rows = [row._replace(is_first=np.ones(2, bool)) for row in stream(12, ends=0.0)]
+    for row in rows[:4]:
+        writer.write(row)
+    new = ReplayNode(local_replay(), max_lead=1000, life=1)
+    peer.die(new, after=after)
+    peer.silent = False
+    for row in rows[4:]:
+        writer.write(row)
+    writer.close()
+    assert old.status()[0] == 8 * after
+    assert new.status()[0] == 2 * 12
+
+
+def test_rows_of_another_number_of_environments_are_refused():
+    _, peer = make_node()
+    writer = open_writer(peer)
+    with pytest.raises(ValueError, match=r"rows must be of 2 environments, got 1\."):
+        writer.write(next(stream(1, 1)))
+
+
+def test_draws_are_requested_ahead_and_arrive_in_their_order():
+    node, peer = make_node()
+    local = local_replay()
+    rows = list(stream(40))
+    node.add(7, 0, [0, 1], packed(rows), 0.0)
+    for row in rows:
+        local.add(row)
+    peer.silent = True
+    replay = open_replay(peer, ahead=3)
+    assert replay.sample() is None
+    assert [answer.call for answer in peer.sent] == [("draw", 0, n, 0.0) for n in range(3)]
+    peer.answer()
+    for number in range(3):
+        draw = replay.sample()
+        assert draw.keys[:2] == (0, number)
+        assert_equal(draw.sample, local.sample().sample)
+        assert len(peer.sent) == number + 1
+    assert replay.sample() is None, "the fourth has no answer"
+    peer.answer()
+    assert replay.sample().keys.number == 3
+
+
+def test_a_draw_that_was_not_due_is_requested_again():
+    node, peer = make_node()
+    replay = open_replay(peer, ahead=2)
+    assert replay.sample() is None
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    assert replay.sample() is None, "the answers are older"
+    assert replay.sample().keys.number == 0
+
+
+def test_priorities_arrive_in_the_order_of_the_draws():
+    node, peer = make_node(selector="proportional")
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    replay = open_replay(peer, options={"stop": Stop(2)})
+    draws = [replay.sample() for _ in range(2)]
+    peer.silent = True
+    replay.set_priorities(draws[0].keys, np.ones(3))
+    with pytest.raises(Stopped, match="Stopped while waiting for the replay"):
+        replay.set_priorities(draws[1].keys, np.ones(3))
+    assert [answer.call[:3] for answer in peer.sent] == [("set_priorities", 0, 0)]
+    peer.answer()
+    replay.set_priorities(draws[1].keys, np.ones(3))
+    assert [answer.call[:3] for answer in peer.sent] == [("set_priorities", 0, 1)]
+
+
+def test_priorities_that_nobody_takes_are_an_error():
+    node, peer = make_node()
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    replay = open_replay(peer, options={"max_wait": 0.02})
+    draw = replay.sample()
+    with pytest.raises(ValueError, match="priorities must be finite"):
+        replay.set_priorities(draw.keys, np.full(3, np.nan))
+    peer.silent = True
+    replay.set_priorities(draw.keys, np.ones(3))
+    with pytest.raises(WaitTimeout, match="Waited 0 s for the replay to set priorities"):
+        replay.set_priorities(draw.keys, np.ones(3))
+
+
+def test_the_status_is_not_asked_for_again_and_again():
+    node, peer = make_node()
+    replay, exact = open_replay(peer, ahead=2), open_replay(peer)
+    assert replay.status().num_rows == exact.status().num_rows == 0
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    assert exact.status() == node.local.status()
+    assert replay.status().num_rows == 0
+    replay._status_until = 0.0
+    assert replay.status() == node.local.status()
+
+
+class Keeper(ReplayNode):
+    """Writes down what it is to keep."""
+
+    def keep(self, steps):
+        self.kept = steps, len(self._made)
+
+    def prune(self, kept):
+        self.pruned = kept
+
+
+def test_a_state_is_kept_by_the_node():
+    """After the priorities that were sent have been set; the learner's state has no rows."""
+    node = Keeper(local_replay(), max_lead=1000)
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    peer = LatePeer(node)
+    replay = open_replay(peer)
+    replay.set_priorities(replay.sample().keys, np.ones(3))
+    replay.keep(100)
+    replay.prune([100])
+    assert node.kept == (100, 0)
+    assert node.pruned == [100]
+    state = replay.state()
+    assert sum(np.size(leaf) for leaf in state["stored_as"].values()) < 100
+    replay.restore(state, {})
+    sequence = sequence_spec(length=5)
+    other = open_replay(LatePeer(ReplayNode(local_replay(sequence), max_lead=0)), sequence)
+    with pytest.raises(ValueError, match="the stored rows have length 4, and the config has 5"):
+        other.restore(state, {})
+    with pytest.raises(ValueError, match="or were kept by a replay node, but this replay keeps"):
+        local_replay().restore(state, {})
+
+
+def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
+    local = local_replay()
+    for row in stream(40):
+        local.add(row)
+    names = ("steps", "updates", "learning_since")
+    counters = dict(zip(names, local.counters, strict=True))
+    for full in (False, True):
+        node, peer = make_node()
+        if full:
+            node.add(7, 0, [0, 1], packed(stream(3)), 0.0)
+        open_replay(peer).restore(local.state(), counters)
+        assert node.status()[0] == (6 if full else local.status().num_rows)
+    open_replay(peer).restore({"reverb_checkpoint": np.zeros(1)}, counters)
