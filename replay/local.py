@@ -53,6 +53,11 @@ class LocalReplay:
         self._lock = threading.Lock()
 
     @property
+    def num_environments(self) -> int:
+        """The number of environments."""
+        return self.store.num_envs
+
+    @property
     def capacity(self) -> int:
         """The maximal number of rows, over all environments."""
         return self.store.capacity

@@ -77,7 +77,7 @@ class ReplayNode:
         self.local = local
         self._max_lead, self._life = max_lead, life
         self._packing = local.store.packing
-        self._arrivals = Arrivals(local.store.num_envs, local.store.cut)
+        self._arrivals = Arrivals(local.num_environments, local.cut)
         self._changed = threading.Condition()
         self._rows = 0  # added so far
         # Rows that had been added when the calls that are due became so: see `UpdateSchedule`.
@@ -88,7 +88,7 @@ class ReplayNode:
 
     def greet(self) -> dict[str, Any]:
         """What writers and learners compare with their own: `layout` and `num_environments`."""
-        return {"layout": self._packing.layout, "num_environments": self.local.store.num_envs}
+        return {"layout": self._packing.layout, "num_environments": self.local.num_environments}
 
     def add(
         self,
@@ -194,7 +194,7 @@ class ReplayNode:
             counters = dict(zip(names, state["counters"].tolist(), strict=True))
         with self._changed:
             self.local.restore(state, counters)
-            self.local.store.cut()
+            self.local.cut()
             self._arrivals.clear()
             self._made.clear()
             self._note_due()

@@ -33,7 +33,7 @@ class ContextualReplay:
     def __init__(self, address: str, layout: Layout, local: LocalReplay, *, max_wait: float):
         """Starts reading the queue; arguments as of `make_replay`."""
         self.local, self.shapes, self._layout = local, local.shapes, layout
-        self._arrivals = Arrivals(local.store.num_envs, local.store.cut)
+        self._arrivals = Arrivals(local.num_environments, local.cut)
         self._reader = Reader(
             address, QUEUE, layout, batch_size=1, in_order=True, max_wait=max_wait
         )
@@ -68,7 +68,7 @@ class ContextualReplay:
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Restores the local replay, and waits for the first rows of new episodes."""
         self.local.restore(state, counters)
-        self.local.store.cut()
+        self.local.cut()
         self._arrivals.clear()
 
     def close(self) -> None:
