@@ -1,6 +1,6 @@
 """The state of a run on a device, and the updates that are due after a time step.
 
-`E` denotes the environments that are stepped together, `R` time steps in one call.
+`E` denotes the environments that are stepped together.
 """
 
 import functools
@@ -20,6 +20,7 @@ class Progress(NamedTuple):
     """What was counted so far; int32 `[]`.
 
     Attributes:
+      rows: time steps of every environment.
       steps: transitions in all environments.
       calls: calls of updates on replayed sequences.
       updates: all updates.
@@ -27,11 +28,28 @@ class Progress(NamedTuple):
       diverged_at: the first update whose priorities were not finite, -1 if there is none.
     """
 
+    rows: jax.Array
     steps: jax.Array
     calls: jax.Array
     updates: jax.Array
     learning_since: jax.Array
     diverged_at: jax.Array
+
+
+class Sums(NamedTuple):
+    """Sums over updates, which do not depend on how the run is divided into calls.
+
+    Attributes:
+      metrics: float32 `[]` by name.
+      updates: float32 `[]`, how many.
+    """
+
+    metrics: dict[str, jax.Array]
+    updates: jax.Array
+
+    def means(self) -> dict[str, jax.Array]:
+        """The means, 0 where there was no update."""
+        return {name: x / jnp.maximum(self.updates, 1) for name, x in self.metrics.items()}
 
 
 class TrainState(NamedTuple):
@@ -45,6 +63,7 @@ class TrainState(NamedTuple):
       replay: rows.
       key: of the draws.
       progress: counts.
+      sums: of what updates report, since somebody set them to 0.
     """
 
     learner: LearnerState
@@ -54,22 +73,7 @@ class TrainState(NamedTuple):
     replay: ReplayState
     key: jax.Array
     progress: Progress
-
-
-class Window(NamedTuple):
-    """What one call of `Training.advance` adds to the metrics.
-
-    Attributes:
-      episodes: float32 `[R, E]` by name: `return`, `length` and the agent's episode metrics of
-        episodes that ended, NaN elsewhere. The metrics come with the decision on the last step, so
-        one row later.
-      sums: float32 `[]` by name: sums over updates.
-      updates: float32 `[]`, of these.
-    """
-
-    episodes: dict[str, jax.Array]
-    sums: dict[str, jax.Array]
-    updates: jax.Array
+    sums: Sums
 
 
 class Learning:
@@ -80,35 +84,28 @@ class Learning:
         self._replay, self._config = replay, config
         self._per_call = config.updates_per_call
 
-    def sums(self, learner: LearnerState, sample: Sample) -> tuple[str, ...]:
-        """Names of `Window.sums`, from the shapes of the learner's state and of a draw."""
+    def no_sums(self, learner: LearnerState, sample: Sample) -> Sums:
+        """Sums over no updates, from the shapes of the learner's state and of a draw."""
 
         def update(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
             return self._update(state, sample, self._per_call)
 
+        zero = jnp.zeros((), jnp.float32)
         _, outputs = jax.eval_shape(update, learner, sample)
-        return (*sorted(outputs.metrics), "replay_age")
+        return Sums(dict.fromkeys([*sorted(outputs.metrics), "replay_age"], zero), zero)
 
-    def __call__(
-        self, state: TrainState, window: Window, calls: jax.Array
-    ) -> tuple[TrainState, Window]:
+    def __call__(self, state: TrainState, calls: jax.Array) -> TrainState:
         """The updates after a time step, whose row of `Training.advance`'s calls is `calls`."""
         if self._config.on_policy:
             newest = functools.partial(self._once, kind="newest", count=1)
-            state, window = jax.lax.cond(calls[0] > 0, newest, lambda *x: x, state, window)
+            state = jax.lax.cond(calls[0] > 0, newest, lambda state: state, state)
         replayed = functools.partial(self._once, kind="replayed", count=self._per_call)
         if self._config.pace == "rounds":
             if self._config.replay_ratio:
-                state, window = jax.lax.fori_loop(
-                    0, calls[1], lambda _, carry: replayed(*carry), (state, window)
-                )
-            return state, window
+                state = jax.lax.fori_loop(0, calls[1], lambda _, state: replayed(state), state)
+            return state
         state = self._begin_learning(state)
-        return jax.lax.while_loop(
-            lambda carry: self._is_due(carry[0].progress),
-            lambda carry: replayed(*carry),
-            (state, window),
-        )
+        return jax.lax.while_loop(lambda state: self._is_due(state.progress), replayed, state)
 
     def _begin_learning(self, state: TrainState) -> TrainState:
         """Notes the step at which there were enough rows, where the pace is steady."""
@@ -125,9 +122,7 @@ class Learning:
         due = wanted - progress.updates >= self._per_call
         return (progress.learning_since >= 0) & due
 
-    def _once(
-        self, state: TrainState, window: Window, *, kind: str, count: int
-    ) -> tuple[TrainState, Window]:
+    def _once(self, state: TrainState, *, kind: str, count: int) -> TrainState:
         """One call of updates."""
         replay, progress = self._replay, state.progress
         if kind == "newest":
@@ -139,6 +134,9 @@ class Learning:
         learner, update = self._update(state.learner, sample, count)
         finite = jnp.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
         failed = (progress.diverged_at < 0) & ~finite.all()
+        since = jnp.where(progress.updates == 0, progress.steps, progress.learning_since)
+        if self._config.pace == "rounds":
+            progress = progress._replace(learning_since=since)
         progress = progress._replace(
             updates=progress.updates + count,
             diverged_at=jnp.where(
@@ -147,9 +145,11 @@ class Learning:
         )
         age = jnp.mean(replay.ages(state.replay, slots).astype(jnp.float32))
         metrics: Mapping[str, jax.Array] = {**update.metrics, "replay_age": age}
-        window = window._replace(
-            sums={name: total + count * metrics[name] for name, total in window.sums.items()},
-            updates=window.updates + count,
+        totals = state.sums.metrics.items()
+        added = {name: total + count * metrics[name] for name, total in totals}
+        return state._replace(
+            learner=learner,
+            replay=replay.set_priorities(state.replay, slots, update.priorities),
+            progress=progress,
+            sums=Sums(added, state.sums.updates + count),
         )
-        added = replay.set_priorities(state.replay, slots, update.priorities)
-        return state._replace(learner=learner, replay=added, progress=progress), window

@@ -4,8 +4,9 @@
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from ..environments import pure
 from ..environments.pure import PureEnvironment
 from ..replay.rows import sample_shapes
 from ..replay.schedule import UpdateSchedule
-from .learning import Learning, Progress, TrainState, Window
+from .learning import Learning, Progress, Sums, TrainState
 from .replay import DeviceReplay
 
 LARGEST_COUNT = 2**31 - 1  # steps and rows are counted in int32
@@ -29,21 +30,23 @@ class Training(NamedTuple):
 
     Attributes:
       init: `key -> TrainState`. Learner and actors begin as those of a run of this seed do.
-      advance: `(TrainState, calls, count) -> (TrainState, Window)`: `count` time steps in every
+      advance: `(TrainState, calls, count) -> (TrainState, episodes)`: `count` time steps in every
         environment, at most the R rows of `calls`, int32 `[R, 2]`: updates on the newest sequences
         (0 or 1) after each, and calls of updates on replayed ones. The latter column is ignored
-        where the pace is steady: the steps decide.
+        where the pace is steady: the steps decide. Of episodes that ended, `return`, `length` and
+        the agent's episode metrics, float32 `[R, E]`, NaN elsewhere. The metrics come with the
+        decision on the last step, so one row later.
       calls: an iterator of these rows, the schedule of the run: it knows nothing of the data, and
         has the same random numbers for every seed, so that seeds can be batched.
       replay: the replay.
-      sums: names of the sums.
+      no_sums: with which `TrainState.sums` begins.
     """
 
     init: Callable[[jax.Array], TrainState]
-    advance: Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Window]]
+    advance: Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, dict[str, jax.Array]]]
     calls: Callable[[], Iterator[tuple[int, int]]]
     replay: DeviceReplay
-    sums: tuple[str, ...]
+    no_sums: Sums
 
 
 def make_training(
@@ -79,30 +82,28 @@ def make_training(
         num_environments=num_envs,
     )
     learner = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
-    sums = learn.sums(learner, shapes[0])
+    no_sums = learn.no_sums(learner, shapes[0])
 
-    def advance(state: TrainState, calls: jax.Array, count: jax.Array) -> tuple[TrainState, Window]:
-        names, shape = ("return", "length", *episode_metrics), (len(calls), num_envs)
-        window = Window(
-            episodes={name: jnp.full(shape, jnp.nan, jnp.float32) for name in names},
-            sums=dict.fromkeys(sums, jnp.zeros((), jnp.float32)),
-            updates=jnp.zeros((), jnp.float32),
-        )
+    def advance(
+        state: TrainState, calls: jax.Array, count: jax.Array
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        none = jnp.full((len(calls), num_envs), jnp.nan, jnp.float32)
 
-        def step(index: jax.Array, carry: tuple[TrainState, Window]) -> tuple[TrainState, Window]:
-            state, window = carry
-            state, found = _act(agent, environment, replay, state, episode_metrics)
-            episodes = {k: x.at[index].set(found[k]) for k, x in window.episodes.items()}
-            return learn(state, window._replace(episodes=episodes), calls[index])
+        def step(index: jax.Array, carry: Any) -> Any:
+            state, found = _act(agent, environment, replay, carry[0], episode_metrics)
+            episodes = {name: x.at[index].set(found[name]) for name, x in carry[1].items()}
+            return learn(state, calls[index]), episodes
 
-        return jax.lax.fori_loop(0, count, step, (state, window))
+        episodes = dict.fromkeys(("return", "length", *episode_metrics), none)
+        ended: tuple[TrainState, Any] = jax.lax.fori_loop(0, count, step, (state, episodes))
+        return ended
 
     return Training(
-        init=functools.partial(_init, agent, environment, replay, num_envs),
+        init=functools.partial(_init, agent, environment, replay, num_envs, no_sums),
         advance=advance,
         calls=functools.partial(_calls, agent, replay, config, num_envs),
         replay=replay,
-        sums=sums,
+        no_sums=no_sums,
     )
 
 
@@ -143,9 +144,8 @@ def make_train(
 
     def train(key: jax.Array) -> tuple[LearnerState, dict[str, jax.Array]]:
         count = jnp.int32(len(calls))
-        state, window = training.advance(training.init(key), jnp.asarray(calls), count)
-        means = {k: x / jnp.maximum(window.updates, 1) for k, x in window.sums.items()}
-        return state.learner, {**window.episodes, **means}
+        state, episodes = training.advance(training.init(key), jnp.asarray(calls), count)
+        return state.learner, {**episodes, **state.sums.means()}
 
     return train
 
@@ -155,6 +155,7 @@ def _init(
     environment: PureEnvironment,
     replay: DeviceReplay,
     num_envs: int,
+    no_sums: Sums,
     key: jax.Array,
 ) -> TrainState:
     learner_key, actors_key = jax.random.split(key)
@@ -171,7 +172,8 @@ def _init(
         returns=jnp.zeros(num_envs, jnp.float32),
         replay=replay.init(),
         key=jax.random.key_data(draw_key),
-        progress=Progress(zero, zero, zero, zero - 1, zero - 1),
+        progress=Progress(zero, zero, zero, zero, zero - 1, zero - 1),
+        sums=no_sums,
     )
     # Some agents begin with weakly typed numbers, which a loop must not change.
     return jax.tree.map(
@@ -190,7 +192,7 @@ def _act(
     state: TrainState,
     episode_metrics: tuple[str, ...],
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """One time step in every environment: the next state, and a row of `Window.episodes`."""
+    """One time step in every environment: the next state, and a row of the episodes."""
     before, progress = state.environments.timestep, state.progress
     is_last = before.step_type == StepType.LAST
     params = agent.acting_params(state.learner)
@@ -219,7 +221,7 @@ def _act(
         environments=environments,
         returns=returns,
         replay=replay.add(state.replay, rows),
-        progress=progress._replace(steps=steps),
+        progress=progress._replace(rows=progress.rows + 1, steps=steps),
     )
     return state, episodes
 
@@ -230,12 +232,10 @@ def _calls(
     """The calls after each row, from the host's own schedule, whose rounds need no data."""
     config, sequence = config.for_environments(num_envs), agent.sequence
     schedule = UpdateSchedule(config, num_environments=num_envs, seed=0)
-    row = 0
-    while True:
-        row += 1
+    for row in itertools.count(1):
         calls = {"newest": 0, "replayed": 0}
-        if config.pace == "rounds":
-            rounds = max(0, (row - sequence.length) // sequence.period + 1)
+        rounds, incomplete = divmod(row - sequence.length + sequence.period, sequence.period)
+        if config.pace == "rounds" and rounds > 0 and not incomplete:
             kept = min(row * num_envs, replay.capacity)
             schedule.observe(steps=0, rows=kept, sequences=rounds * num_envs, rounds=rounds)
             while kind := schedule.due:

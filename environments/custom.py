@@ -32,10 +32,11 @@ def make_custom(
     """Makes a vector of environments with a function or a class of another package.
 
     If `maker` has the parameters `num_envs` and `seed`, it returns a `VectorEnvironment`. Any other
-    `maker` is called once for each environment and returns a `gymnasium.Env` or a
-    `dm_env.Environment`. If it has a parameter `seed`, it gets a different one each time; if it has
-    a parameter `render_mode` and `render` is true, it gets "rgb_array". Its other parameters are
-    switches, and so is `max_episode_steps`, after which episodes are cut off.
+    `maker` is called once for each environment and returns a `gymnasium.Env`, a
+    `dm_env.Environment` or a `PureEnvironment`. If it has a parameter `seed`, it gets a different
+    one each time; if it has a parameter `render_mode` and `render` is true, it gets "rgb_array".
+    Its other parameters are switches, and so is `max_episode_steps`, after which episodes are cut
+    off.
 
     Args:
       maker: a function or a class.
@@ -130,6 +131,10 @@ def check_vector(made: Any, name: str, num_envs: int) -> None:
 def _vector(
     environments: list[Any], name: str, seed: int, limit: dict[str, int]
 ) -> VectorEnvironment:
+    if isinstance(getattr(environments[0], "spec", None), EnvironmentSpec):
+        from .pure import PureVector
+
+        return PureVector(environments[0], num_envs=len(environments), seed=seed)
     if all(isinstance(one, dm_env.Environment) for one in environments):
         return DmEnvVector(environments, **limit)
     import gymnasium  # takes longer than the rest

@@ -53,6 +53,7 @@ def make(
       suite ("dm_control:cartpole/swingup"), any id registered with Gymnasium ("CartPole-v1"), or an
       entry point of the group `retrax.environments`;
     * `bsuite:catch/0`: one of bsuite's ids;
+    * `pgx:minatar-breakout`: one of pgx's games for one player, written in JAX;
     * `my_module:MyEnvironment-v0`: imports `my_module`, then makes the Gymnasium id;
     * `my_module:NAME`, where NAME is a function or a class of that module.
 
@@ -144,6 +145,12 @@ def _make(
     if id.startswith(BSUITE):
         refuse_unknown(switches, parameters(BsuiteVector) - COMMON - {"id"}, id)
         return BsuiteVector(id.removeprefix(BSUITE), num_envs=num_envs, seed=seed)
+    if id.startswith("pgx:"):
+        from .pure import PureVector
+        from .pure_factory import make_pgx
+
+        refuse_unknown(switches, [], id)
+        return PureVector(make_pgx(id.removeprefix("pgx:")), num_envs=num_envs, seed=seed)
     if ":" in id:
         return _make_from_module(id, search_path, **options)
     if id.startswith(_MINATAR):

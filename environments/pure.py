@@ -13,7 +13,7 @@ import numpy as np
 from dm_env import StepType
 
 from .._imports import reason
-from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, TimeStep
+from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import checked_actions
 from .failures import RefusedError
 
@@ -196,7 +196,7 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     if len(shapes) != len(leaves):
         raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(shapes)}")
     restored = [
-        jax.random.wrap_key_data(jnp.asarray(x)) if _is_key(shape) else jnp.asarray(x)
+        jax.random.wrap_key_data(jnp.array(x)) if _is_key(shape) else jnp.array(x)
         for shape, x in zip(shapes, leaves, strict=True)
     ]
     for shape, x in zip(shapes, restored, strict=True):
@@ -250,8 +250,3 @@ def check_pure(environment: Any, name: str = "") -> None:
             f"{name} must return states of the same types from reset and from step, got {first} "
             f"and {second}."
         )
-
-
-def limited(spec: EnvironmentSpec) -> EnvironmentSpec:
-    """The spec with `DEFAULT_LIMIT`, for environments that have no limit of their own."""
-    return spec if spec.max_episode_steps else spec._replace(max_episode_steps=DEFAULT_LIMIT)

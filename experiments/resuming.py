@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 import jax
 
 from .._imports import first_line
+from ..agents.base import Agent
 from ..datatypes import VectorEnvironment
+from ..device.loop import DeviceLoop
 from ..environments.failures import close_quietly
 from ..environments.plain_data import pack, unpack
-from ..runtime.assembly import make_environments
+from ..environments.pure import PureVector
+from ..runtime.assembly import make_environments, make_loop
 from ..runtime.loop import Loop
 from ..runtime.run_directory import RunConfig
 from ..runtime.snapshots import Snapshots
@@ -76,6 +79,9 @@ def environments_of(
     Raises:
       ValueError: as of `make_environments`.
     """
+    if config.on_device:  # the snapshot's replay has their states
+        unfinished = unfinished._replace(running=unfinished.running or pack({}))
+        return make_environments(config, None), unfinished
     if unfinished.running is None:
         return make_environments(config, resumed_at), unfinished
     environments = make_environments(config, None)
@@ -90,6 +96,15 @@ def environments_of(
         unfinished = unfinished._replace(running=None, reason=reason)
         return make_environments(config, resumed_at), unfinished
     return environments, unfinished
+
+
+def loop_of(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
+    """The loop of a run at its beginning, in this process or on a device; see `make_loop`."""
+    if not config.on_device:
+        return make_loop(config, agent, environments)
+    (environment,) = environments
+    assert isinstance(environment, PureVector), "make_environments gives no others"
+    return DeviceLoop(config, agent, environment)
 
 
 def restore(loop: Loop, snapshots: Snapshots, unfinished: Unfinished) -> float:

@@ -12,27 +12,23 @@ from typing import NamedTuple
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..runtime.advice import Advice
-from ..runtime.assembly import check_given, make_loop
+from ..runtime.assembly import check_given
 from ..runtime.checks import checked_agent
 from ..runtime.directory_lock import DirectoryLock
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.loop import Loop
 from ..runtime.metrics import episode_columns
 from ..runtime.metrics_writer import MetricsTable
+from ..runtime.presets import describe_default_preset
 from ..runtime.resuming import open_snapshots
-from ..runtime.run_directory import (
-    RunConfig,
-    check_new_directory,
-    describe_default_preset,
-    new_directory,
-    write_config,
-)
+from ..runtime.run_directory import RunConfig, check_new_directory, new_directory, write_config
 from ..runtime.snapshots import Snapshots
 from ..runtime.stop import stop_on_signals
+from . import resuming
 from .evaluations import PeriodicEvaluation
 from .failing import kept_on_failure, run_failed
 from .progress import Expectation, Progress
-from .resuming import Unfinished, environments_of, pack_unfinished, read_unfinished, restore
+from .resuming import Unfinished
 
 
 class Summary(NamedTuple):
@@ -88,11 +84,11 @@ def train(
         if snapshots:
             stack.callback(snapshots.close)
         resumed_at = snapshots.newest_whole() if snapshots else None
-        unfinished = read_unfinished(snapshots)
+        unfinished = resuming.read_unfinished(snapshots)
         with contextlib.ExitStack() as on_error:
             environments = [environment] if environment else []
             if not environments:
-                environments, unfinished = environments_of(config, resumed_at, unfinished)
+                environments, unfinished = resuming.environments_of(config, resumed_at, unfinished)
             for made in environments:
                 on_error.callback(close_quietly, made)
             spec = environments[0].spec
@@ -100,7 +96,7 @@ def train(
             if not resume:
                 check_new_directory(directory, config)
             agent = checked_agent(config, spec)
-            loop = make_loop(config, agent, environments)
+            loop = resuming.loop_of(config, agent, environments)
             on_error.pop_all()
         closing = stack.enter_context(contextlib.ExitStack())
         closing.callback(loop.close)
@@ -145,7 +141,7 @@ class _Run:
         self, snapshots: Snapshots, unfinished: Unfinished, evaluation: PeriodicEvaluation
     ) -> None:
         """Restores the newest snapshot, or raises `ValueError`."""
-        self._seconds = restore(self._loop, snapshots, unfinished)
+        self._seconds = resuming.restore(self._loop, snapshots, unfinished)
         self._resumed = unfinished.describe(self._loop.counters.steps)
         if unfinished.outputs is not None:
             self._evaluated, evaluation.next, self._last_return = unfinished.outputs
@@ -188,7 +184,7 @@ class _Run:
                     next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
                 if loop.counters.steps >= steps:
                     break
-                loop.advance()
+                loop.advance(min(steps, next_log, next_snapshot, evaluation.next or steps))
                 elapsed = time.perf_counter() - self._started
                 if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
                     log.info(line)
@@ -247,7 +243,9 @@ class _Run:
             log.warning(advice)
 
     def _unfinished(self, evaluation: PeriodicEvaluation) -> bytes:
-        return pack_unfinished(self._loop, [self._evaluated, evaluation.next, self._last_return])
+        return resuming.pack_unfinished(
+            self._loop, [self._evaluated, evaluation.next, self._last_return]
+        )
 
     def _keep(
         self,

@@ -24,11 +24,11 @@ from ..experiments.training import train
 from ..runtime.assembly import spec_of
 from ..runtime.checks import check_devices, checked_agent
 from ..runtime.directory_lock import DirectoryLock
+from ..runtime.presets import describe_default_preset
 from ..runtime.run_directory import (
     PROGRAM,
     RunConfig,
     check_new_directory,
-    describe_default_preset,
     new_directory,
     read_config,
     write_config,

@@ -11,7 +11,7 @@ from typing import Any
 
 from .workers.options import WorkerOptions
 
-VERSION = 8
+VERSION = 9
 # Version 0 is a file without a version. These fields were added before there were versions; what
 # older files meant is known.
 _ADDED_TO_RUN = {
@@ -44,6 +44,7 @@ _ADDED_TO_RUN_IN_2 = {"learner_devices": 1}
 _RENAMED_IN_2 = {"evaluation": {"arm_0": "arm"}}
 # Version 3, and what version 4 added to these options.
 _ADDED_TO_RUN_IN_3 = {"workers": dataclasses.asdict(WorkerOptions())}
+_ADDED_TO_RUN_IN_9 = {"on_device": False}
 _ADDED_TO_WORKERS_IN_4 = {"decoupled": False}
 
 
@@ -77,6 +78,8 @@ def run_fields(
         values = {**_ADDED_TO_RUN_IN_2, **values}
     if version < 3:
         values = {**_ADDED_TO_RUN_IN_3, **values}
+    if version < 9:
+        values = {**_ADDED_TO_RUN_IN_9, **values}
     if version == 3 and isinstance(values.get("workers"), dict):
         values["workers"] = {**_ADDED_TO_WORKERS_IN_4, **values["workers"]}
     problems = _problems(run_class, values)

@@ -192,6 +192,14 @@ class Learner:
         self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, call.updates)
 
 
+def diverged(update: int) -> FloatingPointError:
+    """The error to be raised after the first update whose priorities are not finite."""
+    return FloatingPointError(
+        f"Update {update} gave priorities that are not finite: the learner diverged. Try a smaller "
+        "learning rate."
+    )
+
+
 def check_finite(update: Update, before: int, count: int) -> None:
     """Checks the priorities of a call of updates.
 
@@ -205,10 +213,7 @@ def check_finite(update: Update, before: int, count: int) -> None:
     """
     wrong = ~np.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
     if wrong.any():
-        raise FloatingPointError(
-            f"Update {before + 1 + int(np.argmax(wrong))} gave priorities that are not finite: the "
-            "learner diverged. Try a smaller learning rate."
-        )
+        raise diverged(before + 1 + int(np.argmax(wrong)))
 
 
 def _copy(state: Any) -> Any:

@@ -157,8 +157,13 @@ class Loop:
         for actor in self._actors:
             actor.start()
 
-    def advance(self) -> None:
-        """One time step in every environment, and all updates that are due after it."""
+    def advance(self, until: int = 0) -> None:
+        """One time step in every environment, and all updates that are due after it.
+
+        Args:
+          until: ignored: steps of the run at which a loop of several time steps must return.
+        """
+        del until
         started, self._is_advancing = time.perf_counter(), True
         self.act()
         acted = time.perf_counter()

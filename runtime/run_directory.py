@@ -1,16 +1,11 @@
 """A run: its configuration, and how config.json keeps it."""
 
 import dataclasses
-import difflib
 import json
 import time
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
-
-import numpy as np
-from dm_env import specs
 
 from .. import environments
 from .._imports import make_importable
@@ -18,8 +13,12 @@ from .._validation import Range, check_fields
 from .._writing import replacing
 from ..agents.entry import AgentEntry, find_agent
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
+from ..environments.pure import PureVector
+from ..environments.pure_factory import make_pure
 from .config_file import run_fields, values_of
+from .device_options import check_device_run
 from .directory_lock import LOCK
+from .presets import default_preset, default_steps, preset_config
 from .seeds import MAX_SEED
 from .workers.options import NO_WORKERS, WorkerOptions
 
@@ -58,6 +57,9 @@ class RunConfig:
     """Time steps of an actor between fetches of parameters; None reads the newest ones always,
     which takes an actor in the learner's process."""
 
+    on_device: bool = False
+    """Whether acting, replay and learning are one compiled function, for environments in JAX."""
+
     learner_devices: Annotated[int, Range(1)] = 1
     """Local devices over which the learner splits each batch."""
 
@@ -94,6 +96,7 @@ class RunConfig:
                 f"{self.num_envs}."
             )
         self.workers.check_run(self)
+        check_device_run(self)
 
     @property
     def entry(self) -> AgentEntry:
@@ -138,8 +141,14 @@ class RunConfig:
     def make_environment(
         self, *, seed: int, num_envs: int, render: bool = False, evaluation: bool = False
     ) -> VectorEnvironment:
-        """Environments of the run's id; arguments and errors as of `environments.make`."""
+        """Environments of the run's id; arguments and errors as of `environments.make`.
+
+        Those of a run on a device are written in JAX. Its evaluations take the host's own.
+        """
         make_importable(self._search_path)
+        if self.on_device and not (evaluation or render):
+            pure = make_pure(self.environment, search_path=self._search_path)
+            return PureVector(pure, num_envs=num_envs, seed=seed)
         return environments.make(
             self.environment, seed=seed, num_envs=num_envs, render=render, evaluation=evaluation
         )
@@ -163,7 +172,7 @@ class RunConfig:
         preset = self.preset
         if preset is None:
             preset = default_preset(entry, self.environment, spec)
-        steps = self.steps or _default_steps(entry, self.environment, preset)
+        steps = self.steps or default_steps(entry, self.environment, preset)
         given = self.agent_config
         config = entry.checked(preset_config(entry, preset) if given is None else given)
         entry.replay(config).for_environments(self.environments_per_replay)  # may refuse
@@ -175,44 +184,6 @@ class RunConfig:
             log_every=self.log_every or min(_MAX_LOG_STEPS, max(1, steps // _LOGS)),
             agent_config=config,
         )
-
-
-def default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -> str:
-    """The preset for an environment: the entry's choice, or its first one."""
-    if entry.default_preset is None:
-        return next(iter(entry.presets))
-    return entry.default_preset(environment, spec)
-
-
-def describe_default_preset(entry: AgentEntry, environment: str, spec: EnvironmentSpec) -> str:
-    """A sentence for the log: what the environment is, and the preset that is its default."""
-    shape, actions = spec.observations.shape, spec.actions
-    kind = "images" if spec.observations.dtype == np.uint8 else "arrays"
-    if isinstance(actions, specs.DiscreteArray):
-        choice = f"{actions.num_values} discrete actions"
-    else:
-        choice = f"continuous actions of shape {actions.shape}"
-    if spec.max_episode_steps is not None:
-        choice += f" and episodes of at most {spec.max_episode_steps} steps"
-    return (
-        f"Observations are {kind} of shape {shape}, with {choice}: the default preset of "
-        f"{entry.name} for them is {default_preset(entry, environment, spec)}."
-        f"{spec.note and ' '}{spec.note}"
-    )
-
-
-def preset_config(entry: AgentEntry, preset: str) -> Any:
-    """The config of a preset.
-
-    Raises:
-      ValueError: names the preset, and those that exist.
-    """
-    if preset not in entry.presets:
-        raise ValueError(
-            f"Unknown preset {preset!r} of {entry.name}{nearest(preset, entry.presets)}: allowed "
-            f"are {', '.join(sorted(entry.presets))}."
-        )
-    return entry.presets[preset]()
 
 
 def new_directory(config: RunConfig) -> Path:
@@ -284,17 +255,5 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
     return found
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint " (did you mean ...?)", or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 def _config_class(agent: str, search_path: str) -> type:
     return find_agent(agent, search_path=Path(search_path or ".")).Config
-
-
-def _default_steps(entry: AgentEntry, environment: str, preset: str) -> int:
-    if entry.default_steps is None:
-        raise ValueError(f"{entry.name} has no default number of steps: give steps.")
-    return entry.default_steps(environment, preset)

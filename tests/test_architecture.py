@@ -24,7 +24,8 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "replay": (),
     "agents": ("losses", "networks"),
 }
-FOLDERS["runtime"] = FOLDERS["device"] = tuple(FOLDERS)
+FOLDERS["runtime"] = tuple(FOLDERS)
+FOLDERS["device"] = tuple(FOLDERS)
 FOLDERS["evaluation"] = tuple(FOLDERS)
 FOLDERS["experiments"] = tuple(FOLDERS)
 FOLDERS["launchpad_programs"] = tuple(FOLDERS)

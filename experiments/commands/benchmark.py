@@ -24,7 +24,8 @@ from ...evaluation.suites import BSUITE, Suite, Task, find_suite
 from ...runtime.assembly import spec_of
 from ...runtime.checks import checked_agent
 from ...runtime.directory_lock import DirectoryLock
-from ...runtime.run_directory import RunConfig, preset_config
+from ...runtime.presets import preset_config
+from ...runtime.run_directory import RunConfig
 from ...runtime.stop import stop_on_signals
 from ..bsuite_table import write_bsuite
 from ..grid import CURVES, SCORES, Cell, Progress, run_grid, write_tables

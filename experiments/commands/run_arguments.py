@@ -9,7 +9,8 @@ import tyro
 
 from ...agents.entry import AgentEntry, find_agent
 from ...datatypes import EnvironmentSpec
-from ...runtime.run_directory import RunConfig, default_preset, new_directory, preset_config
+from ...runtime.presets import default_preset, preset_config
+from ...runtime.run_directory import RunConfig, new_directory
 from ..options import options_of
 from ..parsing import parse, scan
 

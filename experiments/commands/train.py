@@ -13,7 +13,14 @@ from ...runtime.run_directory import PROGRAM, RunConfig, read_config
 from ..failing import RunFailedError
 from ..parsing import tell, wants_help
 from ..training import Summary, train
-from .run_arguments import ResumeArguments, RunArguments, parse_new_run, parse_resumed, resumes
+from .run_arguments import (
+    ResumeArguments,
+    RunArguments,
+    Switch,
+    parse_new_run,
+    parse_resumed,
+    resumes,
+)
 
 _USAGE = """\
 usage: retrax train AGENT --environment ID [OPTIONS]
@@ -40,6 +47,10 @@ class TrainArguments(RunArguments[AgentConfig]):
 
     num_envs: int = 8
     """Environments stepped together."""
+
+    on_device: Switch = False
+    """Acts, stores, draws and learns in one compiled function, on the accelerator if there is one:
+    for environments written in JAX (catch, memory, deep_sea, CartPole-v1, pgx:ID, module:NAME)."""
 
     evaluate_every: int = 0
     """Steps between evaluations of the greedy policy, in environments of their own; 0 makes none.
@@ -87,11 +98,11 @@ def _train(agent: str, arguments: Sequence[str]) -> Summary:
             arguments,
             form=TrainArguments,
             prog="retrax train",
-            fields=lambda given: {"num_envs": given.num_envs},
+            fields=lambda given: {"num_envs": given.num_envs, "on_device": given.on_device},
             make_spec=make_spec,
         )
         config = dataclasses.replace(config, evaluate_every=given.evaluate_every)
-        environment = made[0] if made else None
+        environment = made[0] if made and not config.on_device else None
         return train(config, given.run_directory, plain=given.plain, environment=environment)
 
 

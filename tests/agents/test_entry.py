@@ -12,7 +12,7 @@ import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
 from retrax.agents.shapes import check_agent_shapes
 from retrax.datatypes import EnvironmentSpec
-from retrax.runtime.run_directory import default_preset, preset_config
+from retrax.runtime.presets import default_preset, preset_config
 
 ENTRY = """
 from retrax.agents import AgentEntry

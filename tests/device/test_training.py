@@ -92,34 +92,32 @@ def test_a_run_is_that_of_the_host_bit_for_bit(pace):
     means, _ = loop.flush()
     training = make_training(agent, PureCatch(), config, num_envs=NUM_ENVS)
     rows, state = training.calls(), jax.jit(training.init)(jax.random.key(4))
-    advance, windows = jax.jit(training.advance), []
+    advance, parts = jax.jit(training.advance), []
     for count in (1, 7, 0, 40, 12):
         calls = np.zeros((40, 2), np.int32)
         calls[:count] = np.reshape([next(rows) for _ in range(count)], (-1, 2))
-        state, window = advance(state, calls, jnp.int32(count))
-        windows.append(jax.device_get(window))
+        state, found = advance(state, calls, jnp.int32(count))
+        parts.append(jax.device_get(found))
     assert advance._cache_size() == 1
     assert_same(state.learner, loop.learner.state)
     assert_same(state.actors, loop.actor_states())
     progress = jax.device_get(state.progress)
     assert progress.steps == loop.counters.steps
     assert progress.updates == loop.counters.updates > 20
-    if config.pace == "steady":
-        assert progress.learning_since == loop.counters.learning_since
+    assert progress.learning_since == loop.counters.learning_since
     np.testing.assert_array_equal(
         state.environments.timestep.observation, loop._actors[0]._timestep.observation
     )
     episodes = {
-        name: np.concatenate([w.episodes[name].ravel() for w in windows]).astype(np.float64)
+        name: np.concatenate([part[name].ravel() for part in parts]).astype(np.float64)
         for name in ("return", "length")
     }
     assert np.isfinite(episodes["return"]).sum() == loop.counters.episodes == 6 * NUM_ENVS
     assert np.nanmean(episodes["return"]) == means["episode_return"]
     assert np.nanmean(episodes["length"]) == means["episode_length"] == 9.0
+    found = state.sums.means()
     for name in ("score", "replay_age"):
-        total = sum(w.sums[name] for w in windows)
-        updates = sum(w.updates for w in windows)
-        np.testing.assert_allclose(total / updates, means[name], rtol=1e-5)
+        np.testing.assert_allclose(found[name], means[name], rtol=1e-5)
 
 
 def test_seeds_in_one_call_are_the_runs_of_each_seed():

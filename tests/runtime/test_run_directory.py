@@ -15,6 +15,7 @@ from retrax.agents import acer, agent57, d4pg, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
+from retrax.runtime import presets
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
 from retrax.runtime.workers.options import WorkerOptions
@@ -122,8 +123,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 9}, "its version is 9, and the newest known one is 8"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 8"),
+        ({"version": 10}, "its version is 10, and the newest known one is 9"),
+        ({"version": "1"}, "its version is '1', and the newest known one is 9"),
         ({"version": -1}, "its version is -1"),
     ],
 )
@@ -215,7 +216,7 @@ def test_files_without_a_version_keep_what_they_have(tmp_path):
     configs.write_config(tmp_path, run)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
-    assert values.pop("version") == 8
+    assert values.pop("version") == 9
     path.write_text(json.dumps(values))
     assert configs.read_config(tmp_path) == run.anchored()
 
@@ -238,6 +239,14 @@ def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
         del values["workers"]["decoupled"]
     with pytest.raises(ValueError, match=r"workers\.decoupled is missing\.$"):
         configs.read_config(tmp_path)
+
+
+@pytest.mark.parametrize("older", [None, 8])
+def test_runs_from_before_there_were_devices_are_on_none(tmp_path, older):
+    with edited(tmp_path) as values:
+        del values["version"], values["on_device"]
+        values |= {"version": older} if older else {}
+    assert configs.read_config(tmp_path) == make_run(on_device=False).anchored()
 
 
 @pytest.mark.parametrize(
@@ -307,7 +316,7 @@ def test_published_runs_can_be_read():
 
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"Unknown preset 'smal' of reactor \(did you mean small"):
-        configs.preset_config(find_agent("reactor"), "smal")
+        presets.preset_config(find_agent("reactor"), "smal")
 
 
 @pytest.mark.parametrize("agent", agent_names())
@@ -315,7 +324,7 @@ def test_every_registered_agent_has_presets_of_its_config(agent):
     entry = find_agent(agent)
     assert entry.name == agent
     for preset in entry.presets:
-        assert isinstance(configs.preset_config(entry, preset), entry.Config)
+        assert isinstance(presets.preset_config(entry, preset), entry.Config)
 
 
 SMALL = specs.Array((5,), np.float32)
@@ -348,7 +357,7 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
     ],
 )
 def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
-    assert configs.describe_default_preset(find_agent(agent), "x", spec) == sentence
+    assert presets.describe_default_preset(find_agent(agent), "x", spec) == sentence
 
 
 @pytest.mark.parametrize(
@@ -429,9 +438,9 @@ def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
         presets={"one": reactor.Config.small, "two": reactor.Config.paper},
     )
     spec = EnvironmentSpec(SMALL, DISCRETE)
-    assert configs.default_preset(entry, "catch", spec) == "one"
+    assert presets.default_preset(entry, "catch", spec) == "one"
     with pytest.raises(ValueError, match="mine has no default number of steps: give steps"):
-        configs._default_steps(entry, "catch", "one")
+        presets.default_steps(entry, "catch", "one")
 
 
 @pytest.mark.parametrize(

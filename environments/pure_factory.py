@@ -1,0 +1,167 @@
+"""Environments in JAX by their id: our tasks, pgx's games, classes like gymnax's, your own."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+from .._imports import import_from, reason
+from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
+from .pure import PureEnvironment, State, Transition, check_pure
+from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory
+from .switches import own_values, refuse_unknown, split, values
+
+PGX = "pgx:"
+_TASKS: dict[str, Callable[..., PureEnvironment]] = {
+    "catch": PureCatch,
+    "memory": PureMemory,
+    "deep_sea": PureDeepSea,
+    "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
+    "CartPole-v1": PureCartPole,
+}
+
+
+def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
+    """Makes an environment that is written in JAX.
+
+    Args:
+      id: one of our tasks that have a form in JAX ("catch", "memory", "deep_sea",
+        "noisy_deep_sea", "CartPole-v1"), "pgx:minatar-breakout", or "my_module:NAME", where NAME is
+        a function or a class that returns a `PureEnvironment`, or an environment of the form of
+        gymnax's. Switches may follow, as in `make`.
+      search_path: the directory from which `my_module` may be imported.
+
+    Raises:
+      ValueError: the environment is not written in JAX, is for several players, has no such switch,
+        or cannot be traced.
+      ImportError: pgx is not installed.
+    """
+    name, switches = split(id)
+    if name in _TASKS:
+        return _TASKS[name](**own_values(switches, _TASKS[name], name, evaluation=False))
+    if name.startswith(PGX):
+        refuse_unknown(switches, [], name)
+        return make_pgx(name.removeprefix(PGX))
+    module_name, colon, attribute = name.rpartition(":")
+    maker = getattr(import_from(module_name, search_path), attribute, None) if colon else None
+    if not callable(maker):
+        known = ", ".join([*_TASKS, "pgx:ID", "module:NAME"])
+        raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
+    try:
+        made = maker(**values(switches, maker, name))
+    except Exception as error:  # of somebody's code
+        raise ValueError(f"{name} cannot be made: {reason(error)}.") from error
+    if hasattr(made, "step_env") and hasattr(made, "default_params"):
+        made = Gymnax(made)
+    check_pure(made, name)
+    return made
+
+
+class Pgx:
+    """A game of pgx for one player, such as MinAtar's.
+
+    Its boards of bools are images, as those of the host's MinAtar. Episodes end after
+    `DEFAULT_LIMIT` steps, since pgx has no limits.
+
+    Args:
+      game: made by `pgx.make`.
+
+    Raises:
+      ValueError: it has more players than one.
+    """
+
+    def __init__(self, game: Any) -> None:
+        if game.num_players != 1:
+            raise ValueError(
+                f"pgx:{game.id} must be a game for one player, it has {game.num_players} players."
+            )
+        self._game, shape = game, tuple(game.observation_shape)
+        self._is_image = len(shape) == 3
+        seen: specs.Array = specs.Array(shape, np.float32, "observation")
+        if self._is_image:
+            seen = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+        actions = specs.DiscreteArray(int(game.num_actions), np.int32, "action")
+        self.spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT)
+
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        """A new game."""
+        state = self._game.init(key)
+        return state, self._seen(state)
+
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Transition]:
+        """A move."""
+        state = self._game.step(state, action, key)
+        reward = state.rewards[0]
+        return state, Transition(self._seen(state), reward, state.terminated, state.truncated)
+
+    def _seen(self, state: State) -> jax.Array:
+        if self._is_image:
+            return (state.observation * 255).astype(jnp.uint8)
+        return jnp.asarray(state.observation, jnp.float32)
+
+
+@functools.lru_cache(maxsize=8)  # what is compiled for an environment is found by its identity
+def make_pgx(game: str) -> Pgx:
+    """A game of pgx.
+
+    Raises:
+      ValueError: there is no such game, or it is not for one player.
+      ImportError: pgx is not installed.
+    """
+    try:
+        import pgx
+    except ImportError:
+        raise ImportError(
+            f"{PGX}{game} needs the package pgx: pip install 'retrax[device]'"
+        ) from None
+    if game not in pgx.available_envs():
+        raise ValueError(
+            f"pgx has no game {game!r}: allowed are {', '.join(sorted(pgx.available_envs()))}."
+        )
+    return Pgx(pgx.make(game))
+
+
+class Gymnax:
+    """An environment of the form of gymnax's: `reset_env` and `step_env` with parameters.
+
+    gymnax says `done` for both kinds of ends; an episode that reaches `max_steps_in_episode` of the
+    parameters is truncated here.
+
+    Args:
+      environment: with `default_params`.
+
+    Raises:
+      ValueError: its observations are not floats, or its actions not discrete.
+    """
+
+    def __init__(self, environment: Any) -> None:
+        self._environment, self._params = environment, environment.default_params
+        actions = environment.action_space(self._params)
+        seen = environment.observation_space(self._params)
+        if not hasattr(actions, "n"):
+            raise ValueError(f"{type(environment).__name__} must have discrete actions.")
+        limit = getattr(self._params, "max_steps_in_episode", DEFAULT_LIMIT)
+        self.spec = EnvironmentSpec(
+            specs.Array(tuple(seen.shape), np.float32, "observation"),
+            specs.DiscreteArray(int(actions.n), np.int32, "action"),
+            max_episode_steps=int(limit),
+        )
+        self._limit = int(limit)
+
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        """A new episode."""
+        observation, state = self._environment.reset_env(key, self._params)
+        return state, jnp.asarray(observation, jnp.float32)
+
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Transition]:
+        """A step, after which the environment does not restart by itself."""
+        stepped = self._environment.step_env(key, state, action, self._params)
+        observation, state, reward, done, *_ = stepped
+        late = getattr(state, "time", -1) >= self._limit
+        observation = jnp.asarray(observation, jnp.float32)
+        return state, Transition(observation, reward, done & ~late, done & late)

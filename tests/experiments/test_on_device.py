@@ -1,0 +1,104 @@
+"""`retrax train --on-device`: run directories, exact resume, evaluation, and what is refused."""
+
+import dataclasses
+
+import noisy_agent
+import pytest
+from run_files import check_equal, rows, snapshots
+
+from retrax.datatypes import ReplayConfig
+from retrax.device import loop as device_loop
+from retrax.experiments.training import train
+from retrax.runtime.run_directory import RunConfig, read_config
+
+
+def config(**changes):
+    replay = ReplayConfig(capacity=80, min_rows=20, batch_size=2, acting_steps_per_update=3.0)
+    replay = dataclasses.replace(replay, selector="proportional")
+    fields = {
+        "agent": "noisy_agent:ARMS",
+        "environment": "catch",
+        "steps": 240,
+        "snapshot_every": 80,
+        "log_every": 40,
+        "num_envs": 4,
+        "on_device": True,
+        "evaluate_every": 120,
+        "evaluation_episodes": 2,
+        "keep_snapshots": 9,
+        "agent_config": noisy_agent.Config(replay=replay),
+    }
+    return RunConfig(**{**fields, **changes})
+
+
+@pytest.fixture(scope="module")
+def on_device(tmp_path_factory):
+    """A finished run; tests must not change it."""
+    directory = tmp_path_factory.mktemp("device") / "run"
+    summary = train(config(), directory, plain=True)
+    assert (summary.steps, summary.interrupted) == (240, False)
+    return directory
+
+
+def test_a_run_on_a_device_leaves_what_every_run_leaves(on_device, retrax):
+    found = rows(on_device)
+    assert [row["steps"] for row in found] == ["40", "80", "120", "160", "200", "240"]
+    assert snapshots(on_device) == [80, 120, 160, 240]
+    assert read_config(on_device).on_device
+    last = found[-1]
+    assert 70 <= int(last["updates"]) <= 80  # 240 less the first 20 rows, one in 3
+    assert float(last["replay_age"]) < 80
+    assert -1 <= float(last["episode_return"]) <= 1
+    assert float(last["episode_arm"]) == -1.0
+    assert float(last["evaluation_length"]) == 9.0
+    status, out, _ = retrax("evaluate", on_device, "--episodes", "3")
+    assert status == 0
+    assert "over 3 episodes of 9 steps, after 240 steps of training" in out
+
+
+def test_a_resumed_run_is_the_whole_run_whatever_the_calls(on_device, tmp_path, monkeypatch):
+    monkeypatch.setattr(device_loop, "_FIRST_ROWS", 3)
+    monkeypatch.setattr(device_loop, "_SECONDS", 1e-9)  # calls of ever fewer time steps
+    run = tmp_path / "run"
+    train(config(steps=100), run, plain=True)
+    (run / "config.json").write_text((on_device / "config.json").read_text())
+    train(config(), run, resume=True, plain=True)
+    check_equal(run, on_device)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("noisy_agent:NOISY", "--environment", "Acrobot-v1"), "Acrobot-v1 is not an environment"),
+        (("reactor", "--environment", "catch"), "needs the selector uniform or proportional"),
+        (("noisy_agent:NOISY", "--environment", "pgx:chess"), "pgx"),
+    ],
+)
+def test_what_does_not_run_on_a_device_is_refused(arguments, sentence, retrax, tmp_path):
+    directory = tmp_path / "run"
+    status, _, error = retrax("train", *arguments, "--on-device", "--run-directory", directory)
+    assert status == 2
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"num_actors": 2}, "num_actors must be 1 if on_device is True, got 2"),
+        (
+            {"actor_update_period": 3},
+            "actor_update_period must be None if on_device is True, got 3",
+        ),
+        ({"learner_devices": 2}, "learner_devices must be 1 if on_device is True, got 2"),
+    ],
+)
+def test_a_run_on_a_device_has_one_actor_and_one_device(changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        config(**changes)
+
+
+def test_steps_are_counted_in_32_bits(tmp_path):
+    with pytest.raises(ValueError, match="steps must be at most 2147483647 on a device"):
+        train(config(steps=2**31), tmp_path / "run")
