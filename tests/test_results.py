@@ -46,6 +46,16 @@ def test_computed_cells_are_those_of_the_page(page):
     assert written == text, "run python docs/results/result_tables.py"
 
 
+@pytest.mark.parametrize("page", result_tables.pages())
+def test_a_page_begins_with_a_table_and_ends_with_how_it_was_made(page):
+    lines = (FOLDER / page / "README.md").read_text(encoding="utf-8").split("\n")
+    first = next(line for line in lines if line and not line.startswith("#"))
+    assert first == result_tables.COPIED or result_tables.COMPUTED.fullmatch(first)
+    assert lines.count('<details markdown="1">') == 1
+    assert lines.count("<summary>How it was made</summary>") == 1
+    assert lines[-2] == "</details>"
+
+
 def test_computed_cells_replace_others_and_keep_the_emphasis_of_equal_ones():
     assert result_tables.filled(PAGE, REPORT) == PAGE
     wrong = PAGE.replace("**4**", "**5**").replace("| | 4 | |", "| | | |")

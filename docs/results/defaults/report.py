@@ -189,9 +189,13 @@ def draw() -> None:
         axes.axis("off")
     for axes, ((agent, environment), chosen) in zip(grid.flat, tasks.items(), strict=False):
         for run in chosen:
-            draw_curve(axes, run, WINDOW, color="tab:blue", alpha=0.7)
+            draw_curve(axes, run, WINDOW, color="tab:blue", alpha=0.7, label="a seed, in training")
         goal = threshold(environment)
         if goal is not None:
-            axes.axhline(goal, color="tab:grey", linestyle="--")
-        axes.set(title=f"{agent}, {environment}", xlabel="environment steps")
+            axes.axhline(goal, color="tab:grey", linestyle="--", label="goal")
+        axes.set(title=f"{agent}, {environment}", xlabel="environment steps", ylabel="return")
+    handles, labels = grid.flat[0].get_legend_handles_labels()
+    if len(tasks) < grid.size:
+        by_label = dict(zip(labels, handles, strict=True))
+        grid.flat[-1].legend(by_label.values(), by_label, loc="center")
     plt.savefig(HERE / "curves.png", dpi=60)
