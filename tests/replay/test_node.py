@@ -369,6 +369,27 @@ def test_priorities_are_set_once_and_use_the_draws_before():
         node.draw(0, 1, 0.0)
 
 
+def test_a_restored_node_waits_for_new_episodes():
+    """Though its writer is the same, and no row is missing."""
+    node, rows = ReplayNode(local_replay(), max_lead=1000), list(stream(12, ends=0.0))
+    node.add(7, 0, [0, 1], packed(rows[:6]), 0.0)
+    node.restore(node.state())
+    node.add(7, 6, [0, 1], packed(rows[6:9]), 0.0)
+    assert node.status()[0] == 2 * 6
+    new = rows[9]._replace(is_first=np.ones(2, bool))
+    node.add(7, 9, [0, 1], packed([new, *rows[10:]]), 0.0)
+    assert node.status()[0] == 2 * 9
+
+
+def test_a_buffer_of_another_size_is_refused():
+    """Config and batch of the learner do not tell the size, the header does."""
+    draws = local_replay().draws
+    data = draws.empty(3).data
+    assert [part.shape for part in draws.read(data).parts] == [(3, 4, 32)]
+    with pytest.raises(ValueError, match=r"A draw of 3 sequences has 640 bytes, got 639: learner"):
+        draws.read(data[:-1])
+
+
 def test_wrong_rows_are_refused():
     node = ReplayNode(local_replay(), max_lead=0)
     rows = packed(stream(3))

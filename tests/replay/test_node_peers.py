@@ -239,6 +239,18 @@ def test_a_state_is_kept_by_the_node():
         local_replay().restore(state, {})
 
 
+def test_a_state_waits_for_priorities():
+    node = Keeper(local_replay(), max_lead=1000)
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    peer = LatePeer(node)
+    replay = open_replay(peer, options={"max_wait": 0.02, "stop": lambda: True})
+    draw = replay.sample()
+    peer.silent = True
+    replay.set_priorities(draw.keys, np.ones(3))
+    with pytest.raises(WaitTimeout, match="Waited 0 s for the replay to set priorities"):
+        replay.keep(100)
+
+
 def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
     local = local_replay()
     for row in stream(40):
