@@ -1,20 +1,29 @@
-"""Replay of one process: storage of rows, selection of sequences, schedule of updates."""
+"""Replay: storage of rows, selection of sequences, schedule of updates; in one process, or not."""
 
 from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
 from .interface import Draw, Replay, ReplayStatus, Writer
 from .local import LocalReplay
+from .node import ReplayNode
+from .node_writer import NodeWriter
+from .peer import DirectPeer, Peer
 from .priorities import importance_weights
 from .priority_tree import ContextualPriorityTree
+from .remote import RemoteReplay
 from .schedule import UpdateKind, UpdateSchedule
 from .selectors import Selector, make_selector
 from .store import SequenceStore
 
 __all__ = [
     "ContextualPriorityTree",
+    "DirectPeer",
     "Draw",
     "LocalReplay",
+    "NodeWriter",
+    "Peer",
+    "RemoteReplay",
     "Replay",
     "ReplayConfig",
+    "ReplayNode",
     "ReplayStatus",
     "Row",
     "Sample",

@@ -25,6 +25,7 @@ class LocalReplay:
 
     Attributes:
       store: holds the rows.
+      packing: of the rows.
       draws: the packing of what `draw` returns.
       shapes: see `Replay`.
       metric_names: likewise.
@@ -47,7 +48,8 @@ class LocalReplay:
             environment_spec, sequence, config, num_envs=num_environments, seed=seed
         )
         self.shapes = self.store.shapes
-        self.draws = DrawPacking(self.store.packing)
+        self.packing = self.store.packing
+        self.draws = DrawPacking(self.packing)
         self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
         self._steps = 0
         self._lock = threading.Lock()
@@ -88,12 +90,12 @@ class LocalReplay:
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some; arguments as of the store's `add`."""
-        packed, store = self.store.packing.pack(rows), self.store
-        self.add_packed(packed, np.arange(store.num_envs) if environments is None else environments)
+        every = np.arange(self.num_environments)
+        self.add_packed(self.packing.pack(rows), every if environments is None else environments)
 
     def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> None:
         """Appends one row to some environments: packed, the parts `[n, bytes]`."""
-        is_last = self.store.packing.flags(packed[0])[1]
+        is_last = self.packing.flags(packed[0])[1]
         with self._lock:
             self.store.add_packed(packed, environments)
             self._steps += len(is_last) - np.count_nonzero(is_last)
@@ -133,11 +135,16 @@ class LocalReplay:
             self.store.take(slots, draw.parts)
             return draw
 
+    @property
+    def rng(self) -> Any:
+        """The state of the generator of draws."""
+        return self.store.rng.bit_generator.state
+
     def undo(self, draws: Sequence[tuple[PackedDraw, Any]]) -> None:
         """Takes the newest draws back.
 
         Args:
-          draws: in their order, each with the state of the store's generator before it.
+          draws: in their order, each with `rng` before it.
         """
         with self._lock:
             for draw, rng in reversed(draws):
@@ -147,7 +154,7 @@ class LocalReplay:
     @contextlib.contextmanager
     def undone(self, draws: Sequence[tuple[PackedDraw, Any]]) -> Iterator[None]:
         """In this block the draws are taken back; nothing else may change it meanwhile."""
-        schedule, rng = copy.deepcopy(self._schedule), self.store.rng.bit_generator.state
+        schedule, rng = copy.deepcopy(self._schedule), self.rng
         self.undo(draws)
         try:
             yield

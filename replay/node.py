@@ -45,7 +45,32 @@ class _Made(NamedTuple):
 
     number: int
     draw: PackedDraw
-    rng: Any  # the state of the store's generator before it
+    rng: Any  # the state of the generator before it
+
+
+class _Calls:
+    """How many calls of one kind are due, and since when.
+
+    Attributes:
+      oldest: rows that had been added when the first of them became due; None if none is.
+    """
+
+    def __init__(self) -> None:
+        self.oldest: int | None = None
+        self._count = 0
+        self._since: deque[tuple[int, int]] = deque()  # rows, and calls that became due then
+
+    def note(self, count: int, rows: int) -> None:
+        """Records how many are due after so many rows."""
+        if count > self._count:
+            self._since.append((rows, count - self._count))
+        made, self._count = self._count - count, count
+        while made > 0:
+            since, calls = self._since.popleft()
+            if calls > made:
+                self._since.appendleft((since, calls - made))
+            made -= calls
+        self.oldest = self._since[0][0] if self._since else None
 
 
 class ReplayNode:
@@ -76,12 +101,11 @@ class ReplayNode:
             raise ValueError(f"max_lead must be at least 0 rows, got {max_lead}.")
         self.local = local
         self._max_lead, self._life = max_lead, life
-        self._packing = local.store.packing
+        self._packing = local.packing
         self._arrivals = Arrivals(local.num_environments, local.cut)
         self._changed = threading.Condition()
         self._rows = 0  # added so far
-        # Rows that had been added when the calls that are due became so: see `UpdateSchedule`.
-        self._due: tuple[deque[int], deque[int]] = deque(), deque()
+        self._newest, self._replayed = _Calls(), _Calls()  # that are due, see `UpdateSchedule`
         self._number = 0  # of the next draw
         self._made: deque[_Made] = deque()
         self._waiting: Counter[int] = Counter()  # numbers of draws that are waited for
@@ -245,21 +269,21 @@ class ReplayNode:
 
     def _is_held(self, environments: np.ndarray) -> bool:
         """Whether further rows of these would be too far ahead of a call that is due."""
-        since = [calls[0] for calls in self._due if calls]
-        if since and self._rows + len(environments) - min(since) > self._max_lead:
-            return True
-        return bool(self._due[0]) and self.local.begins_round(environments)
+        rows = self._rows + len(environments)
+        for calls in (self._newest, self._replayed):
+            if calls.oldest is not None and rows - calls.oldest > self._max_lead:
+                return True
+        return self._newest.oldest is not None and self.local.begins_round(environments)
 
     def _note_due(self) -> None:
-        for calls, count in zip(self._due, self.local.calls, strict=True):
-            while len(calls) > count:
-                calls.popleft()
-            calls.extend([self._rows] * (count - len(calls)))
+        newest, replayed = self.local.calls
+        self._newest.note(newest, self._rows)
+        self._replayed.note(replayed, self._rows)
 
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as `_wait` may go on."""
         while self._waiting[self._number] and self.local.is_due:
-            rng = self.local.store.rng.bit_generator.state
+            rng = self.local.rng
             draw = self.local.draw()
             assert draw is not None
             draw.header[3:5] = self._life, self._number
