@@ -47,7 +47,7 @@ def interrupt(monkeypatch, at):
     """Ctrl-C once the loop has come to `at` steps."""
     advance = Loop.advance
 
-    def interrupted(self):
+    def interrupted(self, until):
         advance(self)
         if self.counters.steps == at:
             os.kill(os.getpid(), signal.SIGINT)

@@ -39,7 +39,7 @@ def stop_with(monkeypatch, *numbers, at=100):
     """Sends signals to this process once the loop has come to `at` steps."""
     advance = Loop.advance
 
-    def signalled(self):
+    def signalled(self, until):
         advance(self)
         if self.counters.steps == at:
             for number in numbers:
@@ -217,7 +217,7 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(tiny, retrax, t
 
 
 def test_any_failure_is_told(tiny, retrax, tmp_path, monkeypatch):
-    def fail(self):
+    def fail(self, until):
         raise RuntimeError("something\nlong")
 
     monkeypatch.setattr(Loop, "advance", fail)
@@ -265,7 +265,7 @@ def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
         return environment
 
     monkeypatch.setattr(RunConfig, "make_environment", watched)
-    monkeypatch.setattr(Loop, "advance", lambda self: 1 / 0)
+    monkeypatch.setattr(Loop, "advance", lambda self, until: 1 / 0)
     assert main([*tiny, "--run-directory", str(tmp_path / "run")]) == 1
     assert (len(made), set(closed)) == (1, {1})
     assert main([*tiny, "--agent.replay.capacity", "100000000000"]) == 2
