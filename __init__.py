@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from .experiments.exporting import export
     from .experiments.trained import Evaluation, TrainedAgent, evaluate, load_agent
     from .experiments.training import Summary, train
+    from .launchpad_programs.engines.options import EngineOptions
     from .launchpad_programs.launch import launch
-    from .launchpad_programs.ray_session import EngineOptions
     from .runtime.run_directory import RunConfig
     from .runtime.workers.options import WorkerOptions
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
-    "EngineOptions": "launchpad_programs.ray_session:EngineOptions",
+    "EngineOptions": "launchpad_programs.engines.options:EngineOptions",
     "Evaluation": "experiments.trained:Evaluation",
     "RunConfig": "runtime.run_directory:RunConfig",
     "Summary": "experiments.training:Summary",

@@ -1,6 +1,7 @@
 """Actors, learners and environments with Acme's interfaces, and a user's environment loop."""
 
 import contextlib
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..replay.reverb import library  # isort: skip # noqa: F401
 
 import acme
 from acme.utils.loggers import NoOpLogger
+from launchpad.launch import worker_manager
 
 from ..datatypes import TimeStep, VectorEnvironment
 from ..runtime.actor import Actor
@@ -145,6 +147,10 @@ def run_loop(
     before_step: Callable[[], None],
 ) -> None:
     """Runs the environment loop of actor number `index` until `before_step` raises."""
+    if worker_manager._SIGNAL_HANDLERS is None:  # elsewhere than in a process of Launchpad's
+        # Acme's loop registers a handler, for which Launchpad would take over signals, in any
+        # thread. `before_step` ends the loop.
+        worker_manager._SIGNAL_HANDLERS = {signal.SIGUSR1: set()}
     # Acme's default logger would write into the home directory.
     make_logger = options.logger_factory or (lambda *labels: NoOpLogger())
     with contextlib.closing(make_logger("actor", "actor_steps", index)) as logger:

@@ -1,20 +1,21 @@
 """The actor's node: a `runtime.Actor` that takes the steps that the counter grants."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..replay.reverb import ReverbWriter
 from ..replay.waiting import Stopped
 from ..runtime.actor import Actor
-from ..runtime.actor_states import ActorStates
 from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.state_file import pack_state, unpack_state
 from ..runtime.stop import StopEvent
-from .claims import Claims
 from .config import ProgramConfig
-from .counter import Counter, CounterClient
+from .counter_client import CounterClient
+from .kinds import publisher_of
+from .peers import Caller, Peers
 
 _POLL_SECONDS = 0.1
 
@@ -28,7 +29,7 @@ class ActorNode:
         index: int,
         actor: Actor,
         parameters: ParameterClient,
-        counter: Counter | CounterClient,
+        counter: Caller,
         *,
         stop: StopEvent,
     ):
@@ -40,17 +41,15 @@ class ActorNode:
           actor: its state is restored if the run is resumed or the node restarted; the node closes
             it.
           parameters: the actor's.
-          counter: grants steps.
+          counter: grants steps, and keeps the state.
           stop: when to end.
         """
-        self._name, self._actor, self._parameters = f"actor/{index}", actor, parameters
-        self._counter, self._stop = counter, stop
-        self._states = ActorStates(config.directory, index)
-        if config.continues:
-            actor.state = self._states.restore(actor.state)
+        self._actor, self._parameters, self._stop = actor, parameters, stop
+        self._counter = CounterClient(counter, f"actor/{index}", config.restarts)
+        if config.continues and (state := self._counter.kept()) is not None:
+            actor.state = _unpacked(state, actor.state)
         self._save_every = max(1, config.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
-        self._claims = Claims(counter, self._name, config.restarts)
         self._loop: Callable[[], None] | None = None
 
     def use_loop(self, loop: Callable[[], None]) -> None:
@@ -59,9 +58,9 @@ class ActorNode:
 
     def start(self) -> None:
         """Compiles, and waits for the learner's first parameters."""
-        self._report("compiling")
+        self._counter.report(state="compiling")
         self._actor.compile()
-        self._report("waiting for the learner")
+        self._counter.report(state="waiting for the learner")
         self._actor.start()
 
     def step(self) -> bool:
@@ -98,12 +97,13 @@ class ActorNode:
 
     def close(self) -> None:
         """Saves the actor's state; closes the actor and its parameters."""
-        self._save()
+        with contextlib.suppress(Stopped):
+            self._save()
         self._parameters.close()
         self._actor.close()
 
     def _is_granted(self) -> bool:
-        return self._claims.is_granted(self._values)
+        return self._counter.is_granted(self._values)
 
     def _values(self) -> dict[str, Any]:
         return {
@@ -114,43 +114,37 @@ class ActorNode:
         }
 
     def _count(self, taken: int) -> None:
-        self._claims.count(taken)
-        if self._claims.total >= self._next_save:
+        self._counter.count(taken)
+        if self._counter.total >= self._next_save:
             self._save()
 
     def _save(self) -> None:
-        self._next_save = self._claims.total + self._save_every
-        self._states.save(self._actor.state)
-
-    def _report(self, state: str) -> None:
-        self._counter.report(self._name, {"state": state})
+        self._next_save = self._counter.total + self._save_every
+        self._counter.keep(pack_state(self._actor.state))
 
 
-def make_actor(
-    config: ProgramConfig, *, index: int, counter: Any, learner: Any, replay: Any, stop: StopEvent
-) -> ActorNode:
-    """Actor number `index`, which writes into Reverb; called in its node with clients."""
+def _unpacked(data: bytes, template: Any) -> Any:
+    try:
+        return unpack_state(data, template)
+    except ValueError as error:
+        raise ValueError(f"The actor's state is of another agent or config ({error}).") from error
+
+
+def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:
+    """Actor number `index`."""
     run, mine = config.run, config.run.environments_of(index)
     seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.part)
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        learner.get,
+        functools.partial(peers.once(publisher_of(run)).call, "get"),
         packing_of(agent),
         update_period=config.run.actor_update_period or 1,
         stop=stop.is_set,
     )
-    spec, sequence = environment.spec, agent.sequence
-    writer = ReverbWriter(replay, spec, sequence, run.replay, environments=mine, stop=stop.is_set)
+    writer = peers.writer(environment.spec, agent.sequence, mine)
     actor = make_run_actor(run, agent, environment, index, writer, parameters)
-    node = ActorNode(
-        config,
-        index,
-        actor,
-        parameters,
-        CounterClient(counter, stop, process=config.restarts),
-        stop=stop,
-    )
+    node = ActorNode(config, index, actor, parameters, peers.peer("counter/0"), stop=stop)
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second
 

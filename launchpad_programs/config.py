@@ -17,8 +17,6 @@ from ..environments.failures import closing_quietly
 from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
 
-SERVING = ("replay", "counter", "learner")  # nodes that others call
-SERVING_WORKERS = ("counter", "parameter_server")
 # config.json, the snapshots and the launcher have them.
 _NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
 
@@ -53,13 +51,17 @@ class ProgramConfig:
     """How long the evaluation at the end of the run may take."""
 
     port: int | None = None
-    """The first of the ports of `SERVING`; free ones if None."""
+    """The first of the ports of the nodes that others call, under Launchpad; free ones if None."""
 
     resumed_at: int | None = None
     """Steps of the snapshot from which the run is resumed."""
 
     restarts: Annotated[int, Range(0)] = 0
     """How often the node that is made from this config was restarted while the program ran."""
+
+    max_lead: Annotated[int, Range(0)] = 256
+    """Time steps that actors take at most while an update is due that the learner has not begun;
+    not under Launchpad."""
 
     acme: str | None = None
     """`package.module:NAME` of `AcmeOptions`: each actor then runs an environment loop of Acme."""
@@ -97,23 +99,6 @@ class ProgramConfig:
         """Whether workers compute gradients for a parameter server."""
         return self.run.workers.num_workers > 0
 
-    @property
-    def serving(self) -> tuple[str, ...]:
-        """Labels of the nodes that others call."""
-        return SERVING_WORKERS if self.has_workers else SERVING
-
-    @property
-    def ports(self) -> dict[str, int]:
-        """Of the nodes that others call, from `port` on; empty if free ones are chosen."""
-        if self.port is None:
-            return {}
-        return {label: self.port + index for index, label in enumerate(self.serving)}
-
-    @property
-    def keeps_sequences(self) -> bool:
-        """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
-        return self.run.replay.selector != "contextual" and not self.has_workers
-
     @functools.cached_property
     def spec(self) -> EnvironmentSpec:
         """The spec of one environment; makes one, once in a process."""
@@ -147,10 +132,26 @@ def write_options(config: ProgramConfig) -> None:
     (config.directory / PROGRAM).write_text(text, encoding="utf-8")
 
 
-def read_options(
-    directory: Path, run: RunConfig, *, port: int | None = None
+def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConfig:
+    """The config of a program that is resumed, from program.json.
+
+    Args:
+      directory: the run directory.
+      run: the run.
+      **changes: fields that replace those of program.json.
+    """
+    options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
+    return ProgramConfig(run=run, directory=directory, **{**options, **changes})
+
+
+def resumed(
+    config: ProgramConfig, also: Callable[[int], None] | None
 ) -> tuple[ProgramConfig, list[str]]:
-    """The config of a program that is resumed, from program.json and the newest whole snapshot.
+    """The config of a program that continues at its newest whole snapshot.
+
+    Args:
+      config: of the program.
+      also: as of `open_snapshots`.
 
     Returns:
       The config, and sentences for the log, as of `open_snapshots`.
@@ -158,11 +159,7 @@ def read_options(
     Raises:
       ValueError: no snapshot is whole, or the state of an actor or the evaluator is damaged.
     """
-    from ..replay.reverb import Checkpoints  # TensorFlow, which not every node needs
-
-    options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
-    config = ProgramConfig(run=run, directory=directory, **{**options, "port": port})
-    also = Checkpoints(directory).check if config.keeps_sequences else None
+    directory = config.directory
     snapshots, notes = open_snapshots(directory, also=also)
     if snapshots is None:
         return config, notes if (directory / "metrics.csv").is_file() else []

@@ -1,7 +1,6 @@
 """The counter: grants steps to the actors, and gathers the reports of all nodes."""
 
 import dataclasses
-import itertools
 import math
 import threading
 import time
@@ -10,22 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.actor_states import ActorStates
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.metrics_writer import MetricsTable
 from ..runtime.stop import StopEvent
 from .columns import RESTARTS, newest_values
 from .config import ProgramConfig
+from .kinds import index_of, kind_of
 from .leases import Lease, Leases
-from .process import retry_until_stopped
+from .peers import Peers
 from .status import read_restarts, read_status, write_status
 
 _STEP_SECONDS = 0.2
 _STATUS_SECONDS = 0.5
-_LEARNERS = ("learner/", "parameter_server/")
 
 
 class Counter:
-    """Counts the steps of the run. Its public methods are called over Courier, by any thread.
+    """Counts the steps of the run. Its public methods are called by the nodes, in any thread.
 
     A call without an answer is repeated, so each may come twice without harm. Steps are granted
     before they are taken: all actors together take exactly the steps of the run, or a few more
@@ -96,7 +96,7 @@ class Counter:
         held = {name: Lease(*lease) for name, lease in status["leases"].items()}
         self._leases.restore(self._counters.steps, held)
         for name, values in status["nodes"].items():
-            self._keep(name, values)
+            self._note(name, values)
 
     def claim(
         self, name: str, process: int, number: int, taken: int, values: Mapping[str, Any]
@@ -130,7 +130,7 @@ class Counter:
             self._counters.episodes += len(returns)
             values["return"] = float(np.mean(returns))
         self._counters.steps += taken
-        self._keep(name, values)
+        self._note(name, values)
 
     def report(
         self, name: str, values: Mapping[str, Any], call: Sequence[int] | None = None
@@ -154,12 +154,12 @@ class Counter:
             if call is None or list(call) != self._answered.get(name):
                 self._metrics.add(metrics, weight)
                 self._answered[name] = list(call or ())
-            if name.startswith(_LEARNERS):
+            if kind_of(name).publishes:
                 self._note_learner(kept)
             is_final = kept.pop("final", False) and self._phase == "evaluating"
             if is_final and self._learner_is_up():
                 self._phase = "finished"
-            self._keep(name, kept)
+            self._note(name, kept)
             return {"phase": self._phase, "counters": self._snapshot_counters()}
 
     def _note_learner(self, values: Mapping[str, Any]) -> None:
@@ -170,6 +170,18 @@ class Counter:
         self._counters.learning_since = since
         if self._phase == "collecting" and since >= 0:
             self._phase = "learning"
+
+    def keep(self, name: str, state: bytes) -> None:
+        """Writes the packed state of an actor in the run directory."""
+        ActorStates(self._directory, index_of(name)).write(state)
+
+    def kept(self, name: str) -> bytes | None:
+        """The packed state that an actor last gave to `keep`; None if there is none.
+
+        Raises:
+          ValueError: the file is damaged.
+        """
+        return ActorStates(self._directory, index_of(name)).read()
 
     def step(self) -> None:
         """Updates the phase, status.json and metrics.csv."""
@@ -229,7 +241,7 @@ class Counter:
             },
         }
 
-    def _keep(self, name: str, values: Mapping[str, Any]) -> None:
+    def _note(self, name: str, values: Mapping[str, Any]) -> None:
         self._nodes[name] = {**self._nodes.get(name, {}), **values}
         self._reported[name] = time.monotonic()
 
@@ -238,7 +250,7 @@ class Counter:
         return all(
             self._nodes.get(name, {}).get("process", 0) == count
             for name, count in read_restarts(self._directory).items()
-            if name.startswith(_LEARNERS)
+            if kind_of(name).publishes
         )
 
     def _snapshot_counters(self) -> dict[str, Any]:
@@ -260,30 +272,13 @@ class Counter:
         self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
         self._next_row = (self._counters.steps // self._log_every + 1) * self._log_every
 
-    def _newest(self, prefix: str, value: str) -> float:
-        """The mean over nodes of a value of their newest reports."""
-        nodes = [values for name, values in self._nodes.items() if name.startswith(prefix)]
+    def _newest(self, label: str, value: str) -> float:
+        """The mean over the nodes of a kind of a value of their newest reports."""
+        nodes = [v for name, v in self._nodes.items() if kind_of(name).label == label]
         found = [values[value] for values in nodes if value in values]
         return float(np.mean(found)) if found else float("nan")
 
 
-class CounterClient:
-    """A Courier client of the counter whose calls are repeated until they are answered."""
-
-    def __init__(self, client: Any, stop: StopEvent, *, process: int):
-        """Takes a client with a short call timeout.
-
-        Args:
-          client: calls the counter.
-          stop: when to give up.
-          process: how often this node was restarted before.
-        """
-        self.start = retry_until_stopped(client.start, "The counter", stop)
-        self.claim = retry_until_stopped(client.claim, "The counter", stop)
-        self._report = retry_until_stopped(client.report, "The counter", stop)
-        self._process, self._calls = process, itertools.count()
-
-    def report(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """As `Counter.report`; however often it is repeated, it is one call."""
-        answer: dict[str, Any] = self._report(name, values, (self._process, next(self._calls)))
-        return answer
+def make_counter(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> Counter:
+    """The counter, which calls nobody."""
+    return Counter(config, stop=stop)

@@ -1,5 +1,6 @@
 """The evaluator's node: greedy episodes with the newest parameters; it keeps the best ones."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +18,10 @@ from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
-from .counter import Counter, CounterClient
+from .counter_client import CounterClient
+from .kinds import publisher_of
+from .peers import Caller, Peers
 
-_NAME = "evaluator/0"
 _ENVIRONMENTS = 4  # stepped together
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 0.5
@@ -51,7 +53,7 @@ class EvaluatorNode:
         agent: Agent,
         environment: VectorEnvironment,
         parameters: ParameterClient,
-        counter: Counter | CounterClient,
+        counter: Caller,
         *,
         key: jax.Array,
         stop: StopEvent,
@@ -67,7 +69,8 @@ class EvaluatorNode:
           key: a PRNG key.
           stop: when to end.
         """
-        self._agent, self._parameters, self._counter = agent, parameters, counter
+        self._agent, self._parameters = agent, parameters
+        self._counter = CounterClient(counter, "evaluator/0", config.restarts)
         self._environment: Any = _Paced(environment, stop, self._rest)
         self._episodes, self._modes = (
             config.run.evaluation_episodes,
@@ -136,7 +139,7 @@ class EvaluatorNode:
         close_quietly(self._environment)
 
     def _report(self, **values: Any) -> None:
-        answer = self._counter.report(_NAME, values)
+        answer = self._counter.report(**values)
         self._phase, self._steps = answer["phase"], answer["counters"]["steps"]
 
     def _rest(self) -> None:
@@ -154,22 +157,19 @@ class EvaluatorNode:
 
 
 def make_evaluator(
-    config: ProgramConfig, *, counter: Any, learner: Any, stop: StopEvent
+    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
 ) -> EvaluatorNode:
-    """The evaluator; called in its node with Courier clients of the others."""
+    """The evaluator."""
     seed = derive_seed(config.run.seed, Purpose.EVALUATOR, *config.part)
     num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
     environment = config.run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        learner.get, packing_of(agent), update_period=1, stop=stop.is_set, threaded=False
+        functools.partial(peers.once(publisher_of(config.run)).call, "get"),
+        packing_of(agent),
+        update_period=1,
+        stop=stop.is_set,
+        threaded=False,
     )
-    return EvaluatorNode(
-        config,
-        agent,
-        environment,
-        parameters,
-        CounterClient(counter, stop, process=config.restarts),
-        key=jax.random.key(seed),
-        stop=stop,
-    )
+    counter, key = peers.peer("counter/0"), jax.random.key(seed)
+    return EvaluatorNode(config, agent, environment, parameters, counter, key=key, stop=stop)

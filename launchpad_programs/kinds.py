@@ -8,8 +8,9 @@ import importlib
 import os
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
 from .peers import Node, Peers
 
@@ -25,6 +26,7 @@ class NodeKind(NamedTuple):
       factory: "module:function" of this folder, a `MakeNode`.
       calls: labels of the nodes that it calls, where the program has them.
       is_called: whether other nodes call it.
+      holds_rows: whether it is the replay that actors write into and the learner draws from.
       acts: whether it takes the steps of the run, as the counter grants them.
       publishes: whether it has the learner's state: it updates and snapshots it, and publishes
         parameters.
@@ -46,6 +48,7 @@ class NodeKind(NamedTuple):
     factory: str
     calls: tuple[str, ...] = ()
     is_called: bool = False
+    holds_rows: bool = False
     acts: bool = False
     publishes: bool = False
     saves: bool = False
@@ -58,6 +61,10 @@ class NodeKind(NamedTuple):
     restored: str = ""
     renewed: str = ""
 
+    def __reduce__(self) -> Any:
+        """Pickled by its name."""
+        return kind_of, (self.label,)
+
 
 _REPLAY_COLUMNS = {"replay_rows": "replay_rows", "replay_sequences": "replay_sequences"}
 _KINDS = (
@@ -65,6 +72,7 @@ _KINDS = (
         "replay",
         "replay:make_replay",
         is_called=True,
+        holds_rows=True,
         ends_last=True,
         restored="The replay restores its newest state, which was saved with a snapshot.",
         renewed="There is no snapshot yet: the replay is empty, and refills.",
@@ -148,9 +156,10 @@ class NodeSpec:
         return f"{self.kind.label}/{self.index}"
 
 
-def kinds_of(config: "ProgramConfig") -> list[NodeKind]:
+def kinds_of(run: RunConfig) -> list[NodeKind]:
     """The kinds of a program's nodes."""
-    return [KINDS[label] for label in (_WORKERS if config.has_workers else _ACTORS_AND_LEARNER)]
+    labels = _WORKERS if run.workers.num_workers else _ACTORS_AND_LEARNER
+    return [KINDS[label] for label in labels]
 
 
 def kind_of(name: str) -> NodeKind:
@@ -158,14 +167,19 @@ def kind_of(name: str) -> NodeKind:
     return KINDS[name.partition("/")[0]]
 
 
-def publisher_of(config: "ProgramConfig") -> str:
+def index_of(name: str) -> int:
+    """The number of a node among those of its kind, from its name."""
+    return int(name.partition("/")[2])
+
+
+def publisher_of(run: RunConfig) -> str:
     """The name of the node that publishes parameters."""
-    return next(f"{kind.label}/0" for kind in kinds_of(config) if kind.publishes)
+    return next(f"{kind.label}/0" for kind in kinds_of(run) if kind.publishes)
 
 
 def nodes_of(config: "ProgramConfig") -> list[NodeSpec]:
     """The nodes of a program, those first that others call."""
-    kinds = kinds_of(config)
+    kinds = kinds_of(config.run)
     called = {kind.label for kind in kinds if kind.is_called}
     return [
         NodeSpec(kind, index, tuple(f"{label}/0" for label in kind.calls if label in called))

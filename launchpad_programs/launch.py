@@ -33,9 +33,10 @@ from ..runtime.run_directory import (
     read_config,
     write_config,
 )
-from . import isolation
-from .config import ProgramConfig, read_options, write_options
-from .ray_session import EngineOptions, RaySession, ray_session
+from .config import ProgramConfig, read_options, resumed, write_options
+from .engines import installed, isolation
+from .engines.options import EngineOptions
+from .launcher import run_program
 
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
@@ -64,6 +65,7 @@ def launch(
     *,
     mode: Literal["local_mp", "local_mt"] = "local_mp",
     port: int | None = None,
+    max_lead: int = ProgramConfig.max_lead,
     listen_everywhere: bool = False,
     acme: str | None = None,
     engine: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
@@ -78,7 +80,8 @@ def launch(
       config: what to run; `num_actors` actors share its environments.
       directory: the run directory; a new one under runs/ if None.
       mode: processes or threads.
-      port: the first of 3 ports to listen on; free ones if None.
+      port: the first of 3 ports to listen on, under Launchpad; free ones if None.
+      max_lead: time steps that actors take at most while an update is due, but under Launchpad.
       listen_everywhere: listen on all interfaces: whoever can connect can execute code.
       acme: `package.module:NAME` of `AcmeOptions`.
       engine: where the nodes run, and whether they are restarted.
@@ -88,10 +91,10 @@ def launch(
       ValueError: the environment, the agent, its config or the directory is refused, another
         process writes into the directory, or the system refuses the namespace.
     """
-    if not listen_everywhere:
+    is_open = mode == "local_mp" and not (engine.name == "ray" and installed.has_tokens())
+    if is_open and not listen_everywhere:
         isolation.check_allowed(isolation.probe())
     _check_processes(config, mode)
-    engine.check(config, mode=mode, listen_everywhere=listen_everywhere)
     directory = Path(directory or new_directory(config)).absolute()  # environments may leave it
     config = config.anchored()
     spec = spec_of(config)
@@ -101,8 +104,10 @@ def launch(
         run=_with_period(run),
         directory=directory,
         port=port,
+        max_lead=max_lead,
         acme=acme,
     )
+    engine.check(program, mode=mode, listen_everywhere=listen_everywhere)
     with DirectoryLock(program.directory) as lock:  # the process takes it next
         check_new_directory(program.directory, program.run)
         _prepare(program, lock)
@@ -110,7 +115,8 @@ def launch(
         *(["--plain"] if plain else []),
         *(["--listen-everywhere"] if listen_everywhere else []),
         *([] if port is None else ["--port", str(port)]),
-        *["--engine", engine.engine, "--max-failures", str(engine.max_failures)],
+        *([] if engine.engine is None else ["--engine", engine.engine]),
+        *["--max-failures", str(engine.max_failures)],
         *([] if engine.ray_address is None else ["--ray-address", engine.ray_address]),
     ]
     module = "retrax.launchpad_programs"
@@ -129,50 +135,48 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
     Raises:
       ValueError: one sentence about what is wrong.
     """
-    notes: list[str] = []
     with contextlib.ExitStack() as stack:
         if resumes(arguments):
             named = not arguments[0].startswith("-")  # the agent, which config.json has
             given = parse_resumed(ResumeProgramArguments, arguments[named:], prog=PROG)
             lock = stack.enter_context(DirectoryLock(given.resume))
-            program, found = _resumed(given)
-            notes += [*found, _network(given, refused)]
-            engine = _checked_engine(given, program.run)
+            program = _continued(given)
+            engine = _checked_engine(given, program)
+            also = engine.replay_check(program, mode=given.launch)
+            program, notes = resumed(program, also)
+            notes += engine.replay_notes(program, mode=given.launch)
         else:
             given, run, spec = _parsed(arguments)
-            engine = _checked_engine(given, run)
+            program = _new(given, run)
+            engine = _checked_engine(given, program)
             if given.launch == "sync":
                 return _train(run, given)
-            network = _network(given, refused)
             _check_processes(run, given.launch)
             checked_agent(run, spec)
-            notes += [describe_default_preset(run.entry, run.environment, spec), network]
-            program = _new(given, run)
+            notes = [describe_default_preset(run.entry, run.environment, spec)]
             lock = stack.enter_context(DirectoryLock(program.directory))
             check_new_directory(program.directory, program.run)
-        if given.port is not None:
-            isolation.check_ports(given.port, len(program.serving))
-        session = None
-        if engine.engine == "ray":
-            session = stack.enter_context(ray_session(engine.ray_address, program.run))
+        notes += engine.network(
+            refused, mode=given.launch, listen_everywhere=given.listen_everywhere
+        )
+        opened = stack.enter_context(engine.open(program, mode=given.launch))
         _prepare(program, lock)
-        return _run(program, given, notes, session)
+        run = program.run
+        acting = "workers" if program.has_workers else "actors"
+        tell(
+            f"preset {run.preset}, {run.steps} steps, {run.num_actors} {acting} * "
+            f"{run.environments_per_actor} environments, run directory {program.directory}"
+        )
+        outcome = run_program(program, opened, mode=given.launch, plain=given.plain, notes=notes)
+        return _finish(program.directory, outcome, given)
 
 
-def _checked_engine(given: Any, run: RunConfig) -> EngineOptions:
+def _checked_engine(given: Any, program: ProgramConfig) -> EngineOptions:
     engine = EngineOptions(
         engine=given.engine, ray_address=given.ray_address, max_failures=given.max_failures
     )
-    engine.check(run, mode=given.launch, listen_everywhere=given.listen_everywhere)
+    engine.check(program, mode=given.launch, listen_everywhere=given.listen_everywhere)
     return engine
-
-
-def _network(given: Any, refused: str) -> str:
-    """A sentence for the log: who can connect."""
-    if given.listen_everywhere:
-        return "Listening on all interfaces: whoever can connect can execute code in this program."
-    isolation.check_allowed(refused)
-    return "Only this program can connect to it: it has a network namespace of its own."
 
 
 def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
@@ -187,26 +191,6 @@ def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
     return given, run, specs[-1]
 
 
-def _run(
-    program: ProgramConfig, given: Any, notes: Sequence[str], session: RaySession | None
-) -> int:
-    run = program.run
-    nodes = "workers" if program.has_workers else "actors"
-    tell(
-        f"preset {run.preset}, {run.steps} steps, {run.num_actors} {nodes} * "
-        f"{run.environments_per_actor} environments, run directory {program.directory}"
-    )
-    from .launcher import run_program  # Launchpad, which `sync` does not need
-
-    engine = None
-    if session is not None:
-        from .ray_engine import RayEngine
-
-        engine = RayEngine(session, max_failures=given.max_failures)
-    outcome = run_program(program, given.launch, plain=given.plain, notes=notes, engine=engine)
-    return _finish(program.directory, outcome, " --engine ray" if engine else "")
-
-
 def _train(run: RunConfig, given: Any) -> int:
     """`--launch sync`: the loop of one process, with several actors."""
     summary = train(run, given.run_directory, plain=given.plain)
@@ -219,15 +203,16 @@ def _train(run: RunConfig, given: Any) -> int:
 
 def _new(given: Any, run: RunConfig) -> ProgramConfig:
     return ProgramConfig(
-        run=run,
-        directory=given.run_directory,
-        port=given.port,
-        acme=given.acme,
+        run=run, directory=given.run_directory, port=given.port, acme=given.acme, **_lead(given)
     )
 
 
-def _resumed(given: Any) -> tuple[ProgramConfig, list[str]]:
-    """The program, and sentences for its log."""
+def _lead(given: Any) -> dict[str, int]:
+    return {} if given.max_lead is None else {"max_lead": given.max_lead}
+
+
+def _continued(given: Any) -> ProgramConfig:
+    """The program of a run directory."""
     run = read_config(given.resume)
     if not (given.resume / PROGRAM).is_file():
         raise ValueError(
@@ -236,12 +221,12 @@ def _resumed(given: Any) -> tuple[ProgramConfig, list[str]]:
         )
     if given.launch == "sync":
         raise ValueError(
-            f"{given.resume} was run by processes around Reverb and cannot continue in one thread: "
-            "leave --launch sync out."
+            f"{given.resume} was run as a program and cannot continue in one thread: leave "
+            "--launch sync out."
         )
     run = given.changed(run)
     check_devices(run.learner_devices)
-    return read_options(given.resume, run, port=given.port)
+    return read_options(given.resume, run, port=given.port, **_lead(given))
 
 
 def _with_period(run: RunConfig) -> RunConfig:
@@ -287,10 +272,12 @@ def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:
     return LaunchSummary(program.directory, steps, status.get("updates", 0), finished, failed)
 
 
-def _finish(directory: Path, outcome: Any, options: str) -> int:
+def _finish(directory: Path, outcome: Any, given: Any) -> int:
     at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
     if not outcome.finished:
         why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
+        options = f" --engine {given.engine}" if given.engine else ""
+        options += " --launch local_mt" if given.launch == "local_mt" else ""
         tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
     print(
         f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",

@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import jax
 
@@ -20,10 +20,8 @@ from ..runtime.snapshots import Snapshot, Snapshots
 from ..runtime.stop import StopEvent
 from .columns import program_columns
 from .config import ProgramConfig
-from .counter import Counter, CounterClient
-
-if TYPE_CHECKING:
-    from ..replay.reverb import Checkpoints
+from .counter_client import CounterClient
+from .peers import Caller, KeptReplay, Peers
 
 _WAIT_SECONDS = 1.0  # for an update to be due
 _REPORT_SECONDS = 1.0
@@ -81,9 +79,10 @@ class LearnerNode:
         learner: NodeLearner,
         replay: Replay | None,
         parameters: ParameterServer,
-        counter: Counter | CounterClient,
+        counter: Caller,
         *,
         names: list[str],
+        kept: KeptReplay | None = None,
         logger: Any = None,
         report_seconds: float = _REPORT_SECONDS,
         stop: StopEvent,
@@ -97,16 +96,17 @@ class LearnerNode:
           parameters: the learner's.
           counter: receives reports.
           names: of columns, as for `MetricsTable`.
+          kept: the replay's states; None if `Replay.state` has all of it.
           logger: Acme's, which receives the metrics too.
           report_seconds: between reports; 0 reports after every step.
           stop: when to end.
         """
         self._learner, self._replay, self._parameters = learner, replay, parameters
-        self._counter, self._names, self._logger, self._stop = counter, names, logger, stop
+        self._counter = CounterClient(counter, self.name, config.restarts)
+        self._names, self._kept, self._logger, self._stop = names, kept, logger, stop
         self._every, self._report_seconds = config.schedule[2], report_seconds
         self._advice = Advice(config.run.entry, config.run.agent_config)
         self._snapshots = Snapshots(config.directory, keep=config.run.keep_snapshots)
-        self._checkpoints = _checkpoints(config) if config.keeps_sequences else None
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:
             self._snapshots.remove_newer(config.resumed_at)
@@ -145,7 +145,7 @@ class LearnerNode:
         """
         with contextlib.closing(self._snapshots):
             with contextlib.suppress(Stopped):
-                self._counter.report(self.name, {"state": "compiling"})
+                self._counter.report(state="compiling")
                 if _finished(self.start, self._stop):
                     while not self._stop.is_set():
                         self.step()
@@ -156,7 +156,7 @@ class LearnerNode:
         """Reports and saves a last time; closes the learner and the logger."""
         with contextlib.suppress(Stopped):  # the counter may have ended
             self._report()
-            self._counter.report(self.name, {"state": "saving a snapshot"})
+            self._counter.report(state="saving a snapshot")
         self.save()
         self._learner.close()
         if self._logger is not None:
@@ -169,12 +169,12 @@ class LearnerNode:
         if steps in self._snapshots.steps():
             return
         snapshot = self._learner.snapshot()
-        if self._checkpoints is not None:
-            self._checkpoints.keep(steps)
+        if self._kept is not None:
+            self._kept.keep(steps)
         counters = {**self._counters, **snapshot.counters}
         self._snapshots.save(steps, snapshot._replace(counters=counters))
-        if self._checkpoints is not None:
-            self._checkpoints.prune(self._snapshots.steps())
+        if self._kept is not None:
+            self._kept.prune(self._snapshots.steps())
 
     def _report(self) -> None:
         now = time.monotonic()
@@ -201,7 +201,7 @@ class LearnerNode:
                 values["learning_since"] = status.learning_since
         if advice := self._advice.first(metrics):
             values["advice"] = advice
-        self._counters = self._counter.report(self.name, values)["counters"]
+        self._counters = self._counter.report(**values)["counters"]
         if self._logger is not None and metrics:
             steps, updates = self._counters["steps"], self._learner.updates
             self._logger.write({**metrics, "steps": steps, "updates": updates})
@@ -211,24 +211,15 @@ class LearnerNode:
 
 
 def make_learner(
-    config: ProgramConfig, *, counter: Any, replay: Any, stop: StopEvent
+    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
 ) -> LearnerNode:
-    """The learner, restored if the run is resumed; called in its node with clients."""
-    from ..replay.reverb import make_replay  # TensorFlow, which a parameter server does not need
-
+    """The learner, restored if the run is resumed."""
     run, agent = config.run, config.make_agent(config.spec)
-    learner_replay = make_replay(
-        replay.server_address,
-        config.spec,
-        agent.sequence,
-        run.replay,
-        num_environments=run.num_envs,
-        seed=run.seed,
-    )
+    replay, kept = peers.replay(config.spec, agent.sequence)
     parameters = ParameterServer(packing_of(agent))
     learner = Learner(
         agent,
-        learner_replay,
+        replay,
         key=run_keys(run)[0],
         updates_per_call=run.replay.updates_per_call,
         parameters=parameters,
@@ -240,19 +231,14 @@ def make_learner(
     return LearnerNode(
         config,
         learner,
-        learner_replay,
+        replay,
         parameters,
-        CounterClient(counter, stop, process=config.restarts),
+        peers.peer("counter/0"),
         names=names,
+        kept=kept,
         logger=make_logger("learner", "updates", 0) if make_logger else None,
         stop=stop,
     )
-
-
-def _checkpoints(config: ProgramConfig) -> "Checkpoints":
-    from ..replay.reverb import Checkpoints
-
-    return Checkpoints(config.directory)
 
 
 def _finished(work: Callable[[], None], stop: StopEvent) -> bool:

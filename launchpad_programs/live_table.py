@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from .engines.engine import RunningNode
+from .kinds import kind_of
+
 _LINE_SECONDS = 10.0  # between log lines, at least
 _SILENT_SECONDS = 15.0  # without a report, after which a node is shown as silent
 _RATES = (
     ("steps_per_second", "steps/s"),
     ("updates_per_second", "updates/s"),
-    ("rows_per_second", "rows/s"),
 )
 
 
@@ -29,7 +31,7 @@ class LiveTable:
         if console.is_terminal and not plain:
             self._live = Live(console=console, auto_refresh=False)
         self._last_line = time.monotonic()
-        self._phase = ""
+        self._change = ""  # what the last line was about
 
     def __enter__(self) -> "LiveTable":
         if self._live:
@@ -45,54 +47,70 @@ class LiveTable:
         if self._live:
             self._live.stop()
 
-    def show(self, status: Mapping[str, Any], ended: Mapping[str, str]) -> str:
+    def show(self, status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:
         """Updates the table, or returns a line for the log ("" if there was one just now).
 
         Args:
           status: as `read_status` returns it.
-          ended: of the nodes that have ended, how they did.
+          running: the nodes.
         """
-        if not status:
-            return ""
         if self._live:
-            self._live.update(table(status, ended), refresh=True)
+            self._live.update(table(status, running), refresh=True)
             return ""
-        now = time.monotonic()
-        if now - self._last_line < _LINE_SECONDS and status["phase"] == self._phase:
+        now, phase = time.monotonic(), status.get("phase", "starting")
+        change = _starting(status, running) if phase == "starting" else phase
+        if change == self._change and (
+            phase == "starting" or now - self._last_line < _LINE_SECONDS
+        ):
             return ""
-        self._last_line, self._phase = now, status["phase"]
-        return line(status)
+        self._last_line, self._change = now, change
+        return change if phase == "starting" else line(status)
 
 
-def table(status: Mapping[str, Any], ended: Mapping[str, str] | None = None) -> Table:
+def table(status: Mapping[str, Any], running: Sequence[RunningNode]) -> Table:
     """The live table: one row for each node, the state of the run in the title."""
-    table = Table(
-        title=(
+    title = "starting"
+    if status:
+        title = (
             f"{status['phase']}: {status['steps']}/{status['last_step']} steps, "
-            f"{status['updates']} updates, {_time(status['seconds'])}, "
-            f"ETA {_time(status['eta_seconds'])}"
-        ),
-        title_justify="left",
-    )
-    for column in ("node", "state", "rate", "return", "more"):
-        table.add_column(column, justify="right" if column in ("rate", "return") else "left")
+            f"{status['steps_per_second']:.0f} steps/s, {status['updates']} updates, "
+            f"{_time(status['seconds'])}, ETA {_time(status['eta_seconds'])}"
+        )
+    table = Table(title=title, title_justify="left")
+    for column in ("node", "pid", "state", "rate", "return", "more"):
+        is_number = column in ("pid", "rate", "return")
+        table.add_column(column, justify="right" if is_number else "left")
     restarts = status.get("restarts", {})
-    nodes = status["nodes"]
-    if "parameter_server/0" not in nodes:
-        nodes = {"replay/0": _replay(status), **nodes}
-    for name, values in nodes.items():
-        state = (ended or {}).get(name) or _state(values)
+    for node in running:
+        values = status.get("nodes", {}).get(node.name, {})
         rates = [f"{values[rate]:.1f} {unit}" for rate, unit in _RATES if rate in values]
-        more = _more({**values, "restarts": restarts.get(name, 0)})
-        table.add_row(name, state, "".join(rates[:1]), _number(values.get("return")), more)
+        table.add_row(
+            node.name,
+            "-" if node.pid is None else str(node.pid),
+            node.ended() or _state(status, node.name),
+            "".join(rates[:1]),
+            _number(values.get("return")),
+            _more({**values, "restarts": restarts.get(node.name, 0)}),
+        )
     return table
+
+
+def _starting(status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:
+    """What the nodes do until the clock runs."""
+    states: dict[str, list[str]] = {}
+    for node in running:
+        states.setdefault(node.ended() or _state(status, node.name), []).append(node.name)
+    return "starting | " + " | ".join(f"{', '.join(names)}: {s}" for s, names in states.items())
 
 
 def line(status: Mapping[str, Any]) -> str:
     """The state of the run in one line."""
-    learner = _first(status, "learner/") or _first(status, "parameter_server/")
-    evaluator, nodes = _first(status, "evaluator/"), status["nodes"].items()
-    actors = [v for name, v in nodes if name.startswith(("actor/", "worker/"))]
+    nodes = [(kind_of(name), values) for name, values in status["nodes"].items()]
+    learner: Mapping[str, Any] = next((values for kind, values in nodes if kind.publishes), {})
+    actors = [values for kind, values in nodes if kind.acts]
+    others = [values for kind, values in nodes if not kind.acts]
+    evaluated = next((values["return"] for values in others if "return" in values), None)
+    rows = sum(values.get("replay_rows", 0) for _, values in nodes)
     staleness = _mean([v["staleness"] for v in actors if "staleness" in v])
     mean_return = _mean([v["return"] for v in actors if "return" in v])
     restarts = sum(status.get("restarts", {}).values())
@@ -101,40 +119,27 @@ def line(status: Mapping[str, Any]) -> str:
         f"{status['steps_per_second']:.0f} steps/s | "
         f"{status['updates']} updates, {status['updates_per_second']:.1f}/s, "
         f"idle {_share(learner.get('idle_share'))} | "
-        f"replay {_replay(status)['replay_rows']} rows | "
+        f"replay {rows} rows | "
         f"staleness {_number(staleness)} | "
         f"return {_number(mean_return)}, "
-        f"evaluator {_number(evaluator.get('return'))} | "
+        f"evaluator {_number(evaluated)} | "
         + (f"restarts: {restarts} | " if restarts else "")
         + f"ETA {_time(status['eta_seconds'])}"
     )
 
 
-def _first(status: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
-    return next((v for name, v in status["nodes"].items() if name.startswith(prefix)), {})
-
-
-def _replay(status: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of the replay, from the reports of the learner or the workers: it makes none."""
-    nodes = status["nodes"].items()
-    owners = [values for name, values in nodes if name.startswith(("learner/", "worker/"))]
-    return {
-        "state": "serving" if owners else "starting",
-        "replay_rows": sum(values.get("replay_rows", 0) for values in owners),
-        "replay_sequences": sum(values.get("replay_sequences", 0) for values in owners),
-        "rows_per_second": status["steps_per_second"],
-    }
-
-
-def _state(values: Mapping[str, Any]) -> str:
+def _state(status: Mapping[str, Any], name: str) -> str:
+    """What a node reported; nodes that report nothing serve the others."""
+    values = status.get("nodes", {}).get(name, {})
+    serves = kind_of(name).ends_last and status.get("phase", "starting") != "starting"
     silent = values.get("silent_seconds", 0.0)
-    state = str(values.get("state", "starting"))
+    state = str(values.get("state", "serving" if serves else "starting"))
     return f"{state} (silent for {silent:.0f} s)" if silent > _SILENT_SECONDS else state
 
 
 def _more(values: Mapping[str, Any]) -> str:
     parts = []
-    if "rows_per_second" in values:
+    if "replay_rows" in values:
         parts.append(f"{values['replay_rows']} rows, {values['replay_sequences']} sequences")
     if "idle_share" in values:
         parts.append(f"{_share(values['idle_share'])} idle")

@@ -9,8 +9,8 @@ from ..runtime.workers.assembly import WorkerParts
 from ..runtime.workers.server import Call, GradientServer, Receipt
 from .columns import program_columns
 from .config import ProgramConfig
-from .counter import CounterClient
 from .learner import LearnerNode
+from .peers import Peers
 
 
 class ParameterServerNode(LearnerNode):
@@ -33,9 +33,9 @@ class ParameterServerNode(LearnerNode):
 
 
 def make_parameter_server(
-    config: ProgramConfig, *, counter: Any, stop: StopEvent
+    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
 ) -> ParameterServerNode:
-    """The parameter server, restored if the run is resumed; called in its node with a client."""
+    """The parameter server, restored if the run is resumed."""
     run, agent = config.run, config.make_agent(config.spec)
     parts = WorkerParts(run, agent, config.spec)
     parameters = ParameterServer(packing_of(agent))
@@ -43,7 +43,7 @@ def make_parameter_server(
         config,
         parts.server(parameters),
         parameters,
-        CounterClient(counter, stop, process=config.restarts),
+        peers.peer("counter/0"),
         names=[*episode_columns(run.entry), *parts.metric_names, *program_columns(run)],
         stop=stop,
     )

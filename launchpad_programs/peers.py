@@ -5,11 +5,10 @@ process or thread by the factory of its kind (see `kinds`), `factory(config, ind
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import Replay, Writer
-from ..replay.peer import Peer
 from ..runtime.stop import StopEvent
 
 if TYPE_CHECKING:
@@ -27,22 +26,30 @@ class Node(Protocol):
         ...
 
 
+class Caller(Protocol):
+    """Another node, as a node sees it: the half of a `Peer` that waits."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """As `Peer.call`."""
+        ...
+
+
 class KeptReplay(Protocol):
     """The states of a replay that belong to the learner's snapshots."""
 
-    def keep(self, steps: int) -> None:
+    def keep(self, steps: int, /) -> None:
         """Keeps the replay's state for the snapshot at `steps`, which is saved next."""
         ...
 
-    def prune(self, steps: Sequence[int]) -> None:
+    def prune(self, steps: list[int], /) -> None:
         """Removes the states of all snapshots but those at `steps`."""
         ...
 
 
 class Peers(Protocol):
-    """How one node reaches the others, which are named KIND/INDEX: "counter/0", "learner/0"."""
+    """How one node reaches the others, which are named LABEL/INDEX: "counter/0", "learner/0"."""
 
-    def peer(self, name: str) -> Peer:
+    def peer(self, name: str) -> Caller:
         """A node whose calls are repeated until they are answered, also while it is restarted.
 
         A call is made at least once, even if the node's stop event is set: nodes that end last
@@ -51,7 +58,7 @@ class Peers(Protocol):
         """
         ...
 
-    def once(self, name: str) -> Peer:
+    def once(self, name: str) -> Caller:
         """A node whose `call` is one attempt of about a second, which may raise anything.
 
         For callers that can go on without an answer.

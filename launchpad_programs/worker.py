@@ -1,6 +1,7 @@
 """The worker's node: the loop of one process whose gradients a parameter server applies."""
 
 import contextlib
+import functools
 import time
 from typing import Any
 
@@ -16,10 +17,10 @@ from ..runtime.workers.assembly import WorkerParts
 from ..runtime.workers.in_turn import Worker
 from ..runtime.workers.learning_thread import LearningThread
 from ..runtime.workers.remote_updates import STALENESS
-from .claims import Claims
 from .config import ProgramConfig
-from .counter import Counter, CounterClient
-from .process import retry_until_stopped
+from .counter_client import CounterClient
+from .kinds import publisher_of
+from .peers import Caller, Peers
 
 _POLL_SECONDS = 0.1
 _BEHIND_SECONDS = 1e-3
@@ -36,7 +37,7 @@ class WorkerNode:
         worker: Worker,
         actor: Actor,
         parts: WorkerParts,
-        counter: Counter | CounterClient,
+        counter: Caller,
         *,
         stop: StopEvent,
     ):
@@ -51,10 +52,9 @@ class WorkerNode:
           counter: grants steps.
           stop: when to end.
         """
-        self._name, self._worker, self._actor, self._parts = f"worker/{index}", worker, actor, parts
-        self._counter, self._stop = counter, stop
+        self._worker, self._actor, self._parts, self._stop = worker, actor, parts, stop
+        self._counter = CounterClient(counter, f"worker/{index}", config.restarts)
         self._loop = Loop([actor], worker.learner, [worker.replay])
-        self._claims = Claims(counter, self._name, config.restarts)
         folder = config.directory / "workers" / str(index)
         self._snapshots = Snapshots(folder, keep=config.run.keep_snapshots)
         if not config.continues:
@@ -72,7 +72,7 @@ class WorkerNode:
 
     def start(self) -> None:
         """Compiles, and fetches the first parameters."""
-        self._counter.report(self._name, {"state": "compiling"})
+        self._counter.report(state="compiling")
         self._actor.compile()
         self._worker.learner.compile()
         self._loop.start()
@@ -83,14 +83,14 @@ class WorkerNode:
         """A step in each environment and the gradients that are due; whether it was granted."""
         if time.monotonic() >= self._next_report:
             self._report("acting and learning")
-        if not self._claims.is_granted(self._values):
+        if not self._counter.is_granted(self._values):
             return False
         before = self._loop.counters.steps
         if self._learning is None:
             self._loop.advance()
         else:
             self._act_beside(self._learning)
-        self._claims.count(self._loop.counters.steps - before)
+        self._counter.count(self._loop.counters.steps - before)
         if self._loop.counters.steps >= self._next_save:
             self.save()
         return True
@@ -159,24 +159,21 @@ class WorkerNode:
         }
         status = self._worker.replay.status()
         values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
-        self._counter.report(self._name, values)
+        self._counter.report(**values)
 
 
-def make_worker(
-    config: ProgramConfig, *, index: int, counter: Any, server: Any, stop: StopEvent
-) -> WorkerNode:
-    """Worker number `index`; called in its node with clients."""
+def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> WorkerNode:
+    """Worker number `index`."""
     run, mine = config.run, config.run.environments_of(index)
     seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.part)
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     parts = WorkerParts(run, config.make_agent(environment.spec), environment.spec)
-    name = "The parameter server"
+    server = peers.peer(publisher_of(run))
     worker, actor = parts.worker(
         index,
         environment,
-        apply=retry_until_stopped(server.apply, name, stop),
-        get=retry_until_stopped(server.fetch, name, stop),
+        apply=functools.partial(server.call, "apply"),
+        get=functools.partial(server.call, "fetch"),
         process=config.restarts,
     )
-    client = CounterClient(counter, stop, process=config.restarts)
-    return WorkerNode(config, index, worker, actor, parts, client, stop=stop)
+    return WorkerNode(config, index, worker, actor, parts, peers.peer("counter/0"), stop=stop)

@@ -1,14 +1,16 @@
 """Actor states of a program, each in a file of its own beside the learner's snapshots.
 
-An actor writes its state from time to time and at its end; a resumed actor restores it: its random
-numbers, and what an agent has learned within its actors, such as a bandit's counts. The moment is
-the actor's own, so it may be shortly before or after that of the snapshot.
+An actor gives its state to the counter from time to time and at its end, which writes it; a resumed
+actor asks for it: its random numbers, and what an agent has learned within its actors, such as a
+bandit's counts. The moment is the actor's own, so it may be shortly before or after that of the
+snapshot.
 """
 
 from pathlib import Path
 from typing import Any
 
-from .state_file import load_state, save_state
+from .._checksums import read_sealed
+from .state_file import load_state, write_state
 
 
 class ActorStates:
@@ -22,9 +24,17 @@ class ActorStates:
         """Takes the run directory, and the number of the actor."""
         self.path = directory / "actors" / f"{index}.npz"
 
-    def save(self, state: Any) -> None:
-        """Writes a state, whole or not at all."""
-        save_state(self.path, state)
+    def write(self, data: bytes) -> None:
+        """Writes a packed state (`pack_state`), whole or not at all."""
+        write_state(self.path, data)
+
+    def read(self) -> bytes | None:
+        """The packed state; None if there is none.
+
+        Raises:
+          ValueError: the file is damaged.
+        """
+        return read_sealed(self.path) if self.path.is_file() else None
 
     def restore(self, template: Any) -> Any:
         """The saved state; the template itself if there is none.

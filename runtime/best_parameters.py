@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..agents.base import Params
-from .state_file import load_state, save_state
+from .state_file import load_state, pack_state, write_state
 
 BEST = "best.npz"  # in the run directory of a program
 
@@ -50,7 +50,8 @@ class BestParameters:
         best = float(self.restore(params).mean_return) if self.exists else -np.inf
         if not mean_return >= best:
             return False
-        save_state(self._path, Evaluated(np.float64(mean_return), np.int64(steps), params))
+        evaluated = Evaluated(np.float64(mean_return), np.int64(steps), params)
+        write_state(self._path, pack_state(evaluated))
         return True
 
     def restore(self, params_template: Params) -> Evaluated:

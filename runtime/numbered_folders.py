@@ -1,7 +1,7 @@
 """Folders named after numbers of steps, each whole or not at all."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .._checksums import check_manifest, write_manifest
@@ -70,6 +70,11 @@ class NumberedFolders:
         for other in self.steps():
             if other > steps:
                 self._remove(other)
+
+    def remove_others(self, kept: Iterable[int]) -> None:
+        """Removes all folders but those of some numbers."""
+        for other in set(self.steps()) - set(kept):
+            self._remove(other)
 
     def _clean(self) -> None:
         """Makes the directory, and removes what a killed process left unfinished."""

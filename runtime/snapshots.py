@@ -225,9 +225,8 @@ class Snapshots(NumberedFolders):
 
     def _remove_old(self) -> None:
         steps, best = self.steps(), self.best()
-        kept = {*steps[-(self._keep or len(steps)) :], *([best[0]] if best else [])}
-        for other in set(steps) - kept:
-            self._remove(other)
+        newest = steps[-(self._keep or len(steps)) :]
+        self.remove_others([*newest, *([best[0]] if best else [])])
 
     def _read(self, steps: int, **items: Any) -> dict[str, Any]:
         self._check(steps)

@@ -11,17 +11,39 @@ from .._checksums import read_sealed, sealed
 from .._writing import replacing
 
 
-def save_state(path: Path, state: Any) -> None:
-    """Writes a pytree of arrays, PRNG keys included, as NumPy's .npz and a checksum behind it.
-
-    The folder is made if it does not exist.
-    """
+def pack_state(state: Any) -> bytes:
+    """A pytree of arrays, PRNG keys included, as NumPy's .npz."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(without_keys(state))]
     data = io.BytesIO()
     np.savez(data, *leaves)
+    return data.getvalue()
+
+
+def unpack_state(data: bytes, template: Any) -> Any:
+    """The inverse of `pack_state`.
+
+    Args:
+      data: the bytes.
+      template: a pytree like it.
+
+    Raises:
+      ValueError: the pytree is not like the template, or the bytes are none.
+    """
+    wanted, structure = jax.tree.flatten(without_keys(template))
+    try:
+        with np.load(io.BytesIO(data)) as arrays:
+            found = list(arrays.values())
+        leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
+    except Exception as error:  # NumPy and zipfile raise many types for damaged files
+        raise ValueError(str(error)) from error
+    return with_keys(template, jax.tree.unflatten(structure, leaves))
+
+
+def write_state(path: Path, data: bytes) -> None:
+    """Writes a packed pytree, and a checksum behind it; makes the folder if there is none."""
     with replacing(path) as partial:
         path.parent.mkdir(exist_ok=True)
-        partial.write_bytes(sealed(data.getvalue()))
+        partial.write_bytes(sealed(data))
 
 
 def load_state(path: Path, template: Any) -> Any:
@@ -34,14 +56,10 @@ def load_state(path: Path, template: Any) -> Any:
     Raises:
       ValueError: the file is damaged, or its pytree is not like the template.
     """
-    wanted, structure = jax.tree.flatten(without_keys(template))
     try:
-        with np.load(io.BytesIO(read_sealed(path))) as arrays:
-            found = list(arrays.values())
-        leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
-    except Exception as error:  # NumPy and zipfile raise many types for damaged files
+        return unpack_state(read_sealed(path), template)
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error})") from error
-    return with_keys(template, jax.tree.unflatten(structure, leaves))
 
 
 def without_keys(state: Any) -> Any:

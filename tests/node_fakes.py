@@ -1,12 +1,26 @@
 """Stand-ins for what the nodes of a program call."""
 
+from retrax.replay.peer import DirectPeer
+
+
+class DirectPeers:
+    """`Peers` that are objects of this process: the counter, and who publishes parameters."""
+
+    def __init__(self, counter=None, publisher=None):
+        self.counter, self.publisher = counter, publisher
+
+    def peer(self, name):
+        return DirectPeer(self.counter if name == "counter/0" else self.publisher)
+
+    once = peer
+
 
 class Counter:
     """Grants what it is given, and keeps what it receives."""
 
     def __init__(self, grants=()):
         self.grants, self.claims, self.reports = list(grants), [], []
-        self.processes = []
+        self.processes, self.states = [], {}
         self.phase, self.started, self.steps = "learning", None, 0
 
     def start(self, counters, names):
@@ -17,7 +31,13 @@ class Counter:
         self.processes.append(process)
         return self.grants.pop(0) if self.grants else 0
 
-    def report(self, name, values):
+    def keep(self, name, state):
+        self.states[name] = state
+
+    def kept(self, name):
+        return self.states.get(name)
+
+    def report(self, name, values, call):
         self.reports.append((name, dict(values)))
         return {"phase": self.phase, "counters": {"steps": self.steps, "episodes": 0}}
 

@@ -26,7 +26,7 @@ ENVIRONMENTS_PER_ACTOR = 4  # two actors have as many as `retrax train`; docs/re
 
 AgentConfig = TypeVar("AgentConfig")
 Mode = Literal["local_mp", "local_mt", "sync"]
-Engine = Literal["launchpad", "ray"]
+EngineName = Literal["launchpad", "ray"]
 Topology = Literal["actors_and_learner", "parameter_server"]
 _OF_WORKERS = (
     *("num_workers", "max_staleness", "gradients_per_fetch", "compress_gradients", "decoupled"),
@@ -42,12 +42,17 @@ class ProgramArguments(OutputArguments):
     """local_mp: processes. local_mt: threads of one process. sync: actors and learner in turn in
     one thread, in a seeded order; the same every time, for debuggers."""
 
-    engine: Engine = "launchpad"
-    """launchpad: ends at the first death of a process. ray: starts processes again that die."""
+    engine: Annotated[EngineName | None, tyro.conf.arg(metavar="{launchpad,ray}")] = None
+    """What runs the processes. launchpad: ends at the first death of a process. ray: starts
+    processes again that die. By default launchpad where it is installed, and ray elsewhere."""
 
     ray_address: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
     """The head of a running Ray cluster, of which this machine is a part (docs/clusters.md); by
     default, --engine ray starts Ray on this machine."""
+
+    max_lead: OptionalCount = None
+    """Time steps that actors take at most while an update is due that the learner has not begun;
+    256 by default. Under launchpad, Reverb's limits hold instead."""
 
     max_failures: int = 5
     """Deaths of the same process in a row, less than a minute apart, that --engine ray forgives."""
@@ -56,7 +61,7 @@ class ProgramArguments(OutputArguments):
     """Listen on all interfaces, in no network namespace: whoever can connect can execute code."""
 
     port: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """The first of 3 ports to listen on; by default free ones."""
+    """The first of 3 ports on which --engine launchpad listens; by default free ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +69,7 @@ class LaunchArguments(ProgramArguments, RunArguments[AgentConfig]):
     """Train an agent as a program of many processes."""
 
     topology: Topology = "actors_and_learner"
-    """actors_and_learner: actors, a Reverb server and one learner. parameter_server: workers, which
+    """actors_and_learner: actors, a replay and one learner. parameter_server: workers, which
     act, store and compute gradients, and one server that applies them, as Reactor's (3.5) and
     ACER's (4)."""
 

@@ -15,14 +15,15 @@ import launchpad as lp
 from absl import flags
 from launchpad.launch.worker_manager import WorkerManager
 
-from retrax.launchpad_programs.process import Processes
+from retrax.launchpad_programs.engines.launchpad import Processes
+from retrax.launchpad_programs.kinds import KINDS
 
 
 def live(label, directory, launcher):
     WorkerManager(register_in_thread=True)
     while label == "late" and os.getppid() == launcher:
         time.sleep(0.01)
-    with Processes(launcher).node_context(label):
+    with Processes(launcher).node_context(KINDS.get(label, KINDS["counter"])):
         with (directory / f"{label}.part").open("w") as file:
             file.write(str(os.getpid()))
         (directory / f"{label}.part").rename(directory / label)

@@ -6,20 +6,16 @@ import dm_env
 import jax
 import numpy as np
 import pytest
-
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
 from node_fakes import Counter, Parameters
 from program_configs import make_config
 
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.launchpad_programs.actor import ActorNode
+from retrax.replay.peer import DirectPeer
 from retrax.replay.waiting import Stopped
 from retrax.runtime.actor import Actor
-from retrax.runtime.actor_states import ActorStates
-
-pytestmark = pytest.mark.distributed
+from retrax.runtime.state_file import pack_state, unpack_state
 
 
 class Environments:
@@ -77,8 +73,9 @@ AGENT = Agent(
 class Parts:
     """A node and what it is made of."""
 
-    def __init__(self, directory, grants, **changes):
+    def __init__(self, directory, grants, states=None, **changes):
         self.counter, self.writer, self.environments = Counter(grants), Writer(), Environments()
+        self.counter.states.update(states or {})
         self.parameters, self.stop = Parameters(), threading.Event()
         self.actor = Actor(
             AGENT,
@@ -88,19 +85,18 @@ class Parts:
             keys=jax.random.split(jax.random.key(0), 2),
             episode_metrics=("arm",),
         )
-        self.directory = directory
         self.node = ActorNode(
             make_config(directory, **changes),
             1,
             self.actor,
             self.parameters,
-            self.counter,
+            DirectPeer(self.counter),
             stop=self.stop,
         )
 
     def saved(self):
         template = jax.tree.map(np.zeros_like, self.actor.state)
-        return ActorStates(self.directory, 1).restore(template).tolist()
+        return unpack_state(self.counter.states["actor/1"], template).tolist()
 
 
 def test_it_takes_what_it_is_granted_in_all_its_environments(tmp_path):
@@ -120,10 +116,10 @@ def test_it_takes_what_it_is_granted_in_all_its_environments(tmp_path):
 
 def test_it_saves_its_state_now_and_then_and_at_its_end(tmp_path):
     parts = Parts(tmp_path, grants=[100], snapshot_every=8)  # 4 for each of two actors
-    path, saved = tmp_path / "actors" / "1.npz", []
+    saved = []
     for _ in range(5):
         parts.node.step()
-        saved.append(parts.saved() if path.exists() else None)
+        saved.append(parts.saved() if parts.counter.states else None)
     assert saved == [None, [2, 2], [2, 2], [2, 2], [5, 5]]
     parts.node.step()
     parts.node.close()
@@ -137,15 +133,20 @@ def test_a_resumed_actor_restores_its_state(tmp_path):
     first = Parts(tmp_path, grants=[100])
     first.node.step()
     first.node.close()
-    assert Parts(tmp_path, grants=[]).actor.state.tolist() == [0, 0]
-    assert Parts(tmp_path, grants=[], resumed_at=500).actor.state.tolist() == [1, 1]
+    states = first.counter.states
+    assert Parts(tmp_path, [], states).actor.state.tolist() == [0, 0]
+    assert Parts(tmp_path, [], states, resumed_at=500).actor.state.tolist() == [1, 1]
+    assert Parts(tmp_path, [], resumed_at=500).actor.state.tolist() == [0, 0]  # it kept none
+    states["actor/1"] = pack_state(np.zeros(3))
+    with pytest.raises(ValueError, match=r"state is of another agent or config \(shape \(3,\)"):
+        Parts(tmp_path, [], states, resumed_at=500)
 
 
 def test_a_restarted_actor_restores_its_state_and_says_that_it_is_another_process(tmp_path):
     first = Parts(tmp_path, grants=[100])
     first.node.step()
     first.node.close()
-    second = Parts(tmp_path, grants=[100], restarts=3)
+    second = Parts(tmp_path, [100], first.counter.states, restarts=3)
     assert second.actor.state.tolist() == [1, 1]
     second.node.step()
     assert (first.counter.processes, second.counter.processes) == ([0], [3])

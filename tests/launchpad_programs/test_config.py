@@ -8,18 +8,22 @@ import textwrap
 
 import numpy as np
 import pytest
-
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from program_configs import make_config, make_run
+from program_configs import make_config, make_run, make_workers
 
 from retrax._checksums import write_manifest
 from retrax.agents.reactor import AGENT
-from retrax.launchpad_programs.config import AcmeOptions, ProgramConfig, read_options, write_options
+from retrax.launchpad_programs.config import (
+    AcmeOptions,
+    ProgramConfig,
+    read_options,
+    resumed,
+    write_options,
+)
+from retrax.launchpad_programs.engines.installed import missing_packages
+from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.runtime.actor_states import ActorStates
 from retrax.runtime.snapshots import Snapshot, Snapshots
-
-pytestmark = pytest.mark.distributed
+from retrax.runtime.state_file import pack_state
 
 
 @pytest.fixture
@@ -40,9 +44,9 @@ def test_options_are_written_and_read(tmp_path, acme_module):
     run = make_run(search_path=str(acme_module))
     config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", final_evaluation_seconds=3.0)
     write_options(config)
-    resumed, notes = read_options(tmp_path, run, port=2000)
-    assert notes == []  # nothing was trained yet
-    assert resumed == ProgramConfig(
+    found = read_options(tmp_path, run, port=2000)
+    assert resumed(found, None) == (found, [])  # nothing was trained yet
+    assert found == ProgramConfig(
         run=run,
         directory=tmp_path,
         acme="my_options:OPTIONS",
@@ -56,7 +60,8 @@ def saved_program(directory):
     config = AGENT.presets["small"]()
     replay = dataclasses.replace(config.replay, selector="uniform")
     run = make_run(agent_config=dataclasses.replace(config, replay=replay))
-    write_options(make_config(directory, run=run))
+    program = make_config(directory, run=run)
+    write_options(program)
     (directory / "metrics.csv").write_text("steps\n")
     snapshots = Snapshots(directory)
     for steps in (100, 200):
@@ -65,34 +70,73 @@ def saved_program(directory):
         write_manifest(directory / "reverb" / str(steps))
         snapshots.save(steps, Snapshot(np.ones(2), {"rows": np.ones(2)}, {"steps": steps}))
     snapshots.close()
-    ActorStates(directory, 0).save(np.ones(3))
-    return run
+    ActorStates(directory, 0).write(pack_state(np.ones(3)))
+    return program
+
+
+def kept_replay(directory, steps):
+    """The state of a replay's node."""
+    snapshots = Snapshots(directory / "replay")
+    snapshots.save(steps, Snapshot((), {"rows": np.ones(2)}, {"steps": steps}))
+    snapshots.close()
+
+
+LAUNCHPAD = pytest.param(
+    "launchpad",
+    "reverb/200/DONE",
+    marks=pytest.mark.skipif(missing_packages() != [], reason="needs the distributed tier"),
+)
 
 
 @pytest.mark.parametrize(
-    "damaged", ["snapshots/200/manifest.txt", "reverb/200/DONE", "reverb/200/manifest.txt"]
+    ("engine", "damaged"),
+    [
+        LAUNCHPAD,
+        ("ray", "snapshots/200/manifest.txt"),
+        ("ray", "replay/snapshots/200/manifest.txt"),
+    ],
 )
-def test_a_program_goes_back_to_what_is_whole(tmp_path, damaged):
-    run = saved_program(tmp_path)
-    assert read_options(tmp_path, run)[0].resumed_at == 200
+def test_a_program_goes_back_to_what_is_whole(tmp_path, engine, damaged):
+    program, options = saved_program(tmp_path), EngineOptions(engine=engine)
+    if engine == "ray":
+        kept_replay(tmp_path, 100)
+        kept_replay(tmp_path, 200)
+    also = options.replay_check(program, mode="local_mp")
+    assert resumed(program, also)[0].resumed_at == 200
     (tmp_path / damaged).write_text("")
-    config, (note,) = read_options(tmp_path, run)
+    config, (note,) = resumed(program, also)
     assert config.resumed_at == 100
     assert f"200 steps is damaged ({tmp_path / damaged} is not what was written" in note
     shutil.rmtree(tmp_path / "snapshots")
-    config, (note,) = read_options(tmp_path, run)
+    config, (note,) = resumed(program, also)
     assert config.resumed_at is None
     assert note.endswith("the run begins anew.")
 
 
+def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
+    """The rows of Reverb are not read elsewhere, and other states not by Reverb."""
+    ours = EngineOptions(engine="ray")
+    program = dataclasses.replace(saved_program(tmp_path), resumed_at=200)
+    (note,) = ours.replay_notes(program, mode="local_mp")
+    assert note == "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
+    assert EngineOptions().replay_notes(program, mode="local_mt") == [note]
+    kept_replay(tmp_path, 200)
+    assert ours.replay_notes(program, mode="local_mp") == []
+    with pytest.raises(ValueError, match=r"is not Reverb's, .*: resume with --engine ray or --la"):
+        EngineOptions(engine="launchpad").replay_check(program, mode="local_mp")
+    workers = make_config(tmp_path, run=make_workers())
+    assert EngineOptions(engine="launchpad").replay_check(workers, mode="local_mp") is None
+    assert ours.replay_check(workers, mode="local_mp") is None
+
+
 def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path):
-    run = saved_program(tmp_path)
+    program = saved_program(tmp_path)
     path = tmp_path / "actors" / "0.npz"
     data = bytearray(path.read_bytes())
     data[12] ^= 1  # the date of a file in the archive, which NumPy does not look at
     path.write_bytes(data)
     with pytest.raises(ValueError, match=f"{path} is not what was written: .*: remove the file"):
-        read_options(tmp_path, run)
+        resumed(program, None)
 
 
 @pytest.mark.parametrize(

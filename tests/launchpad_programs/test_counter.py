@@ -4,20 +4,14 @@ import csv
 import json
 
 import pytest
-
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from courier.python.client import StatusNotOk
 from program_configs import make_config
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
 from retrax.launchpad_programs.columns import program_columns
-from retrax.launchpad_programs.counter import Counter, CounterClient
+from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.status import read_status, write_restarts
 from retrax.runtime.run_directory import RunConfig
-
-pytestmark = pytest.mark.distributed
 
 
 class Never:
@@ -301,25 +295,15 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     assert counter.report("evaluator/0", {"final": True})["phase"] == "finished"
 
 
-def test_a_client_numbers_its_reports_and_repeats_one_with_its_number():
-    """Its answer is lost once, as when a connection breaks."""
-    calls = []
-
-    class NoAnswer(StatusNotOk):
-        def __init__(self):
-            self.code = type("Code", (), {"name": "UNAVAILABLE"})
-
-    class Lossy:
-        start = claim = None
-
-        def report(self, name, values, call):
-            calls.append((name, values, call))
-            if len(calls) == 2:
-                raise NoAnswer
-            return {"phase": "learning"}
-
-    client = CounterClient(Lossy(), Never(), process=3)
-    for updates in range(2):
-        assert client.report("learner/0", {"updates": updates}) == {"phase": "learning"}
-    expected = [(0, (3, 0)), (1, (3, 1)), (1, (3, 1))]
-    assert [(values["updates"], call) for _, values, call in calls] == expected
+def test_states_of_actors_are_kept_in_the_run_directory(make_counter, tmp_path):
+    counter = make_counter(tmp_path)
+    assert counter.kept("actor/1") is None
+    counter.keep("actor/1", b"first")
+    counter.keep("actor/1", b"second")
+    counter.keep("actor/0", b"other")
+    restarted = make_counter(tmp_path, restarts=1)
+    assert (restarted.kept("actor/1"), restarted.kept("actor/0")) == (b"second", b"other")
+    assert sorted(path.name for path in (tmp_path / "actors").iterdir()) == ["0.npz", "1.npz"]
+    (tmp_path / "actors" / "1.npz").write_bytes(b"damaged")
+    with pytest.raises(ValueError, match=r"1\.npz is not what was written"):
+        counter.kept("actor/1")

@@ -5,10 +5,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from node_fakes import Counter, Parameters
+from node_fakes import Counter, DirectPeers, Parameters
 from program_configs import make_config
 
 from retrax.agents.base import Agent, Decision
@@ -18,11 +15,10 @@ from retrax.environments import make
 from retrax.evaluation.episodes import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
+from retrax.replay.peer import DirectPeer
 from retrax.replay.waiting import Stopped
 from retrax.runtime.best_parameters import BestParameters
 from retrax.runtime.run_directory import RunConfig
-
-pytestmark = pytest.mark.distributed
 
 
 def exploit(params, state, timestep):
@@ -54,7 +50,7 @@ def make_node(tmp_path, monkeypatch):
             AGENT,
             environment,
             parameters,
-            counter,
+            DirectPeer(counter),
             key=jax.random.key(0),
             stop=stop or threading.Event(),
         )
@@ -173,5 +169,5 @@ def test_its_environments_are_without_switches_for_training_only(tmp_path, monke
     monkeypatch.setattr(RunConfig, "make_environment", make_environment)
     config = make_config(tmp_path, evaluation_episodes=3)
     with pytest.raises(Stopped):
-        evaluator.make_evaluator(config, counter=None, learner=None, stop=threading.Event())
+        evaluator.make_evaluator(config, 0, DirectPeers(), stop=threading.Event())
     assert (asked["evaluation"], asked["num_envs"]) == (True, 3)

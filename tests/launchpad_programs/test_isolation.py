@@ -8,7 +8,7 @@ import sys
 import pytest
 from listening import listening_ports
 
-from retrax.launchpad_programs import isolation
+from retrax.launchpad_programs.engines import isolation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 
@@ -92,7 +92,7 @@ def test_nothing_heavy_is_imported_before_isolation():
     """NumPy starts threads, and a process with threads cannot enter a user namespace."""
     script = """
 import sys
-import retrax.launchpad_programs.isolation
+import retrax.launchpad_programs.launch_command
 print(sorted({"numpy", "jax", "launchpad", "tensorflow"} & set(sys.modules)))
 """
     command = [sys.executable, "-c", script]

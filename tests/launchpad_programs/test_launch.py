@@ -9,13 +9,17 @@ from program_configs import make_run
 import retrax
 from retrax._checksums import write_manifest
 from retrax.experiments.commands.main import main
+from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
+from retrax.launchpad_programs.engines import installed
+from retrax.launchpad_programs.engines.options import EngineOptions
+from retrax.launchpad_programs.launcher import Ending, Outcome
 from retrax.runtime import checks
 from retrax.runtime.directory_lock import DirectoryLock
 from retrax.runtime.run_directory import write_config
 
 needs_launchpad = pytest.mark.skipif(
-    launch_command.missing_packages() != [],
+    installed.missing_packages() != [],
     reason="needs the distributed tier (Python 3.10, Linux)",
 )
 
@@ -31,6 +35,7 @@ class Reset(gymnasium.Env):
         raise RuntimeError("no maze")
 """
 
+ENGINES = {"local_mp": "LaunchpadEngine", "local_mt": "ThreadEngine"}
 CATCH = ["reactor", "--environment", "catch"]
 WORKERS = [*CATCH, "--topology", "parameter_server"]
 
@@ -48,9 +53,11 @@ def refused(monkeypatch, capsys):
     return run
 
 
-def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch):
-    monkeypatch.setattr(launch_command, "missing_packages", lambda: ["launchpad", "reverb"])
-    sentence = refused("reactor", "--environment", "catch")
+def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch, tmp_path):
+    monkeypatch.setattr(installed, "missing_packages", lambda: ["launchpad", "reverb"])
+    directory = tmp_path / "run"
+    sentence = refused(*CATCH, "--run-directory", directory, "--engine", "launchpad")
+    assert not directory.exists()
     assert "Python 3.10" in sentence
     assert "pip install -r requirements.txt" in sentence
     assert "elsewhere pip install 'retrax[distributed]'" in sentence
@@ -161,20 +168,18 @@ def test_run_directories_that_are_in_use(refused, tmp_path):
 @pytest.fixture
 def launched(monkeypatch, told):
     """Programs that would have been run: their configs and modes."""
-    from retrax.launchpad_programs import launcher
-
     programs = []
 
-    def run_program(config, mode, *, plain, notes, engine):
+    def run_program(config, engine, *, mode, plain, notes):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
-        assert engine is None
+        assert type(engine).__name__ == ENGINES[mode]
         programs.append((config, mode))
         told.append(notes)
-        ending = launcher.Ending(failed="", traceback="", complete=True)
-        return launcher.Outcome({}, None, True, ending)
+        ending = Ending(failed="", traceback="", complete=True)
+        return Outcome({}, None, True, ending)
 
-    monkeypatch.setattr(launcher, "run_program", run_program)
+    monkeypatch.setattr(launch_module, "run_program", run_program)
     monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
     return programs
 
@@ -254,7 +259,33 @@ def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
     assert "--seed cannot be changed" in refused("--resume", tmp_path, "--seed", "3")
 
 
-@needs_launchpad
+@pytest.mark.parametrize("missing", [[], ["launchpad"]])
+def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
+    monkeypatch.setattr(installed, "missing_packages", lambda: missing)
+    assert EngineOptions().name == ("ray" if missing else "launchpad")
+    for name in ("launchpad", "ray"):
+        assert EngineOptions(engine=name).name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--engine", "launchpad", "--launch", "local_mt"], "leave --launch local_mt out"),
+        (["--engine", "ray", "--launch", "sync"], "leave --launch sync out"),
+        (["--ray-address", "here:1", "--launch", "sync"], "--ray-address needs --engine ray"),
+        (["--ray-address", "here:1", "--engine", "launchpad"], "--ray-address needs --engine ray"),
+        (["--port", 2000, "--launch", "local_mt"], "--port needs --engine launchpad"),
+        (["--max-failures", -1], "--max-failures must be at least 0, got -1"),
+        (["--max-lead", -1], "max_lead must be an integer >= 0"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
+    refused, options, expected, tmp_path
+):
+    assert expected in refused(*CATCH, "--run-directory", tmp_path / "run", *options)
+    assert not (tmp_path / "run").exists()
+
+
 def test_help_lists_the_agents_fields(capsys):
     with pytest.raises(SystemExit):
         main(["launch", "reactor", "--help"])

@@ -1,21 +1,11 @@
-"""How programs end: nodes that are played, on a clock of their own, and processes of Python."""
+"""How programs end: nodes that are played, on a clock of their own."""
 
-import concurrent.futures
 import math
-import subprocess
-import sys
 import types
 
 import pytest
 
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from waiting import wait_for
-
 from retrax.launchpad_programs import launcher
-from retrax.launchpad_programs.workers import ProcessWorker, ThreadWorker
-
-pytestmark = pytest.mark.distributed
 
 
 class Clock:
@@ -151,50 +141,3 @@ def test_the_agents_advice_is_logged_once(tmp_path, monkeypatch):
         status["nodes"]["learner/0"].update(advice)
         assert not progress.finished()
     assert warnings == ["!"]
-
-
-def test_ends_and_tracebacks_of_processes(tmp_path):
-    def worker(name, code):
-        with (tmp_path / name).open("w") as log:
-            process = subprocess.Popen([sys.executable, "-c", code], stderr=log)
-        return ProcessWorker(f"{name}/0", process, tmp_path / name)
-
-    long = "import sys; exec('print(file=sys.stderr);' * 12); sys.exit(3)"
-    wait = "import time; time.sleep(600)"
-    workers = {
-        "done": worker("a", ""),
-        "failed with exit code 3": worker("b", long),
-        "failed with exit code 1": worker("c", "try: no\nexcept NameError: never"),
-        "was killed by SIGTERM": worker("d", wait),
-        "was killed by SIGKILL": worker("e", wait),
-    }
-    *_, stopped, killed = workers.values()
-    assert stopped.ended() == killed.ended() == ""
-    stopped.stop()
-    killed.kill()
-    wait_for(lambda: all(each.ended() for each in workers.values()))
-    assert [each.ended() for each in workers.values()] == list(workers)
-    assert not any(each.revive() for each in workers.values())
-    assert workers["failed with exit code 3"].traceback() == 10 * "\n"
-    newest = workers["failed with exit code 1"].traceback()
-    assert newest.startswith("Traceback (most recent call last):\n")
-    assert newest.endswith("NameError: name 'never' is not defined\n")
-    assert newest.count("Traceback") == 1
-    missing = ProcessWorker("f/0", None, tmp_path / "f")
-    assert missing.traceback() == ""
-
-
-def test_ends_and_tracebacks_of_threads():
-    alive, future = [True], concurrent.futures.Future()
-    thread = types.SimpleNamespace(is_alive=lambda: alive[0])
-    stop = types.SimpleNamespace(set=lambda: alive.__setitem__(0, False))
-    worker = ThreadWorker("actor/0", types.SimpleNamespace(thread=thread, future=future), stop)
-    assert worker.ended() == ""
-    worker.stop()
-    future.set_result(None)
-    assert worker.ended() == "done"
-    worker._worker.future = failed = concurrent.futures.Future()
-    failed.set_exception(ValueError("the actor's own sentence"))
-    assert worker.ended() == "failed with ValueError"
-    assert worker.traceback().endswith("ValueError: the actor's own sentence\n")
-    assert not worker.revive()

@@ -5,18 +5,14 @@ import types
 
 import numpy as np
 import pytest
-
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
 from node_fakes import Counter
 from program_configs import make_config
 
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus
+from retrax.replay.peer import DirectPeer
 from retrax.runtime.metrics import MetricsAccumulator
 from retrax.runtime.snapshots import Snapshot, Snapshots
-
-pytestmark = pytest.mark.distributed
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -87,7 +83,7 @@ def make_node(tmp_path, stop):
             learner,
             Replay(),
             Parameters(),
-            counter,
+            DirectPeer(counter),
             names=["loss"],
             logger=logger,
             report_seconds=0.0,

@@ -36,4 +36,4 @@ def test_every_registered_agent_is_found_and_nothing_else():
         assert spec is not None
         assert spec.origin.endswith("__main__.py")
     assert importlib.util.find_spec(f"{package}.no_such_agent") is None
-    assert not importlib.util.find_spec(f"{package}.isolation").origin.endswith("__main__.py")
+    assert not importlib.util.find_spec(f"{package}.leases").origin.endswith("__main__.py")

@@ -3,42 +3,34 @@
 import dataclasses
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
-
-pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from courier.python.client import StatusNotOk
-from node_fakes import Counter
+from node_fakes import Counter, DirectPeers
 from program_configs import make_config, make_run, make_workers
 
-from retrax.launchpad_programs import parameter_server as server_module
-from retrax.launchpad_programs import worker as worker_module
 from retrax.launchpad_programs.columns import program_columns
-from retrax.launchpad_programs.config import read_options, write_options
+from retrax.launchpad_programs.config import resumed as resumed_program
 from retrax.launchpad_programs.live_table import line, table
 from retrax.launchpad_programs.parameter_server import make_parameter_server
 from retrax.launchpad_programs.worker import make_worker
+from retrax.replay.waiting import Stopped
 from retrax.runtime.parameters import ParameterClient, packing_of
 from retrax.runtime.snapshots import Snapshots
 from retrax.runtime.workers.options import WorkerOptions
 from retrax.runtime.workers.remote_updates import STALENESS
 
-pytestmark = pytest.mark.distributed
-
 
 @pytest.fixture
-def node(monkeypatch):
+def node():
     """Makes the nodes of one program in this process: (server, workers, counter, stop)."""
-    for module in (server_module, worker_module):
-        monkeypatch.setattr(module, "CounterClient", lambda counter, stop, process: counter)
 
     def make(config, grants=1000):
         counter, stop = Counter([grants]), threading.Event()
-        server = make_parameter_server(config, counter=counter, stop=stop)
+        server = make_parameter_server(config, 0, DirectPeers(counter), stop=stop)
         workers = [
-            make_worker(config, index=index, counter=Counter([grants]), server=server, stop=stop)
+            make_worker(config, index, DirectPeers(Counter([grants]), server), stop=stop)
             for index in range(2)
         ]
         server.start()
@@ -70,14 +62,15 @@ def test_workers_act_learn_and_are_evaluated_and_counted(node, tmp_path):
     assert client.version == server._server.updates
     np.testing.assert_array_equal(client.params, server._server.state.means["reward"])
     worker = workers[1]
-    worker._counter.grants.append(5)
-    worker._claims._granted = 0
+    seen = worker._counter._counter._node
+    seen.grants.append(5)
+    worker._counter._granted = 0
     worker.step()
-    assert sum(len(episodes.get("return", ())) for *_, episodes in worker._counter.claims) >= 3
+    assert sum(len(episodes.get("return", ())) for *_, episodes in seen.claims) >= 3
     worker._report("acting and learning")
-    name, report = worker._counter.reports[-1]
+    name, report = seen.reports[-1]
     assert name == "worker/1"
-    metrics = [reported.get("metrics", {}) for _, reported in worker._counter.reports]
+    metrics = [reported.get("metrics", {}) for _, reported in seen.reports]
     found = [values[STALENESS] for values in metrics if STALENESS in values]
     assert found == [1.0]  # the second after a fetch has one of each worker before it
     assert 0.0 <= report["waiting_share"] <= 1.0
@@ -102,14 +95,13 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     for each in [*workers, server]:
         each.close()
     assert Snapshots(tmp_path, writable=False).steps() == [60]
-    write_options(config)
     (file,) = (tmp_path / "workers" / "1" / "snapshots").glob("*/counters/*")
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(ValueError, match="workers/1/snapshots"):
-        read_options(tmp_path, config.run)
+        resumed_program(config, None)
     file.write_bytes(whole)
-    resumed, notes = read_options(tmp_path, config.run)
+    resumed, notes = resumed_program(config, None)
     assert (resumed.resumed_at, notes) == (60, [])
     server, workers, _, _ = node(resumed)
     assert (server._server.updates, server._server.state.means["reward"]) == (version, mean)
@@ -124,12 +116,12 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     assert server._server.updates > version
     for each in [*workers, server]:
         each.close()
-    fresh = make_worker(config, index=0, counter=Counter(), server=server, stop=threading.Event())
+    fresh = make_worker(config, 0, DirectPeers(Counter(), server), stop=threading.Event())
     assert fresh._worker.replay.store.num_rows == 0  # of a program without a snapshot
     fresh.close()
 
 
-class Peer:
+class Publisher:
     """The server of the moment, as workers call it."""
 
     server = None
@@ -140,16 +132,15 @@ class Peer:
 
 def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
     """As Ray does it: from their newest snapshots; the other worker goes on."""
-    config, peer, stop = make_config(tmp_path, run=make_workers()), Peer(), threading.Event()
+    config, peer, stop = make_config(tmp_path, run=make_workers()), Publisher(), threading.Event()
     counter = Counter([1000])
     counter.steps = 60
 
     def start(config, index=None):
         if index is None:
-            peer.server = each = make_parameter_server(config, counter=counter, stop=stop)
+            peer.server = each = make_parameter_server(config, 0, DirectPeers(counter), stop=stop)
         else:
-            own = Counter([1000])
-            each = make_worker(config, index=index, counter=own, server=peer, stop=stop)
+            each = make_worker(config, index, DirectPeers(Counter([1000]), peer), stop=stop)
         each.start()
         return each
 
@@ -249,7 +240,7 @@ def test_a_worker_that_is_stopped_while_the_server_is_away_saves(node, tmp_path)
         worker.step()
 
     updates = worker._worker.updates
-    updates._apply = worker_module.retry_until_stopped(_timeout(stop), "The server", stop)
+    updates._apply = _away(stop)
     worker.start = lambda: None
     stop.clear()
     worker.run()  # ends by itself
@@ -259,14 +250,12 @@ def test_a_worker_that_is_stopped_while_the_server_is_away_saves(node, tmp_path)
     server.close()
 
 
-def _timeout(stop):
-    class NoAnswer(StatusNotOk):
-        def __init__(self):
-            self.code = type("Code", (), {"name": "UNAVAILABLE"})
+def _away(stop):
+    """A call that gets no answer before the program ends."""
 
     def call(*arguments):
         stop.set()
-        raise NoAnswer
+        raise Stopped("The parameter server gave no answer before the program ended.")
 
     return call
 
@@ -287,10 +276,11 @@ def test_columns_and_live_table_of_workers():
         "updates_per_second": 3.0,
         "nodes": {
             "parameter_server/0": {"idle_share": 0.5},
-            "worker/0": {"replay_rows": 4, "staleness": 1.0, "return": 1.0},
-            "worker/1": {"replay_rows": 5, "staleness": 2.0},
+            "worker/0": {"replay_rows": 4, "replay_sequences": 3, "staleness": 1.0, "return": 1.0},
+            "worker/1": {"replay_rows": 5, "replay_sequences": 4, "staleness": 2.0},
         },
     }
     assert "idle 50% | replay 9 rows | staleness 1.5 | return 1" in line(status)
-    names = list(table(status).columns[0].cells)
+    nodes = [types.SimpleNamespace(name=name, pid=1, ended=str) for name in status["nodes"]]
+    names = list(table(status, nodes).columns[0].cells)
     assert names == ["parameter_server/0", "worker/0", "worker/1"]

@@ -22,8 +22,7 @@ from listening import listening_ports
 from program_configs import make_config, make_run, make_workers
 
 import retrax
-from retrax.launchpad_programs.process import Threads
-from retrax.launchpad_programs.program import make_program, process_env
+from retrax.launchpad_programs.engines.launchpad import Processes, make_program
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
@@ -46,32 +45,13 @@ def read_rows(directory):
 def test_make_program_only_wires(tmp_path, workers):
     run = make_workers(num_envs=6) if workers else make_run(num_envs=6, num_actors=3)
     config = make_config(tmp_path, run=run)
-    program = make_program(config, Threads())
+    program = make_program(config, Processes(0))
     sizes = {label: len(nodes) for label, nodes in program.groups.items()}
     acting = {"replay": 1, "learner": 1, "actor": 3}
     if workers:
         acting = {"parameter_server": 1, "worker": 2}
     assert sizes == {"counter": 1, "evaluator": 1, **acting}
-    assert process_env(config).keys() == sizes.keys()
     assert not list(tmp_path.iterdir())
-
-
-def test_only_the_learner_may_take_the_accelerator(tmp_path):
-    variables = process_env(make_config(tmp_path))
-    assert "JAX_PLATFORMS" not in variables["learner"]
-    for label in ("replay", "counter", "actor", "evaluator"):
-        assert variables[label]["JAX_PLATFORMS"] == "cpu"
-        assert variables[label]["CUDA_VISIBLE_DEVICES"] == ""
-        assert variables[label]["NPROC"] == "1"
-
-
-def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere")
-    cache = process_env(make_config(tmp_path))["actor"]["JAX_COMPILATION_CACHE_DIR"]
-    assert cache == "/somewhere"
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
-    cache = process_env(make_config(tmp_path))["actor"]["JAX_COMPILATION_CACHE_DIR"]
-    assert cache == str(tmp_path / "compilation_cache")
 
 
 ACTORS = ["--num-actors", 2, "--agent.replay.selector", "contextual"]
@@ -183,7 +163,7 @@ def check_acme_logs(folder, steps, first_actions):
 
 
 def test_a_program_of_threads_from_python(tmp_path, monkeypatch):
-    """With Acme's loops, and a table that Reverb draws from."""
+    """With Acme's loops."""
     (tmp_path / "my_acme.py").write_text(readme_example()[0])
     shutil.copy(average_agent.__file__, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -203,7 +183,8 @@ def test_a_program_of_threads_from_python(tmp_path, monkeypatch):
     directory = summary.directory
     assert retrax.evaluate(directory, episodes=3).steps == 1000
     assert (directory / "snapshots" / "1000").is_dir()
-    assert len(list((directory / "reverb" / "1000").glob("*/DONE"))) == 1
+    assert (directory / "replay" / "snapshots" / "1000").is_dir()
+    assert not (directory / "reverb").exists()
     assert '"acme": "my_acme:OPTIONS"' in (directory / "program.json").read_text()
     check_acme_logs(tmp_path, 1000, set(range(20)))  # the two actors share an observer
     with pytest.raises(ValueError, match=f"{directory} holds this run already"):
@@ -212,11 +193,12 @@ def test_a_program_of_threads_from_python(tmp_path, monkeypatch):
 
 @pytest.mark.documents
 def test_the_example_of_the_readme(tmp_path):
-    """As it stands there, but of few steps."""
+    """As it stands there, but of few steps, and with a table that Reverb draws from."""
     example, command = readme_example()
     (tmp_path / "my_acme.py").write_text(example)
     # So many that an actor which starts late still takes some of them.
     options = "--steps 2000 --plain --agent.replay.min-rows 200 --agent.replay.batch-size 4"
+    options += " --agent.replay.selector proportional"
     main = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
     launched = subprocess.run(
         [sys.executable, "-c", main, *command.split(), *options.split(), "--run-directory", "run"],
@@ -226,6 +208,7 @@ def test_the_example_of_the_readme(tmp_path):
     )
     assert launched.returncode == 0, launched.stdout + launched.stderr
     assert int(read_rows(tmp_path / "run")[-1]["steps"]) == 2000
+    assert len(list((tmp_path / "run" / "reverb" / "2000").glob("*/DONE"))) == 1
     check_acme_logs(tmp_path, 2000, set(range(10)))
 
 

@@ -10,7 +10,7 @@ import pytest
 from retrax.runtime.log import close_log, setup_log
 from retrax.runtime.metrics_writer import MetricsWriter
 from retrax.runtime.snapshots import Snapshot, Snapshots
-from retrax.runtime.state_file import save_state
+from retrax.runtime.state_file import pack_state, write_state
 
 FULL = pathlib.Path("/dev/full")
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
@@ -56,7 +56,7 @@ def test_metrics(tmp_path):
 def test_states(tmp_path, monkeypatch):
     monkeypatch.setattr(pathlib.Path, "write_bytes", raise_full)
     with pytest.raises(OSError, match=f"^{tmp_path / 'a.npz'} cannot be written: No space left"):
-        save_state(tmp_path / "a.npz", np.ones(2))
+        write_state(tmp_path / "a.npz", pack_state(np.ones(2)))
 
 
 @pytest.mark.parametrize("folder", [False, True])

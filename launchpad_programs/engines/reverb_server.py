@@ -5,10 +5,11 @@ from typing import Any
 import launchpad as lp
 from launchpad.address import get_port_from_address
 
-from ..replay.reverb import Checkpoints, check_tables, make_tables
-from ..replay.reverb.library import reverb
-from .config import ProgramConfig
-from .process import Execution, bind_port
+from ...replay.reverb import Checkpoints, check_tables, make_tables
+from ...replay.reverb.library import reverb
+from ..config import ProgramConfig
+from ..kinds import NodeKind
+from .courier import Execution, bind_port
 
 _ANSWER_SECONDS = 60  # until the server describes its tables; it may be reading a checkpoint
 
@@ -16,10 +17,12 @@ _ANSWER_SECONDS = 60  # until the server describes its tables; it may be reading
 class ReplayServer(lp.ReverbNode):
     """A Reverb server."""
 
-    def __init__(self, execution: Execution, config: ProgramConfig, *, port: int | None = None):
-        """Takes execution and config of the program, and a port (a free one if None)."""
+    def __init__(
+        self, execution: Execution, config: ProgramConfig, kind: NodeKind, *, port: int | None
+    ):
+        """Takes execution and config of the program, its kind, and a port (a free one if None)."""
         super().__init__(self._make_tables, self._make_checkpointer)
-        self._execution, self._config, self._port = execution, config, port
+        self._execution, self._config, self._kind, self._port = execution, config, kind, port
 
     def bind_addresses(self, **options: Any) -> None:
         """Chooses the port; called by Launchpad."""
@@ -28,8 +31,8 @@ class ReplayServer(lp.ReverbNode):
 
     def run(self) -> None:
         """Serves until the program ends."""
-        with self._execution.node_context("replay"):
-            stop = self._execution.stop_event("replay")
+        with self._execution.node_context(self._kind):
+            stop = self._execution.stop_event()
             tables = self._make_tables()
             wanted = {table.info.name: table.info for table in tables}
             port = get_port_from_address(self.reverb_address.resolve())

@@ -1,0 +1,85 @@
+"""The replay's node: a `ReplayNode` whose states lie beside the learner's snapshots."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from .._checksums import check_manifest
+from ..replay.local import LocalReplay
+from ..replay.node import ReplayNode
+from ..runtime.snapshots import Snapshot, Snapshots
+from ..runtime.stop import StopEvent
+from .config import ProgramConfig
+from .peers import Peers
+
+
+class KeptReplayNode(ReplayNode):
+    """Keeps its state for every snapshot of the learner, in `replay/` of the run directory.
+
+    A restarted node restores its newest state, a node of a resumed run that of the snapshot.
+    """
+
+    def __init__(self, config: ProgramConfig, local: LocalReplay, *, stop: StopEvent):
+        """Takes an empty replay."""
+        super().__init__(local, max_lead=config.max_lead, life=config.restarts)
+        self._stop, self._snapshots = stop, Snapshots(_folder(config.directory))
+        if not config.restarts:  # states of later steps, or of an earlier run
+            self._snapshots.remove_newer(-1 if config.resumed_at is None else config.resumed_at)
+        if (steps := self._snapshots.steps()) and (
+            config.restarts or steps[-1] == config.resumed_at
+        ):
+            self.restore(self._snapshots.restore(()).replay)
+
+    def keep(self, steps: int) -> None:
+        """Saves the state for the snapshot at `steps`, unless there are no rows."""
+        self._snapshots.remove_others(set(self._snapshots.steps()) - {steps})
+        with self.paused():
+            if self.local.status().num_rows:
+                self._snapshots.save(steps, Snapshot((), self.state(), {"steps": steps}))
+
+    def prune(self, kept: Iterable[int]) -> None:
+        """Removes the states of all snapshots but those at `kept`."""
+        self._snapshots.remove_others(kept)
+
+    def run(self) -> None:
+        """Answers until the program ends."""
+        while not self._stop.wait(1.0):
+            pass
+        self._snapshots.close()
+
+
+def make_replay(
+    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
+) -> KeptReplayNode:
+    """The replay, which calls nobody."""
+    run = config.run
+    local = LocalReplay(
+        config.spec,
+        config.make_agent(config.spec).sequence,
+        run.replay,
+        num_environments=run.num_envs,
+        seed=run.seed,
+    )
+    return KeptReplayNode(config, local, stop=stop)
+
+
+def is_kept(directory: Path, steps: int) -> bool:
+    """Whether a replay's node kept its state for the snapshot at `steps`."""
+    return _state(directory, steps).is_dir()
+
+
+def check_kept(directory: Path, steps: int) -> None:
+    """Compares the state for the snapshot at `steps`, if there is one, with its checksums.
+
+    Raises:
+      ValueError: names a file that is missing or damaged, without a full stop.
+    """
+    if is_kept(directory, steps):
+        check_manifest(_state(directory, steps))
+
+
+def _folder(directory: Path) -> Path:
+    return directory / "replay"
+
+
+def _state(directory: Path, steps: int) -> Path:
+    return _folder(directory) / "snapshots" / str(steps)

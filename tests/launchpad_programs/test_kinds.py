@@ -1,0 +1,122 @@
+"""The nodes of a program, as data; what is imported where."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from program_configs import make_config, make_run, make_workers
+
+from retrax.launchpad_programs.kinds import (
+    KINDS,
+    describe_restart,
+    kind_of,
+    make_node,
+    nodes_of,
+    process_env,
+    publisher_of,
+)
+
+
+def test_the_nodes_of_both_topologies(tmp_path):
+    nodes = nodes_of(make_config(tmp_path, run=make_run(num_envs=6, num_actors=3)))
+    assert {node.name: node.peers for node in nodes} == {
+        "replay/0": (),
+        "counter/0": (),
+        "learner/0": ("counter/0", "replay/0"),
+        **{f"actor/{i}": ("counter/0", "learner/0", "replay/0") for i in range(3)},
+        "evaluator/0": ("counter/0", "learner/0"),
+    }
+    assert publisher_of(make_run()) == "learner/0"
+    nodes = nodes_of(make_config(tmp_path, run=make_workers()))
+    assert {node.name: node.peers for node in nodes} == {
+        "counter/0": (),
+        "parameter_server/0": ("counter/0",),
+        **{f"worker/{i}": ("counter/0", "parameter_server/0") for i in range(2)},
+        "evaluator/0": ("counter/0", "parameter_server/0"),
+    }
+    assert publisher_of(make_workers()) == "parameter_server/0"
+    for node in nodes:  # called nodes are made before those that call them
+        assert set(node.peers) <= {other.name for other in nodes[: nodes.index(node)]}
+        assert pickle.loads(pickle.dumps(node)) == node
+
+
+@pytest.mark.parametrize("label", ["counter", "replay"])
+def test_a_factory_is_found_by_its_name(tmp_path, label, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        f"retrax.launchpad_programs.{label}.make_{label}",
+        lambda *arguments, stop: made.append((*arguments, stop)),
+    )
+    config = make_config(tmp_path)
+    (spec,) = (node for node in nodes_of(config) if node.kind is KINDS[label])
+    make_node(spec, config, "peers", stop="stop")
+    assert made == [(config, 0, "peers", "stop")]
+
+
+def test_only_the_learner_may_take_the_accelerator(tmp_path):
+    config = make_config(tmp_path)
+    assert "JAX_PLATFORMS" not in process_env(KINDS["learner"], config)
+    for label in KINDS.keys() - {"learner"}:
+        variables = process_env(KINDS[label], config)
+        assert variables["JAX_PLATFORMS"] == "cpu"
+        assert variables["CUDA_VISIBLE_DEVICES"] == ""
+        assert variables["NPROC"] == "1"
+
+
+def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
+    def cache():
+        return process_env(KINDS["actor"], make_config(tmp_path))["JAX_COMPILATION_CACHE_DIR"]
+
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere")
+    assert cache() == "/somewhere"
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    assert cache() == str(tmp_path / "compilation_cache")
+
+
+def test_what_a_restarted_node_continues_with():
+    assert describe_restart(kind_of("learner/0"), None).startswith(
+        "There is no snapshot yet: the l"
+    )
+    assert "snapshot at 200 steps" in describe_restart(kind_of("learner/0"), 200)
+    assert "snapshot at 300 steps" in describe_restart(kind_of("parameter_server/0"), 300)
+    assert "its own newest snapshot" in describe_restart(kind_of("worker/1"), None)
+    assert "is empty, and refills" in describe_restart(kind_of("replay/0"), None)
+    assert "restores its newest state" in describe_restart(kind_of("replay/0"), 200)
+    assert describe_restart(kind_of("actor/0"), 200) == ""
+
+
+HEAVY = {"acme", "courier", "launchpad", "ray", "reverb", "tensorflow"}
+IMPORTS = """
+import sys
+{statement}
+print(sorted({heavy} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def imported_by(statement):
+    """The modules of `HEAVY` that are there afterwards."""
+    script = IMPORTS.format(statement=statement, heavy=HEAVY)
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return run.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pkgutil, importlib\n"
+        "import retrax.launchpad_programs as folder\n"
+        "for module in pkgutil.iter_modules(folder.__path__, folder.__name__ + '.'):\n"
+        "    if not module.name.endswith(('__main__', 'acme_adapters')):\n"
+        "        importlib.import_module(module.name)\n"
+        "from retrax.launchpad_programs.engines import options, threads",
+        "from retrax.experiments.commands.main import main\n"
+        "try: main(['launch', 'reactor', '--help'])\n"
+        "except SystemExit: pass",
+    ],
+    ids=["every module", "help"],
+)
+def test_no_library_of_an_engine_is_imported(statement):
+    assert imported_by(statement) == "[]"
