@@ -98,7 +98,7 @@ class LocalReplay:
         is_last = self.packing.flags(packed[0])[1]
         with self._lock:
             self.store.add_packed(packed, environments)
-            self._steps += len(is_last) - np.count_nonzero(is_last)
+            self._steps += len(is_last) - int(np.count_nonzero(is_last))
             self._schedule.observe(
                 steps=self._steps,
                 rows=self.store.num_rows,

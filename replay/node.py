@@ -259,7 +259,7 @@ class ReplayNode:
             if self._is_held(columns[added]):
                 break
             self.local.add_packed(self._packing.split(rows[index, added]), columns[added])
-            self._rows += np.count_nonzero(added)
+            self._rows += int(np.count_nonzero(added))
             self._note_due()
             self._serve()
             index += 1
