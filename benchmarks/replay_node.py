@@ -23,6 +23,11 @@ import jax
 import numpy as np
 from dm_env import specs
 
+try:
+    import ray
+except ImportError:  # `--direct` needs none
+    ray = None
+
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from retrax.replay import LocalReplay
 from retrax.replay.node import ReplayNode
@@ -245,7 +250,6 @@ def growth_while_stopped(program, spec, options):
     """Growth of the memory of replay, actor and learner; batches before and after."""
     node = program.start(spec.node)
     acting = program.start(Acting, spec, node)
-    acting.call("fill", options.rows // options.environments)
     learning = program.start(Learning, spec, node, 2)
     pids = program.pids()[-3:]
     total = options.stopped + 3 * options.seconds
@@ -309,9 +313,6 @@ def main(arguments=None):
 
 @contextlib.contextmanager
 def ray_session():
-    global ray
-    import ray
-
     ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         yield

@@ -3,9 +3,9 @@
 import contextlib
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from .draws import PackedDraw
 from .local import LocalReplay
 from .packing import SequencePacking
 from .peer import Peer
+from .schedule import CallsDue
+
+Priorities: TypeAlias = Sequence[tuple[int, np.ndarray]]  # numbers of draws, in their order
+_LATE = 16  # draws by which priorities may be later than those of newer draws
 
 
 def check_greeting(peer: Peer, packing: SequencePacking, num_environments: int) -> None:
@@ -41,36 +45,10 @@ def check_greeting(peer: Peer, packing: SequencePacking, num_environments: int) 
 
 
 class _Made(NamedTuple):
-    """A draw that was made, and is not known to be used."""
+    """A draw whose priorities have not been set."""
 
-    number: int
     draw: PackedDraw
     rng: Any  # the state of the generator before it
-
-
-class _Calls:
-    """How many calls of one kind are due, and since when.
-
-    Attributes:
-      oldest: rows that had been added when the first of them became due; None if none is.
-    """
-
-    def __init__(self) -> None:
-        self.oldest: int | None = None
-        self._count = 0
-        self._since: deque[tuple[int, int]] = deque()  # rows, and calls that became due then
-
-    def note(self, count: int, rows: int) -> None:
-        """Records how many are due after so many rows."""
-        if count > self._count:
-            self._since.append((rows, count - self._count))
-        made, self._count = self._count - count, count
-        while made > 0:
-            since, calls = self._since.popleft()
-            if calls > made:
-                self._since.appendleft((since, calls - made))
-            made -= calls
-        self.oldest = self._since[0][0] if self._since else None
 
 
 class ReplayNode:
@@ -105,9 +83,10 @@ class ReplayNode:
         self._arrivals = Arrivals(local.num_environments, local.cut)
         self._changed = threading.Condition()
         self._rows = 0  # added so far
-        self._newest, self._replayed = _Calls(), _Calls()  # that are due, see `UpdateSchedule`
+        self._newest, self._replayed = CallsDue(), CallsDue()  # that are due, see `UpdateSchedule`
         self._number = 0  # of the next draw
-        self._made: deque[_Made] = deque()
+        self._used = -1  # the newest draw that was used
+        self._made: dict[int, _Made] = {}  # by number, those that were used too
         self._waiting: Counter[int] = Counter()  # numbers of draws that are waited for
 
     def greet(self) -> dict[str, Any]:
@@ -149,11 +128,13 @@ class ReplayNode:
         """
         with self._changed:
             self.local.undo(self._unused)
-            self._made.clear()
+            self._used = self._number - 1
             self._note_due()
             return self._life, self._number
 
-    def draw(self, life: int, number: int, timeout: float) -> np.ndarray | None:
+    def draw(
+        self, life: int, number: int, timeout: float, priorities: Priorities = ()
+    ) -> np.ndarray | None:
         """The draw of a number, one buffer for `DrawPacking.read`; None if it is not due in time.
 
         The header has the life and the number besides.
@@ -162,12 +143,14 @@ class ReplayNode:
           life: of the node, as known to the learner. For another one the buffer is empty.
           number: one more than that of the draw before.
           timeout: seconds to wait.
+          priorities: for `set_priorities`, before.
 
         Raises:
-          ValueError: draws of larger numbers have been used.
+          ValueError: draws of larger numbers have been used, or a priority is wrong.
         """
         if life != self._life:
             return self.local.draws.empty(0).data
+        self.set_priorities(life, priorities)
         with self._changed:
             self._waiting[number] += 1
             self._wait(lambda: self._serve() or number < self._number, timeout)
@@ -175,24 +158,31 @@ class ReplayNode:
             self._waiting += Counter()  # forgets zeros
             if number >= self._number:
                 return None
-            for made in self._made:
-                if made.number == number:
-                    return made.draw.data
+            if number in self._made:
+                return self._made[number].draw.data
         raise ValueError(f"Draw {number} has been used, the next one is {self._number}.")
 
-    def set_priorities(self, life: int, number: int, priorities: np.ndarray) -> None:
-        """Sets the priorities of a draw, which is thereby used, as are those before it.
+    def set_priorities(self, life: int, priorities: Priorities) -> None:
+        """Sets the priorities of draws, which are thereby used, as are those before them.
 
-        Nothing happens if the draw is of another life, or its priorities were set before.
+        Nothing happens if they are of another life, or were set before.
+
+        Args:
+          life: of the node when the draws were made.
+          priorities: of the sequences of draws.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative.
         """
         with self._changed:
-            while life == self._life and self._made and self._made[0].number <= number:
-                made = self._made.popleft()
-                if made.number == number:
-                    self.local.set_priorities(made.draw.keys, priorities)
+            if life != self._life:
+                return
+            for number, values in priorities:
+                if number in self._made:
+                    self.local.set_priorities(self._made.pop(number).draw.keys, values)
+                self._used = max(self._used, number)
+            for number in [n for n in self._made if n < self._used - _LATE]:
+                del self._made[number]
 
     def status(self) -> tuple[Any, ...]:
         """The fields of a `ReplayStatus`."""
@@ -220,6 +210,7 @@ class ReplayNode:
             self.local.restore(state, counters)
             self.local.cut()
             self._arrivals.clear()
+            self._used = self._number - 1
             self._made.clear()
             self._note_due()
 
@@ -231,7 +222,7 @@ class ReplayNode:
 
     @property
     def _unused(self) -> list[tuple[PackedDraw, Any]]:
-        return [(made.draw, made.rng) for made in self._made]
+        return [made for number, made in self._made.items() if number > self._used]
 
     def _wait(self, attempt: Callable[[], bool], timeout: float) -> bool:
         """Repeats an attempt after each change until it succeeds; whether it did in time."""
@@ -287,7 +278,7 @@ class ReplayNode:
             draw = self.local.draw()
             assert draw is not None
             draw.header[3:5] = self._life, self._number
-            self._made.append(_Made(self._number, draw, rng))
+            self._made[self._number] = _Made(draw, rng)
             self._number += 1
             self._note_due()
             self._changed.notify_all()

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,11 @@ from .peer import Answer, Peer
 from .priorities import check_priorities
 from .rows import row_spec, sample_shapes
 from .stored import check_stored_as, stored_as
-from .waiting import PeerLost, Stopped, WaitTimeout, never
+from .waiting import PeerLost
 
 _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
 _STATUS_SECONDS = 0.5
-_POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 
 _IN_NODE = "in_replay_node"
 
@@ -33,6 +32,11 @@ class _Keys(NamedTuple):
     life: int
     number: int
     local: np.ndarray
+
+
+class _Request(NamedTuple):
+    answer: Answer
+    priorities: list[tuple[int, np.ndarray]]  # that were sent with it
 
 
 class RemoteReplay:
@@ -56,8 +60,6 @@ class RemoteReplay:
         *,
         num_environments: int,
         ahead: int = 2,
-        stop: Callable[[], bool] = never,
-        max_wait: float = 600.0,
     ):
         """Begins to draw, and waits for the node if it is not there yet.
 
@@ -68,24 +70,22 @@ class RemoteReplay:
           config: likewise.
           num_environments: likewise.
           ahead: draws that are requested before they are asked for.
-          stop: called twice a second while an answer is waited for.
-          max_wait: seconds to wait for an answer.
 
         Raises:
           ValueError: the node's rows have another layout.
-          Stopped: `stop()` became true.
+          Stopped: the program stops before the node answers.
           WaitTimeout: the node did not answer.
         """
         self._peer, self._sequence, self._config = peer, sequence, config
-        self._ahead, self._stop, self._max_wait = ahead, stop, max_wait
+        self._ahead = ahead
         self.shapes = sample_shapes(
             environment_spec, sequence, config, num_environments=num_environments
         )
         packing = SequencePacking(row_spec(environment_spec, sequence), sequence)
         check_greeting(peer, packing, num_environments)
         self._draws = DrawPacking(packing)
-        self._requests: deque[Answer] = deque()  # to draws, the next one first
-        self._priorities: Answer | None = None  # to those sent last
+        self._requests: deque[_Request] = deque()  # of draws, the next one first
+        self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent
         self._status: ReplayStatus | None = None
         self._status_until = 0.0
         self._begin()
@@ -103,8 +103,9 @@ class RemoteReplay:
         while True:
             self._request(max(1, self._ahead), deadline)
             try:
-                data = self._requests[0].result(max(0.0, patience - time.monotonic()))
+                data = self._requests[0].answer.result(max(0.0, patience - time.monotonic()))
             except TimeoutError:
+                self._send_priorities()
                 return None
             except PeerLost:
                 self._begin()
@@ -121,19 +122,18 @@ class RemoteReplay:
             elif self._ahead:
                 self._requests.appendleft(self._send(0, deadline))
             if time.monotonic() >= deadline:
+                self._send_priorities()
                 return None
 
     def set_priorities(self, keys: _Keys, priorities: np.ndarray) -> None:
-        """Sends priorities when those before have arrived; those of another life are dropped.
+        """Sends priorities with the next request of a draw; those of another life are dropped.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative.
-          Stopped: `stop()` became true meanwhile.
-          WaitTimeout: those before did not arrive for `max_wait` seconds.
         """
         priorities = check_priorities(priorities, keys.local.shape[1])
-        self._settle(self._stop)
-        self._priorities = self._peer.send("set_priorities", *keys[:2], priorities)
+        if keys.life == self._life:
+            self._priorities.append((keys.number, priorities))
 
     def metrics(self, keys: _Keys) -> dict[str, float]:
         """As of `LocalReplay`."""
@@ -166,9 +166,11 @@ class RemoteReplay:
     def keep(self, steps: int) -> None:
         """Has the node keep its state for the snapshot at some steps.
 
-        Also when the program stops, after the priorities that were sent.
+        After all priorities are set, those of requests too that may still be on their way.
         """
-        self._settle(never)
+        sent = [priorities for request in self._requests for priorities in request.priorities]
+        self._peer.call("set_priorities", self._life, [*sent, *self._priorities])
+        self._priorities = []
         self._peer.call("keep", steps)
 
     def prune(self, steps: Sequence[int]) -> None:
@@ -181,32 +183,23 @@ class RemoteReplay:
     def _begin(self) -> None:
         self._life, self._number = self._peer.call("begin")
         self._requests.clear()
+        self._priorities = []
 
     def _request(self, count: int, deadline: float) -> None:
         while len(self._requests) < count:
             self._requests.append(self._send(len(self._requests), deadline))
 
-    def _send(self, index: int, deadline: float) -> Answer:
+    def _send(self, index: int, deadline: float) -> _Request:
         """Requests the next draw, or a later one."""
         wait = _DUE_SECONDS
         if not self._ahead:
             wait = min(wait, max(0.0, deadline - time.monotonic()))
-        return self._peer.send("draw", self._life, self._number + index, wait)
+        priorities, self._priorities = self._priorities, []
+        answer = self._peer.send("draw", self._life, self._number + index, wait, priorities)
+        return _Request(answer, priorities)
 
-    def _settle(self, stop: Callable[[], bool]) -> None:
-        """Waits until the priorities that were sent are set."""
-        started = time.monotonic()
-        while self._priorities is not None:
-            try:
-                self._priorities.result(_POLL_SECONDS)
-                self._priorities = None
-            except PeerLost:
-                self._priorities = None  # there is nothing to set them for
-            except TimeoutError:
-                if stop():
-                    raise Stopped("Stopped while waiting for the replay.") from None
-                waited = time.monotonic() - started
-                if waited >= self._max_wait:
-                    raise WaitTimeout(
-                        f"Waited {waited:.0f} s for the replay to set priorities."
-                    ) from None
+    def _send_priorities(self) -> None:
+        """Sends those that no request will take along soon."""
+        if self._priorities:
+            self._peer.send("set_priorities", self._life, self._priorities)
+            self._priorities = []

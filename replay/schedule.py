@@ -10,6 +10,7 @@ round of E environments adds E sequences and a batch has `batch_size`, so n ~ Po
 """
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -115,3 +116,28 @@ class UpdateSchedule:
         self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
         self._steps, self.updates = counters["steps"], counters["updates"]
         self.learning_since = counters["learning_since"]
+
+
+class CallsDue:
+    """How many calls of one kind are due, and since when.
+
+    Attributes:
+      oldest: rows that had been added when the first of them became due; None if none is.
+    """
+
+    def __init__(self) -> None:
+        self.oldest: int | None = None
+        self._count = 0
+        self._since: deque[tuple[int, int]] = deque()  # rows, and calls that became due then
+
+    def note(self, count: int, rows: int) -> None:
+        """Records how many are due after so many rows."""
+        if count > self._count:
+            self._since.append((rows, count - self._count))
+        made, self._count = self._count - count, count
+        while made > 0:
+            since, calls = self._since.popleft()
+            if calls > made:
+                self._since.appendleft((since, calls - made))
+            made -= calls
+        self.oldest = self._since[0][0] if self._since else None

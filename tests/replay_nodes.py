@@ -38,7 +38,7 @@ def local_replay(sequence=None, num_environments=2, seed=0, **changes):
     return LocalReplay(SPEC, sequence, config, num_environments=num_environments, seed=seed)
 
 
-def open_replay(peer, sequence=None, num_environments=2, ahead=0, options=None, **changes):
+def open_replay(peer, sequence=None, num_environments=2, ahead=0, **changes):
     return RemoteReplay(
         peer,
         SPEC,
@@ -46,7 +46,6 @@ def open_replay(peer, sequence=None, num_environments=2, ahead=0, options=None, 
         replay_config(**changes),
         num_environments=num_environments,
         ahead=ahead,
-        **(options or {}),
     )
 
 

@@ -83,6 +83,7 @@ def test_all_is_as_in_one_process(selector, cut, changes):
             local.set_priorities(ours, np.ones(ours.shape[1]))
             replay.set_priorities(others, np.ones(ours.shape[1]))
         before.clear()
+        assert replay.sample() is None, "which sends the priorities"
         assert replay.status() == local.status()
         state = node.state()
         assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
@@ -313,9 +314,10 @@ def test_unused_draws_count_as_not_made(changes, again):
                 local.set_priorities(ours, np.ones(ours.shape[1]))
                 replay.set_priorities(others, np.ones(ours.shape[1]))
             used.clear()
+            assert replay.sample() is None, "which sends the priorities"
     while node.draw(0, node._number, 0.0) is not None:
         pass
-    assert len({made.draw.newest for made in node._made}) == 1 + ("pace" in changes)
+    assert len({draw.newest for draw, _ in node._unused}) == 1 + ("pace" in changes)
     state = node.state()
     assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
     if again == "a state":
@@ -359,15 +361,29 @@ def test_priorities_are_set_once_and_use_the_draws_before():
     def priorities():
         return node.local.store.state()["selector"]["priorities"][slots]
 
-    node.set_priorities(0, 1, np.full(3, 5.0))
+    node.set_priorities(0, [(1, np.full(3, 5.0))])
     assert (priorities() == 5).all()
-    node.set_priorities(0, 1, np.full(3, 7.0))
-    node.set_priorities(1, 2, np.full(3, 7.0))
-    node.set_priorities(0, 0, np.full(3, 7.0))
+    node.set_priorities(0, [(1, np.full(3, 7.0))])
+    node.set_priorities(1, [(2, np.full(3, 7.0))])
     assert (priorities() == 5).all()
-    assert [made.number for made in node._made] == [2]
+    assert node.state()["counters"][1] == 2, "two updates are used"
     with pytest.raises(ValueError, match=r"Draw 1 has been used, the next one is 3\."):
         node.draw(0, 1, 0.0)
+
+
+def test_late_priorities_are_set():
+    """Calls of a learner may overtake each other."""
+    node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
+    node.add(7, 0, [0, 1], packed(stream(30, ends=0.0)), 0.0)
+    draws = [node.local.draws.read(node.draw(0, number, 0.0)) for number in range(17)]
+    node.set_priorities(0, [(16, np.full(3, 5.0))])
+    assert node.draw(0, 17, 0.0, [(0, np.full(3, 9.0))]) is None, "no more are due"
+    assert (node.local.store.state()["selector"]["priorities"][draws[0].keys[0]] == 9).all()
+    assert node.state()["counters"][1] == 17
+    node.add(7, 30, [0, 1], packed(stream(3, ends=0.0)), 0.0)
+    node.draw(0, 17, 0.0)
+    node.set_priorities(0, [(17, np.ones(3))])
+    assert min(node._made) == 2, "those before are not waited for"
 
 
 def test_a_restored_node_waits_for_new_episodes():

@@ -28,8 +28,7 @@ def make_node(peer_is_silent=False, max_lead=1000, life=0, **changes):
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     """A `LatePeer` answers at once or not at all."""
-    for module in (node_writer, remote):
-        monkeypatch.setattr(module, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(node_writer, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr(remote, "_DUE_SECONDS", 0.0)
     monkeypatch.setattr(node_writer, "_HOLD_SECONDS", 0.0)
 
@@ -147,7 +146,7 @@ def test_draws_are_requested_ahead_and_arrive_in_their_order():
     peer.silent = True
     replay = open_replay(peer, ahead=3)
     assert replay.sample() is None
-    assert [answer.call for answer in peer.sent] == [("draw", 0, n, 0.0) for n in range(3)]
+    assert [answer.call for answer in peer.sent] == [("draw", 0, n, 0.0, []) for n in range(3)]
     peer.answer()
     for number in range(3):
         draw = replay.sample()
@@ -168,32 +167,35 @@ def test_a_draw_that_was_not_due_is_requested_again():
     assert replay.sample().keys.number == 0
 
 
-def test_priorities_arrive_in_the_order_of_the_draws():
+def test_priorities_travel_with_requests_in_the_order_of_the_draws():
     node, peer = make_node(selector="proportional")
     node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
-    replay = open_replay(peer, options={"stop": Stop(2)})
+    replay = open_replay(peer, ahead=1)
     draws = [replay.sample() for _ in range(2)]
     peer.silent = True
-    replay.set_priorities(draws[0].keys, np.ones(3))
-    with pytest.raises(Stopped, match="Stopped while waiting for the replay"):
-        replay.set_priorities(draws[1].keys, np.ones(3))
-    assert [answer.call[:3] for answer in peer.sent] == [("set_priorities", 0, 0)]
+    for number, draw in enumerate(draws):
+        replay.set_priorities(draw.keys, np.full(3, 1.0 + number))
+    assert not peer.sent
+    assert replay.sample().keys.number == 2
+    ((name, _, number, _, priorities),) = [answer.call for answer in peer.sent]
+    assert (name, number, [n for n, _ in priorities]) == ("draw", 3, [0, 1])
     peer.answer()
-    replay.set_priorities(draws[1].keys, np.ones(3))
-    assert [answer.call[:3] for answer in peer.sent] == [("set_priorities", 0, 1)]
-
-
-def test_priorities_that_nobody_takes_are_an_error():
-    node, peer = make_node()
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
-    replay = open_replay(peer, options={"max_wait": 0.02})
-    draw = replay.sample()
+    found = node.local.store.state()["selector"]["priorities"]
+    assert (found[draws[1].keys.local[0]] == 2).all()
     with pytest.raises(ValueError, match="priorities must be finite"):
-        replay.set_priorities(draw.keys, np.full(3, np.nan))
-    peer.silent = True
-    replay.set_priorities(draw.keys, np.ones(3))
-    with pytest.raises(WaitTimeout, match="Waited 0 s for the replay to set priorities"):
-        replay.set_priorities(draw.keys, np.ones(3))
+        replay.set_priorities(draws[0].keys, np.full(3, np.nan))
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_priorities_are_sent_although_no_draw_is_due(ahead):
+    node, peer = make_node(selector="proportional", acting_steps_per_update=30.0)
+    node.add(7, 0, [0, 1], packed(stream(22, ends=0.0)), 0.0)
+    replay = open_replay(peer, ahead=ahead)
+    draw = replay.sample()
+    replay.set_priorities(draw.keys, np.full(3, 5.0))
+    assert replay.sample() is None
+    found = node.local.store.state()["selector"]["priorities"]
+    assert (found[draw.keys.local[0]] == 5).all()
 
 
 def test_the_status_is_not_asked_for_again_and_again():
@@ -211,7 +213,7 @@ class Keeper(ReplayNode):
     """Writes down what it is to keep."""
 
     def keep(self, steps):
-        self.kept = steps, len(self._made)
+        self.kept = steps, len(self._unused)
 
     def prune(self, kept):
         self.pruned = kept
@@ -239,16 +241,25 @@ def test_a_state_is_kept_by_the_node():
         local_replay().restore(state, {})
 
 
-def test_a_state_waits_for_priorities():
-    node = Keeper(local_replay(), max_lead=1000)
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_state_is_kept_when_all_priorities_are_set(ahead):
+    """Those of requests too that have not been answered."""
+    node = Keeper(local_replay(selector="proportional"), max_lead=1000)
     node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
     peer = LatePeer(node)
-    replay = open_replay(peer, options={"max_wait": 0.02, "stop": lambda: True})
-    draw = replay.sample()
+    replay = open_replay(peer, ahead=ahead)
+    draws = [replay.sample() for _ in range(2)]
     peer.silent = True
-    replay.set_priorities(draw.keys, np.ones(3))
-    with pytest.raises(WaitTimeout, match="Waited 0 s for the replay to set priorities"):
-        replay.keep(100)
+    replay.set_priorities(draws[0].keys, np.full(3, 7.0))
+    if ahead:
+        draws.append(replay.sample())
+    replay.set_priorities(draws[1].keys, np.full(3, 5.0))
+    replay.keep(100)
+    found = node.local.store.state()["selector"]["priorities"]
+    assert (found[draws[1].keys.local[0]] == 5).all()
+    assert set(found[draws[0].keys.local[0]]) <= {5.0, 7.0}
+    peer.answer()
+    assert_equal(node.local.store.state()["selector"]["priorities"], found)
 
 
 def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
