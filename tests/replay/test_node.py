@@ -380,10 +380,11 @@ def test_late_priorities_are_set():
     assert node.draw(0, 17, 0.0, [(0, np.full(3, 9.0))]) is None, "no more are due"
     assert (node.local.store.state()["selector"]["priorities"][draws[0].keys[0]] == 9).all()
     assert node.state()["counters"][1] == 17
-    node.add(7, 30, [0, 1], packed(stream(3, ends=0.0)), 0.0)
-    node.draw(0, 17, 0.0)
-    node.set_priorities(0, [(17, np.ones(3))])
-    assert min(node._made) == 2, "those before are not waited for"
+    node.add(7, 30, [0, 1], packed(stream(6, ends=0.0)), 0.0)
+    for number, waits in [(17, True), (18, False)]:
+        assert node.draw(0, number, 0.0) is not None
+        node.set_priorities(0, [(number, np.ones(3))])
+        assert (1 in node._made) == waits, "sixteen draws later, and not seventeen"
 
 
 def test_a_restored_node_waits_for_new_episodes():

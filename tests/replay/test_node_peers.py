@@ -198,6 +198,18 @@ def test_priorities_are_sent_although_no_draw_is_due(ahead):
     assert (found[draw.keys.local[0]] == 5).all()
 
 
+def test_priorities_are_sent_although_a_request_is_not_answered():
+    node, peer = make_node()
+    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    replay = open_replay(peer, ahead=1)
+    peer.silent = True
+    assert replay.sample() is None
+    peer.answer()
+    replay.set_priorities(replay.sample().keys, np.ones(3))
+    assert replay.sample() is None
+    assert [answer.call[0] for answer in peer.sent] == ["draw", "set_priorities"]
+
+
 def test_the_status_is_not_asked_for_again_and_again():
     node, peer = make_node()
     replay, exact = open_replay(peer, ahead=2), open_replay(peer)
