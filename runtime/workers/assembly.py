@@ -24,7 +24,6 @@ class WorkerParts:
     """Makes the server and the workers of a run, whose packings are the same.
 
     Attributes:
-      shapes: samples of single updates, as `jax.ShapeDtypeStruct`s.
       metric_names: of the metrics of every worker's learner.
       gradients: their packing.
     """
@@ -36,15 +35,13 @@ class WorkerParts:
           ValueError: the agent's gradients cannot be packed.
         """
         self._config, self._agent, self._spec = config, agent, spec
-        num_envs, per_call = config.environments_per_replay, config.replay.updates_per_call
+        num_envs, compress = config.environments_per_replay, config.workers.compress_gradients
         replay = config.replay.for_environments(num_envs)
         calls = sample_shapes(spec, agent.sequence, replay, num_environments=num_envs)
-        self.shapes = update_shapes(calls, per_call)
-        compress = config.workers.compress_gradients
-        self.gradients = GradientPacking(agent, self.shapes[0], compress=compress)
-        self._states = StatePacking(agent, self.shapes)
-        state = jax.eval_shape(agent.init, jax.random.key(0))
-        names = metric_names(agent, state, self.shapes[0])
+        shapes = update_shapes(calls, replay.updates_per_call)
+        self.gradients = GradientPacking(agent, shapes[0], compress=compress)
+        self._states = StatePacking(agent, shapes)
+        names = metric_names(agent, jax.eval_shape(agent.init, jax.random.key(0)), shapes[0])
         self.metric_names = [*names, *LocalReplay.metric_names]
 
     def server(self, parameters: ParameterServer | None = None) -> GradientServer:

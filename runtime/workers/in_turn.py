@@ -98,10 +98,8 @@ class WorkersInTurn:
         for index, worker in enumerate(self._workers):
             status = worker.replay.status()
             counts = [status.steps, worker.learner.updates, status.learning_since]
-            replays[str(index)] = {
-                "replay": worker.replay.state(),
-                "counters": np.array(counts, np.int64),
-            }
+            counters = np.array(counts, np.int64)
+            replays[str(index)] = {"replay": worker.replay.state(), "counters": counters}
         return self._server.snapshot()._replace(replay={"workers": replays})
 
     def restore(self, snapshot: Snapshot) -> None:

@@ -137,10 +137,7 @@ class GradientServer:
         self._started = time.monotonic()
 
     def step(self, timeout: float) -> bool:
-        """Waits for an update, and publishes parameters if they are wanted; whether there was one.
-
-        That is, one since the last `step` within so many seconds.
-        """
+        """Waits for an update since the last `step`; publishes parameters if they are wanted."""
         with self._lock:
             is_newer = self._lock.wait_for(lambda: self.updates > self._seen, timeout)
             self._seen = self.updates

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from retrax.runtime.workers.learning_thread import LearningThread
+from retrax.runtime.learning_thread import LearningThread
 
 
 class Learner:

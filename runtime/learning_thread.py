@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from ..learner import Learner
+from .learner import Learner
 
 
 class LearningThread:
