@@ -9,7 +9,13 @@ import numpy as np
 import oracles
 import pytest
 
-from retrax.networks.convolution import Convolution, convolve, convolve_blocks
+from retrax.networks.convolution import (
+    Convolution,
+    convolutions_as_products,
+    convolve,
+    convolve_blocks,
+    convolve_patches,
+)
 
 SHAPES = [
     # height, width, channels, kernel, stride, outputs
@@ -37,7 +43,9 @@ def arrays(shape, seed=0, number=2):
 @functools.partial(jax.jit, static_argnums=3)
 def both_ways_and_gradients(inputs, weights, gradient, stride):
     outputs, backward = jax.vjp(lambda x, w: convolve(x, w, stride), inputs, weights)
-    return outputs, convolve_blocks(inputs, weights, stride), *backward(gradient)
+    patches, of_patches = jax.vjp(lambda x, w: convolve_patches(x, w, stride), inputs, weights)
+    blocks = convolve_blocks(inputs, weights, stride)
+    return outputs, blocks, patches, *backward(gradient), *of_patches(gradient)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -47,7 +55,7 @@ def test_gradients_are_those_of_the_slow_convolution(shape):
     slow = [oracles.valid_convolution(x, weights, np.zeros(outputs), stride) for x in inputs]
     gradients = oracles.convolution_gradients(inputs, weights, gradient, stride)
     found = both_ways_and_gradients(inputs, weights, gradient, stride)
-    for actual, expected in zip(found, (slow, slow, *gradients), strict=True):
+    for actual, expected in zip(found, (slow, slow, slow, *gradients, *gradients), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -88,3 +96,20 @@ def test_batches_of_batches():
         inputs.reshape(3, 2, 9, 9, 3), gradient.reshape(3, 2, *gradient.shape[1:])
     )
     np.testing.assert_allclose(stacked.reshape(inputs.shape), alone, rtol=1e-5, atol=1e-5)
+
+
+def test_within_the_block_and_only_there_it_is_a_product():
+    images = arrays((9, 8, 3, 4, 2, 5))[0]
+    network = hk.without_apply_rng(hk.transform(lambda x: Convolution(5, 4, 2)(x)))
+    params = network.init(jax.random.key(0), images)
+
+    def applied():  # a function of its own, since JAX keeps what it has traced
+        return lambda: network.apply(params, images)
+
+    usual, outside = applied()(), str(jax.make_jaxpr(applied())())
+    with convolutions_as_products():
+        product, inside = applied()(), str(jax.make_jaxpr(applied())())
+    assert "conv_general_dilated" in outside
+    assert "conv_general_dilated" not in inside
+    np.testing.assert_allclose(product, usual, rtol=1e-5, atol=1e-6)
+    assert str(jax.make_jaxpr(applied())()) == outside

@@ -1,0 +1,161 @@
+"""Environments in JAX by their id, and those of other libraries through adapters."""
+
+import dataclasses
+import sys
+import types
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrax.environments import check_environment, make
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_factory import Gymnax, Pgx, make_pgx, make_pure
+from retrax.environments.pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory
+
+
+class GameState(NamedTuple):
+    observation: jax.Array
+    rewards: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+class Game:
+    """Of pgx's form: lasts 3 moves, the last one is cut off after action 1; pays the action."""
+
+    id, num_players, num_actions, observation_shape = "game", 1, 2, (4, 4, 2)
+
+    def init(self, key):
+        false = jnp.zeros((), bool)
+        return GameState(jnp.zeros((4, 4, 2), bool), jnp.zeros(1), false, false)
+
+    def step(self, state, action, key):
+        seen = jnp.roll(state.observation, 1).at[0, 0, 0].set(True)
+        over = seen.sum() == 3
+        return GameState(
+            seen, jnp.float32(action)[None], over & (action == 0), over & (action == 1)
+        )
+
+
+class SwingState(NamedTuple):
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class SwingParams:
+    max_steps_in_episode: int = 4
+
+
+class Swing:
+    """Of gymnax's form: ends by itself after action 1, and after 4 steps in any case."""
+
+    default_params = SwingParams()
+
+    def action_space(self, params):
+        return types.SimpleNamespace(n=2)
+
+    def observation_space(self, params):
+        return types.SimpleNamespace(shape=(1,))
+
+    def reset_env(self, key, params):
+        return jnp.zeros(1), SwingState(jnp.int32(0))
+
+    def step_env(self, key, state, action, params):
+        state = SwingState(state.time + 1)
+        done = (action == 1) | (state.time >= params.max_steps_in_episode)
+        return state.time[None] * 1.0, state, jnp.float32(0.5), done, {}
+
+
+def kinds(vector, actions):
+    vector.reset()
+    steps = [vector.step(np.array([action])) for action in actions]
+    return [(int(s.step_type[0]), float(s.reward[0]), float(s.discount[0])) for s in steps], steps
+
+
+def test_games_of_pgx_are_images_and_their_ends_are_told_apart():
+    vector = PureVector(Pgx(Game()))
+    check_environment(vector, steps=20)
+    found, steps = kinds(vector, [1, 1, 0, 0, 1, 0, 1])
+    first = [(1, 1.0, 1.0), (1, 1.0, 1.0), (2, 0.0, 0.0), (0, 0.0, 1.0)]
+    assert found == [*first, (1, 1.0, 1.0), (1, 0.0, 1.0), (2, 1.0, 1.0)]
+    assert sorted(set(steps[1].observation.ravel().tolist())) == [0, 255]
+    assert vector.spec.max_episode_steps == 10_000
+
+
+def test_environments_of_gymnax_are_truncated_at_their_own_limit():
+    vector = PureVector(Gymnax(Swing()))
+    check_environment(vector, steps=20)
+    found, _ = kinds(vector, [0, 1, 0, 0, 0, 0, 0])
+    assert found[:3] == [(1, 0.5, 1.0), (2, 0.5, 0.0), (0, 0.0, 1.0)]
+    assert found[3:] == [(1, 0.5, 1.0)] * 3 + [(2, 0.5, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("id", "environment"),
+    [
+        ("catch", PureCatch()),
+        ("memory,length=3", PureMemory(3)),
+        ("deep_sea,size=5,mapping_seed=none", PureDeepSea(5, None)),
+        ("noisy_deep_sea", PureDeepSea(screen=16)),
+        ("CartPole-v1", PureCartPole()),
+    ],
+)
+def test_our_tasks_have_the_switches_of_the_host(id, environment):
+    assert make_pure(id) == environment
+    assert make(id).spec == environment.spec
+
+
+@pytest.fixture
+def module(monkeypatch):
+    module = types.ModuleType("pure_examples")
+    module.Swing, module.Cart, module.number = Swing, PureCartPole, 3
+    monkeypatch.setitem(sys.modules, "pure_examples", module)
+
+
+def test_classes_of_modules_run_on_the_device_and_on_the_host(module):
+    assert isinstance(make_pure("pure_examples:Swing"), Gymnax)
+    assert make_pure("pure_examples:Cart") == PureCartPole()
+    vector = make("pure_examples:Cart", num_envs=2, seed=3)
+    same = PureVector(PureCartPole(), num_envs=2, seed=3)
+    np.testing.assert_array_equal(vector.reset().observation, same.reset().observation)
+
+
+@pytest.mark.parametrize(
+    ("id", "sentence"),
+    [
+        ("Acrobot-v1", "Acrobot-v1 is not an environment written in JAX: allowed are catch, memor"),
+        ("pure_examples:number", "pure_examples:number is not an environment written in JAX"),
+        ("catch,size=3", "catch has no switch size"),
+        ("memory,length=0", "Memory: length must be at least 1, got 0"),
+        ("pgx:x,size=3", "pgx:x has no switch size"),
+    ],
+)
+def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make_pure(id).spec  # noqa: B018
+
+
+def test_games_for_two_are_refused():
+    game = Game()
+    game.num_players = 2
+    with pytest.raises(ValueError, match="pgx:game must be a game for one player, it has 2"):
+        Pgx(game)
+
+
+def test_pgx_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pgx", None)
+    with pytest.raises(ImportError, match="pgx:none needs the package pgx: pip install"):
+        make_pgx("none")
+
+
+def test_games_are_found_by_their_name(monkeypatch):
+    pgx = types.ModuleType("pgx")
+    pgx.available_envs, pgx.make = (lambda: ("game",)), (lambda name: Game())
+    monkeypatch.setitem(sys.modules, "pgx", pgx)
+    assert make("pgx:game", num_envs=2).spec.observations.shape == (4, 4, 2)
+    with pytest.raises(ValueError, match="pgx has no game 'chess': allowed are game"):
+        make_pure("pgx:chess")
+    make_pgx.cache_clear()
