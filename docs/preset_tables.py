@@ -35,11 +35,11 @@ def field_docstrings(config: type) -> dict[str, str]:
 
 
 def main_presets(entry: AgentEntry) -> list[str]:
-    """Names of the presets `paper*` and `small*`, without ablations of a small agent."""
+    """Names of the presets `paper*`, `atari*` and `small*`, without ablations of a small agent."""
 
     def is_main(name: str) -> bool:
         size, _, rest = name.partition("_")
-        return size in ("paper", "small") and rest not in entry.presets
+        return size in ("paper", "atari") or (size == "small" and rest not in entry.presets)
 
     return [name for name in entry.presets if is_main(name)]
 

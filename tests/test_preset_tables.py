@@ -52,7 +52,10 @@ def test_every_field_has_a_docstring_in_order():
 @pytest.mark.parametrize(
     ("name", "presets"),
     [
-        ("acer", ["paper_atari", "paper_workers", "paper_mujoco", "small", "small_continuous"]),
+        (
+            "acer",
+            ["paper_atari", "atari", "paper_workers", "paper_mujoco", "small", "small_continuous"],
+        ),
         ("agent57", ["paper", "small", "small_long"]),
         ("d4pg", ["paper", "small"]),
     ],

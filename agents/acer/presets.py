@@ -10,6 +10,7 @@ from .config import Config
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper_atari": Config.paper_atari,
+    "atari": Config.atari,
     "paper_workers": Config.paper_workers,
     "paper_mujoco": Config.paper_mujoco,
     "small": Config.small,
@@ -26,9 +27,9 @@ PRESETS: dict[str, Callable[[], Config]] = {
 
 
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
-    """`paper_atari` for large images; else `small`, or `small_continuous` (continuous actions)."""
+    """`atari` for large images; else `small`, or `small_continuous` (continuous actions)."""
     del environment
     if is_large_image(spec):
-        return "paper_atari"
+        return "atari"
     discrete = isinstance(spec.actions, specs.DiscreteArray)
     return "small" if discrete else "small_continuous"

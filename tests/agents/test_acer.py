@@ -617,7 +617,7 @@ def test_ablations_differ_from_the_paper_in_one_field():
 
 def test_default_presets():
     image = DISCRETE._replace(observations=specs.Array((84, 84, 1), np.uint8))
-    assert acer.default_preset("", image) == "paper_atari"
+    assert acer.default_preset("", image) == "atari"
     assert acer.default_preset("", DISCRETE) == "small"
     assert acer.default_preset("", CONTINUOUS) == "small_continuous"
 

@@ -305,6 +305,19 @@ def test_every_value_of_the_paper_presets(preset, expected, replay):
     assert values == expected
 
 
+def test_atari_is_the_papers_preset_with_other_steps():
+    values = {name: getattr(Config.atari(), name) for name in PAPER_ATARI}
+    assert values == PAPER_ATARI | {
+        "average_decay": 0.99,
+        "entropy_cost": 0.01,
+        "learning_rate": 2.5e-4,
+        "rmsprop_decay": 0.99,
+        "rmsprop_epsilon": 1e-8,
+        "max_gradient_norm": 0.5,
+    }
+    assert Config.atari().replay == Config.paper_atari().replay
+
+
 def test_the_baselines_are_those_of_the_paper():
     def fields(preset):
         config = acer.PRESETS[preset]()

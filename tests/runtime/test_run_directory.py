@@ -307,11 +307,13 @@ def test_files_with_a_version_lack_nothing(tmp_path, field):
         configs.read_config(tmp_path)
 
 
-def test_published_runs_can_be_read():
-    runs = sorted((DOCS / "results").rglob("config.json"))
-    assert len(runs) > 50
-    for run in runs:
-        assert configs.read_config(run.parent).steps
+def test_published_runs_can_be_read(tmp_path):
+    pages = sorted((DOCS / "results").rglob("configs.json"))
+    published = [each["config"] for page in pages for each in json.loads(page.read_text("utf-8"))]
+    assert len(published) > 50
+    for config in published:
+        (tmp_path / "config.json").write_text(json.dumps(config | {"seed": 0}), encoding="utf-8")
+        assert configs.read_config(tmp_path).steps == config["steps"]
 
 
 def test_unknown_preset():
@@ -340,7 +342,7 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
             "acer",
             EnvironmentSpec(IMAGE, DISCRETE),
             "Observations are images of shape (84, 84, 1), with 2 discrete actions: the default "
-            "preset of acer for them is paper_atari.",
+            "preset of acer for them is atari.",
         ),
         (
             "d4pg",
@@ -370,7 +372,7 @@ def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
         ("acer", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 40_000),
         ("acer", "CartPole-v1", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
         ("acer", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small_continuous", 100_000),
-        ("acer", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "paper_atari", PAPER_STEPS),
+        ("acer", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "atari", PAPER_STEPS),
         ("d4pg", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small", 40_000),
         (
             "d4pg",
