@@ -1,5 +1,6 @@
 """The actors' side of a `ReplayNode`."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -97,10 +98,14 @@ class NodeWriter:
             self._send()
 
     def close(self) -> None:
-        """Sends what is left, for a few seconds at most."""
+        """Sends what is left, for a few seconds at most.
+
+        When the program stops, rows that the node holds back are lost.
+        """
         deadline = time.monotonic() + _CLOSE_SECONDS
-        while self._is_taken(deadline) and self._rows:
-            self._next_chunk()
+        with contextlib.suppress(Stopped):
+            while self._is_taken(deadline) and self._rows:
+                self._next_chunk()
 
     def _send(self) -> None:
         """Sends the rows if the chunk before was taken in; waits for that if there are too many."""
@@ -133,8 +138,9 @@ class NodeWriter:
             try:
                 if self._answer is None:
                     number, rows = self._sent
+                    hold = 0.0 if self._stop() else _HOLD_SECONDS
                     self._answer = self._peer.send(
-                        "add", self._writer, number, self._environments, rows, _HOLD_SECONDS
+                        "add", self._writer, number, self._environments, rows, hold
                     )
                 if self._answer.result(max(0.0, deadline - time.monotonic())):
                     self._sent = None
@@ -143,6 +149,6 @@ class NodeWriter:
             except PeerLost:
                 time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
             self._answer = None
-            if self._sent is not None and time.monotonic() >= deadline:
+            if self._sent is not None and (time.monotonic() >= deadline or self._stop()):
                 return False
         return True

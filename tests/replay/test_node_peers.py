@@ -1,5 +1,7 @@
 """The writer and the learner of a replay node, while it is slow, silent, or dies."""
 
+import time
+
 import numpy as np
 import pytest
 from replay_nodes import (
@@ -110,6 +112,29 @@ def test_a_writer_closes_in_bounded_time(monkeypatch):
     writer.close()
     peer.answer()
     assert node.status()[0] == 2 * 4
+
+
+def test_rows_that_are_held_back_do_not_delay_a_stop():
+    """Nobody draws any more; the node is asked once."""
+    stop = []
+    node, peer = make_node(max_lead=0)
+    writer = open_writer(peer, stop=lambda: bool(stop), **FAST)
+    peer.silent = True
+    write_all(writer, stream(10, ends=0.0), [])
+    peer.answer()
+    peer.silent = False
+    stop.append(True)
+    started = time.monotonic()
+    writer.close()
+    assert time.monotonic() - started < 1
+    assert 8 <= node.status()[0] < 2 * 8, "held back as in all the program"
+
+    class Gone:
+        def send(self, *arguments):
+            raise Stopped
+
+    writer._peer, writer._answer = Gone(), None
+    writer.close()
 
 
 @pytest.mark.parametrize("after", [False, True])
