@@ -122,7 +122,6 @@ class RemoteReplay:
             elif self._ahead:
                 self._requests.appendleft(self._send(0, deadline))
             if time.monotonic() >= deadline:
-                self._send_priorities()
                 return None
 
     def set_priorities(self, keys: _Keys, priorities: np.ndarray) -> None:
