@@ -30,6 +30,7 @@ class ParameterPacking:
 
     Attributes:
       like: shapes and dtypes of the parameters.
+      num_bytes: of `pack`.
     """
 
     def __init__(self, like: Params):
@@ -38,6 +39,7 @@ class ParameterPacking:
         priority = jax.ShapeDtypeStruct((), np.dtype(np.float64))
         self._packing = Packing({"new_priority": priority, "params": self.like})
         self._layout = self._packing.layout.encode()
+        self.num_bytes = len(self._layout) + self._packing.dtype.itemsize
 
     def pack(self, params: Params, new_priority: float) -> bytes:
         """Copies them from the device: a hash of names, dtypes and shapes, then the values."""
@@ -52,10 +54,10 @@ class ParameterPacking:
           ValueError: the bytes are of other parameters.
         """
         size, layout = len(self._layout), blob[: len(self._layout)]
-        if layout != self._layout or len(blob) != size + self._packing.dtype.itemsize:
+        if layout != self._layout or len(blob) != self.num_bytes:
             raise ValueError(
                 f"The learner's parameters are {len(blob)} bytes of the layout {layout!r}, those "
-                f"here {size + self._packing.dtype.itemsize} bytes of {self._layout!r}: both need "
+                f"here {self.num_bytes} bytes of {self._layout!r}: both need "
                 "the same agent and config."
             )
         packed = np.frombuffer(blob, np.uint8, offset=size)[None]

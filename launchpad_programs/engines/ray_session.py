@@ -1,10 +1,73 @@
-"""Ray on this machine or a running cluster: checks, start, end."""
+"""Ray on this machine or a running cluster: checks, start, end.
+
+Ray on this machine listens on loopback only, without a dashboard, knows a token of its own (where
+Ray has tokens: 2.52 and newer), and keeps logs and sockets in a temporary folder: see `ray_head`.
+"""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
+from ..._imports import first_line
+from ...agents.base import Agent
+from ...replay.packing import Packing
+from ...replay.rows import row_spec
+from ...runtime.parameters import packing_of
+from ...runtime.stop import stop_on_signals
 from ..config import ProgramConfig
+from ..kinds import nodes_of
+from . import installed
+
+Result = TypeVar("Result")
+_ANSWER_SECONDS = 5.0
+_MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
+_LEAST_OBJECT_BYTES = 256 * 2**20
+_DRAWS, _CHUNKS = 8, 4  # of the learner, and of an actor, that Ray keeps in memory at most
+
+
+class RaySession(NamedTuple):
+    """A connection to Ray.
+
+    Attributes:
+      node_id: Ray's id of this machine.
+      gpus: for the learner, 0 or 1.
+    """
+
+    node_id: str
+    gpus: int
+
+
+class Connection:
+    """Whether Ray's processes on this machine are still there.
+
+    Attributes:
+      lost: how every node ended that had not ended before Ray did; "" as long as it runs.
+    """
+
+    def __init__(self) -> None:
+        self.lost = ""
+
+    def ask(self, call: Callable[[], Result]) -> Result | None:
+        """What a function returns that calls Ray.
+
+        None, and `lost` is set, where it fails because Ray has ended; Ray is not asked again then.
+        """
+        if self.lost:
+            return None
+        try:
+            return call()
+        except OSError as error:
+            if error.errno is not None:  # of a file; Ray's own have no number
+                raise
+            self.lost = f"was lost, since Ray has ended on this machine ({error})"
+            return None
 
 
 def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: bool) -> None:
@@ -13,13 +76,181 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
     Args:
       address: as `EngineOptions.ray_address`.
       config: of the program.
-      listen_everywhere: as of `retrax.launch`.
+      listen_everywhere: whether others may connect.
+
+    Raises:
+      ModuleNotFoundError: Ray is not installed.
+      ValueError: one sentence about what is wrong.
     """
-    raise NotImplementedError
+    if not (version := installed.ray_version())[0]:
+        raise ModuleNotFoundError(
+            "--engine ray needs Ray: pip install -e '.[cluster]' in a clone, elsewhere pip install "
+            "'retrax[cluster]'."
+        )
+    if version < installed.OLDEST_RAY:
+        found, oldest = (".".join(map(str, v)) for v in (version, installed.OLDEST_RAY))
+        raise ValueError(
+            f"--engine ray needs Ray {oldest} or newer, but {found} is installed: pip install "
+            f"'ray>={oldest}'"
+        )
+    if address is None:
+        check_cpus(config, cpus(), "this machine has")
+    elif not listen_everywhere:
+        raise ValueError(
+            "--ray-address needs --listen-everywhere: the nodes connect over the network, and "
+            "whoever can connect can execute code."
+        )
+    elif address.rpartition(":")[0] in ("localhost", "127.0.0.1"):  # Ray would replace it
+        raise ValueError(f"--ray-address must be the one that ray start printed, got {address}.")
+    else:
+        own_address(address)
 
 
 @contextlib.contextmanager
-def ray_session(address: str | None, config: ProgramConfig) -> Iterator[Any]:
-    """Joins a cluster, or starts Ray on this machine and ends it at the end of the block."""
-    raise NotImplementedError
-    yield
+def ray_session(address: str | None, config: ProgramConfig) -> Iterator[RaySession]:
+    """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
+
+    Args:
+      address: as `EngineOptions.ray_address`.
+      config: of the program.
+
+    Raises:
+      ValueError: Ray does not start, this machine is not part of the cluster, or the cluster has
+        too few CPUs.
+    """
+    with contextlib.ExitStack() as stack:
+        # Where a signal interrupts Ray, it may wait for a minute, or leave its folder behind.
+        with stop_on_signals() as stop:
+            joined = stack.enter_context(_head(config)) if address is None else address
+            _join(joined, stack)
+        if stop.is_set():
+            raise KeyboardInterrupt
+        import ray
+
+        resources = ray.cluster_resources()
+        if address is not None:
+            check_cpus(config, resources["CPU"], f"the cluster at {address} has")
+        node_id = ray.get_runtime_context().get_node_id()
+        yield RaySession(node_id, gpus=int(resources.get("GPU", 0) >= 1))
+
+
+def _join(address: str, stack: contextlib.ExitStack) -> None:
+    """Connects this process, until the end of the stack."""
+    import ray
+
+    own = own_address(address)
+    if own.startswith("127."):  # as of `_variables`, if Ray was imported before
+        ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        ray.init(address, log_to_driver=False, logging_level="ERROR", _node_ip_address=own)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise ValueError(
+            f"Ray at {address} cannot be joined ({first_line(error)}): this machine must be part "
+            f"of the cluster (ray start --address={address}) and know its token, if it has one "
+            "(~/.ray/auth_token)."
+        ) from error
+    stack.callback(ray.shutdown)
+    # Each death would be told in 600 letters; the log has it in one line.
+    ray._private.worker.print_to_stdstream = lambda *lines, **options: None
+
+
+def check_cpus(config: ProgramConfig, available: float, where: str) -> None:
+    """Refuses a program that Ray could not place.
+
+    Raises:
+      ValueError: names what is asked and what is there.
+    """
+    specs = nodes_of(config)
+    acting = next(spec.kind for spec in specs if spec.kind.acts)
+    others = sum(spec.kind.cpus for spec in specs if not spec.kind.acts)
+    asked = others + config.run.num_actors * acting.cpus
+    if asked > available + 1e-6:
+        label, fitting = acting.label, int((available - others) / acting.cpus + 1e-6)
+        advice = f"at most {fitting} {label}s fit" if fitting > 0 else f"no {label} fits"
+        raise ValueError(
+            f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each "
+            f"of {config.run.num_actors} {label}s), but {where} {available:g}: {advice}."
+        )
+
+
+def cpus() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def own_address(address: str) -> str:
+    """The address of this machine in the network of Ray's head; ValueError if none answers."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"--ray-address must be HOST:PORT, got {address}.")
+    try:
+        with socket.create_connection((host, int(port)), _ANSWER_SECONDS) as connection:
+            own: str = connection.getsockname()[0]
+            return host if own.startswith("127.") else own
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"No Ray answers at --ray-address {address} ({error}).") from None
+
+
+def object_bytes(config: ProgramConfig, agent: Agent) -> int:
+    """Memory for what Ray carries: draws, rows and parameters, sent or still read."""
+    run, sequence = config.run, agent.sequence
+    row = Packing(row_spec(config.spec, sequence)).dtype.itemsize
+    draw = run.replay.draw_size * sequence.length * row
+    params = packing_of(agent).num_bytes
+    chunk = 16 * row * run.environments_per_actor
+    each = _CHUNKS * chunk + 2 * params
+    return max(_LEAST_OBJECT_BYTES, 2 * (_DRAWS * draw + run.num_actors * each))
+
+
+@contextlib.contextmanager
+def _head(config: ProgramConfig) -> Iterator[str]:
+    """A `ray_head`; its address."""
+    size = object_bytes(config, config.make_agent(config.spec))
+    parent = tempfile.gettempdir()
+    folder = tempfile.mkdtemp(
+        prefix="retrax-ray-", dir=parent if len(parent) <= _MAX_PREFIX else "/tmp"
+    )
+    command = [sys.executable, "-m", f"{__package__}.ray_head", folder, str(cpus()), str(size)]
+    pipe = subprocess.PIPE
+    with (
+        _environment(_variables(folder)),
+        subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+        ) as head,
+    ):
+        assert head.stdout is not None
+        address = head.stdout.readline().strip()
+        if not address:
+            raise ValueError("Ray does not start on this machine; its message is above.")
+        yield address  # the end of the block closes the standard input
+
+
+def _variables(folder: str) -> dict[str, str]:
+    """Variables for all of Ray's processes, and for this one before it imports Ray."""
+    token = Path(folder) / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    return {
+        # Ray would replace 127.0.0.1 by the address of an interface, and listen on all of them.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",  # it would report to its makers
+        # Priorities as under Launchpad: by default all of Ray's processes run at 15, and actors,
+        # which add their own to that, nearly at the learner's.
+        "RAY_worker_niceness": "0",
+    }
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

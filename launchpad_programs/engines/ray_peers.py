@@ -1,0 +1,154 @@
+"""Nodes that call each other through Ray, which carries rows, draws and parameters, too.
+
+A node is in an actor of Ray with the node's name. The actor's process may die and another one take
+its name: calls then find the new one, and are made again.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import ray
+
+from ...datatypes import EnvironmentSpec, SequenceSpec
+from ...replay.interface import Replay, Writer
+from ...replay.node_writer import NodeWriter
+from ...replay.remote import RemoteReplay
+from ...replay.waiting import PeerLost, Stopped, WaitTimeout
+from ...runtime.stop import StopEvent
+from ..config import ProgramConfig
+from ..peers import KeptReplay
+
+_ANSWER_SECONDS = 1.0  # after which a caller looks whether the program stops
+_RETRY_SECONDS = 0.1
+_MAX_SILENCE = 120.0  # seconds without an answer
+
+
+class NoResult(NamedTuple):
+    """The answer of a node whose method returned nothing.
+
+    Attributes:
+      traceback: of the method's error; "" where the node is not made yet.
+    """
+
+    traceback: str
+
+
+class RayAnswer:
+    """The answer to a call of a node; a `replay.peer.Answer`."""
+
+    def __init__(self, peer: "RayPeer", reference: Any):
+        """Takes Ray's reference of the answer, None if the node was not there."""
+        self._peer, self._reference = peer, reference
+
+    def result(self, timeout: float) -> Any:
+        """As `Answer.result`."""
+        if self._reference is None:
+            raise PeerLost(f"{self._peer.title} is not there.")
+        try:
+            answer = ray.get(self._reference, timeout=timeout)
+        except ray.exceptions.GetTimeoutError:
+            raise TimeoutError(f"{self._peer.title} gave no answer for {timeout} s.") from None
+        except ray.exceptions.RayError as error:
+            self._peer.forget()
+            raise PeerLost(f"{self._peer.title} died before it answered.") from error
+        if isinstance(answer, NoResult):
+            if answer.traceback:
+                raise RuntimeError(f"{self._peer.title} refused a call: {answer.traceback}")
+            raise _Starting(f"{self._peer.title} starts.")
+        return answer
+
+
+class _Starting(PeerLost):
+    """The node is being made: the call must be made again."""
+
+
+class RayPeer:
+    """A node in an actor of Ray; a `replay.peer.Peer`.
+
+    Attributes:
+      title: of the node, for messages.
+    """
+
+    def __init__(self, name: str, stop: StopEvent, *, max_wait: float = _MAX_SILENCE):
+        """Takes the node's name, when to give up, and how many seconds of silence are an error."""
+        label, _, index = name.partition("/")
+        self.title = f"The {label.replace('_', ' ')}" if index == "0" else name
+        self._node, self._stop, self._max_wait = name, stop, max_wait
+        self._actor: Any = None
+
+    def send(self, method: str, *arguments: Any) -> RayAnswer:
+        """As `Peer.send`."""
+        try:
+            if self._actor is None:
+                self._actor = ray.get_actor(self._node)
+            return RayAnswer(self, self._actor.call.remote(method, *arguments))
+        except (ValueError, ray.exceptions.RayActorError):  # no actor has the name
+            self.forget()
+            return RayAnswer(self, None)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """As `Peer.call`. Ray loses no calls but with a process, so one is made again only then."""
+        started, answer = time.monotonic(), self.send(method, *arguments)
+        while True:
+            try:
+                return answer.result(_ANSWER_SECONDS)
+            except TimeoutError:
+                is_lost = False
+            except PeerLost as error:
+                is_lost = True
+                if isinstance(error, _Starting):  # it lives
+                    started = time.monotonic()
+            if self._stop.wait(_RETRY_SECONDS) if is_lost else self._stop.is_set():
+                raise Stopped(f"{self.title} gave no answer before the program ended.")
+            waited = time.monotonic() - started
+            if waited >= self._max_wait:
+                raise WaitTimeout(f"{self.title} gave no answer for {waited:.0f} s.")
+            if is_lost:
+                answer = self.send(method, *arguments)
+
+    def forget(self) -> None:
+        """Looks for the node again at the next call."""
+        self._actor = None
+
+
+class OneAttempt(RayPeer):
+    """A node whose `call` waits for a second at most."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Raises what `RayAnswer.result` does."""
+        return self.send(method, *arguments).result(_ANSWER_SECONDS)
+
+
+class RayPeers:
+    """How a node in an actor of Ray reaches the others; `Peers`."""
+
+    def __init__(self, config: ProgramConfig, stop: StopEvent):
+        """Takes the program, and the node's stop event."""
+        self._config, self._stop = config, stop
+
+    def peer(self, name: str) -> RayPeer:
+        """As `Peers.peer`."""
+        return RayPeer(name, self._stop)
+
+    def once(self, name: str) -> OneAttempt:
+        """As `Peers.once`."""
+        return OneAttempt(name, self._stop)
+
+    def writer(
+        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
+    ) -> Writer:
+        """Writes into the replay's node."""
+        stop = self._stop.is_set
+        replay = self.peer("replay/0")
+        return NodeWriter(replay, spec, sequence, environments=environments, stop=stop)
+
+    def replay(
+        self, spec: EnvironmentSpec, sequence: SequenceSpec
+    ) -> tuple[Replay, KeptReplay | None]:
+        """Draws from the replay's node, which keeps its own states."""
+        run = self._config.run
+        replay = RemoteReplay(
+            self.peer("replay/0"), spec, sequence, run.replay, num_environments=run.num_envs
+        )
+        return replay, replay

@@ -1,0 +1,363 @@
+"""Nodes in actors of Ray: how often they are restarted, by hand, and one program of real processes.
+
+A test that starts Ray holds a lock, so that no two of them run at a time.
+"""
+
+import contextlib
+import csv
+import errno
+import fcntl
+import ipaddress
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+import psutil
+import pytest
+
+pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
+
+from benchmark_modules import FOLDER, load
+from waiting import wait_for
+
+from retrax.launchpad_programs.engines import ray as ray_engine
+from retrax.launchpad_programs.engines.ray import RayNode
+from retrax.launchpad_programs.engines.ray_session import Connection
+from retrax.launchpad_programs.status import read_status
+
+pytestmark = pytest.mark.distributed
+
+TESTS = pathlib.Path(__file__).parents[1]
+
+life_cycle = load("life_cycle")
+
+
+class Nodes:
+    """Stands for Ray: a node whose processes end as they are told to."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.endings, self.killed, self.noted = 0.0, {}, [], []
+        self.connection = Connection()
+        monkeypatch.setattr(ray_engine.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(ray_engine, "_ending", lambda n: self.endings.get(n, ("", "")))
+        monkeypatch.setattr(RayNode, "kill", lambda node: self.killed.append(node._result))
+        monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: ("a host", 77))
+
+    def node(self, max_failures):
+        return RayNode(
+            "actor/1",
+            self.start,
+            max_failures=max_failures,
+            on_restart=lambda *restart: self.noted.append(restart),
+            connection=self.connection,
+        )
+
+    def start(self, restarts):
+        return _Handle(), restarts
+
+
+class _Handle:
+    where = property(lambda self: self)
+
+    def remote(self):
+        return "place"
+
+
+def test_a_node_is_restarted_until_it_fails_too_often_in_a_row(monkeypatch, caplog):
+    nodes = Nodes(monkeypatch)
+    node = nodes.node(max_failures=2)
+    assert node.ended() == ""
+    nodes.endings[0] = ("failed with ValueError: first", "Traceback: first")
+    assert node.ended() == "failed with ValueError: first"
+    assert node.revive()
+    assert node.ended() == ""
+    assert (nodes.killed, nodes.noted) == ([0], [("actor/1", 1)])
+    assert "actor/1 failed with ValueError: first on a host: restart 1." in caplog.text
+    nodes.endings[1] = ("was killed", "")
+    assert node.ended()
+    assert node.revive()
+    nodes.endings[2] = ("failed with ValueError: third", "Traceback: third")
+    assert node.ended()
+    assert not node.revive()
+    assert node.ended() == "failed 3 times in a row; at first, it failed with ValueError: first"
+    assert node.traceback() == "Traceback: first"
+
+
+def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(monkeypatch):
+    nodes = Nodes(monkeypatch)
+    node = nodes.node(max_failures=1)
+    for number in range(5):
+        nodes.now += 61.0
+        nodes.endings[number] = ("was killed", "")
+        assert node.ended() == "was killed"
+        assert node.revive()
+    nodes.now += 59.0
+    nodes.endings[5] = ("was killed", "")
+    assert node.ended()
+    assert not node.revive()
+
+
+def test_a_node_that_returns_too_early_is_restarted(monkeypatch, caplog):
+    nodes = Nodes(monkeypatch)
+    node = nodes.node(max_failures=1)
+    nodes.endings[0] = ("done", "")
+    assert node.ended() == "done"
+    assert node.revive()
+    assert "actor/1 ended too early on a host: restart 1." in caplog.text
+
+
+class Broken:
+    """Stands for calls of Ray that fail."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def get(self, *arguments):
+        raise self.error
+
+
+def test_all_nodes_are_lost_with_ray(monkeypatch):
+    """A call that fails for one node tells how all end, but for those that had ended before."""
+    nodes = Nodes(monkeypatch)
+    first, second, third = (nodes.node(max_failures=2) for _ in range(3))
+    nodes.endings[0] = ("done", "")
+    assert third.ended() == "done"
+    nodes.endings = Broken(OSError("Broken pipe"))
+    lost = "was lost, since Ray has ended on this machine (Broken pipe)"
+    assert first.ended() == lost
+    assert not first.revive()
+    nodes.endings = Broken(AssertionError("a Ray that has ended is asked again"))
+    assert first.ended() == second.ended() == lost
+    assert not second.revive()
+    assert third.ended() == "done"
+    assert nodes.noted == []
+
+
+def test_a_node_that_cannot_be_started_again_is_lost(monkeypatch):
+    nodes = Nodes(monkeypatch)
+    node = nodes.node(max_failures=2)
+    nodes.endings[0] = ("was killed", "")
+    assert node.ended() == "was killed"
+    monkeypatch.setattr(node, "_start", Broken(OSError("Broken pipe")).get)
+    assert not node.revive()
+    assert node.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
+
+
+def test_nodes_that_cannot_be_started_are_lost(monkeypatch):
+    """The first that fails tells how all end; they are not started, stopped or killed."""
+    kill, nodes = RayNode.kill, Nodes(monkeypatch)
+    nodes.start = Broken(OSError("Broken pipe")).get
+    first = nodes.node(max_failures=2)
+    nodes.start = Broken(AssertionError("a Ray that has ended is asked again")).get
+    for node in (first, nodes.node(max_failures=2)):
+        assert node.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
+        assert not node.revive()
+        node.stop()
+        kill(node)
+
+
+def test_an_error_of_a_file_is_not_the_end_of_ray(monkeypatch):
+    nodes = Nodes(monkeypatch)
+    node = nodes.node(max_failures=2)
+    nodes.endings = Broken(OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(OSError, match="No space left"):
+        node.ended()
+    assert nodes.connection.lost == ""
+
+
+@pytest.fixture
+def alone():
+    """Holds the lock of the tests that start Ray."""
+    with open(pathlib.Path(tempfile.gettempdir()) / "retrax-tests-with-ray", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def temporary(monkeypatch):
+    """The temporary folder of programs, with a short name, as Ray's sockets need."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield pathlib.Path(folder)
+
+
+@pytest.fixture
+def launch(alone, temporary, tmp_path):
+    """Launches programs on catch under Ray, and leaves nothing running."""
+    programs, directory = [], tmp_path / "run"
+
+    def start(*options, agent="average_agent:ENTRY", resume=False):
+        new = ["--environment", "catch", "--run-directory", directory]
+        new += ["--environments-per-actor", 1]  # so that they take exactly the steps of the run
+        first = ["--resume", directory] if resume else new
+        options = [*first, "--engine", "ray", *options]
+        programs.append(life_cycle.Program(directory, *options, agent=agent, folder=TESTS))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.process.kill()
+        program.process.communicate()
+    wait_for(lambda: not list(temporary.iterdir()))
+
+
+def read_rows(directory):
+    with open(directory / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.timeout(600)
+def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
+    """Exact steps, exit status 0, only loopback, no orphan, nothing in the temporary folder."""
+    program = launch("--num-actors", 2, "--steps", 4000)
+    program.wait_for("learning")
+    wait_for(lambda: "actor/1" in program.status()["leases"], 120)
+    actors = [program.nodes()[f"actor/{index}"] for index in range(2)]
+    for actor in actors:  # they may take all steps before one is killed, or starts again
+        actor.suspend()
+    launched = psutil.Process(program.process.pid).children(recursive=True)
+    nodes = program.nodes()
+    labels = sorted(name.partition("/")[0] for name in nodes)
+    assert labels == ["actor", "actor", "counter", "evaluator", "learner", "replay"]
+    assert nodes["actor/1"].environ()["JAX_PLATFORMS"] == "cpu"
+    assert nodes["actor/1"].environ()["NPROC"] == "1"
+    assert psutil.Process().nice() == nodes["learner/0"].nice() < nodes["actor/1"].nice()
+    assert all(is_loopback(address) for node in launched for address in listens_on(node))
+    actors[1].kill()
+    wait_for(lambda: program.status()["leases"]["actor/1"][0] == 1, 120)
+    assert program.status()["restarts"] == {"actor/1": 1}
+    program.process.send_signal(signal.SIGINT)
+    actors[0].resume()
+    output, _ = program.process.communicate(timeout=60)
+    assert program.process.returncode == 0, output
+    assert "actor/1 was killed on 127.0.0.1: restart 1." in output
+    assert not list(temporary.iterdir())
+    _, left = psutil.wait_procs(launched, timeout=15)
+    assert not left
+    directory = program.directory
+    assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
+    steps, updates = stopped_at(output)
+    assert steps < 4000
+    assert [path.name for path in (directory / "snapshots").iterdir()] == [str(steps)]
+
+    resumed = launch(resume=True)
+    output, _ = resumed.process.communicate(timeout=240)
+    assert resumed.process.returncode == 0, output
+    last = read_rows(directory)[-1]
+    assert (last["steps"], last["node_restarts"]) == ("4000", "0.0")
+    assert int(last["updates"]) > updates
+    assert (directory / "snapshots" / "4000").is_dir()
+    assert not list(temporary.iterdir())
+
+
+def listens_on(process):
+    """Addresses on which a process listens, in its own network namespace."""
+    with contextlib.suppress(psutil.Error):  # it may have ended
+        return [
+            ipaddress.ip_address(connection.laddr.ip)
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    return []
+
+
+def is_loopback(address):
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def stopped_at(output):
+    found = re.search(r"Stopped at (\d+) steps and (\d+) updates", output)
+    return int(found[1]), int(found[2])
+
+
+SMALL = ["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_workers_and_their_server_are_restarted(launch, tmp_path):
+    """Both are killed once; the run takes its steps, and updates never run far backwards."""
+    options = ["--topology", "parameter_server", "--num-workers", 2, "--snapshot-every", 500]
+    program = launch(*options, "--steps", 3000, *SMALL, agent="reactor")
+    snapshots = tmp_path / "run" / "snapshots"
+    wait_for(lambda: any(p.name.isdigit() for p in snapshots.glob("*")), 240)
+    nodes = program.nodes()
+    launched = psutil.Process(program.process.pid).children(recursive=True)
+    nodes["parameter_server/0"].kill()
+    nodes["worker/1"].kill()
+    output, _ = program.process.communicate(timeout=300)
+    assert program.process.returncode == 0, output
+    assert re.search(r"The parameter server restores the snapshot at \d+ steps\.", output)
+    assert "The worker restores its own newest snapshot" in output
+    _, left = psutil.wait_procs(launched, timeout=15)
+    assert not left
+    rows = read_rows(tmp_path / "run")
+    assert (rows[-1]["steps"], rows[-1]["node_restarts"]) == ("3000", "2.0")
+    updates = [int(row["updates"]) for row in rows]
+    assert updates[-1] > 100
+    assert all(float(row["gradients_dropped"] or 0) <= 1 for row in rows)
+    assert read_status(tmp_path / "run")["restarts"] == {"parameter_server/0": 1, "worker/1": 1}
+
+
+class Cluster:
+    """A running `ray_cluster.py`."""
+
+    def __init__(self, folder):
+        script = pathlib.Path(__file__).with_name("ray_cluster.py")
+        self.process = subprocess.Popen(
+            [sys.executable, script, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.address = self.process.stdout.readline().strip()
+        self.second = int(self.process.stdout.readline())
+
+    def replace_second(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.second = int(self.process.stdout.readline())
+
+
+@pytest.fixture
+def cluster():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        cluster = Cluster(folder)
+        yield cluster
+        cluster.process.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_program_outlives_a_host(cluster, launch):
+    options = ["--ray-address", cluster.address, "--listen-everywhere"]
+    program = launch("--num-actors", 2, "--steps", 6000, *SMALL, *options, agent="reactor")
+    program.wait_for("learning")
+    cluster.replace_second()
+    output, _ = program.process.communicate(timeout=600)
+    assert program.process.returncode == 0, output
+    assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
+    assert read_rows(program.directory)[-1]["steps"] == "6000"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_benchmark_of_kills():
+    """`benchmarks/chaos.py`, with one kill."""
+    options = ["--kills", "1", "--seconds", "2", "--steps", "2000", "--snapshot-every", "500"]
+    result = subprocess.run(
+        [sys.executable, FOLDER / "chaos.py", *options],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    found = dict(re.findall(r"^\| (.+?) \| (.+) \|$", result.stdout, re.MULTILINE))
+    assert found["exit status"] == "0"
+    assert found["steps"] == "2000 of 2000"
+    assert found["orphans"] == "0"
+    assert found["leftovers"] == "[]"
+    assert found["sockets beyond loopback"] == "0"

@@ -1,0 +1,205 @@
+"""Calls between nodes through Ray, which a stand-in answers: deaths, silence, stops."""
+
+import threading
+import types
+
+import pytest
+
+pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
+
+import ray
+
+from retrax.launchpad_programs.engines import ray as ray_engine
+from retrax.launchpad_programs.engines import ray_peers
+from retrax.launchpad_programs.engines.ray import Host
+from retrax.launchpad_programs.engines.ray_peers import NoResult, OneAttempt, RayPeer
+from retrax.replay.waiting import PeerLost, Stopped, WaitTimeout
+
+PENDING, DEAD = "no answer yet", "no answer any more"
+
+
+class Ray:
+    """Stands for Ray: actors by their names, each a function from a call to a tape of answers."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self, monkeypatch):
+        self.actors, self.waited, self.lookups = {}, 0.0, 0
+        monkeypatch.setattr(ray_peers, "ray", self)
+        monkeypatch.setattr(ray_peers.time, "monotonic", lambda: self.waited)
+
+    def get_actor(self, name):
+        self.lookups += 1
+        return self.actors[name]() if name in self.actors else _raise(ValueError(name))
+
+    def get(self, tape, timeout):
+        answer = tape.pop(0)
+        if answer is PENDING:
+            self.waited += timeout
+            raise ray.exceptions.GetTimeoutError
+        return _raise(ray.exceptions.ActorDiedError()) if answer is DEAD else answer
+
+
+def _raise(error):
+    raise error
+
+
+class Actor:
+    """An actor whose calls have these tapes of answers, one after the other."""
+
+    def __init__(self, *tapes):
+        self.tapes, self.calls = [list(tape) for tape in tapes], []
+        self.call = types.SimpleNamespace(remote=self._call)
+
+    def _call(self, method, *arguments):
+        self.calls.append((method, *arguments))
+        return self.tapes.pop(0)
+
+
+class Stop:
+    """A stop event that is set after some waits."""
+
+    def __init__(self, after=10**6):
+        self.after = after
+
+    def is_set(self):
+        self.after -= 1
+        return self.after < 0
+
+    def wait(self, timeout):
+        return self.is_set()
+
+
+def make(monkeypatch, *actors, stop=None, kind=RayPeer, **options):
+    """A peer of a node that is these actors, one after the other, and the stand-in for Ray."""
+    fake, left = Ray(monkeypatch), list(actors)
+    fake.actors["parameter_server/0"] = lambda: left.pop(0) if left else _raise(ValueError("none"))
+    return kind("parameter_server/0", stop or Stop(), **options), fake
+
+
+def test_a_slow_answer_is_waited_for_and_the_call_is_made_once(monkeypatch):
+    actor = Actor([PENDING, PENDING, 7], [8])
+    peer, fake = make(monkeypatch, actor)
+    assert (peer.call("get", 3), peer.call("get", 4)) == (7, 8)
+    assert actor.calls == [("get", 3), ("get", 4)]
+    assert fake.lookups == 1
+
+
+def test_a_call_is_made_again_to_the_process_that_takes_the_name(monkeypatch):
+    first, second = Actor([PENDING, DEAD]), Actor([7])
+    peer, _ = make(monkeypatch, first, second)
+    assert peer.call("get", 3) == 7
+    assert first.calls == second.calls == [("get", 3)]
+
+
+def test_the_name_of_a_dead_process_may_still_be_found(monkeypatch):
+    peer, fake = make(monkeypatch, Actor([DEAD]), Actor([DEAD]), Actor([7]))
+    assert peer.call("get") == 7
+    assert fake.lookups == 3
+
+
+def test_a_node_that_is_not_there_is_looked_for_until_the_program_stops(monkeypatch):
+    peer, fake = make(monkeypatch, stop=Stop(after=4))
+    with pytest.raises(Stopped, match="The parameter server gave no answer before the program"):
+        peer.call("get")
+    assert fake.lookups == 5
+
+
+def test_a_call_is_made_once_even_if_the_program_stops(monkeypatch):
+    peer, _ = make(monkeypatch, Actor([7], [PENDING, 8]), stop=Stop(after=0))
+    assert peer.call("get") == 7
+    with pytest.raises(Stopped):
+        peer.call("get")
+
+
+def test_a_silent_node_is_an_error_after_a_while(monkeypatch):
+    peer, _ = make(monkeypatch, Actor([PENDING] * 10), max_wait=4.0)
+    with pytest.raises(WaitTimeout, match=r"The parameter server gave no answer for 4 s\."):
+        peer.call("get")
+
+
+def test_a_node_that_starts_is_not_silent(monkeypatch):
+    starting = [[PENDING, PENDING, NoResult("")] for _ in range(5)]
+    peer, fake = make(monkeypatch, Actor(*starting, [7]), max_wait=4.0)
+    assert peer.call("get") == 7
+    assert fake.waited == 10.0
+
+
+def test_an_error_of_the_method_has_the_other_nodes_traceback(monkeypatch):
+    peer, _ = make(monkeypatch, Actor([NoResult("Traceback: ValueError: of the server")]))
+    with pytest.raises(RuntimeError, match="parameter server refused a call: Traceback: ValueErr"):
+        peer.call("get")
+
+
+def test_answers_that_are_not_waited_for(monkeypatch):
+    peer, _ = make(monkeypatch, Actor([PENDING, 7], [DEAD], [NoResult("")]), Actor([8]))
+    slow, lost = peer.send("get"), peer.send("get")
+    with pytest.raises(TimeoutError, match="gave no answer"):
+        slow.result(0.0)
+    assert slow.result(0.0) == 7
+    with pytest.raises(PeerLost, match="The parameter server died before it answered"):
+        lost.result(0.0)
+    assert peer.send("get").result(0.0) == 8
+    peer.forget()
+    with pytest.raises(PeerLost, match="is not there"):
+        peer.send("get").result(0.0)
+
+
+def test_one_attempt_fails_at_once(monkeypatch):
+    peer, fake = make(monkeypatch, Actor([PENDING, 7], [DEAD]), Actor([8]), kind=OneAttempt)
+    with pytest.raises(TimeoutError):
+        peer.call("get")
+    assert fake.waited == 1.0
+    with pytest.raises(PeerLost):
+        peer.call("get")
+    assert peer.call("get") == 8
+
+
+@pytest.fixture
+def host(monkeypatch):
+    context = types.SimpleNamespace(get_node_id=lambda: "home")
+    monkeypatch.setattr(ray_engine.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray_engine, "_MAKING_SECONDS", 0.0)
+    return Host("home")
+
+
+class Node:
+    """A node that runs until it is stopped."""
+
+    def __init__(self, stop):
+        self.stop = stop
+
+    def run(self):
+        assert self.stop.wait(60)
+
+    def add(self, one, other):
+        return one + other
+
+
+def test_a_host_answers_when_its_node_is_made(host, monkeypatch, tmp_path):
+    made = threading.Event()
+
+    def make_node(spec, config, peers, *, stop):
+        assert made.wait(60)
+        return Node(stop)
+
+    monkeypatch.setattr(ray_engine, "make_node", make_node)
+    monkeypatch.setattr(ray_engine, "_redirect_output", lambda log: None)
+    monkeypatch.setattr(ray_engine, "_add_nice", lambda nice: None)
+    monkeypatch.setattr(
+        ray_engine.cloudpickle,
+        "loads",
+        lambda pickled: (types.SimpleNamespace(kind=types.SimpleNamespace(nice=0)), None),
+    )
+    texts = []
+    thread = threading.Thread(target=lambda: texts.append(host.run(b"", tmp_path / "log")))
+    thread.start()
+    assert host.call("add", 1, 2) == NoResult("")
+    made.set()
+    monkeypatch.setattr(ray_engine, "_MAKING_SECONDS", 60.0)
+    assert host.call("add", 1, 2) == 3
+    answer = host.call("add", 1, "2")
+    assert "TypeError: unsupported operand" in answer.traceback
+    host.stop()
+    thread.join(60)
+    assert texts == [""]

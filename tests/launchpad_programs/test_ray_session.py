@@ -1,0 +1,166 @@
+"""What `--engine ray` refuses before anything is written; Ray itself is not needed."""
+
+import dataclasses
+import importlib.metadata
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+from program_configs import make_config, make_run, make_workers
+
+from retrax.experiments.commands.main import main
+from retrax.launchpad_programs import launch_command
+from retrax.launchpad_programs.engines import installed, ray_session
+from retrax.launchpad_programs.engines.options import EngineOptions
+from retrax.launchpad_programs.engines.ray_head import users
+from retrax.launchpad_programs.engines.ray_session import check_cpus, object_bytes
+from retrax.replay.packing import Packing
+from retrax.replay.rows import row_spec
+from retrax.runtime.parameters import packing_of
+
+NOWHERE = pathlib.Path("run")
+
+
+def check(engine="ray", mode="local_mp", listen_everywhere=False, run=None, **options):
+    config = make_config(NOWHERE, run=run)
+    options = EngineOptions(engine=engine, **options)
+    options.check(config, mode=mode, listen_everywhere=listen_everywhere)
+
+
+def install(monkeypatch, version):
+    """Pretends that this version of Ray is installed, or none."""
+
+    real = importlib.metadata.version
+
+    def find(name):
+        if name != "ray":
+            return real(name)
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", find)
+
+
+def test_without_ray_the_extra_is_advised(monkeypatch):
+    install(monkeypatch, None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs Ray: pip install -e '.\[cluster\]'"):
+        check()
+
+
+@pytest.mark.parametrize("version", ["2.47.1", "1.13.0", "2.9.3"])
+def test_an_older_version_is_refused(monkeypatch, version):
+    install(monkeypatch, version)
+    older = version.rpartition(".")[0]
+    with pytest.raises(ValueError, match=rf"needs Ray 2\.48 or newer, but {older} is installed"):
+        check()
+
+
+@pytest.mark.parametrize(("version", "has_tokens"), [("2.51.2", False), ("2.52.0", True)])
+def test_newer_versions_are_taken(monkeypatch, version, has_tokens):
+    install(monkeypatch, version)
+    check()
+    assert installed.has_tokens() == has_tokens
+
+
+@pytest.mark.parametrize("mode", ["local_mt", "sync"])
+def test_only_processes_can_be_restarted(mode):
+    with pytest.raises(ValueError, match=f"runs processes: leave --launch {mode} out"):
+        check(mode=mode)
+
+
+def test_a_negative_number_of_failures_is_refused():
+    with pytest.raises(ValueError, match="--max-failures must be at least 0, got -1"):
+        check(max_failures=-1)
+
+
+def test_wrong_addresses_are_refused(monkeypatch):
+    install(monkeypatch, "2.48.0")
+    with pytest.raises(ValueError, match="--ray-address needs --engine ray"):
+        check(None, mode="local_mt", ray_address="here:1")
+    with pytest.raises(ValueError, match=r"needs --listen-everywhere: .* can execute code"):
+        check(ray_address="here:1")
+    for wrong in ("here", ":1", "here:", "ray://here", "here:one"):
+        with pytest.raises(ValueError, match=f"must be HOST:PORT, got {wrong}"):
+            check(ray_address=wrong, listen_everywhere=True)
+    for here in ("localhost:6379", "127.0.0.1:6379"):
+        with pytest.raises(ValueError, match=f"the one that ray start printed, got {here}"):
+            check(ray_address=here, listen_everywhere=True)
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        address = f"127.0.0.2:{server.getsockname()[1]}"
+        check(ray_address=address, listen_everywhere=True)
+    for nobody in (address, "127.0.0.2:70000"):
+        with pytest.raises(ValueError, match=rf"No Ray answers at --ray-address {nobody} \(.+\)"):
+            check(ray_address=nobody, listen_everywhere=True)
+
+
+def test_cpus_by_hand():
+    """0.5 for the learner, 0.1 for each other node."""
+    check_cpus(make_config(NOWHERE), 1.0, "this machine has")
+    check_cpus(make_config(NOWHERE, num_envs=12, num_actors=12), 2.0, "this machine has")
+    with pytest.raises(
+        ValueError,
+        match=r"asks for 2\.1 CPUs \(0\.8, and 0\.1 for each of 13 actors\), but this machine has "
+        r"2: at most 12 actors fit\.",
+    ):
+        check_cpus(make_config(NOWHERE, num_envs=13, num_actors=13), 2.0, "this machine has")
+    with pytest.raises(ValueError, match=r"the cluster has 0\.5: no actor fits"):
+        check_cpus(make_config(NOWHERE, num_envs=1, num_actors=1), 0.5, "the cluster has")
+    check_cpus(make_config(NOWHERE, run=make_workers()), 0.9, "this machine has")
+    with pytest.raises(
+        ValueError, match=r"asks for 0\.9 CPUs .* each of 2 workers\).*1 workers fit"
+    ):
+        check_cpus(make_config(NOWHERE, run=make_workers()), 0.8, "this machine has")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--num-actors", "50"], "5.8 CPUs"),
+        (["--launch", "local_mt"], "leave --launch local_mt out"),
+        (["--launch", "sync"], "leave --launch sync out"),
+        (["--ray-address", "here:1"], "--ray-address needs --listen-everywhere"),
+        (["--max-failures", "-1"], "--max-failures must be at least 0"),
+    ],
+)
+def test_it_is_refused_before_anything_is_written(options, expected, tmp_path, monkeypatch, capsys):
+    install(monkeypatch, "2.48.0")
+    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
+    monkeypatch.setattr(ray_session, "cpus", lambda: 2)
+    run = ["--environment", "catch", "--run-directory", str(tmp_path / "run"), "--engine", "ray"]
+    assert main(["launch", "reactor", *run, *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert expected in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_use_a_folder_are_found(tmp_path):
+    command = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.readline()  # it has its command line now
+        assert {user.pid for user in users(str(tmp_path))} == {process.pid}
+        process.kill()
+    assert users(str(tmp_path)) == set()
+
+
+def test_workers_run_under_ray(monkeypatch):
+    install(monkeypatch, "2.48.0")
+    check(run=make_workers())
+
+
+def test_memory_for_what_ray_carries_by_hand(tmp_path):
+    """Twice 8 draws; for each actor 4 chunks of 16 rows of 2 environments, parameters twice."""
+    agent = make_config(tmp_path).make_agent(make_config(tmp_path).spec)
+    assert object_bytes(make_config(tmp_path), agent) == 2**28
+    large = dataclasses.replace(make_run().agent_config.replay, batch_size=10_000)
+    run = make_run(num_envs=4)
+    run = dataclasses.replace(run, agent_config=dataclasses.replace(run.agent_config, replay=large))
+    config = make_config(tmp_path, run=run)
+    agent = config.make_agent(config.spec)
+    row = Packing(row_spec(config.spec, agent.sequence)).dtype.itemsize
+    each = 4 * 16 * 2 * row + 2 * packing_of(agent).num_bytes
+    draws = 8 * 10_000 * agent.sequence.length * row
+    assert object_bytes(config, agent) == 2 * (draws + 2 * each)
