@@ -136,7 +136,7 @@ def test_without_a_namespace_it_is_refused(refused, monkeypatch, tmp_path, name)
 def test_from_python_it_is_refused_too(tmp_path, monkeypatch):
     monkeypatch.setattr(launch_command.isolation, "probe", lambda: "not permitted")
     with pytest.raises(ValueError, match=r"namespace \(not permitted\).* or give --listen-every"):
-        retrax.launch(make_run(), tmp_path / "run")
+        retrax.launch(make_run(), tmp_path / "run", engine=EngineOptions(engine="launchpad"))
     assert not (tmp_path / "run").exists()
 
 
