@@ -75,7 +75,7 @@ def test_our_versions_of_python_and_license(comparison):
     assert versions.split(", ") == re.findall(r'"Programming Language :: Python :: (.*)"', project)
     assert f'license = "{license_}"' in project
     [programs] = row(comparison, "Python of programs of many processes")
-    assert programs == "3.10 on Linux"
+    assert programs == f"Ray: {versions}; Launchpad: 3.10 on Linux"
     assert "python_version < '3.11' and sys_platform == 'linux'" in project
 
 
@@ -118,14 +118,20 @@ def test_results_name_no_folder_of_the_machine_that_made_them():
 
 
 def test_set_up_is_what_we_promise():
-    set_up, core, *_ = blocks(read("README.md"))
+    set_up, other, *_ = blocks(read("README.md"))
     assert set_up.text.splitlines() == [
         "python3.10 -m venv .venv && . .venv/bin/activate",
         "pip install -r requirements.txt",
         "retrax train reactor --environment catch",
         "pytest",
     ]
-    assert "pip install -e ." in core.text
+    assert other.text.splitlines() == [
+        "python3.12 -m venv .venv-ray && . .venv-ray/bin/activate",
+        "pip install -e '.[cluster]'",
+        "retrax train reactor --environment catch",
+        "retrax launch reactor --environment catch --num-actors 2 --run-directory runs/ray",
+        "retrax evaluate runs/ray",
+    ]
 
 
 def test_continuous_integration_runs_the_set_up_blocks():
@@ -199,6 +205,7 @@ def commands_of(text):
     found = [block.text for block in blocks(text) if block.language != "python"]
     found += re.findall(r"^ {4}(retrax .*\n)", text, re.MULTILINE)
     for words in command_lines("".join(found)):
+        words = words[words[0] == "exec" :]
         if words[0] == "retrax":
             yield words[1:]
         elif words[:2] == ["python", "-m"] and words[2].startswith("retrax.launchpad_programs."):

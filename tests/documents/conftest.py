@@ -1,5 +1,6 @@
 """The tests of this folder execute documents, examples and benchmarks: `pytest -m documents`."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    """Skips what needs the distributed tier where it is not installed."""
-    if item.get_closest_marker("distributed"):
-        pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+    """Skips programs of many processes where no engine is installed."""
+    engines = ("launchpad", "ray")
+    if item.get_closest_marker("distributed") and not any(map(importlib.util.find_spec, engines)):
+        pytest.skip("needs the cluster tier or the distributed one")
