@@ -87,7 +87,7 @@ def table(status: Mapping[str, Any], running: Sequence[RunningNode]) -> Table:
         table.add_row(
             node.name,
             "-" if node.pid is None else str(node.pid),
-            node.ended() or _state(status, node.name),
+            node.ended() or _state(status, node.name) + _silence(values),
             "".join(rates[:1]),
             _number(values.get("return")),
             _more({**values, "restarts": restarts.get(node.name, 0)}),
@@ -132,9 +132,12 @@ def _state(status: Mapping[str, Any], name: str) -> str:
     """What a node reported; nodes that report nothing serve the others."""
     values = status.get("nodes", {}).get(name, {})
     serves = kind_of(name).ends_last and status.get("phase", "starting") != "starting"
+    return str(values.get("state", "serving" if serves else "starting"))
+
+
+def _silence(values: Mapping[str, Any]) -> str:
     silent = values.get("silent_seconds", 0.0)
-    state = str(values.get("state", "serving" if serves else "starting"))
-    return f"{state} (silent for {silent:.0f} s)" if silent > _SILENT_SECONDS else state
+    return f" (silent for {silent:.0f} s)" if silent > _SILENT_SECONDS else ""
 
 
 def _more(values: Mapping[str, Any]) -> str:

@@ -23,6 +23,10 @@ needs_launchpad = pytest.mark.skipif(
     reason="needs the distributed tier (Python 3.10, Linux)",
 )
 
+needs_engine = pytest.mark.skipif(
+    installed.missing_packages() != [] and installed.ray_version() < installed.OLDEST_RAY,
+    reason="needs the distributed or the cluster tier",
+)
 
 FAILING = """
 import gymnasium
@@ -64,18 +68,17 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
     assert "not installed: launchpad, reverb" in sentence
 
 
-@pytest.mark.distributed
-@needs_launchpad
+@needs_engine
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ([], "retrax launch needs an agent first, one of acer, agent57, d4pg, reactor"),
         ([*CATCH, "--num-actors", 0], "must be at least 1, got 0"),
-        ([*CATCH, "--num-actors", 10**6], "of memory, but"),
+        pytest.param([*CATCH, "--num-actors", 10**6], "of memory, but", marks=needs_launchpad),
         ([*CATCH, "--environments-per-actor", 0], "1, got 0"),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),
-        ([*CATCH, "--port", 80], "--port must be 1024"),
+        pytest.param([*CATCH, "--port", 80], "--port must be 1024", marks=needs_launchpad),
         (
             [*CATCH, "--environments-per-actor", 100_000],
             "over 200000 environments keeps 0 rows each, but a sequence needs 17",
@@ -153,8 +156,7 @@ def test_listening_everywhere_is_asked_for(launched, told, monkeypatch, tmp_path
     assert "whoever can connect can execute code in this program" in told[0][1]
 
 
-@pytest.mark.distributed
-@needs_launchpad
+@needs_engine
 def test_run_directories_that_are_in_use(refused, tmp_path):
     launch = ["reactor", "--environment", "catch", "--run-directory"]
     (tmp_path / "file").write_text("")
@@ -249,8 +251,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(
         assert resumed.run.num_actors == 3
 
 
-@pytest.mark.distributed
-@needs_launchpad
+@needs_engine
 def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
     write_config(tmp_path, make_run())
     sentence = refused("--resume", tmp_path)

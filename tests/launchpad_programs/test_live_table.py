@@ -119,6 +119,7 @@ def test_plain_tells_what_nodes_do_until_the_clock_runs():
         assert view.show({}, nodes) == ""
         line = "starting | learner/0, actor/0: compiling | actor/1: starting"
         assert view.show(status, nodes) == line
+        states["actor/0"]["silent_seconds"] = 20.0  # while it compiles
         assert view.show(status, nodes) == ""
         assert view.show(STATUS, nodes).startswith("learning")
 
