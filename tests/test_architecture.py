@@ -42,7 +42,12 @@ SHARED = (
 )
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
-DISTRIBUTED = ("acme", "launchpad", "ray", "reverb", "tensorflow")
+DISTRIBUTED = ("acme", "courier", "launchpad", "ray", "reverb", "tensorflow")
+ENGINES = "retrax.launchpad_programs.engines"
+USERS_OF_LAUNCHPAD = (
+    *(f"{ENGINES}.{name}" for name in ("courier", "launchpad", "reverb_server")),
+    "retrax.launchpad_programs.acme_adapters",
+)
 BEHIND_LIBRARIES = ("distrax", "rlax", "tensorflow_probability")
 
 
@@ -162,6 +167,19 @@ def tier_imports(source: Source) -> list[str]:
     ]
 
 
+def engine_imports(source: Source) -> list[str]:
+    """Imports of an engine's libraries, but in its own modules."""
+    by_reverb = source.name.startswith("retrax.replay.reverb")
+    mine = {"ray": source.name.startswith(f"{ENGINES}.ray")}
+    return [
+        f"{source.name}:{found.line} imports {found.name}"
+        for found in imports_of(source)
+        for library in DISTRIBUTED
+        if is_within(found.name, library)
+        and not mine.get(library, by_reverb or source.name in USERS_OF_LAUNCHPAD)
+    ]
+
+
 def library_imports(source: Source) -> list[str]:
     """Imports of rlax and of what it needs, but through `_libraries.py`."""
     if source.name == "retrax._libraries":
@@ -227,6 +245,7 @@ RULES: list[Callable[[Source], list[str]]] = [
     upward_imports,
     absolute_imports,
     tier_imports,
+    engine_imports,
     library_imports,
     transforms,
     global_randomness,
@@ -285,6 +304,12 @@ def test_the_package_keeps_the_rule(rule):
         (tier_imports, "replay.reverb_table", "import reverb", None),
         (tier_imports, "launchpad_programs.nodes", "import launchpad", None),
         (tier_imports, "replay.store", "import acmeology, tensorflow_metadata", None),
+        (engine_imports, "launchpad_programs.actor", "import launchpad", "launchpad"),
+        (engine_imports, "launchpad_programs.launch", "def f():\n  import ray", "ray"),
+        (engine_imports, "launchpad_programs.engines.ray", "import ray", None),
+        (engine_imports, "launchpad_programs.engines.ray", "import reverb", "reverb"),
+        (engine_imports, "launchpad_programs.engines.courier", "import courier", None),
+        (engine_imports, "launchpad_programs.engines.courier", "import ray", "ray"),
         (library_imports, "losses.a", "import rlax", "rlax"),
         (library_imports, "losses.a", "from distrax import x", "distrax.x"),
         (library_imports, "agents.a", "import tensorflow_probability.substrates.jax", "substrates"),
