@@ -56,6 +56,10 @@ BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
             ],
         ),
         (
+            "on_device.py acer --environment catch --steps 160 --repeats 1",
+            ["one process", "steps per second of processor time", "on the device / one process: "],
+        ),
+        (
             "replay_node.py --direct --rows 400 --seconds 0.05 --repeats 1",
             ["sequences/s read", "rows/s written", "MB/s of frames read"],
         ),
