@@ -80,11 +80,11 @@ class MetricsWriter:
 
         Args:
           directory: the run directory.
-          columns: as they were when the metrics were started.
+          columns: those that the file has, and perhaps more; new ones are empty in earlier rows.
           steps: the snapshot's steps; rows with more are dropped.
 
         Raises:
-          ValueError: if the header of `metrics.csv` is not `columns`; nothing is changed then.
+          ValueError: if `metrics.csv` has another column; nothing is changed then.
         """
         self = cls.__new__(cls)
         self._columns = _checked(columns)
@@ -264,23 +264,26 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
-    """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing."""
+    """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing.
+
+    Other engines of programs may have written fewer columns, or in another order.
+    """
     data = path.read_bytes() if path.is_file() else b""
     # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     complete, _, _ = text.rpartition("\n")
     header, *lines = complete.split("\n")
-    if complete and header != _line(columns).rstrip("\n"):
+    names = header.split(",") if complete else list(columns)
+    if "steps" not in names or not set(names) <= set(columns):
         raise ValueError(
             f"{path} has the columns {header[:200]}, but this run writes {','.join(columns)}: "
             "remove it to continue without its rows."
         )
     rows = [line.split(",") for line in lines]
-    whole = [row for row in rows if _is_whole(row, columns)]
-    place = columns.index("steps")
-    kept = [columns, *(row for row in whole if int(row[place]) <= steps)]
+    whole = [dict(zip(names, row, strict=True)) for row in rows if _is_whole(row, names)]
+    kept = [[row.get(name, "") for name in columns] for row in whole if int(row["steps"]) <= steps]
     with replacing(path) as partial:
-        partial.write_text("".join(map(_line, kept)), encoding="utf-8", newline="")
+        partial.write_text("".join(map(_line, [columns, *kept])), encoding="utf-8", newline="")
     if not complete:
         _log.warning(f"{path} was missing or empty: it begins anew, without the earlier rows.")
     elif len(whole) < len(rows):

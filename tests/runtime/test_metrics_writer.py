@@ -182,6 +182,15 @@ def test_resume_rejects_other_columns(tmp_path):
     assert read_csv(tmp_path).endswith("\n1,0.5,1.0\n")
 
 
+def test_another_order_and_new_columns_are_resumed(tmp_path):
+    """As of a program that another engine continues."""
+    write(tmp_path, [make_row(0), make_row(1)])
+    columns = ["episode_return", "age", "steps", "loss"]
+    with MetricsWriter.resume(tmp_path, columns, 0) as writer:
+        writer.write({**make_row(2), "age": 3.0})
+    assert read_csv(tmp_path).splitlines() == [",".join(columns), "1.0,,0,0.5", "1.0,3.0,2,0.5"]
+
+
 @pytest.mark.parametrize("data", [None, b"", b"steps,lo"])
 def test_resume_without_metrics_begins_anew(tmp_path, caplog, data):
     if data is not None:
