@@ -1,11 +1,12 @@
-"""What a program under Ray outlives: kills a random node every few seconds while it trains.
+"""What a program under Ray outlives: kills a node every few seconds while it trains.
 
-    python benchmarks/chaos.py [--kills 20] [--seconds 8] [--weights actor=2 replay=0 ...]
-                               [--seed 0] [--agent reactor] [--workers] [OPTION ...]
+    python benchmarks/chaos.py [--each 3] [--kinds actor learner ...] [--seconds 8] [--seed 0]
+                               [--agent reactor] [--workers] [OPTION ...]
 
 OPTIONs are those of `retrax launch`. With --workers, the program has two workers around a
 parameter server instead of two actors. A kill is SIGKILL. Nodes are killed from the first update to
-the last step, each kind as often as its weight says, on average. A snapshot is lost if no snapshot
+the last step, each kind --each times, in a random order. A node is back when another process has
+its log, and has reported that it works, if it reports. A snapshot is lost if no snapshot
 was seen between two multiples of --snapshot-every. An orphan is a process of the program that still
 exists 15 seconds after the end of the launcher; a leftover is a file or folder in its temporary
 folder.
@@ -28,6 +29,7 @@ KINDS = ("actor", "counter", "evaluator", "learner", "replay")
 WORKERS_KINDS = ("counter", "evaluator", "parameter_server", "worker")
 TWO_ACTORS = ["--num-actors", 2]
 TWO_WORKERS = ["--topology", "parameter_server", "--num-workers", 2]
+STARTING = ("compiling", "waiting for the learner")
 POLL_SECONDS = 0.1
 
 
@@ -77,19 +79,31 @@ def is_loopback(address):
     return address == "::1" or address.removeprefix("::ffff:").startswith("127.")
 
 
-def kill_one(program, weights, rng):
-    """The kind of node that was killed; None if none of it runs now."""
-    kind = rng.choices(list(weights), list(weights.values()))[0]
-    nodes = [node for name, node in program.nodes().items() if name.startswith(f"{kind}/")]
-    if not nodes:
-        return None
-    rng.choice(sorted(nodes, key=lambda node: node.pid)).kill()
-    return kind
+def kill_one(program, watch, kind, rng):
+    """Kills a node of a kind, and waits until another process takes its place: the seconds."""
+    while not (nodes := {n: p for n, p in program.nodes().items() if n.startswith(f"{kind}/")}):
+        time.sleep(POLL_SECONDS)
+    name, killed = rng.choice(sorted(nodes.items()))
+    killed.kill()
+    started = time.monotonic()
+    while program.process.poll() is None and not is_back(program, name, killed, started):
+        watch.look()
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - started
+
+
+def is_back(program, name, killed, since):
+    values = program.status().get("nodes", {}).get(name)
+    if values is not None:  # it reports
+        is_silent = values["silent_seconds"] >= time.monotonic() - since
+        if is_silent or values["state"] in STARTING:
+            return False
+    return program.nodes().get(name, killed) != killed
 
 
 def run(arguments, options, rng):
     """Trains a program and kills its nodes; the lines of the table."""
-    killed, kept = collections.Counter(), tempfile.gettempdir()
+    killed, kept = collections.defaultdict(list), tempfile.gettempdir()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short name, for Ray's sockets
         os.environ["TMPDIR"] = str(pathlib.Path(folder) / "t")
         os.mkdir(os.environ["TMPDIR"])
@@ -104,9 +118,11 @@ def run(arguments, options, rng):
         )
         program.wait_for("learning")
         watch = Watch(program)
-        while sum(killed.values()) < arguments.kills and watch.wait(arguments.seconds):
-            kind = kill_one(program, arguments.weights, rng)
-            killed.update([kind] if kind else [])
+        kinds = arguments.kinds * arguments.each
+        rng.shuffle(kinds)
+        while kinds and watch.wait(arguments.seconds):
+            kind = kinds.pop()
+            killed[kind].append(kill_one(program, watch, kind, rng))
         while watch.wait(1.0) or program.process.poll() is None:
             pass
         output, _ = program.process.communicate()
@@ -128,7 +144,11 @@ def table(arguments, program, watch, killed, left, leftovers):
     every, steps = arguments.snapshot_every, int(last.get("steps") or 0)
     whole = {saved // every for saved in watch.snapshots}
     return {
-        "killed": ", ".join(f"{kind} x {count}" for kind, count in sorted(killed.items())),
+        **{
+            f"{kind} killed": f"{len(seconds)} times, back after "
+            f"{', '.join(f'{second:.1f}' for second in seconds)} s"
+            for kind, seconds in sorted(killed.items())
+        },
         "exit status": program.process.returncode,
         "restarts": json.loads(restarts.read_text()) if restarts.exists() else {},
         "steps": f"{steps} of {arguments.steps}",
@@ -143,9 +163,9 @@ def table(arguments, program, watch, killed, left, leftovers):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--each", type=int, default=3)
+    parser.add_argument("--kinds", nargs="*")
     parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--weights", nargs="*", default=[])
     parser.add_argument("--steps", type=int, default=30_000)
     parser.add_argument("--snapshot-every", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
@@ -153,9 +173,7 @@ def main():
     parser.add_argument("--workers", action="store_true")
     parser.add_argument("--log", action="store_true")
     arguments, options = parser.parse_known_args()
-    given = {name: float(value) for name, _, value in (w.partition("=") for w in arguments.weights)}
-    kinds = WORKERS_KINDS if arguments.workers else KINDS
-    arguments.weights = {kind: given.get(kind, 1.0) for kind in kinds}
+    arguments.kinds = arguments.kinds or list(WORKERS_KINDS if arguments.workers else KINDS)
     found = run(arguments, options, random.Random(arguments.seed))
     print("| what | |\n|---|---|")
     for name, value in found.items():

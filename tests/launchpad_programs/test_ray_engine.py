@@ -348,7 +348,8 @@ def test_a_program_outlives_a_host(cluster, launch):
 @pytest.mark.timeout(900)
 def test_the_benchmark_of_kills():
     """`benchmarks/chaos.py`, with one kill."""
-    options = ["--kills", "1", "--seconds", "2", "--steps", "2000", "--snapshot-every", "500"]
+    options = ["--kinds", "replay", "--each", "1", "--seconds", "2", "--steps", "4000"]
+    options += ["--snapshot-every", "500", "--environments-per-actor", "1"]
     result = subprocess.run(
         [sys.executable, FOLDER / "chaos.py", *options],
         capture_output=True,
@@ -357,7 +358,7 @@ def test_the_benchmark_of_kills():
     assert result.returncode == 0, result.stderr
     found = dict(re.findall(r"^\| (.+?) \| (.+) \|$", result.stdout, re.MULTILINE))
     assert found["exit status"] == "0"
-    assert found["steps"] == "2000 of 2000"
+    assert found["steps"] == "4000 of 4000"
     assert found["orphans"] == "0"
     assert found["leftovers"] == "[]"
     assert found["sockets beyond loopback"] == "0"
