@@ -2,16 +2,19 @@
 
 import fcntl
 import functools
+import http.server
 import importlib
 import importlib.util
 import posixpath
 import re
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
+import browser
 import pytest
 
 REASON = "needs the tools of the documentation site: pip install -e '.[docs]'"
@@ -140,6 +143,108 @@ def test_equations_of_docstrings_are_code(site):
     page = site / "reference" / "losses" / "off_policy" / "index.html"
     text = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
     assert "q*_i(x_t, a_t) = sum_{n&gt;=1} sum_a alpha_{n,a} sum_j q_j(x_{t+n}, a)" in text
+
+
+# Tables and equations that a reader cannot see whole: wider than the column and without a visible
+# scroll bar, cut off above or below, or with code that is broken inside of a word.
+UNSEEN = """(() => {
+  const found = [], column = document.querySelector("article");
+  for (const element of column.querySelectorAll("table, math")) {
+    let box = element.parentElement;
+    while (box != column && !/auto|scroll/.test(getComputedStyle(box).overflowX))
+      box = box.parentElement;
+    const isWider = box == column ? element.scrollWidth > column.clientWidth
+                                  : box.scrollWidth > box.clientWidth;
+    const hasBar = box != column && box.offsetHeight > box.clientHeight;
+    const isCut = box != column && box.scrollHeight > box.clientHeight;
+    if (isWider && !hasBar || isCut) found.push(element.textContent.slice(0, 80));
+  }
+  for (const code of column.querySelectorAll("td code"))
+    if (getComputedStyle(code).wordBreak != "normal") found.push(code.textContent);
+  return found;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory):
+    """A browser."""
+    path = browser.find()
+    if path is None:
+        pytest.skip(f"needs a browser, one of: {', '.join(browser.NAMES)}")
+    with browser.Browser(path, tmp_path_factory.mktemp("profile")) as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """The address at which a server of this machine offers the site."""
+    files = functools.partial(QuietFiles, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), files) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class QuietFiles(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Says nothing."""
+
+
+def test_tables_and_equations_are_seen_whole_or_have_a_scroll_bar(site, address, window):
+    seen = 0
+    for path in all_pages(site):
+        text, folder = path.read_text(encoding="utf-8"), path.parent.relative_to(site).as_posix()
+        if folder.startswith(("reference", "source")) or not re.search("<table|<math", text):
+            continue
+        window.resize(1400)
+        window.go(address + ("" if folder == "." else f"{folder}/"))
+        for width in (1400, 390):
+            window.resize(width)
+            assert window.run(UNSEEN) == [], f"{folder} at {width} pixels"
+        seen += 1
+    assert seen > 30
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        ("<table><td style='min-width: 500px'>wide</table>", ["wide"]),
+        ("<div style='overflow: auto'><table><td style='min-width: 500px'>x</table></div>", []),
+        ("<div style='overflow: auto hidden; height: 9px'><math><mi>y</mi></math></div>", ["y"]),
+        ("<table><td><code style='word-break: break-word'>x_y</code></table>", ["x_y"]),
+    ],
+)
+def test_what_a_reader_cannot_see_is_found(column, found, window):
+    window.resize(390)
+    window.go("about:blank")
+    window.run(f"document.body.innerHTML = {f'<article>{column}</article>'!r}")
+    assert window.run(UNSEEN) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "pages"),
+    [
+        ("hyperparameter", ["docs/how_to/tuning"]),
+        ("notebook", ["docs/how_to/tuning", "README"]),
+        ("W&B", ["docs/how_to/metrics"]),
+        ("cuda12", ["docs/how_to/gpu"]),
+        ("offline", ["docs/guide", "docs/comparison"]),
+        ("docker", ["docs/guide"]),
+        ("seeds", ["docs/tutorials/many_seeds", "docs/how_to/tuning"]),
+        ("environment", ["docs/how_to/environment"]),
+        ("network", ["docs/how_to/network"]),
+        ("GPU", ["docs/how_to/gpu"]),
+        ("resume", ["docs/how_to/resume"]),
+        ("published score", ["docs/results"]),
+        ("retrace_coefficients", ["docs/algorithms", "reference/losses/off_policy"]),
+    ],
+)
+def test_the_search_finds_first(query, pages, address, window):
+    window.resize(1400)
+    window.go(f"{address}?q={quote(query)}")
+    results = "document.querySelector('.md-search-result__item a')"
+    first = urlsplit(window.wait(f"{results} && {results}.href")).path.strip("/")
+    assert first in pages
 
 
 def test_broken_links_are_found(tmp_path):
