@@ -1,6 +1,6 @@
 """How large ACER's gradients and steps are on Pong: `python docs/results/gpu/gradients.py`.
 
-40 updates of three optimisers on the same 8 batches of a uniform policy's segments. Columns: root
+150 updates of three optimisers on the same 24 batches of a uniform policy's segments. Columns: root
 mean squares of a layer's weights, of their gradient and of their step.
 """
 
@@ -16,7 +16,7 @@ from retrax.runtime.assembly import make_environments, make_loop
 PONG = "ALE/Pong-v5,repeat_action_probability=0.25,max_noops=0"
 LAYERS = ("conv2_d_2", "hidden", "q")
 OPTIMIZERS = {"paper_atari": {}, "16 times its learning rate": {"learning_rate": 1.12e-2}}
-BATCHES, UPDATES = 8, 40
+BATCHES, UPDATES = 24, 150
 
 
 def batches(run: RunConfig) -> tuple:
@@ -43,7 +43,7 @@ def size(x: jax.Array) -> float:
 
 
 def main() -> None:
-    """Prints a line for each optimiser, layer, and first or last update."""
+    """Prints a line for each optimiser, layer, and the first, 40th and last update."""
     run = RunConfig(agent="acer", environment=PONG, preset="paper_atari", num_envs=16)
     run, spec, drawn = batches(run)
     atari = run.entry.presets["atari"]()
@@ -55,7 +55,7 @@ def main() -> None:
         for number in range(UPDATES):
             grads, _ = gradients(state, drawn[number % BATCHES])
             new = apply(state, grads)
-            if number in (0, UPDATES - 1):
+            if number in (0, 39, UPDATES - 1):
                 for module in grads["network"]:
                     if (layer := module.rsplit("/", 1)[-1]) in LAYERS:
                         old, now = (x.params["network"][module]["w"] for x in (state, new))
