@@ -181,8 +181,8 @@ class Config:
     def atari(cls) -> "Config":
         """`paper_atari` with other steps: Pong begins to be learned (docs/results/gpu).
 
-        RMSProp's epsilon is not above the squared gradients, so that steps shrink less with the mean
-        over a batch. All changes are ours.
+        RMSProp's epsilon is not above the squared gradients, so that steps shrink less with the
+        mean over a batch. All changes are ours.
         """
         return cls(
             average_decay=0.99,
