@@ -4,7 +4,9 @@
 #
 #     bash benchmarks/two_hosts.sh [OPTION OF retrax launch ...]
 set -euo pipefail
-export RAY_USAGE_STATS_ENABLED=0
+export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=token # which Ray 2.52 and newer have
+RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
+export RAY_AUTH_TOKEN
 work=$(mktemp -d /tmp/two-XXXX) # a short name, for Ray's sockets
 hosts=()
 cleanup() {

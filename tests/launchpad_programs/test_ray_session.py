@@ -1,8 +1,11 @@
 """What `--engine ray` refuses before anything is written; Ray itself is not needed."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import pathlib
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -164,3 +167,43 @@ def test_memory_for_what_ray_carries_by_hand(tmp_path):
     each = 4 * 16 * 2 * row + 2 * packing_of(agent).num_bytes
     draws = 8 * 10_000 * agent.sequence.length * row
     assert object_bytes(config, agent) == 2 * (draws + 2 * each)
+
+
+def test_only_the_owner_can_read_the_token_of_a_program(tmp_path):
+    tokens = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        variables = ray_session._variables(str(tmp_path / name))
+        path = pathlib.Path(variables["RAY_AUTH_TOKEN_PATH"])
+        assert path.stat().st_mode & 0o777 == 0o600
+        tokens.append(path.read_text())
+        assert variables["RAY_AUTH_MODE"] == "token"
+    assert len(set(tokens)) == 2
+    assert all(re.fullmatch("[0-9a-f]{64}", token) for token in tokens)
+
+
+def test_a_signal_waits_until_ray_has_started(tmp_path, monkeypatch):
+    """Ray that is interrupted while it starts hangs, or leaves its folder behind."""
+    tape = []
+
+    @contextlib.contextmanager
+    def head(config):
+        signal.raise_signal(signal.SIGINT)
+        tape.append("started")
+        try:
+            yield "127.0.0.1:1"
+        finally:
+            tape.append("ended")
+
+    def join(address, stack):
+        tape.append(f"joined {address}")
+        stack.callback(tape.append, "left")
+
+    monkeypatch.setattr(ray_session, "_head", head)
+    monkeypatch.setattr(ray_session, "_join", join)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        ray_session.ray_session(None, make_config(tmp_path)),
+    ):
+        tape.append("the program runs")
+    assert tape == ["started", "joined 127.0.0.1:1", "left", "ended"]
