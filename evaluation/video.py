@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+_SMALL = 200  # pixels; Atari's frames have 210
+_ENLARGED = 400
 _MISSING = 'Writing videos needs imageio and its ffmpeg: pip install "retrax[video]".'
 
 
@@ -16,16 +18,17 @@ class VideoWriter:
     The file is renamed to `path` when it is complete, at the end of the `with` block. It replaces
     an existing file. If an exception ends the block, no file remains. MP4 is H.264 with an even
     number of rows and columns (the last one is repeated if needed). GIF has a time resolution of
-    a hundredth of a second, and most viewers show at most 50 frames per second.
+    a hundredth of a second, and most viewers show at most 50 frames per second. Frames whose longer
+    side has less than 200 pixels, such as those of grids, are enlarged by a whole factor.
     """
 
-    def __init__(self, path: Path, frames_per_second: float = 30.0) -> None:
+    def __init__(self, path: Path, frames_per_second: float | None = None) -> None:
         """Checks the arguments and the installed packages; writes nothing.
 
         Args:
           path: the file; its suffix, `.mp4` or `.gif`, determines the format. Its directory is
             created if it does not exist.
-          frames_per_second: > 0.
+          frames_per_second: > 0; if None, 30, or 5 for frames that are enlarged.
 
         Raises:
           ValueError: another suffix, or `frames_per_second` is not positive.
@@ -34,7 +37,7 @@ class VideoWriter:
         path = Path(path)
         if path.suffix.lower() not in _ENCODERS:
             raise ValueError(f"A video must end in .mp4 or .gif, got {path}.")
-        if not frames_per_second > 0:
+        if frames_per_second is not None and not frames_per_second > 0:
             raise ValueError(f"frames_per_second must be positive, got {frames_per_second}.")
         try:
             import imageio.v2  # noqa: F401 - only checks that they are installed
@@ -88,12 +91,15 @@ class VideoWriter:
                 f"A frame must be uint8 [height, width, 3], got {frame.dtype} {frame.shape}."
             )
         if self._encoder is None:
+            self._shape, longer = frame.shape, max(frame.shape[:2])
+            self._factor = -(-_ENLARGED // longer) if longer < _SMALL else 1
+            height, width = (self._factor * side for side in frame.shape[:2])
+            rate = self._frames_per_second or (30.0 if self._factor == 1 else 5.0)
             encoder = _ENCODERS[self._partial.suffix]
-            self._encoder = encoder(self._partial, frame.shape, self._frames_per_second)
-            self._shape = frame.shape
+            self._encoder = encoder(self._partial, (height, width, 3), rate)
         if frame.shape != self._shape:
             raise ValueError(f"The video's frames are {self._shape}, got {frame.shape}.")
-        self._encoder.append(frame)
+        self._encoder.append(frame.repeat(self._factor, axis=0).repeat(self._factor, axis=1))
 
 
 class _Encoder(Protocol):

@@ -20,24 +20,24 @@ _MEASURED_SECONDS = 5.0
 class Progress:
     """Shows steps, rates, return and remaining time."""
 
-    def __init__(self, steps: int, *, start: int = 0, plain: bool = False):
+    def __init__(self, steps: int, start: Counters, *, plain: bool = False):
         """Prepares the display; nothing is shown yet.
 
         Args:
           steps: the run's last step.
-          start: steps already made, of a resumed run.
+          start: steps and updates already made, of a resumed run.
           plain: no bar, even in a terminal.
         """
-        self._steps, self._start = steps, start
-        self._started = time.perf_counter()
-        self._last_line = self._started
+        self._steps, self._updates_before = steps, start.updates
+        self._measured_from: tuple[float, int] | None = None
+        self._last_line = time.perf_counter()
         console = Console(stderr=True)
         self._bar: Bar | None = None
         if console.is_terminal and not plain:
             # The bar fills the width that the text leaves, so that the ETA fits into 80 columns.
             text = TextColumn("{task.description}", markup=False)
             self._bar = Bar(text, BarColumn(bar_width=None), console=console, expand=True)
-            self._task = self._bar.add_task("starting", total=steps, completed=start)
+            self._task = self._bar.add_task("compiling", total=steps, completed=start.steps)
 
     @property
     def has_bar(self) -> bool:
@@ -63,7 +63,7 @@ class Progress:
         now = time.perf_counter()
         steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
         speed = f"{clock['steps_per_second']:.0f} steps/s"
-        learning = f"{_rate(clock['learning_updates_per_second'])} updates/s"
+        learning = f"{rate(clock['learning_updates_per_second'])} updates/s"
         if self._bar is not None:
             text = f"{steps}, {speed}, {learning}, return {last_return:.3g}, ETA {eta}"
             self._bar.update(self._task, description=text, completed=counters.steps)
@@ -76,10 +76,15 @@ class Progress:
             f"{counters.updates} updates | return {last_return:.3g} | ETA {eta}"
         )
 
-    def _eta(self, counters: Counters, now: float) -> timedelta:
-        done = counters.steps - self._start
+    def _eta(self, counters: Counters, now: float) -> str:
+        """By the speed since updates were first seen: acting alone is faster, compiling slower."""
         left = max(self._steps - counters.steps, 0)
-        return timedelta(seconds=round((now - self._started) * left / max(done, 1)))
+        if self._measured_from is None and counters.updates > self._updates_before:
+            self._measured_from = now, counters.steps
+        since, steps = self._measured_from or (now, counters.steps)
+        if left and counters.steps == steps:
+            return "-"
+        return str(timedelta(seconds=round((now - since) * left / max(counters.steps - steps, 1))))
 
 
 class Expectation:
@@ -118,8 +123,8 @@ class Expectation:
         left = max(self._steps - counters.steps, 0) * seconds / steps
         return (
             f"Expected duration on this machine: {_minutes(elapsed + left)}, of which "
-            f"{_minutes(left)} are left ({steps / seconds:.3g} steps/s; without later evaluations "
-            "and snapshots)."
+            f"{_minutes(left)} are left ({rate(steps / seconds)} steps/s; without later "
+            "evaluations and snapshots)."
         )
 
 
@@ -127,6 +132,6 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.{int(seconds < 600)}f} minutes"
 
 
-def _rate(rate: float) -> str:
+def rate(value: float) -> str:
     """Formats a rate, with one decimal below 10; NaN (no updates) is 0."""
-    return "0" if math.isnan(rate) else f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}"
+    return "0" if math.isnan(value) else f"{value:.0f}" if value >= 10 else f"{value:.1f}"

@@ -27,7 +27,7 @@ from ..runtime.stop import stop_on_signals
 from . import resuming
 from .evaluations import PeriodicEvaluation
 from .failing import kept_on_failure, run_failed
-from .progress import Expectation, Progress
+from .progress import Expectation, Progress, rate
 from .resuming import Unfinished
 
 
@@ -166,7 +166,7 @@ class _Run:
             snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
             stack.enter_context(contextlib.closing(snapshots))
             snapshots.remove_newer(loop.counters.steps)
-            progress = Progress(steps, start=loop.counters.steps, plain=plain)
+            progress = Progress(steps, loop.counters, plain=plain)
             stack.enter_context(progress)
             keep = functools.partial(self._keep, table, progress, log, snapshots)
             stack.enter_context(kept_on_failure(loop, keep))
@@ -201,7 +201,8 @@ class _Run:
         )
         log.info(
             f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; "
-            f"learning starts at {config.replay.min_rows} rows."
+            f"learning starts at {config.replay.min_rows} rows. Compiling comes before the first "
+            "steps and the first updates."
         )
         log.info(describe_default_preset(config.entry, config.environment, self._spec))
         if self._resumed:
@@ -278,11 +279,12 @@ class _Run:
         snapshots.save(steps, snapshot, evaluation_return=evaluated)
 
     def _summary(self, log: logging.Logger, stop: threading.Event) -> Summary:
-        counters = self._loop.counters
+        counters, seconds = self._loop.counters, time.perf_counter() - self._started
         interrupted = stop.is_set() and counters.steps < (self._config.steps or 0)
         log.info(
             f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
-            f"{counters.updates} updates; "
+            f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
+            f"{rate(counters.updates / seconds)} updates/s with compiling and evaluations; "
             + (
                 "no episode ended."
                 if math.isnan(self._last_return)

@@ -3,7 +3,9 @@
 import contextlib
 import contextvars
 import logging
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,22 @@ class _StderrHandler(logging.StreamHandler):
     @stream.setter
     def stream(self, stream: Any) -> None:
         """Ignored: the base class sets it once."""
+
+
+class _TerminalFormatter(logging.Formatter):
+    """Breaks lines between words; a terminal breaks them anywhere."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if not sys.stderr.isatty():
+            return text
+        wrapper = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return "\n".join(map(wrapper.fill, text.splitlines()))
 
 
 class _FileHandler(logging.FileHandler):
@@ -84,7 +102,7 @@ def setup_log(directory: Path) -> logging.Logger:
     file = _FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     console = _StderrHandler()
-    console.setFormatter(logging.Formatter("%(message)s"))
+    console.setFormatter(_TerminalFormatter("%(message)s"))
     console.addFilter(lambda record: not (record.exc_info or getattr(record, FILE_ONLY, False)))
     for handler in (file, console):
         handler.addFilter(_OfRun(run))

@@ -180,5 +180,8 @@ def _number(arguments: Sequence[str], option: str, default: int) -> int:
 def _parse(entry: AgentEntry, preset: str, arguments: Sequence[str], form: Any, prog: str) -> Any:
     config = preset_config(entry, preset)
     default = form(environment=tyro.MISSING, agent=config)
-    description = f"{form.__doc__.strip()} Defaults of the agent: preset {preset}."
+    preset_of = f"preset {preset}"
+    if scan(arguments, "--environment") is None and scan(arguments, "--preset") is None:
+        preset_of += ", the first; an --environment ID has its own"
+    description = f"{form.__doc__.strip()}\n\nDefaults of the agent: {preset_of}."
     return parse(form[type(config)], arguments, prog=prog, default=default, description=description)

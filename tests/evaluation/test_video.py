@@ -16,7 +16,7 @@ from retrax.evaluation.video import VideoWriter
 COLOURS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (128, 128, 128)]
 
 
-def make_picture(colour, height=32, width=48):
+def make_picture(colour, height=160, width=240):
     return np.broadcast_to(np.array(colour, np.uint8), (height, width, 3)).copy()
 
 
@@ -48,7 +48,7 @@ def test_pictures_come_back(tmp_path, suffix):
     pictures, _ = read(path)
     assert len(pictures) == len(COLOURS)
     for picture, colour in zip(pictures, COLOURS, strict=True):
-        assert picture.shape == (32, 48, 3)
+        assert picture.shape == (160, 240, 3)
         np.testing.assert_allclose(picture.mean(axis=(0, 1)), colour, atol=12)  # compressed
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
@@ -89,10 +89,21 @@ def test_gif_has_the_rate(tmp_path):
     assert data["duration"] == 50  # milliseconds a picture
 
 
+def test_small_frames_are_enlarged_and_shown_slowly(tmp_path):
+    grid = np.zeros((60, 150, 3), np.uint8)
+    grid[20:40, 0:50] = 255
+    write(tmp_path / "a.gif", [grid])
+    (picture,), data = read(tmp_path / "a.gif")
+    assert picture.shape == (180, 450, 3)
+    assert picture[60:120, :150].min() == 255
+    assert picture.astype(int).sum() == 60 * 150 * 3 * 255
+    assert data["duration"] == 200  # milliseconds a picture
+
+
 def test_odd_sizes_are_completed(tmp_path):
-    write(tmp_path / "a.mp4", [make_picture(COLOURS[0], 33, 47)] * 2)
+    write(tmp_path / "a.mp4", [make_picture(COLOURS[0], 201, 247)] * 2)
     pictures, _ = read(tmp_path / "a.mp4")
-    assert pictures[0].shape == (34, 48, 3)
+    assert pictures[0].shape == (202, 248, 3)
     np.testing.assert_allclose(pictures[0][-1, -1], COLOURS[0], atol=12)
 
 
@@ -149,7 +160,7 @@ def test_rejects_what_is_not_a_picture(tmp_path, picture):
 
 def test_rejects_another_size(tmp_path):
     pictures = [make_picture(COLOURS[0]), make_picture(COLOURS[0], 16, 16)]
-    with pytest.raises(ValueError, match=r"frames are \(32, 48, 3\), got \(16, 16, 3\)"):
+    with pytest.raises(ValueError, match=r"frames are \(160, 240, 3\), got \(16, 16, 3\)"):
         write(tmp_path / "a.gif", pictures)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retrax import __version__
-from retrax.agents import reactor
+from retrax.agents import acer, reactor
 from retrax.experiments.commands import train as train_module
 from retrax.experiments.commands.main import main
 from retrax.experiments.training import Summary
@@ -97,6 +97,14 @@ def test_help_lists_every_field_with_its_default(capsys):
         assert f"--agent.replay.{field.name.replace('_', '-')}" in out
     assert "preset small" in out
     assert "0.001" in out  # the learning rate of `small`
+    assert "the first; an --environment ID" not in out
+
+
+def test_help_without_an_environment_says_of_which_preset_it_is(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "acer", "--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"preset {next(iter(acer.PRESETS))}, the first; an --environment ID has its own." in out
 
 
 # What is asked for

@@ -26,16 +26,16 @@ def terminal(monkeypatch):
 
 
 def test_bar_shows_everything_in_80_columns(terminal):
-    with Progress(50_000_000) as bar:
+    with Progress(50_000_000, Counters()) as bar:
         bar.show(Counters(steps=12_345_678, updates=17), 0.512, CLOCK)
     lines = terminal.getvalue().replace("\r", "\n").splitlines()
     (line, *_) = [line for line in lines if "12345678" in line]
-    assert "12345678/50000000 steps, 1234 steps/s, 91 updates/s, return 0.512, ETA 0:00:0" in line
+    assert "12345678/50000000 steps, 1234 steps/s, 91 updates/s, return 0.512, ETA -" in line
     assert bar.has_bar
 
 
 def test_lines_without_a_terminal(monkeypatch):
-    shown = Progress(100, plain=True)
+    shown = Progress(100, Counters(), plain=True)
     assert not shown.has_bar
     with shown:
         line = shown.show(Counters(steps=100, updates=17), 0.5, CLOCK)
@@ -48,13 +48,23 @@ def test_lines_without_a_terminal(monkeypatch):
 def test_lines_are_seldom_but_the_last_one_always_comes(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
-    shown = Progress(100, start=20, plain=True)
-    assert shown.show(Counters(steps=40), 0.5, CLOCK) == ""
+    shown = Progress(100, Counters(steps=20, updates=3), plain=True)
+    assert shown.show(Counters(steps=40, updates=3), 0.5, CLOCK) == ""
     now[0] = 15.0
-    assert shown.show(Counters(steps=60), 0.5, CLOCK).endswith("ETA 0:00:15")
+    assert shown.show(Counters(steps=60, updates=3), 0.5, CLOCK).endswith("ETA -")
     now[0] = 16.0
-    assert shown.show(Counters(steps=62), 0.5, CLOCK) == ""
-    assert shown.show(Counters(steps=101), 0.5, CLOCK).endswith("ETA 0:00:00")
+    assert shown.show(Counters(steps=62, updates=3), 0.5, CLOCK) == ""
+    assert shown.show(Counters(steps=101, updates=9), 0.5, CLOCK).endswith("ETA 0:00:00")
+
+
+def test_remaining_time_is_of_the_speed_since_the_first_updates(monkeypatch):
+    """40 steps/s of acting, 50 s of compiling, then 2 steps/s: 60 steps take 30 s."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    shown, ends = Progress(200, Counters(), plain=True), []
+    for now[0], steps, updates in ((2.0, 80, 0), (60.0, 100, 5), (80.0, 140, 25)):
+        ends.append(shown.show(Counters(steps=steps, updates=updates), 0.5, CLOCK)[-7:])
+    assert ends == ["", "| ETA -", "0:00:30"]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +73,9 @@ def test_lines_are_seldom_but_the_last_one_always_comes(monkeypatch):
 )
 def test_slow_learning_has_a_digit_behind_the_point(rate, told):
     clock = {**CLOCK, "learning_updates_per_second": rate}
-    assert told in Progress(100, plain=True).show(Counters(steps=100, updates=17), 0.5, clock)
+    assert told in Progress(100, Counters(), plain=True).show(
+        Counters(steps=100, updates=17), 0.5, clock
+    )
 
 
 def lines(expectation, points):

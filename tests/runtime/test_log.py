@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import logging
+import sys
 import threading
 
 import pytest
@@ -45,6 +46,19 @@ def test_log_goes_to_the_file_and_to_the_console(log_directory, capsys):
     assert out == ""
     assert "step 3 of [bold]Pong[/bold]" in err
     assert "not this" not in err
+
+
+def test_lines_break_between_words_in_a_terminal(log_directory, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    setup_log(log_directory).info("12 steps | /a/long-path/of-a-run-directory | ETA 0:00:10")
+    assert capsys.readouterr().err.splitlines() == [
+        "12 steps |",
+        "  /a/long-path/of-a-run-directory",
+        "  | ETA 0:00:10",
+    ]
+    (line,) = (log_directory / "log.txt").read_text().splitlines()
+    assert line.endswith("| ETA 0:00:10")
 
 
 def test_log_is_appended_to_and_set_up_once(log_directory, capsys):
