@@ -488,7 +488,7 @@ def test_video(run, retrax, tmp_path, suffix):
         assert file.read(16)[:3] == b"GIF" if suffix == ".gif" else b"ftyp"
     if suffix == ".gif":
         frames = imageio.imread(path)
-        assert frames.shape == (20, 160, 80, 3)
+        assert frames.shape == (20, 480, 240, 3)  # three times the size
         assert np.ptp(frames) > 0
 
 
