@@ -113,6 +113,11 @@ class DeviceLoop(Loop):
         """Shapes and dtypes of a snapshot's `actors`."""
         return jax.eval_shape(lambda: self.learner.whole.actors)
 
+    def window(self) -> list[Any]:
+        """As of `Loop`, with the sums of the state in place of the learner's metrics."""
+        since, episodes, _ = super().window()
+        return [since, episodes, [np.array(x) for x in leaves_of(self.learner.whole.sums)]]
+
     def running(self) -> dict[str, Any]:
         """Nothing: the replay's part of a snapshot has the environments."""
         return {}
@@ -124,7 +129,14 @@ class DeviceLoop(Loop):
         running: Mapping[str, Any] | None = None,
     ) -> None:
         """Restores a snapshot; `running` is not needed."""
+        sums: list[np.ndarray] | None = None
+        if window is not None:  # a snapshot's own sums may have been written into a row already
+            since, episodes, sums = window
+            window = [since, episodes, self.learner.metrics.state()]
         super().restore(snapshot, window, {"actors": [], "order": None, "published": None})
+        if sums is not None:
+            whole = self.learner.whole
+            self.learner.whole = whole._replace(sums=with_leaves(whole.sums, sums))
         self._calls = self._training.calls()
         for _ in range(int(self.learner.whole.progress.rows)):
             next(self._calls)
