@@ -13,10 +13,12 @@ objects of this process. Figures:
 
 import argparse
 import contextlib
+import functools
 import itertools
 import os
 import signal
 import statistics
+import threading
 import time
 
 import jax
@@ -34,7 +36,6 @@ from retrax.replay.node import ReplayNode
 from retrax.replay.node_writer import NodeWriter
 from retrax.replay.peer import DirectPeer
 from retrax.replay.remote import RemoteReplay
-from retrax.replay.waiting import PeerLost
 
 FLOAT = jax.ShapeDtypeStruct((), np.float32)
 VECTORS = EnvironmentSpec(
@@ -121,9 +122,9 @@ class Spec:
 class Acting:
     """An actor that only writes."""
 
-    def __init__(self, spec, peer):
+    def __init__(self, spec, connect):
         self._spec = spec
-        self._writer = spec.writer(peer)
+        self._writer = spec.writer(connect())
 
     def fill(self, count):
         """Writes so many rows; that of the next episode when the last one begins."""
@@ -146,8 +147,8 @@ class Acting:
 class Learning:
     """A learner that only draws, and sets priorities."""
 
-    def __init__(self, spec, peer, ahead):
-        self._replay = spec.replay(peer, ahead)
+    def __init__(self, spec, connect, ahead):
+        self._replay = spec.replay(connect(), ahead)
 
     def read(self, seconds):
         """Batches, and bytes of observations, per second."""
@@ -158,32 +159,6 @@ class Learning:
             batches += 1
             size += draw.sample.rows.observation.nbytes
         return batches / elapsed, size / elapsed
-
-
-class RayPeer:
-    """A `Peer` that is a `Host`, of a program that does not restart it."""
-
-    def __init__(self, host):
-        self._host = host
-
-    def call(self, method, *arguments):
-        return RayAnswer(self._host.call.remote(method, *arguments)).result(60.0)
-
-    def send(self, method, *arguments):
-        return RayAnswer(self._host.call.remote(method, *arguments))
-
-
-class RayAnswer:
-    def __init__(self, reference):
-        self._reference = reference
-
-    def result(self, timeout):
-        try:
-            return ray.get(self._reference, timeout=timeout)
-        except ray.exceptions.GetTimeoutError:
-            raise TimeoutError from None
-        except ray.exceptions.RayActorError as error:
-            raise PeerLost(str(error)) from None
 
 
 class Host:
@@ -199,11 +174,19 @@ class Host:
         return os.getpid()
 
 
+def ray_peer(name):
+    """The engine's peer; made where it is used, as it has a stop event."""
+    from retrax.launchpad_programs.engines.ray_peers import RayPeer
+
+    return RayPeer(name, threading.Event())
+
+
 class Direct:
     """Parts that are objects of this process."""
 
     def start(self, make, *arguments):
-        return DirectPeer(make(*arguments))
+        """Makes a part; returns what makes peers of it."""
+        return functools.partial(DirectPeer, make(*arguments))
 
 
 class InRay:
@@ -213,9 +196,11 @@ class InRay:
         self._hosts = []
 
     def start(self, make, *arguments):
-        host = ray.remote(Host).options(num_cpus=0, max_concurrency=THREADS)
+        """Likewise."""
+        name = f"part/{len(self._hosts)}"
+        host = ray.remote(Host).options(num_cpus=0, max_concurrency=THREADS, name=name)
         self._hosts.append(host.remote(make, *arguments))
-        return RayPeer(self._hosts[-1])
+        return functools.partial(ray_peer, name)
 
     def pids(self):
         return ray.get([host.pid.remote() for host in self._hosts])
@@ -224,15 +209,15 @@ class InRay:
 def rates_of_reading(program, spec, ahead, options):
     """Batches and bytes of observations per second, of each repetition."""
     node = program.start(spec.node)
-    program.start(Acting, spec, node).call("fill", options.rows // options.environments)
-    learning = program.start(Learning, spec, node, ahead)
+    program.start(Acting, spec, node)().call("fill", options.rows // options.environments)
+    learning = program.start(Learning, spec, node, ahead)()
     learning.call("read", 0.0)
     return np.transpose([learning.call("read", options.seconds) for _ in range(options.repeats)])
 
 
 def rates_of_writing(program, spec, options):
     """Rows per second, of each repetition."""
-    acting = program.start(Acting, spec, program.start(spec.node))
+    acting = program.start(Acting, spec, program.start(spec.node))()
     return [acting.call("write", options.seconds) for _ in range(options.repeats)]
 
 
@@ -249,8 +234,8 @@ def memory(pids):
 def growth_while_stopped(program, spec, options):
     """Growth of the memory of replay, actor and learner; batches before and after."""
     node = program.start(spec.node)
-    acting = program.start(Acting, spec, node)
-    learning = program.start(Learning, spec, node, 2)
+    acting = program.start(Acting, spec, node)()
+    learning = program.start(Learning, spec, node, 2)()
     pids = program.pids()[-3:]
     total = options.stopped + 3 * options.seconds
     writing = acting.send("write", total)
