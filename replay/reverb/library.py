@@ -10,7 +10,7 @@ import warnings
 from ... import _libraries
 
 MISSING = (
-    "Launching needs Python 3.10 on Linux and the distributed tier: pip install -r requirements.txt"
+    "Reverb needs Python 3.10 on Linux and the distributed tier: pip install -r requirements.txt"
 )
 
 try:

@@ -25,7 +25,7 @@ def first_of_each_command():
 
 
 def cases():
-    """The blocks of each page; those that need the distributed tier apart."""
+    """The blocks of each page; those that need an engine of programs apart."""
     for page in PAGES:
         # The README's first two blocks install; `.ci/run` runs them.
         all_blocks = blocks(read(page))[2 if page == "README.md" else 0 :]

@@ -53,6 +53,6 @@ def test_tables_follow_selector_and_pace(fields, names):
 def test_without_reverb_the_error_names_the_requirements(monkeypatch):
     monkeypatch.setitem(sys.modules, "reverb", None)
     monkeypatch.delitem(sys.modules, "retrax.replay.reverb.library")
-    expected = r"Launching needs Python 3\.10 .*: pip install -r requirements\.txt \(.*reverb"
+    expected = r"Reverb needs Python 3\.10 .*: pip install -r requirements\.txt \(.*reverb"
     with pytest.raises(ModuleNotFoundError, match=expected):
         importlib.import_module("retrax.replay.reverb.library")
