@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
-from .peers import Node, Peers
+from .peers import MakeNode, Node, Peers
 
 if TYPE_CHECKING:
     from .config import ProgramConfig
@@ -191,9 +191,8 @@ def nodes_of(config: "ProgramConfig") -> list[NodeSpec]:
 def make_node(spec: NodeSpec, config: "ProgramConfig", peers: Peers, *, stop: StopEvent) -> Node:
     """Makes a node, in its own process or thread."""
     module, _, name = spec.kind.factory.partition(":")
-    factory = getattr(importlib.import_module(f".{module}", __package__), name)
-    node: Node = factory(config, spec.index, peers, stop=stop)
-    return node
+    factory: MakeNode = getattr(importlib.import_module(f".{module}", __package__), name)
+    return factory(config, spec.index, peers, stop=stop)
 
 
 def describe_restart(kind: NodeKind, steps: int | None) -> str:
