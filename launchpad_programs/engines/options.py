@@ -73,7 +73,8 @@ class EngineOptions:
         """
         if mode == "local_mt":
             return []
-        if self.name == "ray" and installed.has_tokens():
+        # Whether a running cluster asks for a token is its own matter.
+        if self.name == "ray" and installed.has_tokens() and self.ray_address is None:
             return ["Only processes that know the token of this program's Ray can connect to it."]
         if listen_everywhere:
             who = "whoever can connect can execute code in this program"

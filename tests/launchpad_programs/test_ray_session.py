@@ -207,3 +207,16 @@ def test_a_signal_waits_until_ray_has_started(tmp_path, monkeypatch):
     ):
         tape.append("the program runs")
     assert tape == ["started", "joined 127.0.0.1:1", "left", "ended"]
+
+
+def test_who_can_connect_is_told(monkeypatch):
+    """A running cluster may have no token: that one is needed is said only of our own Ray."""
+    install(monkeypatch, "2.60.0")
+    own, joined = EngineOptions(engine="ray"), EngineOptions(engine="ray", ray_address="here:1")
+    (told,) = own.network("no namespace", mode="local_mp", listen_everywhere=False)
+    assert "know the token" in told
+    (told,) = joined.network("no namespace", mode="local_mp", listen_everywhere=True)
+    assert "whoever can connect can execute code" in told
+    install(monkeypatch, "2.48.0")
+    with pytest.raises(ValueError, match="refuses it a private network namespace"):
+        own.network("no namespace", mode="local_mp", listen_everywhere=False)
