@@ -242,7 +242,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
     steps, updates = stopped_at(output)
     assert steps < 4000
-    assert [path.name for path in (directory / "snapshots").iterdir()] == [str(steps)]
+    assert max(int(path.name) for path in (directory / "snapshots").iterdir()) == steps
 
     resumed = launch(resume=True)
     output, _ = resumed.process.communicate(timeout=240)
