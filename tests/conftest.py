@@ -60,7 +60,7 @@ def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(f"largest memory: {peaks}")
 
 
-_GROWTH = 0.1e9  # bytes
+_GROWTH = 0.2e9  # bytes
 _kept = 0  # bytes of this process after programs were last forgotten
 
 
