@@ -88,7 +88,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
             "GB for the learner's state, needs",
         ),
         (["reactor", "--environment", "failing_maze:Reset"], "0: RuntimeError: no maze."),
-        ([*CATCH, "--run-directory", "/proc/a/b"], "be written to"),
+        ([*CATCH, "--launch", "local_mt", "--run-directory", "/proc/a/b"], "be written to"),
         (
             [*CATCH, "--num-workers", 2],
             "only with --topology",

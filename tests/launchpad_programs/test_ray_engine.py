@@ -242,7 +242,8 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
     steps, updates = stopped_at(output)
     assert steps < 4000
-    assert max(int(path.name) for path in (directory / "snapshots").iterdir()) == steps
+    newest = max(int(path.name) for path in (directory / "snapshots").iterdir())
+    assert 0 <= steps - newest <= 100  # actors may report what each was granted once more
 
     resumed = launch(resume=True)
     output, _ = resumed.process.communicate(timeout=240)
