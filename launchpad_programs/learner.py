@@ -11,9 +11,8 @@ import jax
 from ..agents.base import LearnerState
 from ..replay.interface import Replay
 from ..replay.waiting import Stopped
-from ..runtime.actors import run_keys
+from ..runtime.actors import make_run_learner
 from ..runtime.advice import Advice
-from ..runtime.learner import Learner
 from ..runtime.metrics import MetricsAccumulator, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.snapshots import Snapshot, Snapshots
@@ -217,14 +216,7 @@ def make_learner(
     run, agent = config.run, config.make_agent(config.spec)
     replay, kept = peers.replay(config.spec, agent.sequence)
     parameters = ParameterServer(packing_of(agent))
-    learner = Learner(
-        agent,
-        replay,
-        key=run_keys(run)[0],
-        updates_per_call=run.replay.updates_per_call,
-        parameters=parameters,
-        num_devices=run.learner_devices,
-    )
+    learner = make_run_learner(run, agent, replay, parameters=parameters)
     names = [*episode_columns(run.entry), *learner.metric_names, *program_columns(run)]
     options = config.acme_options()
     make_logger = options.logger_factory if options else None

@@ -1,13 +1,16 @@
-"""One actor of a run: its part of the run's environments, keys and numbers."""
+"""The learner of a run, and one actor: its part of the run's environments, keys and numbers."""
 
 import jax
 
 from ..agents.base import Agent, Params
 from ..datatypes import VectorEnvironment
-from ..replay.interface import Writer
+from ..replay.interface import Replay, Writer
 from .actor import Actor, ParameterSource
 from .learner import Learner
+from .metrics import MetricsAccumulator
+from .parameters import ParameterServer
 from .run_directory import RunConfig
+from .updates import Updates
 
 
 class NewestParameters:
@@ -34,6 +37,28 @@ def run_keys(config: RunConfig) -> tuple[jax.Array, jax.Array]:
     """PRNG keys of a run: the learner's, and one for each environment `[num_envs]`."""
     learner, actors = jax.random.split(jax.random.key(config.seed))
     return learner, jax.random.split(actors, config.num_envs)
+
+
+def make_run_learner(
+    config: RunConfig,
+    agent: Agent,
+    replay: Replay,
+    *,
+    parameters: ParameterServer | None = None,
+    updates: Updates | None = None,
+    metrics: MetricsAccumulator | None = None,
+) -> Learner:
+    """The learner of a resolved run; the other arguments are those of `Learner`."""
+    return Learner(
+        agent,
+        replay,
+        key=run_keys(config)[0],
+        updates_per_call=config.replay.updates_per_call,
+        parameters=parameters,
+        num_devices=config.learner_devices,
+        updates=updates,
+        metrics=metrics,
+    )
 
 
 def make_run_actor(

@@ -8,7 +8,7 @@ from ..environments.custom import check_vector
 from ..environments.failures import closing_quietly, one_sentence
 from ..replay.local import LocalReplay
 from .actor import ParameterSource
-from .actors import NewestParameters, make_run_actor, run_keys
+from .actors import NewestParameters, make_run_actor, make_run_learner
 from .checks import checked_agent
 from .learner import Learner
 from .loop import Loop
@@ -99,14 +99,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
     )
     period = config.actor_update_period
     published = None if period is None else ParameterServer(packing_of(agent), max_wait=0.0)
-    learner = Learner(
-        agent,
-        replay,
-        key=run_keys(config)[0],
-        updates_per_call=config.replay.updates_per_call,
-        parameters=published,
-        num_devices=config.learner_devices,
-    )
+    learner = make_run_learner(config, agent, replay, parameters=published)
     actors = []
     for index, environment in enumerate(environments):
         writer = replay.writer(config.environments_of(index))

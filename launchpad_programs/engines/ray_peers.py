@@ -5,22 +5,18 @@ its name: calls then find the new one, and are made again.
 """
 
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ray
 
-from ...datatypes import EnvironmentSpec, SequenceSpec
-from ...replay.interface import Replay, Writer
-from ...replay.node_writer import NodeWriter
-from ...replay.remote import RemoteReplay
 from ...replay.waiting import PeerLost, Stopped, WaitTimeout
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
-from ..peers import KeptReplay
+from .replay_peers import ReplayPeers
 
 _ANSWER_SECONDS = 1.0  # after which a caller looks whether the program stops
 _RETRY_SECONDS = 0.1
+_AHEAD = 2  # draws of the learner
 _MAX_SILENCE = 120.0  # seconds without an answer
 
 
@@ -120,12 +116,12 @@ class OneAttempt(RayPeer):
         return self.send(method, *arguments).result(_ANSWER_SECONDS)
 
 
-class RayPeers:
+class RayPeers(ReplayPeers):
     """How a node in an actor of Ray reaches the others; `Peers`."""
 
     def __init__(self, config: ProgramConfig, stop: StopEvent):
         """Takes the program, and the node's stop event."""
-        self._config, self._stop = config, stop
+        super().__init__(config, stop, ahead=_AHEAD)
 
     def peer(self, name: str) -> RayPeer:
         """As `Peers.peer`."""
@@ -134,21 +130,3 @@ class RayPeers:
     def once(self, name: str) -> OneAttempt:
         """As `Peers.once`."""
         return OneAttempt(name, self._stop)
-
-    def writer(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
-    ) -> Writer:
-        """Writes into the replay's node."""
-        stop = self._stop.is_set
-        replay = self.peer("replay/0")
-        return NodeWriter(replay, spec, sequence, environments=environments, stop=stop)
-
-    def replay(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec
-    ) -> tuple[Replay, KeptReplay | None]:
-        """Draws from the replay's node, which keeps its own states."""
-        run = self._config.run
-        replay = RemoteReplay(
-            self.peer("replay/0"), spec, sequence, run.replay, num_environments=run.num_envs
-        )
-        return replay, replay

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from ..._imports import first_line
 from ...agents.base import Agent
+from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
 from ...replay.packing import Packing
 from ...replay.rows import row_spec
 from ...runtime.parameters import packing_of
@@ -29,7 +30,7 @@ Result = TypeVar("Result")
 _ANSWER_SECONDS = 5.0
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
 _LEAST_OBJECT_BYTES = 256 * 2**20
-_DRAWS, _CHUNKS = 8, 4  # of the learner, and of an actor, that Ray keeps in memory at most
+_DRAWS = 8  # of the learner, that Ray keeps in memory at most
 
 
 class RaySession(NamedTuple):
@@ -197,8 +198,8 @@ def object_bytes(config: ProgramConfig, agent: Agent) -> int:
     row = Packing(row_spec(config.spec, sequence)).dtype.itemsize
     draw = run.replay.draw_size * sequence.length * row
     params = packing_of(agent).num_bytes
-    chunk = 16 * row * run.environments_per_actor
-    each = _CHUNKS * chunk + 2 * params
+    chunk = CHUNK_ROWS * row * run.environments_per_actor
+    each = MAX_CHUNKS * chunk + 2 * params
     return max(_LEAST_OBJECT_BYTES, 2 * (_DRAWS * draw + run.num_actors * each))
 
 

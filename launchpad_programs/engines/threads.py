@@ -5,17 +5,14 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
 from typing import Any
 
-from ...datatypes import EnvironmentSpec, SequenceSpec
-from ...replay.node_writer import NodeWriter
 from ...replay.peer import Answer, DirectPeer
-from ...replay.remote import RemoteReplay
 from ...replay.waiting import Stopped
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
 from ..kinds import NodeSpec, make_node, nodes_of
+from .replay_peers import ReplayPeers
 
 _POLL_SECONDS = 0.1
 _Made = dict[str, "concurrent.futures.Future[Any]"]  # the nodes, by their names
@@ -86,40 +83,19 @@ class ThreadNode:
             self._error = error
 
 
-class ThreadPeers:
+class ThreadPeers(ReplayPeers):
     """`Peers` whose methods are called in the caller's thread."""
 
     def __init__(self, config: ProgramConfig, made: _Made, stop: StopEvent):
         """Takes the program, its nodes, and the stop event of the node that calls them."""
-        self._config, self._made, self._stop = config, made, stop
+        super().__init__(config, stop, ahead=0)
+        self._made = made
 
     def peer(self, name: str) -> "ThreadPeer":
         """As of `Peers`."""
         return ThreadPeer(self._made[name], self._stop)
 
     once = peer
-
-    def writer(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
-    ) -> NodeWriter:
-        """As of `Peers`."""
-        peer, stop = self.peer("replay/0"), self._stop.is_set
-        return NodeWriter(peer, spec, sequence, environments=environments, stop=stop)
-
-    def replay(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec
-    ) -> tuple[RemoteReplay, RemoteReplay]:
-        """As of `Peers`."""
-        run = self._config.run
-        replay = RemoteReplay(
-            self.peer("replay/0"),
-            spec,
-            sequence,
-            run.replay,
-            num_environments=run.num_envs,
-            ahead=0,
-        )
-        return replay, replay
 
 
 class ThreadPeer:

@@ -7,8 +7,7 @@ from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...replay.local import LocalReplay
 from ...replay.rows import sample_shapes
 from ..actor import Actor
-from ..actors import NewestParameters, make_run_actor, run_keys
-from ..learner import Learner
+from ..actors import NewestParameters, make_run_actor, make_run_learner, run_keys
 from ..loop import Loop
 from ..metrics import MetricsAccumulator
 from ..parameters import Get, ParameterServer
@@ -94,14 +93,7 @@ class WorkerParts:
             gradients_per_fetch=config.workers.gradients_per_fetch,
             fetches_first=not config.replay.on_policy,
         )
-        learner = Learner(
-            agent,
-            replay,
-            key=run_keys(config)[0],
-            updates_per_call=config.replay.updates_per_call,
-            updates=updates,
-            metrics=metrics,
-        )
+        learner = make_run_learner(config, agent, replay, updates=updates, metrics=metrics)
         writer = replay.writer(range(config.environments_per_replay))
         newest = NewestParameters(learner)
         actor = make_run_actor(config, agent, environment, index, writer, newest)
