@@ -212,9 +212,7 @@ def read_config(directory: Path) -> RunConfig:
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        is_program = (directory / PROGRAM).is_file()
-        fields = run_fields(values, RunConfig, _config_class, is_program=is_program)
-        return RunConfig(**fields).anchored()
+        return RunConfig(**run_fields(values, RunConfig, _config_class)).anchored()
     except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."

@@ -11,14 +11,13 @@ import pytest
 from dm_env import specs
 
 import retrax
-from retrax.agents import acer, agent57, d4pg, reactor
+from retrax.agents import acer, d4pg, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.runtime import presets
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
-from retrax.runtime.workers.options import WorkerOptions
 
 DOCS = Path(retrax.__file__).parent / "docs"
 
@@ -123,9 +122,8 @@ def test_config_that_is_not_text(tmp_path):
         ({"agent_config": 3}, "agent_config must be an object with fields"),
         ({"steps": "many"}, "RunConfig.steps must be an integer"),
         ({"extra": 1}, "extra is unknown"),
-        ({"version": 10}, "its version is 10, and the newest known one is 9"),
-        ({"version": "1"}, "its version is '1', and the newest known one is 9"),
-        ({"version": -1}, "its version is -1"),
+        ({"version": 9}, "its version must be 1, got 9"),
+        ({"version": "1"}, "its version must be 1, got '1'"),
     ],
 )
 def test_config_of_another_version(tmp_path, changes, reason):
@@ -152,14 +150,11 @@ def test_wrong_values_of_fields(tmp_path):
         configs.read_config(tmp_path)
 
 
-@pytest.mark.parametrize("versioned", [True, False])
-def test_missing_and_unknown_fields_are_all_named(tmp_path, versioned):
+def test_missing_and_unknown_fields_are_all_named(tmp_path):
     with edited(tmp_path) as values:
         del values["seed"], values["agent_config"]["learning_rate"]
         del values["agent_config"]["replay"]["selector"]
         values["agent_config"]["replay"]["size"] = 3
-        if not versioned:
-            del values["version"]
     sentence = (
         r"retrax: seed is missing; agent_config\.learning_rate is missing; "
         r"agent_config\.replay\.selector is missing; agent_config\.replay\.size is unknown\.$"
@@ -172,134 +167,17 @@ def test_missing_and_unknown_fields_are_all_named(tmp_path, versioned):
         configs.read_config(tmp_path)
 
 
-ADDED_TO_REPLAY = (
-    "capacity_per_environment",
-    "updates_per_call",
-    "pace",
-    "replay_ratio",
-    "on_policy",
-)
-
-
-def test_files_without_a_version_lack_fields_whose_meaning_is_known(tmp_path):
+def test_files_without_a_version_are_refused(tmp_path):
     with edited(tmp_path) as values:
-        for name in ("version", "num_actors", "actor_update_period", "search_path"):
-            del values[name]
-        del values["agent_config"]["frame_stack"]
-        for name in ADDED_TO_REPLAY:
-            del values["agent_config"]["replay"][name]
-    found = configs.read_config(tmp_path)
-    replay = dataclasses.replace(
-        reactor.Config.small().replay,
-        capacity_per_environment=False,
-        updates_per_call=1,
-        pace="steady",
-        replay_ratio=4.0,
-        on_policy=False,
-    )
-    config = reactor.Config.small(frame_stack=1, replay=replay)
-    assert found == make_run(agent_config=config).anchored()
-    (tmp_path / configs.PROGRAM).write_text("{}")  # which had an unknown number of actors
-    with pytest.raises(
-        ValueError, match=r"num_actors is missing; actor_update_period is missing\.$"
-    ):
+        del values["version"]
+    with pytest.raises(ValueError, match=r"retrax: its version must be 1, got None\.$"):
         configs.read_config(tmp_path)
-
-
-def test_files_without_a_version_keep_what_they_have(tmp_path):
-    run = make_run(
-        num_actors=2,
-        actor_update_period=3,
-        search_path="/somewhere",
-        agent_config=reactor.Config.small(frame_stack=2),
-    )
-    configs.write_config(tmp_path, run)
-    path = tmp_path / "config.json"
-    values = json.loads(path.read_text())
-    assert values.pop("version") == 9
-    path.write_text(json.dumps(values))
-    assert configs.read_config(tmp_path) == run.anchored()
-
-
-@pytest.mark.parametrize("older", [None, 1])
-def test_runs_from_before_there_were_learner_devices_had_one(tmp_path, older):
-    with edited(tmp_path) as values:
-        del values["version"], values["learner_devices"]
-        values |= {"version": older} if older else {}
-    assert configs.read_config(tmp_path) == make_run(learner_devices=1).anchored()
-
-
-def test_runs_of_workers_from_before_they_could_be_decoupled(tmp_path):
-    workers = {"num_actors": 2, "num_envs": 2, "workers": WorkerOptions(num_workers=2)}
-    with edited(tmp_path, **workers) as values:
-        values["version"] = 3
-        del values["workers"]["decoupled"]
-    assert configs.read_config(tmp_path).workers == workers["workers"]
-    with edited(tmp_path, **workers) as values:
-        del values["workers"]["decoupled"]
-    with pytest.raises(ValueError, match=r"workers\.decoupled is missing\.$"):
-        configs.read_config(tmp_path)
-
-
-@pytest.mark.parametrize("older", [None, 8])
-def test_runs_from_before_there_were_devices_are_on_none(tmp_path, older):
-    with edited(tmp_path) as values:
-        del values["version"], values["on_device"]
-        values |= {"version": older} if older else {}
-    assert configs.read_config(tmp_path) == make_run(on_device=False).anchored()
 
 
 @pytest.mark.parametrize(
-    ("agent", "older", "field", "off"),
-    [
-        (acer, 4, "exploit_average", False),
-        (d4pg, 6, "preactivation_cost", 0.0),
-        (agent57, 7, "intrinsic_rewards", "stored"),
-        (agent57, 7, "evaluation_average_decay", 0.0),
-    ],
-    ids=["acer", "d4pg", "agent57 rewards", "agent57 average"],
+    "field", ["num_actors", "workers.decoupled", "agent_config", "agent_config.frame_stack"]
 )
-def test_runs_from_before_a_field_of_their_agent_have_it_off(tmp_path, agent, older, field, off):
-    run = {"agent": agent.AGENT.name, "agent_config": agent.Config.small()}
-    assert getattr(agent.Config.small(), field) != off
-    with edited(tmp_path, **run) as values:
-        values["version"] = older
-        del values["agent_config"][field]
-    found = configs.read_config(tmp_path).agent_config
-    assert found == agent.Config.small(**{field: off})
-
-
-@pytest.mark.parametrize("version", [6, 7])
-@pytest.mark.parametrize("inverting", [False, True])
-def test_gradients_that_were_inverted_are_not_forgotten(tmp_path, version, inverting):
-    """Version 6 of D4PG's config had the field; runs that did not use it learn as before."""
-    with edited(tmp_path, agent="d4pg", agent_config=d4pg.Config.small()) as values:
-        values["version"] = version
-        values["agent_config"]["inverting_gradients"] = inverting
-    if version == 6 and not inverting:
-        assert configs.read_config(tmp_path).agent_config == d4pg.Config.small()
-    else:
-        with pytest.raises(ValueError, match=r"agent_config\.inverting_gradients is unknown\.$"):
-            configs.read_config(tmp_path)
-
-
-@pytest.mark.parametrize(("older", "newer"), [("arm_0", "arm"), ("greedy", "greedy")])
-def test_runs_of_agent57_from_before_novelty_was_forgotten(tmp_path, older, newer):
-    with edited(tmp_path, agent="agent57", agent_config=agent57.Config.small()) as values:
-        values["version"] = 1
-        del values["agent_config"]["novelty_window"], values["agent_config"]["evaluation_arm"]
-        values["agent_config"]["evaluation"] = older
-    found = configs.read_config(tmp_path).agent_config
-    assert (found.evaluation, found.evaluation_arm) == (newer, 0)
-    assert found.novelty_window == 1_000_000_000
-    with edited(tmp_path, agent="agent57", agent_config=agent57.Config.small()) as values:
-        del values["agent_config"]["novelty_window"]
-    with pytest.raises(ValueError, match=r"agent_config\.novelty_window is missing\.$"):
-        configs.read_config(tmp_path)
-
-
-@pytest.mark.parametrize("field", ["num_actors", "learner_devices", "agent_config.frame_stack"])
-def test_files_with_a_version_lack_nothing(tmp_path, field):
+def test_files_lack_nothing(tmp_path, field):
     with edited(tmp_path) as values:
         *outer, name = field.split(".")
         del (values[outer[0]] if outer else values)[name]
