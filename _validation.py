@@ -83,7 +83,7 @@ class FieldType(NamedTuple):
 def field_types(config_class: type) -> dict[str, FieldType]:
     """The types and bounds of a dataclass's fields, by name, in order."""
     hints = get_type_hints(config_class, include_extras=True)
-    return {field.name: _split(hints[field.name]) for field in dataclasses.fields(config_class)}
+    return {field.name: split_type(hints[field.name]) for field in dataclasses.fields(config_class)}
 
 
 def check_fields(config: Any) -> None:
@@ -128,17 +128,18 @@ def check_integer(config: Any, field: str, low: int, high: float = math.inf) -> 
     check_field(config, field, Range(low, high))
 
 
-def _split(hint: Any) -> FieldType:
+def split_type(hint: Any) -> FieldType:
+    """The parts of a type."""
     if get_origin(hint) is Annotated:
         hint, *markers = get_args(hint)
-        inner = _split(hint)
+        inner = split_type(hint)
         bounds = [marker for marker in markers if isinstance(marker, (Range, Sizes))]
         return inner._replace(bounds=bounds[0]) if bounds else inner
     if get_origin(hint) in (Union, types.UnionType):
         members = [member for member in get_args(hint) if member is not type(None)]
         optional = len(members) < len(get_args(hint))
         if len(members) == 1:
-            return _split(members[0])._replace(optional=optional)
+            return split_type(members[0])._replace(optional=optional)
         return FieldType(hint, None, optional)
     return FieldType(hint, None, hint is type(None))
 

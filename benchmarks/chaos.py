@@ -28,7 +28,7 @@ from life_cycle import ORPHAN_SECONDS, Program  # beside this file
 KINDS = ("actor", "counter", "evaluator", "learner", "replay")
 WORKERS_KINDS = ("counter", "evaluator", "parameter_server", "worker")
 TWO_ACTORS = ["--num-actors", 2]
-TWO_WORKERS = ["--topology", "parameter_server", "--num-workers", 2]
+TWO_WORKERS = ["--num-workers", 2]
 STARTING = ("compiling", "waiting for the learner")
 POLL_SECONDS = 0.1
 

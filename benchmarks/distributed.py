@@ -1,6 +1,6 @@
 """Speed of programs of processes, compared with the same agents in one process.
 
-    python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--environments-per-actor 4]
+    python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--num-envs 8]
                                      [--repeats 3] [--ray] [--busy]
 
 A case is one of those printed by --help, for instance `d4pg`; all of them without one. All sides
@@ -92,8 +92,7 @@ def one_process(directory, case, options):
     agent, environment, steps, _, flags = CASES[case]
     command = [sys.executable, "-c", TRAIN]
     train = ["train", agent, "--environment", environment, "--plain"]
-    num_envs = options.num_actors * options.environments_per_actor
-    train += ["--steps", str(options.steps or steps), "--num-envs", str(num_envs)]
+    train += ["--steps", str(options.steps or steps), "--num-envs", str(options.num_envs)]
     train += ["--run-directory", str(directory), "--log-every", str(log_every(options, steps))]
     subprocess.run([*command, *train, *flags], check=True, capture_output=True)
 
@@ -104,7 +103,7 @@ def program(directory, case, options, *, engine="launchpad"):
     running = Program(
         directory,
         *["--environment", environment, "--num-actors", options.num_actors],
-        *["--environments-per-actor", options.environments_per_actor],
+        *["--num-envs", options.num_envs],
         *["--steps", options.steps or steps, "--log-every", log_every(options, steps)],
         *["--run-directory", directory, "--engine", engine],
         *flags,
@@ -183,7 +182,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}")
     parser.add_argument("--num-actors", type=int, default=2)
-    parser.add_argument("--environments-per-actor", type=int, default=4)
+    parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--steps", type=int, help="instead of each case's own")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ray", action="store_true", help="run the program by Ray's engine too")

@@ -38,8 +38,9 @@ def run(directory, options, workers):
         raise SystemExit(f"{directory} holds an unfinished run: remove it.")
     command = ["train", options.agent, "--num-envs", str(max(options.workers))]
     if workers:
-        command = ["launch", options.agent, "--topology", "parameter_server"]
-        command += ["--num-workers", str(workers), "--launch", options.launch]
+        command = ["train", options.agent, "--num-workers", str(workers)]
+        if options.launch != "train":
+            command = ["launch", *command[1:], "--launch", options.launch]
     command += ["--environment", options.environment, "--steps", str(options.steps), "--plain"]
     command += [] if options.preset is None else ["--preset", options.preset]
     command += ["--run-directory", str(directory), "--log-every", str(max(1, options.steps // 50))]
@@ -85,7 +86,7 @@ def main():
     parser.add_argument("--preset")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--launch", choices=["local_mp", "local_mt", "sync"], default="local_mp")
+    parser.add_argument("--launch", choices=["local_mp", "local_mt", "train"], default="local_mp")
     parser.add_argument("--gradients", type=int, default=200, help="timed in the server alone")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()

@@ -50,7 +50,7 @@ host retrax-a 10.99.0.1 --head --port=6379 --include-dashboard=false --temp-dir=
 within 60 answers
 host retrax-b 10.99.0.2 --address=10.99.0.1:6379
 sleep 10
-ip netns exec retrax-a python -m retrax.launchpad_programs.reactor --environment catch --num-actors 2 --steps 8000 --plain \
+ip netns exec retrax-a python -m retrax.launchpad_programs reactor --environment catch --num-actors 2 --steps 8000 --plain \
   --run-directory "$work/run" --engine ray --ray-address 10.99.0.1:6379 --listen-everywhere "$@" &
 program=$!
 within 240 learns

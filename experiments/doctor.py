@@ -1,70 +1,48 @@
-"""Checks which parts of retrax work on this machine, and suggests fixes for the others.
+"""`retrax doctor`: which parts of retrax work on this machine, and the commands that mend others.
 
 Requirements and installed versions are read from package metadata. Only ale-py is imported; JAX and
 MuJoCo are imported in subprocesses.
 """
 
 import contextlib
+import dataclasses
 import io
 import os
 import platform
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from .. import __version__
 from .._subprocess_probe import ask, devices
+from .parsing import parse
 
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-    from rich.console import Console
-
-_EXTRAS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
+_TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
+_MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}
+_MEND["core"] = "pip install retrax"
+_MEND["distributed"] = "pip install -r requirements.txt"  # the tested set; the extra has ranges
+_ENGINES = {"distributed": "Launchpad", "cluster": "Ray"}
+_NEEDED = ("Python", "core", "JAX")
 _MUJOCO_PROGRAM = """
 import json
 from retrax.environments import opengl
 print(json.dumps(opengl.draw()))
 """
-_MEND = {
-    "core": "pip install retrax",
-    # The tested set; "retrax[distributed]" has ranges.
-    "distributed": "pip install -r requirements.txt",
-    "cluster": 'pip install "retrax[cluster]"',
-    "mujoco": 'pip install "retrax[mujoco]"',
-    "minatar": 'pip install "retrax[minatar]"',
-    "bsuite": 'pip install "retrax[bsuite]"',
-    "video": 'pip install "retrax[video]"',
-}
 
 
-class Package(NamedTuple):
-    """One required package.
-
-    Attributes:
-      tier: `core`, `distributed`, `cluster`, `mujoco`, `minatar`, `bsuite` or `video`.
-      name: its name for pip.
-      wanted: the supported versions, as a pip specifier; empty for any version.
-      installed: the installed version, or None.
-      fits: whether a supported version is installed.
-    """
-
-    tier: str
-    name: str
-    wanted: str
-    installed: str | None
-    fits: bool
+@dataclasses.dataclass(frozen=True)
+class DoctorArguments:
+    """Versions, tiers, devices and ROMs, and the command that installs what is missing."""
 
 
 class Check(NamedTuple):
-    """The result of one check.
-
-    Attributes:
-      name: what was checked.
-      works: whether it works.
-      detail: the finding, in a few words.
-      mend: if it does not work: the command that fixes it, or None if there is none.
-    """
+    """What was checked, whether it works, the finding, and the command that mends it, if any."""
 
     name: str
     works: bool
@@ -72,186 +50,131 @@ class Check(NamedTuple):
     mend: str | None = None
 
 
-class Report(NamedTuple):
-    """Results of all checks.
-
-    Attributes:
-      packages: all packages that any tier requires on this Python.
-      checks: Python, the tiers, the devices, the engines of programs, rendering by MuJoCo, the ROMs
-        and the memory.
-      status: the exit status: 1 if the core does not work, else 0.
-    """
-
-    packages: tuple[Package, ...]
-    checks: tuple[Check, ...]
-    status: int
-
-
-def report() -> Report:
-    """Runs all checks, in a few seconds. Missing packages raise no error."""
-    try:
-        packages = tuple(package for tier in ("core", *_EXTRAS) for package in _packages(tier))
-    except (ImportError, metadata.PackageNotFoundError):
-        missing = Check("core", False, "retrax is not installed", "pip install -e .")
-        return Report((), (_python(), missing, _memory()), 1)
-    devices = _devices()
-    core = [_python(), _tier("core", packages), devices]
-    extras = [_tier(extra, packages) for extra in _EXTRAS]
-    programs = _programs({check.name for check in extras if check.works})
-    checks = (*core, *_idle_gpu(devices), *extras, programs, *_pictures(), _roms(), _memory())
-    return Report(packages, checks, int(not all(check.works for check in core)))
-
-
-def print_report(console: "Console", found: Report | None = None) -> int:
-    """Prints a report as tables of at most 80 columns, followed by the commands that fix problems.
-
-    Args:
-      console: where to print.
-      found: the report to print; default: `report()`.
+def doctor_command(arguments: Sequence[str]) -> int:
+    """Prints what works on this machine.
 
     Returns:
       The exit status: 1 if the core does not work, else 0.
     """
-    from rich.table import Table
-    from rich.text import Text
+    parse(DoctorArguments, arguments, prog="retrax doctor")
+    return print_report(Console(), report())
 
-    found = report() if found is None else found
-    versions = Table("package", "installed", "required", "tier", title=f"retrax {__version__}")
-    for package in found.packages:
-        style = "" if package.fits else "red"
-        cells = (package.name, package.installed or "missing", package.wanted, package.tier)
-        versions.add_row(*map(Text, cells), style=style)
-    checks = Table("check", "works", "result", title="Checks")
-    for check in found.checks:
+
+def report() -> list[Check]:
+    """Runs all checks, in a few seconds. Missing packages raise no error."""
+    core, *extras = _tiers()
+    jax = _try("JAX", lambda: ", ".join(devices()), "pip install --upgrade jax")
+    found = [_python(), core, jax, *_idle_gpu(jax), *extras, _programs(extras)]
+    if _version("mujoco") is not None:  # `evaluate --video` draws with it
+        mend = "unset MUJOCO_GL" if "MUJOCO_GL" in os.environ else "apt-get install libegl1 libgl1"
+        found.append(_try("MuJoCo rendering", lambda: f"drawn by {ask(_MUJOCO_PROGRAM)}", mend))
+    again = "pip install --force-reinstall --no-deps ale-py"
+    mend = "unset ALE_ROMS_DIR" if "ALE_ROMS_DIR" in os.environ else again
+    found.append(_try("Atari ROMs", _roms, mend))
+    return [*found, _try("free memory", _memory, _MEND["core"])]
+
+
+def print_report(console: Console, checks: Sequence[Check]) -> int:
+    """Prints checks as a table of at most 80 columns, followed by the commands that mend.
+
+    Returns:
+      The exit status: 1 if the core does not work, else 0.
+    """
+    table = Table("check", "works", "result", title=f"retrax {__version__}")
+    broken = [check for check in checks if not check.works]
+    for check in checks:
         mark = Text("yes", "green") if check.works else Text("no", "red")
-        checks.add_row(check.name, mark, Text(check.detail))
-    console.print(versions)
-    console.print(checks)
-    broken = {check.mend: check.name for check in found.checks if not check.works and check.mend}
-    for mend, name in broken.items():
+        table.add_row(check.name, mark, Text(check.detail))
+    console.print(table)
+    for mend, name in {check.mend: check.name for check in broken if check.mend}.items():
         line = f"To fix {name}:  {mend}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return found.status
+    return int(any(check.name in _NEEDED for check in broken))
 
 
-def _requirements(tier: str) -> "list[Requirement]":
-    """The tier's requirements on this Python and system, those of the core excluded."""
-    from packaging.requirements import Requirement  # comes with matplotlib, may be missing
+def _tiers() -> list[Check]:
+    """For each tier, whether what it requires on this Python and system is installed."""
+    found: dict[str, list[tuple[str, str]]] = {tier: [] for tier in _TIERS}  # and what is wrong
+    try:
+        from packaging.requirements import Requirement  # comes with matplotlib, may be missing
 
-    required = map(Requirement, metadata.requires("retrax") or [])
-    if tier == "core":
-        return [r for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [
-        r
-        for r in required
-        if r.marker and r.marker.evaluate({"extra": tier}) and not r.marker.evaluate({"extra": ""})
-    ]
+        required = [*map(Requirement, metadata.requires("retrax") or []), Requirement("jaxlib")]
+    except (ImportError, metadata.PackageNotFoundError):
+        return [Check("core", False, "retrax is not installed", "pip install -e .")]
+    for wanted in required:
+        tiers = [x for x in _TIERS if not wanted.marker or wanted.marker.evaluate({"extra": x})]
+        version, wrong = _version(wanted.name), ""
+        if version is None:
+            wrong = f"{wanted.name} is missing"
+        elif not wanted.specifier.contains(version, prereleases=True):
+            wrong = f"{wanted.name} {version} is not {wanted.specifier}"
+        if tiers:  # all of them for the core's
+            found[tiers[0]].append((f"{wanted.name} {version}", wrong))
+    return [_tier(tier, packages) for tier, packages in found.items()]
 
 
-def _packages(tier: str) -> list[Package]:
-    packages = []
-    for requirement in _requirements(tier):
-        installed = _version(requirement.name)
-        fits = installed is not None and requirement.specifier.contains(installed, prereleases=True)
-        wanted = str(requirement.specifier)
-        packages.append(Package(tier, requirement.name, wanted, installed, fits))
-        if (tier, requirement.name) == ("core", "jax"):
-            jaxlib = _version("jaxlib")
-            packages.append(Package(tier, "jaxlib", "", jaxlib, jaxlib is not None))
-    return packages
+def _tier(tier: str, packages: Sequence[tuple[str, str]]) -> Check:
+    name = tier if tier == "core" else f"{tier} tier"
+    if not packages:
+        return Check(name, False, "not available here: it needs Linux and Python 3.10")
+    if problems := [wrong for _, wrong in packages if wrong]:
+        return Check(name, False, "; ".join(problems), _MEND[tier])
+    return Check(name, True, ", ".join(package for package, _ in packages))
 
 
 def _version(name: str) -> str | None:
-    try:
+    with contextlib.suppress(metadata.PackageNotFoundError):
         return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    return None
 
 
 def _python() -> Check:
-    version = platform.python_version()
-    works = sys.version_info >= (3, 10)
-    detail = f"{version} on {platform.system()}"
+    detail = f"{platform.python_version()} on {platform.system()}"
     if sys.flags.optimize >= 2:
         detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
         return Check("Python", False, detail, "unset PYTHONOPTIMIZE")
+    works = sys.version_info >= (3, 10)
     return Check("Python", works, detail if works else f"{detail}; retrax needs 3.10 or newer")
 
 
-def _tier(tier: str, packages: tuple[Package, ...]) -> Check:
-    mine = [package for package in packages if package.tier == tier]
-    name = tier if tier == "core" else f"{tier} tier"
-    if not mine:
-        return Check(name, False, "not available here: it needs Linux and Python 3.10")
-    missing = [p.name for p in mine if p.installed is None]
-    wrong = [
-        f"{p.name} {p.installed} is not {p.wanted}" for p in mine if p.installed and not p.fits
-    ]
-    if not missing and not wrong:
-        return Check(name, True, f"all {len(mine)} packages")
-    found = ["missing: " + ", ".join(missing)] if missing else []
-    return Check(name, False, "; ".join(found + wrong), _MEND[tier])
-
-
-def _programs(tiers: set[str]) -> Check:
-    """The engines of `retrax launch` that the working tiers have, the default first."""
-    of_tier = {"distributed tier": "Launchpad", "cluster tier": "Ray"}
-    engines = [engine for tier, engine in of_tier.items() if tier in tiers]
-    if not engines:
+def _programs(tiers: Sequence[Check]) -> Check:
+    """The engines of `retrax launch` that are installed, the default first."""
+    works = [check.name for check in tiers if check.works]
+    found = [engine for tier, engine in _ENGINES.items() if f"{tier} tier" in works]
+    if not found:
         return Check("programs", False, "neither Launchpad nor Ray", _MEND["cluster"])
-    return Check("programs", True, ", ".join([f"{engines[0]} (default)", *engines[1:]]))
+    return Check("programs", True, ", ".join([f"{found[0]} (default)", *found[1:]]))
 
 
-def _devices() -> Check:
-    if _version("jax") is None:
-        return Check("JAX", False, "is missing", _MEND["core"])
-    try:
-        return Check("JAX", True, ", ".join(devices()))
-    except RuntimeError as error:
-        return Check("JAX", False, str(error), "pip install --upgrade jax")
-
-
-def _pictures() -> list[Check]:
-    """Whether MuJoCo, if installed, can render: `evaluate --video` requires it."""
-    if _version("mujoco") is None:
-        return []
-    name = "MuJoCo rendering"
-    try:
-        return [Check(name, True, f"drawn by {ask(_MUJOCO_PROGRAM)}")]
-    except RuntimeError as error:
-        mend = "unset MUJOCO_GL" if "MUJOCO_GL" in os.environ else "apt-get install libegl1 libgl1"
-        return [Check(name, False, str(error), mend)]
-
-
-def _idle_gpu(devices: Check) -> list[Check]:
+def _idle_gpu(jax: Check) -> list[Check]:
     """A failed check if there is a GPU that JAX does not see."""
-    if not devices.works or "cpu" not in devices.detail or shutil.which("nvidia-smi") is None:
+    if not jax.works or "cpu" not in jax.detail or shutil.which("nvidia-smi") is None:
         return []
     mend = f'pip install "jax[cuda12]=={_version("jax")}"'
     return [Check("GPU", False, "nvidia-smi is installed, but JAX sees no GPU", mend)]
 
 
-def _roms() -> Check:
-    count = 0
+def _try(name: str, find: Callable[[], str], mend: str) -> Check:
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # ale-py prints the directory of each ROM
-            from ale_py import roms
-
-            for name in roms.get_all_rom_ids():
-                with contextlib.suppress(OSError):
-                    count += roms.get_rom_path(name) is not None
+        return Check(name, True, find())
     except Exception as error:  # an incompatible extension module may raise any exception
-        return Check("Atari ROMs", False, f"ale-py: {error}", "pip install --upgrade ale-py")
+        return Check(name, False, str(error), mend)
+
+
+def _roms() -> str:
+    with contextlib.redirect_stdout(io.StringIO()):  # ale-py prints the directory of each ROM
+        from ale_py import roms
+
+        count = 0
+        for rom in roms.get_all_rom_ids():
+            with contextlib.suppress(OSError):
+                count += roms.get_rom_path(rom) is not None
     if not count:
-        mend = "unset ALE_ROMS_DIR" if "ALE_ROMS_DIR" in os.environ else None
-        mend = mend or "pip install --force-reinstall --no-deps ale-py"
-        return Check("Atari ROMs", False, "none found", mend)
-    return Check("Atari ROMs", True, f"{count} games")
+        raise FileNotFoundError("none found")
+    return f"{count} games"
 
 
-def _memory() -> Check:
-    try:
-        import psutil
-    except ImportError:
-        return Check("free memory", False, "unknown without psutil", _MEND["core"])
-    return Check("free memory", True, f"{psutil.virtual_memory().available / 2**30:.1f} GiB")
+def _memory() -> str:
+    import psutil
+
+    return f"{psutil.virtual_memory().available / 2**30:.1f} GiB"

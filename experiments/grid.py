@@ -24,6 +24,7 @@ from ..evaluation.suites import Task
 from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.run_directory import RunConfig, read_config
 from ..runtime.stop import StopEvent
+from .parsing import words_of
 
 SCORES = "scores.csv"
 CURVES = "curves.csv"
@@ -77,7 +78,9 @@ class Cell(NamedTuple):
     def next_stage(self) -> list[str]:
         """The arguments of the command that comes next; the cell has no score yet."""
         if not (self.directory / "config.json").is_file():
-            return self._train()
+            config, directory = self.config, ["--run-directory", str(self.directory)]
+            words = words_of(config, RunConfig(agent=config.agent, environment=""))
+            return ["train", config.agent, *words, *directory, "--plain"]
         if (newest_snapshot(self.directory) or 0) < (self.config.steps or 0):
             return ["train", "--resume", str(self.directory), "--plain"]
         seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
@@ -92,24 +95,13 @@ class Cell(NamedTuple):
         if not (self.directory / "config.json").is_file():
             return
         found = read_config(self.directory)
-        for name in ("agent", "environment", "seed", "steps", "preset", "num_envs"):
-            wanted, is_ = getattr(self.config, name), getattr(found, name)
-            if is_ != wanted and not (name == "preset" and wanted is None):
+        for name, wanted in vars(self.config).items():
+            is_ = getattr(found, name)
+            if is_ != wanted and wanted is not None and name != "search_path":
                 raise ValueError(
                     f"{self.directory} was run with {name} {is_}, not {wanted}: choose another "
                     "--directory."
                 )
-
-    def _train(self) -> list[str]:
-        config = self.config
-        return [
-            "train",
-            config.agent,
-            *("--environment", config.environment, "--steps", str(config.steps)),
-            *("--seed", str(config.seed), "--num-envs", str(config.num_envs)),
-            *(["--preset", config.preset] if config.preset else []),
-            *("--run-directory", str(self.directory), "--plain"),
-        ]
 
 
 class Progress(NamedTuple):

@@ -2,18 +2,31 @@
 
 import contextlib
 import dataclasses
+import difflib
+import functools
 import io
+import itertools
+import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
 
 import tyro
 
-from .._validation import field_types
-from .options import NotUnderstoodError, check_arguments, options_of
+from .._validation import field_types, split_type
 
-_FRAME = set("│╭╮╰╯─|+- ")
 _REGISTRY = tyro.constructors.ConstructorRegistry()
+_KINDS: dict[Any, tuple[str, str]] = {  # one value, several
+    int: ("an integer", "integers"),
+    float: ("a number", "numbers"),
+    str: ("text", "words"),
+    Path: ("a path", "paths"),
+}
+_FRAME = "│|"
+_OF_HELP = " " * 8  # before the help of a missing option
+
+Part = TypeVar("Part")
 
 
 class _RefusedError(Exception):
@@ -26,7 +39,8 @@ def parse(
     """Parses arguments into the dataclass `form`.
 
     Args:
-      form: a dataclass; the docstrings of its fields and their bounds become the help.
+      form: a dataclass; the docstrings of its fields and their bounds become the help. Fields that
+        the default names in `hidden` are no options.
       arguments: of the command line.
       prog: the command, for the help.
       default: an instance with the fields' defaults.
@@ -36,32 +50,42 @@ def parse(
       ValueError: says in one sentence what was given and what is allowed.
       SystemExit: after `--help` was printed.
     """
-    if not _is_for_tyro(arguments):
-        with contextlib.suppress(NotUnderstoodError):
-            check_arguments(arguments, options_of(form, default), prog)
-    errors = io.StringIO()
-    options: dict[str, Any] = {"description": description or None}
-    if default is not None:
-        options["default"] = default
-    try:
-        with contextlib.redirect_stderr(errors):
-            return tyro.cli(form, args=list(arguments), prog=prog, registry=_REGISTRY, **options)
-    except _RefusedError as refusal:
-        raise ValueError(str(refusal)) from None
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise ValueError(_one_line(errors.getvalue())) from None
+    options = {"prog": prog, "default": default, "description": description}
+    found, unknown, missing = _cli(form, arguments, **options)
+    if unknown:
+        raise ValueError(_unknown(unknown[0], missing, form, options))
+    if missing:
+        raise ValueError(f"{prog} needs {missing} (see {prog} --help).")
+    return found
 
 
-def scan(arguments: Sequence[str], option: str) -> str | None:
-    """The value of an option that decides what the others mean, before they are parsed."""
-    for index, argument in enumerate(arguments):
-        if argument == option and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if argument.startswith(f"{option}="):
-            return argument.partition("=")[2]
-    return None
+def parse_known(
+    form: Any, arguments: Sequence[str], *, prog: str, default: Any = None
+) -> tuple[Any, list[str]]:
+    """`parse` of what is known; everything else is returned, `--help` included.
+
+    No field may be required.
+    """
+    words = [word for word in arguments if not word.startswith("--tyro-")]
+    found, unknown, _ = _cli(form, words, prog=prog, default=default, add_help=False)
+    return found, unknown
+
+
+def part(whole: Any, kind: type[Part], **changes: Any) -> Part:
+    """The dataclass `kind` with those of its fields that `whole` has, and with `changes`."""
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: getattr(whole, name) for name in names} | changes)
+
+
+def words_of(options: Any, default: Any) -> list[str]:
+    """Arguments that `parse` reads as `options`, where they differ from `default`."""
+    words = []
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if value != getattr(default, field.name):
+            flag = f"--{field.name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, str(value)]
+    return words
 
 
 def wants_help(arguments: Sequence[str]) -> bool:
@@ -74,58 +98,150 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _is_for_tyro(arguments: Sequence[str]) -> bool:
-    """Whether arguments ask for help or shell completion, or end the options with `--`."""
-    return wants_help(arguments) or any(
-        argument == "--" or argument.startswith("--tyro-") for argument in arguments
-    )
+def _cli(
+    form: Any,
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    default: Any,
+    description: str = "",
+    add_help: bool = True,
+) -> tuple[Any, list[str], str]:
+    """What tyro parses, the arguments that it does not know, and a required option not given."""
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            found, unknown = tyro.cli(
+                form,
+                args=list(arguments),
+                prog=prog,
+                description=description or None,
+                default=tyro.MISSING_NONPROP if default is None else default,
+                config=(tyro.conf.FlagCreatePairsOff,),
+                registry=_REGISTRY,
+                add_help=add_help,
+                return_unknown_args=True,
+            )
+        return found, unknown, ""
+    except _RefusedError as refusal:
+        raise ValueError(str(refusal)) from None
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        return None, *_missing(errors.getvalue(), prog)
+
+
+def _missing(text: str, prog: str) -> tuple[list[str], str]:
+    """Unknown arguments and the first missing option, with its doc, of tyro's message in a frame.
+
+    Raises:
+      ValueError: it is about another mistake.
+    """
+    sections: list[list[str]] = [[]]
+    for line in text.splitlines()[1:-1]:
+        inside = line.strip(_FRAME)[1:].rstrip()
+        if set(inside) <= set("─-"):
+            sections.append([])
+        else:
+            sections[-1].append(inside)
+    first, *others = filter(None, sections)
+    if not first[0].startswith("Missing from"):
+        raise ValueError(_sentence(" ".join(map(str.strip, first)), prog))
+    doc = itertools.takewhile(lambda line: line.startswith(_OF_HELP), first[2:])
+    missing = f"{first[1].strip()}: {' '.join(map(str.strip, doc))}"
+    missing = missing.replace("(required)", "").strip(" .:")
+    words = [line.strip() for lines in others if "Unrecognized" in lines[0] for line in lines[1:]]
+    return words, missing
+
+
+def _sentence(message: str, prog: str) -> str:
+    """A message of tyro's in our words."""
+    if found := re.match(r"Error parsing (\S+): (.*)", message):
+        return f"{found[1]} {found[2].rstrip('.')}."
+    if found := re.match(r"Missing value for argument '(\S+)'\. Expected (\d+)", message):
+        number = "a value" if found[2] == "1" else f"{found[2]} values"
+        return f"{found[1]} needs {number} (see {prog} --help)."
+    if found := re.match(r"invalid choice ('.*') for argument '(\S+)'\. .* \((.*)\)", message):
+        allowed = found[3].replace("'", "").rstrip(",")
+        return f"{found[2]} must be one of {allowed}, got {found[1]}."
+    return f"{message.rstrip('.')}."
+
+
+def _unknown(word: str, missing: str, form: Any, options: dict[str, Any]) -> str:
+    """A sentence about an argument that is not known, with the most similar option."""
+    see = f"see {options['prog']} --help"
+    if not word.startswith("-"):
+        hint = f"did you mean {missing.split()[0]} {word}?" if missing.startswith("--") else see
+        return f"Unknown argument {word} ({hint})."
+    flag, shown = word.partition("=")[0], io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        _cli(form, ["--help"], **options)
+    known = re.findall(r"^[│| ]*--([\w.-]+)", shown.getvalue(), re.MULTILINE)
+    close = _nearest(flag.lstrip("-").replace("_", "-"), known)
+    return f"Unknown option {flag} ({f'did you mean --{close[0]}?' if close else see})."
+
+
+def _nearest(given: str, known: Sequence[str]) -> list[str]:
+    """The known name whose last part is most similar: sharing "agent." makes none similar."""
+    for head, dot, _ in (name.rpartition(".") for name in known):
+        if dot and given.startswith(f"{head.replace('.', '-')}-"):  # --agent-discount
+            given = f"{head}.{given[len(head) + 1 :]}"
+    leaves = {name.rpartition(".")[2] for name in known}
+    alike = difflib.get_close_matches(given.rpartition(".")[2], sorted(leaves), n=1)
+    close = [name for name in known if name.rpartition(".")[2] in alike]
+    return difflib.get_close_matches(given, close, n=1, cutoff=0.0)
 
 
 @_REGISTRY.primitive_rule
-def _number_or_none(
-    info: tyro.constructors.PrimitiveTypeInfo,
-) -> tyro.constructors.PrimitiveConstructorSpec[float | None] | None:
-    """Optional numbers: `None` is written as such, and so in the help."""
-    if info.type != float | None:
-        return None
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="FLOAT|None",
-        instance_from_str=lambda words: None if words[0] == "None" else float(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, (int, float)),
-        str_from_instance=lambda value: [str(value)],
-    )
-
-
-@_REGISTRY.primitive_rule
-def _triples_or_none(
+def _plain_values(
     info: tyro.constructors.PrimitiveTypeInfo,
 ) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """Optional (channels, kernel, stride) of any number of convolutions, as `_number_or_none`."""
-    if info.type != tuple[tuple[int, int, int], ...] | None:
+    """Numbers, text, paths, tuples of any length, and None: errors say what is allowed."""
+    hint, _, is_optional = split_type(info.type)
+    is_many = get_origin(hint) is tuple and get_args(hint)[1:] == (...,)
+    kind = get_args(hint)[0] if is_many else hint
+    group = len(get_args(kind)) if is_many and get_origin(kind) is tuple else 1
+    kind = get_args(kind)[0] if group > 1 else kind
+    if kind not in _KINDS:
         return None
 
-    def triples(words: list[str]) -> tuple[tuple[int, ...], ...] | None:
-        if words == ["None"]:
-            return None
-        if len(words) % 3:
-            raise ValueError(f"three numbers for each convolution, got {' '.join(words)}")
-        numbers = iter(map(int, words))
-        return tuple(zip(numbers, numbers, numbers, strict=True))
+    def read(word: str) -> Any:
+        if not word and kind in (str, Path):
+            raise ValueError("must not be empty")
+        try:
+            return kind(word)
+        except ValueError:
+            raise ValueError(f"must be {_KINDS[kind][is_many]}, got {word!r}") from None
 
+    def read_all(words: list[str]) -> Any:
+        if is_optional and words == ["None"]:
+            return None
+        values = list(map(read, words))
+        if not is_many:
+            return values[0]
+        if len(values) % group:
+            raise ValueError(f"must be {group} numbers for each entry, got {' '.join(words)}")
+        groups = zip(*[iter(values)] * group, strict=True)
+        return tuple(groups if group > 1 else values)
+
+    def write(value: Any) -> list[str]:
+        if is_many and value is not None:
+            return [str(x) for entry in value for x in (entry if group > 1 else [entry])]
+        return [str(value)]
+
+    metavar = " ".join([kind.__name__.upper()] * group)
+    metavar = f"[{metavar} ...]" if is_many else metavar
     return tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="[INT INT INT ...]|None",
-        instance_from_str=triples,
-        is_instance=lambda value: value is None or isinstance(value, tuple),
-        str_from_instance=lambda value: (
-            ["None"] if value is None else [str(x) for triple in value for x in triple]
-        ),
+        nargs="*" if is_many else 1,
+        metavar=f"{metavar}|None" if is_optional else metavar,
+        instance_from_str=read_all,
+        is_instance=lambda _: True,
+        str_from_instance=write,
     )
 
 
-class _BoundsInHelp:
-    """The rule for dataclasses: tyro's own, with bounds in the help and refusals unchanged."""
+class _Fields:
+    """The rule for dataclasses: tyro's own, without hidden fields, with bounds in the help."""
 
     def __init__(self) -> None:
         self._inside: set[Any] = set()  # dataclasses for which tyro's own rule is being asked
@@ -142,21 +258,20 @@ class _BoundsInHelp:
             self._inside.remove(info.type)
         if not isinstance(spec, tyro.constructors.StructConstructorSpec):
             return None
+        hidden = getattr(info.default, "hidden", ())
+        make = functools.partial(dataclasses.replace, info.default) if hidden else spec.instantiate
         bounds = {name: bounds for name, (_, bounds, _) in field_types(info.type).items()}
         fields = tuple(
-            dataclasses.replace(
-                field, helptext=_with_bounds(field.helptext, str(bounds[field.name]))
-            )
-            if bounds.get(field.name)
-            else field
-            for field in spec.fields
+            dataclasses.replace(f, helptext=_with_bounds(f.helptext, str(bounds[f.name])))
+            if bounds.get(f.name)
+            else f
+            for f in spec.fields
+            if f.name not in hidden
         )
-        return dataclasses.replace(
-            spec, instantiate=_refusing_plainly(spec.instantiate), fields=fields
-        )
+        return dataclasses.replace(spec, instantiate=_refusing_plainly(make), fields=fields)
 
 
-_REGISTRY.struct_rule(_BoundsInHelp())
+_REGISTRY.struct_rule(_Fields())
 
 
 def _with_bounds(doc: Any, bounds: str) -> Any:
@@ -174,14 +289,3 @@ def _refusing_plainly(instantiate: Callable[..., Any]) -> Callable[..., Any]:
             raise _RefusedError(str(error)) from error
 
     return wrapped
-
-
-def _one_line(text: str) -> str:
-    """A message of tyro's, without the frame around it and the frame's title."""
-    paragraphs = [""]
-    for line in text.splitlines()[1:]:
-        if set(line) <= _FRAME:
-            paragraphs.append("")
-        else:
-            paragraphs[-1] += f"{line.strip('│| ')} "
-    return " ".join(f"{words.rstrip('. ')}." for words in paragraphs if words)

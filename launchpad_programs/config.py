@@ -16,9 +16,10 @@ from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..runtime.resuming import check_states, open_snapshots
 from ..runtime.run_directory import PROGRAM, RunConfig
+from .engines.options import ProgramOptions
 
 # config.json, the snapshots and the launcher have them.
-_NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
+_NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts", "port")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class AcmeOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProgramConfig:
+class ProgramConfig(ProgramOptions):
     """A run as a program: the run itself, and what only a program has."""
 
     run: RunConfig
@@ -50,21 +51,11 @@ class ProgramConfig:
     final_evaluation_seconds: Annotated[float, Range(0.0)] = 60.0
     """How long the evaluation at the end of the run may take."""
 
-    port: int | None = None
-    """The first of the ports of the nodes that others call, under Launchpad; free ones if None."""
-
     resumed_at: int | None = None
     """Steps of the snapshot from which the run is resumed."""
 
     restarts: Annotated[int, Range(0)] = 0
     """How often the node that is made from this config was restarted while the program ran."""
-
-    max_lead: Annotated[int, Range(0)] = 256
-    """Time steps that actors take at most while an update is due that the learner has not begun;
-    not under Launchpad."""
-
-    acme: str | None = None
-    """`package.module:NAME` of `AcmeOptions`: each actor then runs an environment loop of Acme."""
 
     def __post_init__(self) -> None:
         check_fields(self)

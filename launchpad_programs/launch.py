@@ -7,20 +7,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
 from ..datatypes import EnvironmentSpec
-from ..experiments.commands.launch import (
-    PROG,
-    UPDATE_PERIOD,
-    ResumeProgramArguments,
-    parse_launch,
-)
-from ..experiments.commands.run_arguments import parse_resumed, resumes
-from ..experiments.parsing import tell
-from ..experiments.training import train
+from ..experiments.commands.run_arguments import AgentConfig, RunArguments, parse_run
+from ..experiments.parsing import part, tell, words_of
 from ..runtime.assembly import spec_of
 from ..runtime.checks import check_devices, checked_agent
 from ..runtime.directory_lock import DirectoryLock
@@ -34,10 +27,13 @@ from ..runtime.run_directory import (
     write_config,
 )
 from .config import ProgramConfig, read_options, resumed, write_options
-from .engines import installed, isolation
-from .engines.options import EngineOptions
+from .engines import isolation
+from .engines.options import EngineOptions, ProgramOptions
 from .launcher import run_program
 
+PROG = "retrax launch"
+UPDATE_PERIOD = 50
+_ACTORS = 2
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
 
@@ -59,15 +55,33 @@ class LaunchSummary(NamedTuple):
     failed: bool
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchArguments(RunArguments[AgentConfig], EngineOptions):
+    """Train an agent as a program of many processes, or continue one."""
+
+    @classmethod
+    def resumed(cls, directory: Path) -> "LaunchArguments[Any]":
+        """The arguments that continue a program as it is."""
+        run = read_config(directory)
+        if not (directory / PROGRAM).is_file():
+            raise ValueError(
+                f"{directory} was trained in one process: continue it with retrax train --resume "
+                f"{directory}"
+            )
+        options = part(read_options(directory, run), ProgramOptions)
+        return cls(**vars(run), **vars(options), resume=directory)
+
+    def run(self, **changes: Any) -> RunConfig:
+        """The run, with changes and a program's defaults."""
+        actors = self.num_actors or self.workers.num_workers or _ACTORS
+        num_envs = self.num_envs or (actors if self.acme else 0)
+        return _with_period(super().run(num_actors=actors, num_envs=num_envs, **changes))
+
+
 def launch(
     config: RunConfig,
     directory: Path | str | None = None,
     *,
-    mode: Literal["local_mp", "local_mt"] = "local_mp",
-    port: int | None = None,
-    max_lead: int = ProgramConfig.max_lead,
-    listen_everywhere: bool = False,
-    acme: str | None = None,
     engine: EngineOptions = EngineOptions(),  # noqa: B008 - frozen
     plain: bool = True,
 ) -> LaunchSummary:
@@ -79,49 +93,27 @@ def launch(
     Args:
       config: what to run; `num_actors` actors share its environments.
       directory: the run directory; a new one under runs/ if None.
-      mode: processes or threads.
-      port: the first of 3 ports to listen on, under Launchpad; free ones if None.
-      max_lead: time steps that actors take at most while an update is due, but under Launchpad.
-      listen_everywhere: listen on all interfaces: whoever can connect can execute code.
-      acme: `package.module:NAME` of `AcmeOptions`.
-      engine: where the nodes run, and whether they are restarted.
+      engine: how it is run.
       plain: log lines instead of a live table.
 
     Raises:
       ValueError: the environment, the agent, its config or the directory is refused, another
         process writes into the directory, or the system refuses the namespace.
     """
-    is_open = mode == "local_mp" and not (engine.name == "ray" and installed.has_tokens())
-    if is_open and not listen_everywhere:
+    if engine.needs_namespace:
         isolation.check_allowed(isolation.probe())
-    _check_processes(config, mode)
     directory = Path(directory or new_directory(config)).absolute()  # environments may leave it
     config = config.anchored()
     spec = spec_of(config)
-    run = config.resolve(spec)
-    checked_agent(run, spec)
-    program = ProgramConfig(
-        run=_with_period(run),
-        directory=directory,
-        port=port,
-        max_lead=max_lead,
-        acme=acme,
-    )
-    engine.check(program, mode=mode, listen_everywhere=listen_everywhere)
-    with DirectoryLock(program.directory) as lock:  # the process takes it next
-        check_new_directory(program.directory, program.run)
+    program = _new(_with_period(config.resolve(spec)), directory, engine, spec)
+    with DirectoryLock(directory) as lock:  # the process takes it next
+        check_new_directory(directory, program.run)
         _prepare(program, lock)
-    flags = [
-        *(["--plain"] if plain else []),
-        *(["--listen-everywhere"] if listen_everywhere else []),
-        *([] if port is None else ["--port", str(port)]),
-        *([] if engine.engine is None else ["--engine", engine.engine]),
-        *["--max-failures", str(engine.max_failures)],
-        *([] if engine.ray_address is None else ["--ray-address", engine.ray_address]),
-    ]
-    module = "retrax.launchpad_programs"
-    resume = ["--resume", str(program.directory), "--launch", mode]
-    process = subprocess.Popen([sys.executable, "-m", module, *resume, *flags])
+    # A network namespace is entered before NumPy has started its threads, so not in this process.
+    # The other one continues the run at its beginning.
+    words = [*words_of(engine, EngineOptions()), *(["--plain"] if plain else [])]
+    module = [sys.executable, "-m", "retrax.launchpad_programs"]
+    process = subprocess.Popen([*module, "--resume", str(directory), *words])
     return _summary(program, failed=_wait(process) != 0)
 
 
@@ -136,97 +128,50 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
       ValueError: one sentence about what is wrong.
     """
     with contextlib.ExitStack() as stack:
-        if resumes(arguments):
-            named = not arguments[0].startswith("-")  # the agent, which config.json has
-            given = parse_resumed(ResumeProgramArguments, arguments[named:], prog=PROG)
-            lock = stack.enter_context(DirectoryLock(given.resume))
-            program = _continued(given)
-            engine = _checked_engine(given, program)
-            also = engine.replay_check(program, mode=given.launch)
-            program, notes = resumed(program, also)
-            notes += engine.replay_notes(program, mode=given.launch)
-        else:
-            given, run, spec = _parsed(arguments)
-            program = _new(given, run)
-            engine = _checked_engine(given, program)
-            if given.launch == "sync":
-                return _train(run, given)
-            _check_processes(run, given.launch)
-            checked_agent(run, spec)
-            notes = [describe_default_preset(run.entry, run.environment, spec)]
-            lock = stack.enter_context(DirectoryLock(program.directory))
-            check_new_directory(program.directory, program.run)
-        notes += engine.network(
-            refused, mode=given.launch, listen_everywhere=given.listen_everywhere
+        given, run, directory, spec = parse_run(
+            LaunchArguments, arguments, prog=PROG, make_spec=spec_of
         )
-        opened = stack.enter_context(engine.open(program, mode=given.launch))
+        engine = part(given, EngineOptions)
+        if spec is None:
+            lock = stack.enter_context(DirectoryLock(directory))
+            program, notes = _continued(run, directory, engine)
+        else:
+            program = _new(run, directory, engine, spec)
+            notes = [describe_default_preset(run.entry, run.environment, spec)]
+            lock = stack.enter_context(DirectoryLock(directory))
+            check_new_directory(directory, run)
+        notes += engine.network(refused)
+        opened = stack.enter_context(engine.open(program))
         _prepare(program, lock)
-        run = program.run
         acting = "workers" if program.has_workers else "actors"
         tell(
             f"preset {run.preset}, {run.steps} steps, {run.num_actors} {acting} * "
-            f"{run.environments_per_actor} environments, run directory {program.directory}"
+            f"{run.environments_per_actor} environments, run directory {directory}"
         )
-        outcome = run_program(program, opened, mode=given.launch, plain=given.plain, notes=notes)
-        return _finish(program.directory, outcome, given)
+        outcome = run_program(program, opened, mode=engine.launch, plain=given.plain, notes=notes)
+        return _finish(directory, outcome, engine)
 
 
-def _checked_engine(given: Any, program: ProgramConfig) -> EngineOptions:
-    engine = EngineOptions(
-        engine=given.engine, ray_address=given.ray_address, max_failures=given.max_failures
-    )
-    engine.check(program, mode=given.launch, listen_everywhere=given.listen_everywhere)
-    return engine
+def _new(
+    run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
+) -> ProgramConfig:
+    """The program of a resolved run, checked."""
+    program = ProgramConfig(run=run, directory=directory, **vars(part(engine, ProgramOptions)))
+    engine.check(program)
+    _check_processes(run, engine.launch)
+    checked_agent(run, spec)
+    return program
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[Any, RunConfig, EnvironmentSpec]:
-    """The arguments of a new program, its resolved run, and the spec of its environment."""
-    specs: list[EnvironmentSpec] = []
-
-    def make_spec(config: RunConfig) -> EnvironmentSpec:
-        specs.append(spec_of(config))
-        return specs[-1]
-
-    given, run = parse_launch(arguments, make_spec)
-    return given, run, specs[-1]
-
-
-def _train(run: RunConfig, given: Any) -> int:
-    """`--launch sync`: the loop of one process, with several actors."""
-    summary = train(run, given.run_directory, plain=given.plain)
-    directory = summary.directory
-    if summary.interrupted:
-        tell(f"Stopped by you. To continue: retrax train --resume {directory}")
-    print(f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}")
-    return 0
-
-
-def _new(given: Any, run: RunConfig) -> ProgramConfig:
-    return ProgramConfig(
-        run=run, directory=given.run_directory, port=given.port, acme=given.acme, **_lead(given)
-    )
-
-
-def _lead(given: Any) -> dict[str, int]:
-    return {} if given.max_lead is None else {"max_lead": given.max_lead}
-
-
-def _continued(given: Any) -> ProgramConfig:
-    """The program of a run directory."""
-    run = read_config(given.resume)
-    if not (given.resume / PROGRAM).is_file():
-        raise ValueError(
-            f"{given.resume} was trained in one process: continue it with retrax train --resume "
-            f"{given.resume}"
-        )
-    if given.launch == "sync":
-        raise ValueError(
-            f"{given.resume} was run as a program and cannot continue in one thread: leave "
-            "--launch sync out."
-        )
-    run = given.changed(run)
+def _continued(
+    run: RunConfig, directory: Path, engine: EngineOptions
+) -> tuple[ProgramConfig, list[str]]:
+    """The program of a run directory, and sentences for the log."""
     check_devices(run.learner_devices)
-    return read_options(given.resume, run, port=given.port, **_lead(given))
+    program = read_options(directory, run, **vars(part(engine, ProgramOptions)))
+    engine.check(program)
+    program, notes = resumed(program, engine.replay_check(program))
+    return program, notes + engine.replay_notes(program)
 
 
 def _with_period(run: RunConfig) -> RunConfig:
@@ -272,12 +217,12 @@ def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:
     return LaunchSummary(program.directory, steps, status.get("updates", 0), finished, failed)
 
 
-def _finish(directory: Path, outcome: Any, given: Any) -> int:
+def _finish(directory: Path, outcome: Any, engine: EngineOptions) -> int:
     at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
     if not outcome.finished:
         why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
-        options = f" --engine {given.engine}" if given.engine else ""
-        options += " --launch local_mt" if given.launch == "local_mt" else ""
+        options = f" --engine {engine.engine}" if engine.engine else ""
+        options += " --launch local_mt" if engine.launch == "local_mt" else ""
         tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
     print(
         f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",

@@ -1,7 +1,7 @@
 """The loop of one process, without files: act, store, learn, in a fixed order.
 
 With one actor it is `retrax train`. With several, each with environments and parameters of its own,
-it is a program in one thread: `retrax launch --launch sync`.
+it is a program in one thread: `retrax train --num-actors N`.
 """
 
 import time

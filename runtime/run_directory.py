@@ -23,6 +23,8 @@ from .seeds import MAX_SEED
 from .workers.options import NO_WORKERS, WorkerOptions
 
 PROGRAM = "program.json"  # in the run directory of a program
+_ENVS = 8  # of one actor
+_ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
 _SNAPSHOTS = 5  # in a run, by default
 _LOGS = 100
 _MAX_LOG_STEPS = 10_000
@@ -36,48 +38,53 @@ class RunConfig:
     """The name of a registered agent, or `package.module:NAME` of an `AgentEntry`."""
 
     environment: str
-    """An environment id, as `retrax.environments.make` takes it."""
+    """catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, a game (ALE/Pong-v5), or
+    module:NAME of your own; switches may follow (deep_sea,size=20)."""
 
     preset: str | None = None
-    """The preset of `agent_config`; the entry's default for the environment if None."""
+    """Where the agent's fields come from; by default the agent's preset for the environment."""
 
     steps: Annotated[int | None, Range(1)] = None
-    """Time steps over all environments; the entry's default if None."""
+    """Time steps over all environments; by default as many as the preset needs."""
 
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
-    """Seed of everything random in the run."""
+    """Seed of everything random. In one process the same seed gives the same run, bit for bit."""
 
-    num_envs: Annotated[int, Range(1)] = 8
-    """Environments of the run, those of all actors together."""
+    num_envs: Annotated[int, Range(0)] = 0
+    """Environments, those of all actors together; 0 becomes 8 for one actor, 4 for each of several,
+    and 1 for each worker."""
 
-    num_actors: Annotated[int, Range(1)] = 1
-    """Actors that share the environments evenly: processes of a program, or stepped in turn."""
+    num_actors: Annotated[int, Range(0)] = 0
+    """Actors that share the environments evenly: processes of a program, stepped in turn in one
+    process. 0 becomes 1, 2 in a program, and as many as there are workers."""
 
     actor_update_period: Annotated[int | None, Range(1)] = None
-    """Time steps of an actor between fetches of parameters; None reads the newest ones always,
-    which takes an actor in the learner's process."""
+    """Time steps of an actor between fetches of parameters; by default 50 in a program, and in one
+    process none: actors read the newest parameters."""
 
     on_device: bool = False
-    """Whether acting, replay and learning are one compiled function, for environments in JAX."""
+    """Acts, stores, draws and learns in one compiled function, on the accelerator if there is one:
+    for environments written in JAX (catch, memory, deep_sea, CartPole-v1, pgx:ID, module:NAME)."""
 
     learner_devices: Annotated[int, Range(1)] = 1
-    """Local devices over which the learner splits each batch."""
+    """Devices (GPUs) of this machine over which the learner splits each batch."""
 
     snapshot_every: Annotated[int | None, Range(1)] = None
-    """Steps between snapshots; a fifth of the run if None."""
+    """Steps between snapshots; by default a fifth of the run. The end always has one."""
 
     log_every: Annotated[int | None, Range(1)] = None
-    """Steps between rows of metrics.csv; a hundredth of the run, at most 10,000, if None."""
+    """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
 
     keep_snapshots: Annotated[int, Range(1)] = 2
-    """Newest snapshots that are kept beside the best one. The second newest is there in case that
-    the newest gets damaged."""
+    """Newest snapshots to keep, beside the one with the best evaluation."""
 
     evaluate_every: Annotated[int, Range(0)] = 0
-    """Steps between greedy evaluations of a run in one process; 0 makes none."""
+    """Steps between evaluations of the greedy policy of a run in one process, in environments of
+    their own; 0 makes none. The last step is evaluated too. The best evaluation so far leaves a
+    snapshot."""
 
     evaluation_episodes: Annotated[int, Range(1)] = 20
-    """Episodes of one evaluation."""
+    """Episodes of one evaluation of the greedy policy."""
 
     workers: WorkerOptions = NO_WORKERS
     """Workers around a parameter server, in place of actors and a learner."""
@@ -90,6 +97,11 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        workers = self.workers.num_workers
+        actors = self.num_actors or workers or 1
+        object.__setattr__(self, "num_actors", actors)
+        each = 1 if workers else _ENVS if actors == 1 else _ENVS_OF_SEVERAL
+        object.__setattr__(self, "num_envs", self.num_envs or each * actors)
         if self.num_envs % self.num_actors:
             raise ValueError(
                 f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "

@@ -18,8 +18,9 @@ from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_li
 from retrax.agents.entry import agent_names, find_agent
 from retrax.experiments import parsing
 from retrax.experiments.commands import main
-from retrax.experiments.commands.launch import ResumeProgramArguments, parse_launch
-from retrax.experiments.commands.run_arguments import resumes
+from retrax.experiments.commands.run_arguments import parse_run
+from retrax.experiments.commands.train import TrainArguments
+from retrax.launchpad_programs.launch import LaunchArguments
 from retrax.runtime.assembly import spec_of
 
 # All but the results, which keep the commands of their commits.
@@ -182,11 +183,14 @@ class Understood(BaseException):
 
 def parse_command(arguments, monkeypatch):
     """Parses the arguments of `retrax` as the command does, and does nothing else."""
-    if arguments[0] == "launch":  # the command itself leaves the network first
-        if resumes(arguments):
-            parsing.parse(ResumeProgramArguments, arguments[1:], prog="retrax launch")
+    command, *words = arguments
+    if form := {"train": TrainArguments, "launch": LaunchArguments}.get(command):
+        if "--resume" in words:  # of a directory that is not there
+            start = form(agent="", environment="", agent_config=None)
+            _, unknown = parsing.parse_known(form[type(None)], words, prog=command, default=start)
+            assert unknown == []
         else:
-            parse_launch(arguments[1:], spec_of)
+            parse_run(form, words, prog=f"retrax {command}", make_spec=spec_of)
         return
     understand = parsing.tyro.cli
 
@@ -208,8 +212,8 @@ def commands_of(text):
         words = words[words[0] == "exec" :]
         if words[0] == "retrax":
             yield words[1:]
-        elif words[:2] == ["python", "-m"] and words[2].startswith("retrax.launchpad_programs."):
-            yield ["launch", words[2].rpartition(".")[2], *words[3:]]
+        elif words[:3] == ["python", "-m", "retrax.launchpad_programs"]:
+            yield ["launch", *words[3:]]
 
 
 PAGES_WITH_COMMANDS = [page for page in ALL_PAGES if [*commands_of(read(page))]]
@@ -239,10 +243,12 @@ def test_commands_that_are_not_understood_are_found(monkeypatch):
     parse_command([*launch, "--num-actors", "2"], monkeypatch)
     with pytest.raises(ValueError, match="--num-actor"):
         parse_command([*launch, "--num-actor", "2"], monkeypatch)
-    with pytest.raises(ValueError, match="--num-workers"):
-        parse_command([*launch, "--num-workers", "2"], monkeypatch)
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+    with pytest.raises(ValueError, match="--step"):
         parse_command(["train", "acer", "--environment", "catch", "--step", "2"], monkeypatch)
+    with pytest.raises(AssertionError, match="--seed"):
+        parse_command(["train", "--resume", "run", "--seeds", "2"], monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        parse_command(["plot", "--metrics", "x"], monkeypatch)
 
 
 def missing(text):

@@ -73,7 +73,7 @@ class BenchmarkArguments:
     num_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Environments of a run, stepped together; by default 8, in bsuite 1."""
 
-    plain: tyro.conf.FlagCreatePairsOff[bool] = False
+    plain: bool = False
     """Lines instead of a live table."""
 
 

@@ -38,7 +38,7 @@ class EvaluateArguments:
     """Follow this arm of an agent that has a family of policies, from 0; Agent57's arm 0 has no
     intrinsic reward. Without it, the agent chooses."""
 
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: bool = False
     """Print one JSON object: mean_return, low, high (95 %; null for fewer than 10 episodes),
     episodes, steps (training steps of the snapshot), mean_length, modes (mean_return and episodes
     of each), metrics (the agent's own), policy (what acted)."""

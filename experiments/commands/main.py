@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ... import __version__
+from ..._imports import registered_names
 
 _USAGE = f"""\
 retrax {__version__}: agents as pure JAX functions
@@ -50,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command not in _COMMANDS:
         allowed = ", ".join(_COMMANDS)
         close = difflib.get_close_matches(command, _COMMANDS, n=1)
+        if command in registered_names("retrax.agents"):
+            close = [f"train {command}"]
         hint = f" (did you mean {close[0]}?)" if close else ""
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     try:
@@ -85,7 +88,7 @@ _COMMANDS = {
     "benchmark": "retrax.experiments.commands.benchmark:benchmark_command",
     "report": "retrax.experiments.commands.report:report_command",
     "atari57": "retrax.experiments.commands.atari57:atari57_command",
-    "doctor": "retrax.experiments.commands.doctor:doctor_command",
+    "doctor": "retrax.experiments.doctor:doctor_command",
 }
 
 

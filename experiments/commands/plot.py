@@ -36,7 +36,7 @@ class PlotArguments:
     window: Annotated[int, tyro.conf.arg(metavar="N")] = 1
     """Moving average over N rows; the picture says so."""
 
-    arms: tyro.conf.FlagCreatePairsOff[bool] = False
+    arms: bool = False
     """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
     return (with its 95 % interval), intrinsic return and length over the numbers of the arms."""
 

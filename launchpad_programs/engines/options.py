@@ -1,91 +1,130 @@
-"""Which engine runs a program, and whether it can."""
+"""How a program is run: by which engine, and whether that can."""
 
 import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from ...experiments.commands.launch import EngineName
-from ...runtime.numbered_folders import newest_snapshot
-from ..config import ProgramConfig
-from ..kinds import nodes_of
-from ..replay import check_kept, is_kept
+from ..._validation import Range, check_fields
 from . import installed, isolation
-from .engine import Engine
+
+if TYPE_CHECKING:  # `retrax launch` reads these options before anything heavy is imported
+    from ..config import ProgramConfig
+    from .engine import Engine
+
+EngineName = Literal["launchpad", "ray"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """Where the nodes of a program run.
+class ProgramOptions:
+    """What a program has besides its run."""
 
-    Attributes:
-      engine: launchpad or ray; None is launchpad where it is installed, ray elsewhere.
-      ray_address: HOST:PORT of a running cluster's head; None starts Ray on this machine.
-      max_failures: deaths of a process in a row, less than a minute apart, that Ray forgives.
-    """
+    max_lead: Annotated[int, Range(0)] = 256
+    """Time steps that actors take at most while an update is due that the learner has not begun;
+    under launchpad, Reverb's limits hold instead."""
+
+    port: int | None = None
+    """The first of 3 ports on which --engine launchpad listens; by default free ones."""
+
+    acme: str | None = None
+    """`package.module:NAME` of your own Acme loggers, observers or environment loop
+    (launchpad_programs/README.md): each actor then runs an environment loop of Acme."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions(ProgramOptions):
+    """How a program is run."""
+
+    launch: Literal["local_mp", "local_mt"] = "local_mp"
+    """local_mp: processes. local_mt: threads of one process."""
 
     engine: EngineName | None = None
+    """What runs the processes. launchpad: ends at the first death of a process. ray: starts
+    processes again that die. By default launchpad where it is installed, and ray elsewhere."""
+
     ray_address: str | None = None
-    max_failures: int = 5
+    """HOST:PORT of the head of a running Ray cluster, of which this machine is a part
+    (docs/clusters.md); by default, --engine ray starts Ray on this machine."""
+
+    max_failures: Annotated[int, Range(0)] = 5
+    """Deaths of the same process in a row, less than a minute apart, that --engine ray forgives."""
+
+    listen_everywhere: bool = False
+    """Listen on all interfaces, in no network namespace: whoever can connect can execute code."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def needs_namespace(self) -> bool:
+        """Whether a network namespace keeps others from connecting."""
+        has_token = self.name == "ray" and installed.has_tokens()
+        return self.launch == "local_mp" and not has_token and not self.listen_everywhere
 
     @property
     def name(self) -> EngineName:
         """The engine."""
         return self.engine or cast(EngineName, installed.default_engine())
 
-    def check(self, program: ProgramConfig, *, mode: str, listen_everywhere: bool) -> None:
-        """Refuses what could not run; the other arguments are those of `retrax.launch`.
+    @property
+    def _keeps_rows(self) -> bool:
+        """Whether the replay is a `ReplayNode`, which keeps its rows beside the snapshots."""
+        return self.launch == "local_mt" or self.name == "ray"
+
+    def check(self, program: "ProgramConfig") -> None:
+        """Refuses what could not run.
 
         Raises:
           ModuleNotFoundError: the engine is not installed.
           ValueError: one sentence about what is wrong.
         """
-        if self.max_failures < 0:
-            raise ValueError(f"--max-failures must be at least 0, got {self.max_failures}.")
-        if mode != "local_mp" and self.engine is not None:
-            raise ValueError(f"--engine {self.engine} runs processes: leave --launch {mode} out.")
-        is_ray = mode == "local_mp" and self.name == "ray"
+        has_processes = self.launch == "local_mp"
+        if not has_processes and self.engine is not None:
+            raise ValueError(
+                f"--engine {self.engine} runs processes: leave --launch {self.launch} out."
+            )
+        is_ray = has_processes and self.name == "ray"
         if self.ray_address is not None and not is_ray:
             raise ValueError("--ray-address needs --engine ray.")
-        if program.port is not None and (is_ray or mode != "local_mp"):
+        if self.port is not None and (is_ray or not has_processes):
             raise ValueError("--port needs --engine launchpad.")
         if is_ray:
             from .ray_session import check_ray
 
-            check_ray(self.ray_address, program, listen_everywhere=listen_everywhere)
-        elif mode == "local_mp":
+            check_ray(self.ray_address, program, listen_everywhere=self.listen_everywhere)
+        elif has_processes:
             _check_launchpad()
-            if program.port is not None:
-                called = sum(spec.kind.is_called for spec in nodes_of(program))
-                isolation.check_ports(program.port, called)
+            if self.port is not None:
+                from ..kinds import nodes_of
 
-    def network(self, refused: str, *, mode: str, listen_everywhere: bool) -> list[str]:
+                called = sum(spec.kind.is_called for spec in nodes_of(program))
+                isolation.check_ports(self.port, called)
+
+    def network(self, refused: str) -> list[str]:
         """Sentences for the log: who can connect.
 
         Args:
           refused: why this process has no network namespace of its own; "" if it has one.
-          mode: as of `retrax.launch`.
-          listen_everywhere: as of `retrax.launch`.
 
         Raises:
           ValueError: others could connect, and nobody asked for that.
         """
-        if mode == "local_mt":
+        if self.launch == "local_mt":
             return []
         # Whether a running cluster asks for a token is its own matter.
         if self.name == "ray" and installed.has_tokens() and self.ray_address is None:
             return ["Only processes that know the token of this program's Ray can connect to it."]
-        if listen_everywhere:
+        if self.listen_everywhere:
             who = "whoever can connect can execute code in this program"
             return [f"Listening on all interfaces: {who}."]
         isolation.check_allowed(refused)
         return ["Only this program can connect to it: it has a network namespace of its own."]
 
     @contextlib.contextmanager
-    def open(self, program: ProgramConfig, *, mode: str) -> Iterator[Engine]:
+    def open(self, program: "ProgramConfig") -> "Iterator[Engine]":
         """The engine, which is ended at the end of the block."""
-        if mode == "local_mt":
+        if self.launch == "local_mt":
             from .threads import ThreadEngine
 
             yield ThreadEngine()
@@ -101,16 +140,19 @@ class EngineOptions:
 
             yield LaunchpadEngine()
 
-    def replay_check(self, program: ProgramConfig, *, mode: str) -> Callable[[int], None] | None:
+    def replay_check(self, program: "ProgramConfig") -> Callable[[int], None] | None:
         """What a snapshot needs besides its own files: `also` of `open_snapshots`.
 
         Raises:
           ValueError: Launchpad is asked to continue a run whose rows are not Reverb's.
         """
+        from ...runtime.numbered_folders import newest_snapshot
+        from ..replay import check_kept, is_kept
+
         directory = program.directory
         if program.has_workers:
             return None
-        if mode == "local_mt" or self.name == "ray":
+        if self._keeps_rows:
             return lambda steps: check_kept(directory, steps)
         newest = newest_snapshot(directory)
         if newest is not None and is_kept(directory, newest):
@@ -123,11 +165,14 @@ class EngineOptions:
 
         return Checkpoints(directory).check if has_checkpoints(program) else None
 
-    def replay_notes(self, program: ProgramConfig, *, mode: str) -> list[str]:
+    def replay_notes(self, program: "ProgramConfig") -> list[str]:
         """Sentences for the log about the replay of a program that is resumed."""
+        from ..replay import is_kept
+
         steps = program.resumed_at
-        reads = mode == "local_mt" or self.name == "ray"
-        if not reads or steps is None or program.has_workers or is_kept(program.directory, steps):
+        if not self._keeps_rows or steps is None or program.has_workers:
+            return []
+        if is_kept(program.directory, steps):
             return []
         if (program.directory / "reverb" / str(steps)).is_dir():
             return [
@@ -142,6 +187,6 @@ def _check_launchpad() -> None:
         raise ModuleNotFoundError(
             "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install -r "
             "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (this is "
-            f"Python {version}; not installed: {', '.join(missing)}). --engine ray, --launch "
-            "local_mt and --launch sync work without it."
+            f"Python {version}; not installed: {', '.join(missing)}). --engine ray and "
+            "--launch local_mt work without it."
         )

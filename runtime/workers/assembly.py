@@ -102,6 +102,8 @@ class WorkerParts:
 
 def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
     """The loop of a run whose workers take turns in this process; arguments as of `make_loop`."""
+    if config.workers.decoupled:
+        raise ValueError("WorkerOptions.decoupled must be False in one process: it takes threads.")
     parts = WorkerParts(config, agent, environments[0].spec)
     server, metrics = parts.server(), MetricsAccumulator()
     made = [

@@ -11,25 +11,31 @@ class WorkerOptions:
     """Workers around a parameter server, as Reactor's (3.5) and ACER's actor-learners (4)."""
 
     num_workers: Annotated[int, Range(0)] = 0
-    """Workers, each with environments, a replay and an update schedule of its own; 0: the run has
-    another topology."""
+    """Workers, which act, store and compute gradients, around a server that applies them, as
+    Reactor's (3.5) and ACER's (4); each has environments, a replay and an update schedule of its
+    own. 0: actors, a replay and one learner."""
 
     max_staleness: Annotated[int | None, Range(0)] = None
-    """Versions by which a gradient's parameters may be older than the server's; a gradient of older
-    ones is dropped. None drops none."""
+    """Gradients of parameters that are more versions older than the server's are dropped; by
+    default none is."""
 
     gradients_per_fetch: Annotated[int, Range(1)] = 1
     """Gradients that a worker sends between two fetches of parameters."""
 
     compress_gradients: bool = False
-    """Whether gradients travel as bfloat16 instead of float32."""
+    """Send gradients as bfloat16."""
 
     decoupled: bool = False
-    """Whether a worker acts and learns in two threads, as Reactor's (3.5), instead of in turn.
-    Acting waits while a call of updates is due behind the running one and the next."""
+    """Each worker acts and learns in two threads, as Reactor's (3.5), instead of in turn. Acting
+    waits while a call of updates is due behind the running one and the next."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+        for field in dataclasses.fields(self):
+            if not self.num_workers and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"WorkerOptions.{field.name} is of workers: give num_workers, got 0."
+                )
 
     def check_run(self, run: Any) -> None:
         """Refuses a run whose other fields do not fit.

@@ -43,7 +43,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
             ],
         ),
         (
-            "parameter_server.py --agent acer --workers 1 --steps 1200 --launch sync --gradients 2",
+            "parameter_server.py --agent acer --workers 1 --steps 900 --launch train --gradients 2",
             ["the server alone", "a gradient has", "| one process |", "| 1 | "],
         ),
         (

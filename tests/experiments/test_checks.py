@@ -84,7 +84,7 @@ def test_too_much_is_refused_with_its_numbers(retrax, tmp_path, monkeypatch, arg
         (16, "learner_devices is 16, but JAX has 4 here: cpu:0 name, cpu:1 name, cpu:2 name, cpu:"),
     ],
 )
-@pytest.mark.parametrize("command", [CATCH, ("launch", *CATCH[1:], "--launch", "sync")])
+@pytest.mark.parametrize("command", [CATCH, (*CATCH, "--num-actors", "2")])
 def test_devices_that_cannot_share_a_batch(retrax, tmp_path, monkeypatch, command, count, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checks, "devices", lambda: [f"cpu:{number} name" for number in range(4)])

@@ -58,11 +58,16 @@ def test_version(retrax):
     assert retrax("--version") == (0, f"{__version__}\n", "")
 
 
-def test_train_help_tells_both_forms(retrax):
-    status, out, err = retrax("train", "--help")
-    assert (status, err) == (0, "")
-    assert "retrax train AGENT --environment ID" in out
-    assert "retrax train --resume RUN" in out
+@pytest.mark.parametrize("command", ["train", "launch"])
+def test_help_without_an_agent_tells_both_forms(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"retrax {command} AGENT --environment ID" in out
+    assert f"retrax {command} --resume RUN" in out
+    assert "acer, agent57, d4pg, reactor, or module:NAME" in out
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,6 @@ def test_train_help_tells_both_forms(retrax):
     [
         (*CATCH[:2], "--help"),
         (*CATCH, "--help"),
-        ("train", "--resume", "x", "--help"),
         ("evaluate", "--help"),
         ("plot", "--help"),
         ("doctor", "--help"),
@@ -166,7 +170,7 @@ def test_switches_and_nested_fields(parsed):
         ),
         (("train", "reactr"), "unknown agent 'reactr'; the nearest is reactor"),
         (("train", "no_module:X"), "module 'no_module' cannot be imported"),
-        (("train", "reactor"), "needs --environment ID"),
+        (("train", "reactor"), "needs --environment STR: catch, a Gymnasium id"),
         (("train", "reactor", "--environment"), "--environment needs a value"),
         (("train", "reactor", "--environment", "cach"), "'cach': the nearest known are catch"),
         (("train", "reactor", "--environment", "CartPole"), "nearest known are CartPole-v1"),
@@ -209,15 +213,9 @@ def test_switches_and_nested_fields(parsed):
         ),
         (("train", "--resume"), "--resume needs a value"),
         (("train", "--resume", "nothing"), "nothing is not a run directory"),
-        (
-            ("train", "--resume", "nothing", "--seed", "3"),
-            "--seed cannot be changed: a run that is resumed keeps its config, except for --steps "
-            "and --learner-devices.",
-        ),
-        (("train", "--resume", "nothing", "--agent.learning_rate=1"), "--agent.learning-rate can"),
-        (("train", "--resume", "nothing", "--stps", "3"), "(did you mean --steps?)"),
         (("train", "acer", "catch"), "Unknown argument catch (did you mean --environment catch?)"),
-        (("train", "reactor", "--resume", "nothing"), "Unknown argument reactor"),
+        (("train", "reactor", "--resume", "nothing"), "nothing is not a run directory"),
+        (("reactor", "--environment", "catch"), "(did you mean train reactor?)"),
         (("evaluate",), "needs RUN: The run directory"),
         (("evaluate", "nothing"), "nothing is not a run directory"),
         (("evaluate", "nothing", "--episodes", "0"), "--episodes must be at least 1, got 0."),
@@ -322,6 +320,34 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
     assert retrax(*tiny, "--run-directory", directory)[0] == 0
     assert seen == ["flush"] * 6 + ["close"]
     DirectoryLock(directory).release()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("--seed", 3),
+            "--seed cannot be changed: a run that is resumed keeps its config, except for --steps "
+            "and --learner-devices.",
+        ),
+        (("--agent.learning_rate=1",), "--agent.learning-rate cannot be changed"),
+        (("--num-workers", 3), "--num-workers cannot be changed"),
+        (("--run-directory", "x"), "--run-directory cannot be changed"),
+        (("--stps", 3), "Unknown option --stps (did you mean --steps?)"),
+        (("--steps", "many"), "--steps must be an integer, got 'many'."),
+    ],
+)
+def test_a_resumed_run_keeps_its_config(run, retrax, contents, arguments, sentence):
+    assert sentence in refused(retrax, contents, run, "train", "--resume", run, *arguments)
+
+
+def test_help_of_a_resumed_run(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--resume", str(run), "--help"])
+    out = capsys.readouterr().out
+    assert "--steps INT|None" in out
+    assert "(default: 240)" in out
+    assert "--seed" not in out
 
 
 def test_resume_with_too_few_steps(run, retrax, contents):

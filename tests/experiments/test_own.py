@@ -146,9 +146,9 @@ def succeeds(*arguments, cwd):
     return ended.stdout
 
 
-@pytest.mark.parametrize("verb", ["train", "launch"])
-def test_train_evaluate_resume_plot(scratch, verb, monkeypatch, tmp_path_factory, request, capfd):
-    """Trained by a process of its own, or by one thread that `launch` starts in this one."""
+@pytest.mark.parametrize("actors", [1, 2])
+def test_train_evaluate_resume_plot(scratch, actors, monkeypatch, tmp_path_factory, request, capfd):
+    """Trained by a process of its own, or with two actors in this one."""
     call, run = request.getfixturevalue("retrax"), scratch / "run"
 
     def told(*arguments):
@@ -156,15 +156,22 @@ def test_train_evaluate_resume_plot(scratch, verb, monkeypatch, tmp_path_factory
         assert status == 0, err
         return out
 
-    start = [verb, "my_agents:RANDOM", "--environment", "my_envs:MyEnv-v0", "--agent.bonus", "0.5"]
+    start = [
+        "train",
+        "my_agents:RANDOM",
+        "--environment",
+        "my_envs:MyEnv-v0",
+        "--agent.bonus",
+        "0.5",
+    ]
     start += ["--run-directory", "run"]
-    if verb == "train":
+    if actors == 1:
         with pytest.raises(SystemExit):
             call("train", "my_agents:FASTER", "--help")
         assert "--agent.bonus" in capfd.readouterr().out
         succeeds(*start, "--num-envs", 2, cwd=scratch)
     else:
-        told(*start, "--num-actors", 2, "--launch", "sync", "--plain")
+        told(*start, "--num-actors", 2, "--num-envs", 2, "--plain")
     config = json.loads((run / "config.json").read_text())
     assert (config["agent"], config["environment"]) == ("my_agents:RANDOM", "my_envs:MyEnv-v0")
     assert (config["steps"], config["agent_config"]["bonus"]) == (300, 0.5)
@@ -207,8 +214,8 @@ def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
 ):
     (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
     before = {path.name for path in scratch.iterdir()}
-    one_thread = ("--launch", "sync") if verb == "launch" else ()
-    status, out, err = retrax(verb, agent, "--environment", "catch", *one_thread)
+    threads = ("--launch", "local_mt") if verb == "launch" else ()
+    status, out, err = retrax(verb, agent, "--environment", "catch", *threads)
     assert (status, out) == (2, "")
     assert sentence in err
     assert err.startswith("retrax: ")

@@ -2,15 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import pytest
 import tyro
 
 from retrax._validation import Range, Sizes
 from retrax.agents import acer, agent57, d4pg, reactor
-from retrax.experiments.options import NotUnderstoodError, options_of
-from retrax.experiments.parsing import parse, scan, tell, wants_help
+from retrax.experiments.parsing import parse, parse_known, part, tell, wants_help, words_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ class Run(Generic[AgentConfig]):
     steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """How long."""
 
-    plain: tyro.conf.FlagCreatePairsOff[bool] = False
+    plain: bool = False
     """Whether without colours."""
 
     save: bool = True
@@ -238,7 +237,7 @@ def test_missing_positional_arguments_are_named():
         run: tyro.conf.Positional[Path]
         starts: tuple[str, ...] = ()
 
-    assert refusal(form=Look) == "program needs RUN (see program --help)."
+    assert refusal(form=Look) == "program needs PATH: run (see program --help)."
     assert refusal("a", "b", form=Look) == "Unknown argument b (see program --help)."
     # The run may be among the values of an option: tyro decides.
     assert refusal("--starts", form=Look) != ""
@@ -251,43 +250,26 @@ def test_what_only_tyro_understands_is_left_to_it():
         part: Part | None = None
         pair: tuple[int, int] = (1, 2)
 
-    with pytest.raises(NotUnderstoodError):
-        options_of(Maybe)
     assert parse(Maybe, ["part:part", "--part.rate", "3"], prog="p") == Maybe(Part(rate=3.0))
-    sentence = refusal("--pair", "1", form=Maybe)
-    assert sentence.startswith("Missing value for argument '--pair'. Expected 2 values.")
+    assert refusal("--pair", "1", form=Maybe) == "--pair needs 2 values (see program --help)."
 
 
-@pytest.mark.parametrize(
-    "hint",
-    [
-        dict[str, int],
-        Any,
-        Annotated[int, tyro.conf.arg(name="other")],
-        tyro.conf.Fixed[int],
-    ],
-)
-def test_other_types_and_markers_are_not_understood(hint):
-    form = dataclasses.make_dataclass("Made", [("value", hint, 1)])
-    with pytest.raises(NotUnderstoodError):
-        options_of(form)
+def words(config, prefix):
+    """Every field of a config with its value, as a command line."""
+    for field in dataclasses.fields(config):
+        value, flag = getattr(config, field.name), f"--{prefix}.{field.name.replace('_', '-')}"
+        if dataclasses.is_dataclass(value):
+            yield from words(value, flag[2:])
+        else:
+            yield from [flag, *str(value).replace("(", " ").replace(")", " ").split()]
 
 
 @pytest.mark.parametrize("agent", [acer, agent57, d4pg, reactor])
 def test_every_option_of_every_agent_takes_its_default(agent):
-    """The options derived here are those that tyro has."""
     config = agent.Config.small()
-    default: Any = Run(environment=tyro.MISSING, agent=config)
-    words = []
-    for option in options_of(Run[type(config)], default):
-        value: Any = default
-        for name in option.name.removeprefix("--").replace("-", "_").split("."):
-            value = getattr(value, name, None)
-        if option.flags and option.value and option.name != "--environment":
-            leaves = str(value).replace("(", " ").replace(")", " ").replace(",", " ").split()
-            words += [option.name, *leaves]
-    assert len(words) > 40
-    assert run(*words, config=config) == dataclasses.replace(default, environment="x")
+    given = [word.rstrip(",") for word in words(config, "agent")]
+    assert len(given) > 79
+    assert run(*given, config=config).agent == config
 
 
 def test_options_of_nested_dataclasses_of_a_third_party():
@@ -296,8 +278,6 @@ def test_options_of_nested_dataclasses_of_a_third_party():
         part: Part = Part(rate=3.0)
         depth: Literal[1, 2] = 1
 
-    names = [option.name for option in options_of(Run[Outer], Run(environment="x", agent=Outer()))]
-    assert names[-2:] == ["--agent.part.rate", "--agent.depth"]
     assert run("--agent.depth", "2", config=Outer()).agent == Outer(depth=2)
     with pytest.raises(ValueError, match=r"^--agent\.depth must be one of 1, 2, got '3'\.$"):
         run("--agent.depth", "3", config=Outer())
@@ -373,19 +353,45 @@ def test_shell_completion_is_tyros(capsys):
     assert "completion" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "value"),
-    [
-        (["--name", "x"], "x"),
-        (["--name=x"], "x"),
-        (["--other", "y", "--name", "x"], "x"),
-        (["--name"], None),
-        (["--names", "x"], None),
-        ([], None),
-    ],
-)
-def test_scan(arguments, value):
-    assert scan(arguments, "--name") == value
+def test_what_is_not_known_is_returned():
+    default = Form(name="", count=3)
+    known = ["--kind", "b", "--help", "--other", "1", "2", "--sizes", "5", "--others=3"]
+    found, unknown = parse_known(Form, known, prog="p", default=default)
+    assert found == dataclasses.replace(default, kind="b", sizes=(5,))
+    assert unknown == ["--help", "--other", "1", "2", "--others=3"]
+    with pytest.raises(ValueError, match=r"^--count must be an integer, got 'x'\.$"):
+        parse_known(Form, ["--count", "x"], prog="p", default=default)
+
+
+def test_hidden_fields_are_no_options_and_keep_their_values():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Half(Form):
+        hidden: ClassVar = {"kind", "part"}
+
+    default = Half(name="y", kind="b", part=Part(rate=7.0))
+    assert parse(Half, ["--count", "2"], prog="p", default=default) == dataclasses.replace(
+        default, count=2
+    )
+    for option in ("--kind", "--part.rate"):
+        with pytest.raises(ValueError, match=f"^Unknown option {option}"):
+            parse(Half, [option, "1"], prog="p", default=default)
+
+
+def test_words_are_read_as_what_they_were_made_from():
+    default, options = Run(environment="", agent=None), Run(environment="x", steps=3, agent=None)
+    options = dataclasses.replace(options, plain=True)
+    words = words_of(options, default)
+    assert words == ["--environment", "x", "--steps", "3", "--plain"]
+    assert parse(Run[type(None)], words, prog="p", default=default) == options
+
+
+def test_a_part_of_a_whole():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Whole(Part):
+        name: str = ""
+
+    assert part(Whole(rate=2.0), Part) == Part(rate=2.0)
+    assert part(Whole(rate=2.0), Part, rate=3.0) == Part(rate=3.0)
 
 
 def test_wants_help():
@@ -416,5 +422,6 @@ def test_convolutions_are_triples_or_none(words, expected):
 
 def test_incomplete_convolutions_are_refused():
     default = Run(environment="x", agent=reactor.Config.small())
-    with pytest.raises(ValueError, match="three numbers for each convolution, got 16 3"):
+    sentence = r"^--agent\.convolutions must be 3 numbers for each entry, got 16 3\.$"
+    with pytest.raises(ValueError, match=sentence):
         parse(Run[reactor.Config], ["--agent.convolutions", "16", "3"], prog="p", default=default)

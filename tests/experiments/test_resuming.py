@@ -22,11 +22,9 @@ FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
 def train(tmp_path, retrax):
     """Runs `retrax train` of the cheap agent, by default on catch, into a folder of a name."""
 
-    def call(name, *flags, environment="catch", command="train"):
-        words = ["noisy_agent:NOISY", "--environment", environment, *FLAGS, *flags]
-        if command == "train":
-            words += ["--num-envs", "4"]
-        status, _, err = retrax(command, *words, "--run-directory", tmp_path / name)
+    def call(name, *flags, environment="catch"):
+        words = ["train", "noisy_agent:NOISY", "--environment", environment, "--num-envs", "4"]
+        status, _, err = retrax(*words, *FLAGS, *flags, "--run-directory", tmp_path / name)
         assert status == 0, err
         return tmp_path / name
 
@@ -103,9 +101,9 @@ def test_evaluations_and_their_interruption(train, resume, monkeypatch):
 
 def test_actors_in_one_thread_are_one_run(train, resume):
     """Their order and the age of their parameters continue too."""
-    flags = ["--launch", "sync", "--environments-per-actor", "2", "--actor-update-period", "7"]
+    flags = ["--num-actors", "2", "--actor-update-period", "7"]
     one, parts = (
-        train(name, *flags, "--steps", steps, environment="CartPole-v1", command="launch")
+        train(name, *flags, "--steps", steps, environment="CartPole-v1")
         for name, steps in (("one", 240), ("parts", 100))
     )
     check_equal(resume(parts), one)

@@ -8,11 +8,10 @@ from retrax.runtime.workers.remote_updates import DROPPED
 
 
 def test_workers_in_turn_from_the_command_line(retrax, tmp_path):
-    """Started by `launch`, in one process, and resumed by `train`."""
-    launch = ["launch", "average_agent:ENTRY", "--environment", "catch", "--launch", "sync"]
-    launch += ["--topology", "parameter_server", "--num-workers", "2"]
-    launch += ["--max-staleness", "0", "--gradients-per-fetch", "2"]
-    status, _, told = retrax(*launch, "--run-directory", tmp_path, "--steps", "60", "--plain")
+    train = ["train", "average_agent:ENTRY", "--environment", "catch", "--num-workers", "2"]
+    train += ["--max-staleness", "0", "--gradients-per-fetch", "2"]
+    assert "must be False in one process" in retrax(*train, "--decoupled", "--plain")[2]
+    status, _, told = retrax(*train, "--run-directory", tmp_path, "--steps", "60", "--plain")
     assert status == 0, told
     options = WorkerOptions(num_workers=2, max_staleness=0, gradients_per_fetch=2)
     assert read_config(tmp_path).workers == options

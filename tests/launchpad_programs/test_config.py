@@ -101,7 +101,7 @@ def test_a_program_goes_back_to_what_is_whole(tmp_path, engine, damaged):
     if engine == "ray":
         kept_replay(tmp_path, 100)
         kept_replay(tmp_path, 200)
-    also = options.replay_check(program, mode="local_mp")
+    also = options.replay_check(program)
     assert resumed(program, also)[0].resumed_at == 200
     (tmp_path / damaged).write_text("")
     config, (note,) = resumed(program, also)
@@ -117,16 +117,16 @@ def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
     """The rows of Reverb are not read elsewhere, and other states not by Reverb."""
     ours = EngineOptions(engine="ray")
     program = dataclasses.replace(saved_program(tmp_path), resumed_at=200)
-    (note,) = ours.replay_notes(program, mode="local_mp")
+    (note,) = ours.replay_notes(program)
     assert note == "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
-    assert EngineOptions().replay_notes(program, mode="local_mt") == [note]
+    assert EngineOptions(launch="local_mt").replay_notes(program) == [note]
     kept_replay(tmp_path, 200)
-    assert ours.replay_notes(program, mode="local_mp") == []
+    assert ours.replay_notes(program) == []
     with pytest.raises(ValueError, match=r"is not Reverb's, .*: resume with --engine ray or --la"):
-        EngineOptions(engine="launchpad").replay_check(program, mode="local_mp")
+        EngineOptions(engine="launchpad").replay_check(program)
     workers = make_config(tmp_path, run=make_workers())
-    assert EngineOptions(engine="launchpad").replay_check(workers, mode="local_mp") is None
-    assert ours.replay_check(workers, mode="local_mp") is None
+    assert EngineOptions(engine="launchpad").replay_check(workers) is None
+    assert ours.replay_check(workers) is None
 
 
 def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path):

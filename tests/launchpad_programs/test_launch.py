@@ -41,7 +41,7 @@ class Reset(gymnasium.Env):
 
 ENGINES = {"local_mp": "LaunchpadEngine", "local_mt": "ThreadEngine"}
 CATCH = ["reactor", "--environment", "catch"]
-WORKERS = [*CATCH, "--topology", "parameter_server"]
+WORKERS = [*CATCH, "--num-workers", 2]
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "retrax launch needs an agent first, one of acer, agent57, d4pg, reactor"),
-        ([*CATCH, "--num-actors", 0], "must be at least 1, got 0"),
+        ([], "retrax launch needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
+        ([*CATCH, "--num-actors", -1], "RunConfig.num_actors must be an integer >= 0, got -1"),
         pytest.param([*CATCH, "--num-actors", 10**6], "of memory, but", marks=needs_launchpad),
-        ([*CATCH, "--environments-per-actor", 0], "1, got 0"),
+        ([*CATCH, "--num-envs", 3], "num_envs must be a multiple of num_actors 2, got 3"),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),
         pytest.param([*CATCH, "--port", 80], "--port must be 1024", marks=needs_launchpad),
         (
-            [*CATCH, "--environments-per-actor", 100_000],
+            [*CATCH, "--num-envs", 200_000],
             "over 200000 environments keeps 0 rows each, but a sequence needs 17",
         ),
         (
@@ -89,15 +89,13 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ),
         (["reactor", "--environment", "failing_maze:Reset"], "0: RuntimeError: no maze."),
         ([*CATCH, "--launch", "local_mt", "--run-directory", "/proc/a/b"], "be written to"),
-        (
-            [*CATCH, "--num-workers", 2],
-            "only with --topology",
-        ),
-        ([*WORKERS, "--num-actors", 2], "--num-actors is allowed only without --topology"),
-        ([*WORKERS, "--num-workers=0"], "--num-workers must be at least 1, got 0"),
+        ([*CATCH, "--max-staleness", 2], "max_staleness is of workers: give num_workers, got 0"),
+        ([*CATCH, "--decoupled"], "WorkerOptions.decoupled is of workers: give num_workers"),
+        ([*WORKERS, "--num-actors", 3], "num_actors must be num_workers 2, since every worker"),
+        ([*WORKERS, "--actor-update-period", 3], "actor_update_period must be None with workers"),
+        ([*WORKERS, "--acme", "json:loads"], "acme must be None with workers"),
         ([*WORKERS, "--max-staleness", -1], "WorkerOptions.max_staleness must be an integer >= 0"),
         ([*WORKERS, "--gradients-per-fetch", 0], "gradients_per_fetch must be an integer >= 1"),
-        ([*WORKERS, "--decoupled", "--launch", "sync"], "leave --launch sync out"),
         ([*WORKERS, "--learner-devices", 2], "learner_devices must be 1 with workers"),
         (["--resume", "/nowhere"], "/nowhere is not a run directory"),
     ],
@@ -198,9 +196,10 @@ def told():
     ("flags", "expected"),
     [
         ([], "2 actors * 4 environments"),
-        (["--environments-per-actor", "3"], "2 actors * 3 environments"),
+        (["--num-envs", "6"], "2 actors * 3 environments"),
+        (["--num-actors", "3"], "3 actors * 4 environments"),
         (["--acme", "acme_options:OPTIONS"], "2 actors * 1 environments"),
-        (["--topology", "parameter_server"], "2 workers * 1 environments"),
+        (["--num-workers", "2"], "2 workers * 1 environments"),
     ],
 )
 def test_the_environments_of_each_actor_are_told(
@@ -225,7 +224,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(
 ):
     directory = tmp_path / "run"
     new = ["launch", "reactor", "--environment", "catch", "--num-actors", "3", "--steps", "1000"]
-    new += ["--environments-per-actor", "2", "--actor-update-period", "7", "--launch", "local_mt"]
+    new += ["--num-envs", "6", "--actor-update-period", "7", "--launch", "local_mt"]
     new += ["--evaluation-episodes", "4", "--run-directory", str(directory)]
     assert main(new) == 0
     ((config, mode),) = launched
@@ -257,7 +256,6 @@ def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
     sentence = refused("--resume", tmp_path)
     assert "was trained in one process" in sentence
     assert f"retrax train --resume {tmp_path}" in sentence
-    assert "--seed cannot be changed" in refused("--resume", tmp_path, "--seed", "3")
 
 
 @pytest.mark.parametrize("missing", [[], ["launchpad"]])
@@ -272,11 +270,12 @@ def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
     ("options", "expected"),
     [
         (["--engine", "launchpad", "--launch", "local_mt"], "leave --launch local_mt out"),
-        (["--engine", "ray", "--launch", "sync"], "leave --launch sync out"),
-        (["--ray-address", "here:1", "--launch", "sync"], "--ray-address needs --engine ray"),
+        (["--engine", "ray", "--launch", "local_mt"], "leave --launch local_mt out"),
+        (["--ray-address", "here:1", "--launch", "local_mt"], "--ray-address needs --engine ray"),
+        (["--launch", "sync"], "--launch must be one of local_mp, local_mt, got 'sync'"),
         (["--ray-address", "here:1", "--engine", "launchpad"], "--ray-address needs --engine ray"),
         (["--port", 2000, "--launch", "local_mt"], "--port needs --engine launchpad"),
-        (["--max-failures", -1], "--max-failures must be at least 0, got -1"),
+        (["--max-failures", -1], "EngineOptions.max_failures must be an integer >= 0, got -1"),
         (["--max-lead", -1], "max_lead must be an integer >= 0"),
     ],
 )

@@ -55,7 +55,7 @@ def test_make_program_only_wires(tmp_path, workers):
 
 
 ACTORS = ["--num-actors", 2, "--agent.replay.selector", "contextual"]
-WORKERS = ["--topology", "parameter_server", "--num-workers", 2, "--max-staleness", 50]
+WORKERS = ["--num-workers", 2, "--max-staleness", 50]
 DECOUPLED = ["--decoupled", "--gradients-per-fetch", 2]
 LABELS = {
     "actors": ["actor", "actor", "counter", "evaluator", "learner", "replay"],
@@ -87,7 +87,7 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     new = ["--environment", "catch", "--run-directory", directory, "--log-every", 100]
-    new += ["--environments-per-actor", 1]  # else they may take a few steps more
+    new += ["--num-envs", 2]  # else they may take a few steps more
     program = Program(directory, *new, *options, "--steps", 10**7)
     try:
         program.wait_for("learning")
@@ -177,7 +177,8 @@ def test_a_program_of_threads_from_python(tmp_path, monkeypatch):
         actor_update_period=None,
         search_path=str(tmp_path),
     )
-    summary = retrax.launch(run, tmp_path / "run", mode="local_mt", acme="my_acme:OPTIONS")
+    options = retrax.EngineOptions(launch="local_mt", acme="my_acme:OPTIONS")
+    summary = retrax.launch(run, tmp_path / "run", engine=options)
     assert (summary.finished, summary.failed, summary.steps) == (True, False, 1000)
     assert summary.updates > 0
     directory = summary.directory

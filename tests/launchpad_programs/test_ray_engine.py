@@ -192,7 +192,7 @@ def launch(alone, temporary, tmp_path):
 
     def start(*options, agent="average_agent:ENTRY", resume=False):
         new = ["--environment", "catch", "--run-directory", directory]
-        new += ["--environments-per-actor", 1]  # so that they take exactly the steps of the run
+        new += ["--num-envs", 2]  # so that they take exactly the steps of the run
         first = ["--resume", directory] if resume else new
         options = [*first, "--engine", "ray", *options]
         programs.append(life_cycle.Program(directory, *options, agent=agent, folder=TESTS))
@@ -282,7 +282,7 @@ SMALL = ["--agent.replay.min-rows", 200, "--agent.replay.batch-size", 4]
 @pytest.mark.timeout(600)
 def test_workers_and_their_server_are_restarted(launch, tmp_path):
     """Both are killed once; the run takes its steps, and updates never run far backwards."""
-    options = ["--topology", "parameter_server", "--num-workers", 2, "--snapshot-every", 500]
+    options = ["--num-workers", 2, "--snapshot-every", 500]
     program = launch(*options, "--steps", 3000, *SMALL, agent="reactor")
     snapshots = tmp_path / "run" / "snapshots"
     wait_for(lambda: any(p.name.isdigit() for p in snapshots.glob("*")), 240)
@@ -350,7 +350,7 @@ def test_a_program_outlives_a_host(cluster, launch):
 def test_the_benchmark_of_kills():
     """`benchmarks/chaos.py`, with one kill."""
     options = ["--kinds", "replay", "--each", "1", "--seconds", "2", "--steps", "4000"]
-    options += ["--snapshot-every", "500", "--environments-per-actor", "1"]
+    options += ["--snapshot-every", "500", "--num-envs", "2"]
     result = subprocess.run(
         [sys.executable, FOLDER / "chaos.py", *options],
         capture_output=True,

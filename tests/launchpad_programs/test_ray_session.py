@@ -26,10 +26,8 @@ from retrax.runtime.parameters import packing_of
 NOWHERE = pathlib.Path("run")
 
 
-def check(engine="ray", mode="local_mp", listen_everywhere=False, run=None, **options):
-    config = make_config(NOWHERE, run=run)
-    options = EngineOptions(engine=engine, **options)
-    options.check(config, mode=mode, listen_everywhere=listen_everywhere)
+def check(engine="ray", run=None, **options):
+    EngineOptions(engine=engine, **options).check(make_config(NOWHERE, run=run))
 
 
 def install(monkeypatch, version):
@@ -68,21 +66,22 @@ def test_newer_versions_are_taken(monkeypatch, version, has_tokens):
     assert installed.has_tokens() == has_tokens
 
 
-@pytest.mark.parametrize("mode", ["local_mt", "sync"])
-def test_only_processes_can_be_restarted(mode):
-    with pytest.raises(ValueError, match=f"runs processes: leave --launch {mode} out"):
-        check(mode=mode)
+def test_only_processes_can_be_restarted():
+    with pytest.raises(ValueError, match="runs processes: leave --launch local_mt out"):
+        check(launch="local_mt")
 
 
 def test_a_negative_number_of_failures_is_refused():
-    with pytest.raises(ValueError, match="--max-failures must be at least 0, got -1"):
+    with pytest.raises(
+        ValueError, match=r"EngineOptions\.max_failures must be an integer >= 0, got -1"
+    ):
         check(max_failures=-1)
 
 
 def test_wrong_addresses_are_refused(monkeypatch):
     install(monkeypatch, "2.48.0")
     with pytest.raises(ValueError, match="--ray-address needs --engine ray"):
-        check(None, mode="local_mt", ray_address="here:1")
+        check(None, launch="local_mt", ray_address="here:1")
     with pytest.raises(ValueError, match=r"needs --listen-everywhere: .* can execute code"):
         check(ray_address="here:1")
     for wrong in ("here", ":1", "here:", "ray://here", "here:one"):
@@ -123,9 +122,8 @@ def test_cpus_by_hand():
     [
         (["--num-actors", "50"], "5.8 CPUs"),
         (["--launch", "local_mt"], "leave --launch local_mt out"),
-        (["--launch", "sync"], "leave --launch sync out"),
         (["--ray-address", "here:1"], "--ray-address needs --listen-everywhere"),
-        (["--max-failures", "-1"], "--max-failures must be at least 0"),
+        (["--max-failures", "-1"], "EngineOptions.max_failures must be an integer >= 0"),
     ],
 )
 def test_it_is_refused_before_anything_is_written(options, expected, tmp_path, monkeypatch, capsys):
@@ -212,11 +210,12 @@ def test_a_signal_waits_until_ray_has_started(tmp_path, monkeypatch):
 def test_who_can_connect_is_told(monkeypatch):
     """A running cluster may have no token: that one is needed is said only of our own Ray."""
     install(monkeypatch, "2.60.0")
-    own, joined = EngineOptions(engine="ray"), EngineOptions(engine="ray", ray_address="here:1")
-    (told,) = own.network("no namespace", mode="local_mp", listen_everywhere=False)
+    own = EngineOptions(engine="ray")
+    joined = dataclasses.replace(own, ray_address="here:1", listen_everywhere=True)
+    (told,) = own.network("no namespace")
     assert "know the token" in told
-    (told,) = joined.network("no namespace", mode="local_mp", listen_everywhere=True)
+    (told,) = joined.network("no namespace")
     assert "whoever can connect can execute code" in told
     install(monkeypatch, "2.48.0")
     with pytest.raises(ValueError, match="refuses it a private network namespace"):
-        own.network("no namespace", mode="local_mp", listen_everywhere=False)
+        own.network("no namespace")

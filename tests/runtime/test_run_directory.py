@@ -18,6 +18,7 @@ from retrax.datatypes import EnvironmentSpec
 from retrax.runtime import presets
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.workers.options import WorkerOptions
 
 DOCS = Path(retrax.__file__).parent / "docs"
 
@@ -62,7 +63,7 @@ def test_config_is_readable_json(tmp_path):
 @pytest.mark.parametrize(
     "field",
     [
-        *("steps", "num_envs", "snapshot_every", "log_every"),
+        *("steps", "snapshot_every", "log_every"),
         *("keep_snapshots", "evaluation_episodes"),
     ],
 )
@@ -74,11 +75,32 @@ def test_zero_is_refused(field):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("seed", -1), ("seed", 2**32), ("evaluate_every", -1)]
+    ("field", "value"),
+    [
+        *(("seed", -1), ("seed", 2**32), ("evaluate_every", -1)),
+        *(("num_envs", -1), ("num_actors", -1)),
+    ],
 )
 def test_values_out_of_range_are_refused(field, value):
     with pytest.raises(ValueError, match=rf"RunConfig\.{field} must be .*, got {value}\."):
         make_run(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "num_actors", "num_workers", "found"),
+    [
+        (0, 0, 0, (8, 1)),
+        (0, 2, 0, (8, 2)),
+        (0, 3, 0, (12, 3)),
+        (6, 3, 0, (6, 3)),
+        (0, 0, 3, (3, 3)),
+        (6, 0, 3, (6, 3)),
+    ],
+)
+def test_numbers_of_environments_and_actors(num_envs, num_actors, num_workers, found):
+    workers = WorkerOptions(num_workers=num_workers)
+    run = make_run(num_envs=num_envs, num_actors=num_actors, workers=workers)
+    assert (run.num_envs, run.num_actors) == found
 
 
 def damage(directory, **changes):

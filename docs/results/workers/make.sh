@@ -12,7 +12,7 @@ run() { # NAME COMMAND AGENT ENVIRONMENT STEPS [FLAGS]
   retrax evaluate "$run" --episodes 20 --json > "$run/evaluation.partial"
   mv "$run/evaluation.partial" "$run/evaluation.json"
 }
-workers="--topology parameter_server --num-workers"
+workers=--num-workers
 run acer_process train acer CartPole-v1 60000 --num-envs 4
 run reactor_process train reactor catch 20000 --num-envs 4
 for number in 1 2 4 8; do
