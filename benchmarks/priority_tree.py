@@ -41,7 +41,6 @@ def operations(
         "insert": lambda: tree.insert(slots()),
         "set_priorities": lambda: tree.set_priorities(slots(), priorities),
         "sample": lambda: tree.sample(rng, n),
-        "sample_uniform": lambda: tree.sample_uniform(rng, n),
         "probabilities": lambda: tree.probabilities(slots()),
     }
 

@@ -68,7 +68,6 @@ class DeviceReplay:
             raise ValueError(
                 "A replay on a device needs the selector uniform or proportional, got contextual."
             )
-        config = config.for_environments(num_envs)
         self._sequence, self._config, self._num_envs = sequence, config, num_envs
         self._num_rows = rows_per_environment(sequence, config, num_envs)
         self._num_slots = self._num_rows // sequence.period

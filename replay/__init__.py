@@ -10,8 +10,9 @@ from .priorities import importance_weights
 from .priority_tree import ContextualPriorityTree
 from .remote import RemoteReplay
 from .schedule import UpdateKind, UpdateSchedule
-from .selectors import Selector, make_selector
+from .selectors import make_selector
 from .store import SequenceStore
+from .tree_selector import TreeSelector
 
 __all__ = [
     "ContextualPriorityTree",
@@ -27,9 +28,9 @@ __all__ = [
     "ReplayStatus",
     "Row",
     "Sample",
-    "Selector",
     "SequenceSpec",
     "SequenceStore",
+    "TreeSelector",
     "UpdateKind",
     "UpdateSchedule",
     "Writer",

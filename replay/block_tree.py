@@ -1,24 +1,25 @@
-"""A tree of known priorities with wide nodes, for proportional and uniform selection."""
+"""Uniform and proportional selection: a tree of known priorities with wide nodes."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from .slots import SlotTree
+from .tree_selector import Rule, TreeSelector
 
 _TOP = 1024  # sums in the top level, about
 
 
-class BlockTree(SlotTree):
-    """Draws slots in proportion to their priorities; new slots have priority 1.
+class BlockTree(TreeSelector):
+    """A `TreeSelector` by the rule "one" or "largest".
 
-    Its methods are those of `ContextualPriorityTree`, whose estimates need binary nodes. Without
-    them a tree of three levels does: NumPy calls, which small batches consist of, are a few at each
-    level, and a binary tree of a million slots has 20 (benchmarks/priority_tree.py).
+    Estimates need the binary nodes of a `ContextualPriorityTree`. Without them a tree of three
+    levels does: NumPy calls, which small batches consist of, are a few at each level, and a binary
+    tree of a million slots has 20 (benchmarks/priority_tree.py).
     """
 
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
+    def __init__(self, capacity: int, *, rule: Rule, **options: float) -> None:
+        """An empty tree; arguments and errors are those of `TreeSelector`."""
+        super().__init__(capacity, rule=rule, **options)
         self._present = _BlockSums(capacity)
         self._priorities = _BlockSums(capacity)
 
@@ -26,31 +27,31 @@ class BlockTree(SlotTree):
         """The number of present slots."""
         return int(self._present.total)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """As of `SlotTree`, and `priorities`, float64 `[capacity]`, 0 where absent."""
+    def _state(self) -> dict[str, np.ndarray]:
+        """`present`, and `priorities`: powers, float64 `[capacity]`, 0 where absent."""
         slots = slice(self.capacity)
         return {
             "present": self._present.values[slots] > 0,
             "priorities": self._priorities.values[slots].copy(),
         }
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """As of `SlotTree`."""
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         dtypes = {"present": np.bool_, "priorities": np.float64}
         priorities = self._check_state(state, dtypes, needs="priorities")
         self._present.fill(state["present"])
         self._priorities.fill(priorities)
 
-    def _insert(self, slots: np.ndarray) -> None:
+    def _insert(self, slots: np.ndarray, powers: np.ndarray | None) -> None:
+        assert powers is not None
         self._present.assign(slots, 1.0)
-        self._priorities.assign(slots, 1.0)
+        self._priorities.assign(slots, powers)
 
     def _remove(self, slots: np.ndarray) -> None:
         self._present.assign(slots, 0.0)
         self._priorities.assign(slots, 0.0)
 
-    def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        self._priorities.assign(slots, priorities)
+    def _set(self, slots: np.ndarray, powers: np.ndarray) -> None:
+        self._priorities.assign(slots, powers)
 
     def _are_present(self, slots: np.ndarray) -> np.ndarray:
         return self._present.values[slots] > 0

@@ -11,7 +11,6 @@ import numpy as np
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .draws import DrawPacking, PackedDraw
 from .interface import Draw, ReplayStatus, Writer
-from .priorities import check_priorities
 from .schedule import UpdateSchedule
 from .store import SequenceStore
 from .stored import check_stored_as, stored_as
@@ -168,12 +167,9 @@ class LocalReplay:
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sets the priorities of slots that still hold the same sequences."""
-        priorities = check_priorities(priorities, keys.shape[1])
         slots, starts = keys[:2]
         with self._lock:
-            kept = self.store.starts(slots) == starts
-            if kept.any():
-                self.store.set_priorities(slots[kept], priorities[kept])
+            self.store.set_priorities(slots, priorities, starts)
 
     def status(self) -> ReplayStatus:
         """Exact counts; `new_priority` is 1, and writers ignore it."""

@@ -6,12 +6,15 @@ import numpy as np
 LARGEST_PRIORITY = 1e100
 
 
-def check_priorities(priorities: np.ndarray, size: int) -> np.ndarray:
+def check_priorities(
+    priorities: np.ndarray, size: int, largest: float = LARGEST_PRIORITY
+) -> np.ndarray:
     """Converts priorities to float64 and checks them.
 
     Args:
-      priorities: `[size]`, each finite and in [0, `LARGEST_PRIORITY`].
+      priorities: `[size]`, each finite and in [0, `largest`].
       size: the expected number of priorities.
+      largest: at most `LARGEST_PRIORITY`.
 
     Returns:
       float64 `[size]`.
@@ -24,11 +27,11 @@ def check_priorities(priorities: np.ndarray, size: int) -> np.ndarray:
         raise ValueError(
             f"priorities must have one entry per slot, shape ({size},), got {priorities.shape}."
         )
-    wrong = ~((priorities >= 0) & (priorities <= LARGEST_PRIORITY))  # also true for NaN
+    wrong = ~((priorities >= 0) & (priorities <= largest))  # also true for NaN
     if wrong.any():
         raise ValueError(
-            "priorities must be finite, at least 0 and at most "
-            f"{LARGEST_PRIORITY:g}, got {priorities[wrong][0]}."
+            f"priorities must be finite, at least 0 and at most {largest:g}, got "
+            f"{priorities[wrong][0]}."
         )
     return priorities
 

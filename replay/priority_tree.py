@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .slots import SlotTree
+from .tree_selector import TreeSelector
 
 # For batches at least this large, recomputing whole levels near the root is faster than following
 # the path of each slot.
 LARGE_BATCH = 256
 
 
-class ContextualPriorityTree(SlotTree):
-    """Draws slots in proportion to their priorities, estimated from neighbours where unknown.
+class ContextualPriorityTree(TreeSelector):
+    """A `TreeSelector` by the rule "neighbours"; priorities stand for their powers here.
 
     Slots `0 .. capacity - 1` are in time order. A slot is absent, present with an unknown priority,
     or present with a known one.
@@ -47,8 +47,9 @@ class ContextualPriorityTree(SlotTree):
     accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
     """
 
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
+    def __init__(self, capacity: int, **options: float) -> None:
+        """An empty tree; arguments and errors are those of `TreeSelector`."""
+        super().__init__(capacity, rule="neighbours", **options)
         self._depth = (self.capacity - 1).bit_length()
         self._leaves = 1 << self._depth
         # Node 1 is the root, node i has children 2i and 2i + 1, slot s is node `_leaves + s`.
@@ -62,12 +63,8 @@ class ContextualPriorityTree(SlotTree):
         """The number of present slots."""
         return int(self._count[1])
 
-    def is_known(self, slots: np.ndarray) -> np.ndarray:
-        """Whether each slot is present with a known priority, bool `[n]`."""
-        return self._known[self._checked(slots) + self._leaves] > 0
-
-    def state(self) -> dict[str, np.ndarray]:
-        """As of `SlotTree`: `present`, `known`, and `priorities`; inner nodes are recomputed.
+    def _state(self) -> dict[str, np.ndarray]:
+        """`present`, `known`, and `priorities`; inner nodes are recomputed.
 
         Returns:
           `known` is bool `[capacity]`, `priorities` float64 `[capacity]`, 0 where unknown.
@@ -79,8 +76,7 @@ class ContextualPriorityTree(SlotTree):
             "priorities": self._mass[slots].copy(),
         }
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """As of `SlotTree`."""
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
         dtypes = {"present": np.bool_, "known": np.bool_, "priorities": np.float64}
         priorities = self._check_state(state, dtypes, needs="known")
         slots = slice(self._leaves, self._leaves + self.capacity)
@@ -89,15 +85,16 @@ class ContextualPriorityTree(SlotTree):
         self._mass[slots] = np.where(state["known"], priorities, 0.0)
         self._rebuild(self._depth)
 
-    def _insert(self, slots: np.ndarray) -> None:
+    def _insert(self, slots: np.ndarray, powers: np.ndarray | None) -> None:
+        del powers
         self._assign(slots[self._last(slots)], present=1, known=0, priorities=0.0)
 
     def _remove(self, slots: np.ndarray) -> None:
         self._assign(slots, present=0, known=0, priorities=0.0)
 
-    def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
+    def _set(self, slots: np.ndarray, powers: np.ndarray) -> None:
         last = self._last(slots)
-        self._assign(slots[last], present=1, known=1, priorities=priorities[last])
+        self._assign(slots[last], present=1, known=1, priorities=powers[last])
 
     def _are_present(self, slots: np.ndarray) -> np.ndarray:
         return self._count[slots + self._leaves] > 0

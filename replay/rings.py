@@ -123,10 +123,9 @@ def check_capacity(
     """Refuses what `SequenceStore` would refuse, without making one; arguments are the same.
 
     Raises:
-      ValueError: the capacity is too small for one sequence per environment, or larger than the
-        memory that is available.
+      ValueError: the capacity is too small for one sequence per environment or for `min_rows`, or
+        larger than the memory that is available.
     """
-    config = config.for_environments(num_envs)
     rows = num_envs * rows_per_environment(sequence, config, num_envs)
     _ring_shapes(SequencePacking(row_spec(environment_spec, sequence), sequence), sequence, rows)
 
@@ -135,8 +134,9 @@ def rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs:
     """Rows of a ring: a multiple of the period.
 
     Raises:
-      ValueError: the capacity is too small for one sequence per environment.
+      ValueError: the capacity is too small for one sequence per environment, or for `min_rows`.
     """
+    config = config.for_environments(num_envs)
     period, length = sequence.period, sequence.length + sequence.frame_stack - 1
     rows = config.capacity // num_envs // period * period
     least = -(-length // period) * period

@@ -103,19 +103,28 @@ class UpdateSchedule:
 
     def state(self) -> dict[str, np.ndarray]:
         """What `restore` needs besides the counters, a pytree of arrays."""
-        rng = json.dumps(self._rng.bit_generator.state).encode()
         return {
             "rounds": np.asarray([self.rounds, self._newest, self._replayed], np.int64),
-            "rng": np.frombuffer(rng, np.uint8),
+            "rng": generator_state(self._rng),
         }
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Restores a `state`, and the counters `steps`, `updates` and `learning_since`."""
         rounds, newest, replayed = (int(x) for x in state["rounds"])
         self.rounds, self._newest, self._replayed = rounds, bool(newest), replayed
-        self._rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
+        set_generator_state(self._rng, state["rng"])
         self._steps, self.updates = counters["steps"], counters["updates"]
         self.learning_since = counters["learning_since"]
+
+
+def generator_state(rng: np.random.Generator) -> np.ndarray:
+    """The state of a generator for a snapshot: uint8 `[n]`."""
+    return np.frombuffer(json.dumps(rng.bit_generator.state).encode(), np.uint8)
+
+
+def set_generator_state(rng: np.random.Generator, state: Any) -> None:
+    """Sets what `generator_state` returned."""
+    rng.bit_generator.state = json.loads(np.asarray(state).tobytes())
 
 
 class CallsDue:

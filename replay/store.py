@@ -4,7 +4,6 @@
 and `T + 1` the rows of a sequence. All arrays are NumPy arrays on the host.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .priorities import importance_weights
 from .rings import RowRings, rows_per_environment
 from .rows import row_spec, sample_shapes
+from .schedule import generator_state, set_generator_state
 from .selectors import make_selector, slots_per_environment
 
 
@@ -57,16 +57,11 @@ class SequenceStore:
           ValueError: the capacity is too small for one sequence per environment or for `min_rows`,
             or larger than the memory that is available.
         """
-        config = config.for_environments(num_envs)
         self._sequence, self._config = sequence, config
         self._num_rows = rows_per_environment(sequence, config, num_envs)
         self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
-        self._rings = RowRings(
-            row_spec(environment_spec, sequence),
-            sequence,
-            num_envs=num_envs,
-            num_rows=self._num_rows,
-        )
+        row = row_spec(environment_spec, sequence)
+        self._rings = RowRings(row, sequence, num_envs=num_envs, num_rows=self._num_rows)
         self.packing = self._rings.packing
         self._selector = make_selector(
             config.selector,
@@ -210,9 +205,12 @@ class SequenceStore:
         environments, first = self._locate(slots)
         return (self._heads[environments] - 1 - first) * self.num_envs
 
-    def set_priorities(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets priorities `[B]` of present slots `[B]`."""
-        self._selector.set_priorities(slots, priorities)
+    def set_priorities(
+        self, slots: np.ndarray, priorities: np.ndarray, starts: np.ndarray | None = None
+    ) -> None:
+        """Sets priorities `[B]` of slots `[B]`: all, or those that still begin at `starts`."""
+        kept = None if starts is None else self.starts(slots) == starts
+        self._selector.set_priorities(slots, priorities, kept)
 
     def state(self) -> dict[str, Any]:
         """State for `restore`, a pytree of arrays: the filled part of the rings, and the draws."""
@@ -222,7 +220,7 @@ class SequenceStore:
             "heads": self._heads.copy(),
             "episodes": self._episodes.copy(),
             "selector": self._selector.state(),
-            "rng": np.frombuffer(json.dumps(self.rng.bit_generator.state).encode(), np.uint8),
+            "rng": generator_state(self.rng),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -233,7 +231,7 @@ class SequenceStore:
         self._episodes[:] = state["episodes"]
         self._present[:] = state["selector"]["present"]
         self._num_sequences = int(self._present.sum())
-        self.rng.bit_generator.state = json.loads(np.asarray(state["rng"]).tobytes())
+        set_generator_state(self.rng, state["rng"])
 
     def _newest(self) -> np.ndarray:
         if not self._sequence.crosses_episodes:

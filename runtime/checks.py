@@ -68,8 +68,8 @@ def check_devices(count: int) -> None:
 
 def _check_batches(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> None:
     """Refuses batches that the learner's devices cannot share evenly."""
-    replay, samples = _replay(config, spec, sequence)
-    for sample in update_shapes(samples, replay.updates_per_call):
+    samples = _samples(config, spec, sequence)
+    for sample in update_shapes(samples, config.replay.updates_per_call):
         size = sample.weights.shape[0]
         if size % config.learner_devices:
             raise ValueError(
@@ -98,12 +98,14 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
         raise _NotTraceableError(
             f"Agent.init or Agent.begin cannot be traced: {reason(error)}."
         ) from error
-    replay, samples = _replay(config, spec, sequences[0])
+    samples = _samples(config, spec, sequences[0])
     observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)
     parts = {
         "the learner's state": (1 + config.workers.num_workers) * _num_bytes(learner),
         f"{config.num_envs} actor states": config.num_envs * _num_bytes(actor),
-        f"{replay.draw_size} sequences in one call of updates": max(map(_num_bytes, samples)),
+        f"{config.replay.draw_size} sequences in one call of updates": max(
+            map(_num_bytes, samples)
+        ),
         f"{config.num_envs} observations": config.num_envs * _num_bytes(observation),
     }
     largest = max(parts, key=lambda name: parts[name])
@@ -111,13 +113,9 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
     check_memory(what, sum(parts.values()))
 
 
-def _replay(
-    config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec
-) -> tuple[ReplayConfig, list[Sample]]:
-    """A replay of the run, and the shapes of what it returns."""
+def _samples(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> list[Sample]:
     num_envs = config.environments_per_replay
-    replay = config.replay.for_environments(num_envs)
-    return replay, sample_shapes(spec, sequence, replay, num_environments=num_envs)
+    return sample_shapes(spec, sequence, config.replay, num_environments=num_envs)
 
 
 def _num_bytes(tree: Any) -> int:

@@ -177,8 +177,7 @@ class RunConfig:
         """The same run with every None replaced by its default for the environment.
 
         Raises:
-          ValueError: the entry has no such preset, or the replay's `min_rows` is larger than its
-            capacity.
+          ValueError: the entry has no such preset.
         """
         entry = self.entry
         preset = self.preset
@@ -187,7 +186,6 @@ class RunConfig:
         steps = self.steps or default_steps(entry, self.environment, preset)
         given = self.agent_config
         config = entry.checked(preset_config(entry, preset) if given is None else given)
-        entry.replay(config).for_environments(self.environments_per_replay)  # may refuse
         return dataclasses.replace(
             self.anchored(),
             preset=preset,

@@ -35,9 +35,8 @@ class WorkerParts:
         """
         self._config, self._agent, self._spec = config, agent, spec
         num_envs, compress = config.environments_per_replay, config.workers.compress_gradients
-        replay = config.replay.for_environments(num_envs)
-        calls = sample_shapes(spec, agent.sequence, replay, num_environments=num_envs)
-        shapes = update_shapes(calls, replay.updates_per_call)
+        calls = sample_shapes(spec, agent.sequence, config.replay, num_environments=num_envs)
+        shapes = update_shapes(calls, config.replay.updates_per_call)
         self.gradients = GradientPacking(agent, shapes[0], compress=compress)
         self._states = StatePacking(agent, shapes)
         names = metric_names(agent, jax.eval_shape(agent.init, jax.random.key(0)), shapes[0])

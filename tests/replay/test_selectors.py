@@ -189,35 +189,92 @@ def test_a_refused_state_changes_nothing():
             np.testing.assert_array_equal(value, good[key])
 
 
+REJECTIONS = {
+    "float slots": (lambda t: t.insert(np.array([1.0])), r"integers of shape \[n\], got float64"),
+    "bool slots": (lambda t: t.insert(np.array([True])), r"integers of shape \[n\], got bool"),
+    "scalar": (lambda t: t.insert(np.int64(3)), r"got int64 of shape \[\]"),
+    "matrix": (lambda t: t.insert(np.zeros((2, 1), int)), r"got int64 of shape \[2, 1\]"),
+    "too large": (lambda t: t.insert(array(1, 10, 11)), "slots must be from 0 to 9, got 10"),
+    "negative": (lambda t: t.insert(array(-1)), "slots must be from 0 to 9, got -1"),
+    "huge": (lambda t: t.insert(np.array([2**64 - 1], np.uint64)), "from 0 to 9, got 18446744"),
+    "remove absent": (lambda t: t.remove(array(1, 8)), r"must be present \(inserted\), 8 is not"),
+    "remove twice": (lambda t: t.remove(array(1, 2, 1)), "must be distinct, got 1 twice"),
+    "set absent": (lambda t: t.set_priorities(array(1, 9), np.ones(2)), "present.*9 is not"),
+    "ask absent": (lambda t: t.probabilities(array(8)), "present.*8 is not"),
+    "too much": (lambda t: t.set_priorities(array(1), np.array([1e101])), r"at most 1e.*1e\+101"),
+    "shape": (lambda t: t.set_priorities(array(1, 2), np.ones(3)), r"shape \(2,\), got \(3,\)"),
+    "no draw": (lambda t: t.sample(np.random.default_rng(0), 0), "n must be at least 1.*got 0"),
+}
+
+
+def assert_same(selector, other):
+    for key, value in other.state().items():
+        np.testing.assert_array_equal(selector.state()[key], value)
+    slots = np.flatnonzero(other.state()["present"])
+    np.testing.assert_array_equal(selector.probabilities(slots), other.probabilities(slots))
+
+
 @pytest.mark.parametrize("kind", ["proportional", "contextual"])
+@pytest.mark.parametrize("name", REJECTIONS)
+def test_refused_calls_change_nothing(kind, name):
+    act, message = REJECTIONS[name]
+    selector, other = make(kind, capacity=10), make(kind, capacity=10)
+    for each in (selector, other):
+        each.insert(np.arange(8))
+        each.set_priorities(array(0, 5), np.array([1.0, 3.0]))
+    with pytest.raises(ValueError, match=message):
+        act(selector)
+    assert_same(selector, other)
+    for each in (selector, other):  # the refused call left nothing behind
+        each.insert(array(0))
+    assert_same(selector, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
-def test_wrong_priorities_are_refused_before_the_exponent_hides_them(kind, exponent, wrong):
-    selector = make(kind, exponent=exponent)
-    selector.insert(np.arange(3))
-    before = selector.state()
+@pytest.mark.parametrize("kept", [None, np.array([True, False])])
+def test_wrong_priorities_are_refused_before_the_exponent_hides_them(kind, exponent, wrong, kept):
+    selector, other = make(kind, exponent=exponent), make(kind, exponent=exponent)
+    for each in (selector, other):
+        each.insert(np.arange(3))
     with pytest.raises(ValueError, match=f"priorities must be finite.*got {wrong}"):
-        selector.set_priorities(array(0, 1), np.array([5.0, wrong]))
-    for key, value in selector.state().items():
-        np.testing.assert_array_equal(value, before[key])
+        selector.set_priorities(array(0, 1), np.array([5.0, wrong]), kept)
+    assert_same(selector, other)
 
 
 @pytest.mark.parametrize("kind", ["proportional", "contextual"])
 def test_a_power_beyond_the_range_is_refused(kind):
     selector = make(kind, exponent=10.0)
     selector.insert(array(0))
+    selector.set_priorities(array(0), np.array([1e10]))
+    assert selector.state()["priorities"][0] == pytest.approx(1e100)
+    selector.restore(selector.state())
     before = selector.state()
-    with pytest.raises(ValueError, match=r"at most 1e.*got inf"):
+    with pytest.raises(ValueError, match=r"at most 1e\+10, got 1e\+60"):
         selector.set_priorities(array(0), np.array([1e60]))
     for key, value in selector.state().items():
         np.testing.assert_array_equal(value, before[key])
 
 
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+def test_priorities_are_set_where_they_are_kept(kind):
+    """The largest one that was set is that of new slots: it is one of those."""
+    selector, other = make(kind), make(kind)
+    for each in (selector, other):
+        each.insert(np.arange(3))
+    kept = np.array([False, True, True, False])
+    selector.set_priorities(array(7, 1, 2, 0), np.array([9.0, 3.0, 0.5, 8.0]), kept)
+    other.set_priorities(array(1, 2), np.array([3.0, 0.5]))
+    assert_same(selector, other)
+    for each in (selector, other):
+        each.insert(array(4))
+    assert_same(selector, other)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_slots_are_checked_by_the_tree(kind):
+def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
     selector = make(kind)
-    with pytest.raises(ValueError, match="from 0 to 7, got 8"):
-        selector.insert(array(8))
     with pytest.raises(ValueError, match="insert slots first"):
         selector.sample(np.random.default_rng(0), 1)
     with pytest.raises(ValueError, match="0 is not"):

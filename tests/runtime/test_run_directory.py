@@ -15,6 +15,7 @@ from retrax.agents import acer, d4pg, reactor
 from retrax.agents.base import OTHER_STEPS, PAPER_STEPS
 from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
+from retrax.replay.rings import check_capacity
 from retrax.runtime import presets
 from retrax.runtime import run_directory as configs
 from retrax.runtime.run_directory import RunConfig
@@ -307,11 +308,12 @@ def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
     replay = dataclasses.replace(small.replay, capacity=100, min_rows=250)
     config = dataclasses.replace(small, replay=replay)
     spec = EnvironmentSpec(SMALL, DISCRETE)
-    run = make_run(agent="acer", agent_config=config, num_envs=3)
-    assert run.resolve(spec).replay.capacity == 100
+    run = make_run(agent="acer", agent_config=config, num_envs=3).resolve(spec)
+    sequence = run.entry.make_agent(spec, config).sequence
+    check_capacity(spec, sequence, run.replay, num_envs=run.environments_per_replay)
     sentence = r"ReplayConfig\.min_rows must be an integer >= 1 and <= 200, got 250\."
     with pytest.raises(ValueError, match=sentence):
-        dataclasses.replace(run, num_envs=2).resolve(spec)
+        check_capacity(spec, sequence, run.replay, num_envs=2)
 
 
 def test_what_is_given_is_kept():
