@@ -11,6 +11,7 @@ import numpy as np
 from dm_env import StepType
 
 from ..agents.base import Agent, Params
+from ..agents.shapes import timestep_shape
 from ..datatypes import Resumable, Row, TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
@@ -58,7 +59,7 @@ class Actor:
         num_actors: int | None = None,
         episode_metrics: Sequence[str] = (),
     ):
-        """Resets the environments and begins the actor states.
+        """Begins the actor states; the first step resets the environments, if nothing did before.
 
         Args:
           agent: whose `begin` and `explore` are used.
@@ -81,7 +82,8 @@ class Actor:
         self._episode_metrics = tuple(episode_metrics)
         self._episodes: dict[str, list[float]] = {}
         self.is_stepping = False
-        self.reset()
+        self._timestep: TimeStep | None = None  # the newest
+        self._running = RunningReturns(environment.num_envs)
 
     def reset(self) -> None:
         """Starts a new episode in every environment.
@@ -90,15 +92,17 @@ class Actor:
           ValueError: an environment cannot be reset; one sentence.
         """
         with one_sentence("the environments cannot be reset"):
-            self._timestep: TimeStep = self._environment.reset()
+            self._timestep = self._environment.reset()
         self._running = RunningReturns(self._environment.num_envs)
 
     def compile(self) -> None:
         """Compiles the decision before there are parameters; changes nothing."""
         zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), packing_of(self._agent).like)
         params, state = jax.device_put(zeros), jax.tree.map(lambda x: x.copy(), self.state)
+        num_envs, shapes = self._environment.num_envs, timestep_shape(self._environment.spec)
+        timestep = jax.tree.map(lambda x: np.zeros((num_envs, *x.shape), x.dtype), shapes)
         for _ in range(2):  # a computed state may have another weak type than the first
-            state = self._act(params, state, self._timestep).state
+            state = self._act(params, state, timestep).state
 
     def start(self) -> None:
         """Waits for the first parameters."""
@@ -110,7 +114,7 @@ class Actor:
         Returns:
           The transitions taken: E less the environments whose episode was at its end.
         """
-        ended = self._timestep.step_type == StepType.LAST
+        ended = self._newest().step_type == StepType.LAST
         actions = self.decide()
         self.is_stepping = True
         timestep = self._environment.step(actions)
@@ -125,7 +129,7 @@ class Actor:
         Returns:
           Actions `[E, ...]`.
         """
-        timestep = self._timestep
+        timestep = self._newest()
         decision = self._act(self._parameters.params, self.state, timestep)
         self.state = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
@@ -156,23 +160,23 @@ class Actor:
         client = self._client
         return {
             "environment": environment.state(),
-            "timestep": [np.array(part) for part in self._timestep],
+            "timestep": [np.array(part) for part in self._newest()],
             "sums": self._running.state(),
             "parameters": None if client is None else client.state(),
         }
 
     def restore_running(self, state: Mapping[str, Any]) -> None:
-        """Continues the running episodes of another actor.
-
-        Raises:
-          ValueError: the environments are not like those of the other actor.
-        """
-        assert isinstance(self._environment, Resumable), "make_environments has restored it before"
-        self._environment.restore(state["environment"])
+        """Continues the running episodes of another actor, as the environments do already."""
         self._timestep = TimeStep(*state["timestep"])
         self._running.restore(state["sums"])
         if self._client is not None:
             self._client.restore(state["parameters"])
+
+    def _newest(self) -> TimeStep:
+        if self._timestep is None:
+            self.reset()
+        assert self._timestep is not None
+        return self._timestep
 
     @property
     def _client(self) -> ParameterClient | None:

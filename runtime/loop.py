@@ -149,6 +149,11 @@ class Loop:
         """Steps at the last `flush`."""
         return self._since.steps
 
+    def reset(self) -> None:
+        """Starts a new episode in every environment, if one cannot wait for the first step."""
+        for actor in self._actors:
+            actor.reset()
+
     def start(self) -> None:
         """Gives the actors their first parameters; call it before `advance`."""
         if self._continues:
@@ -243,10 +248,8 @@ class Loop:
         Args:
           snapshot: as `snapshot` gave it.
           window: of the same moment; a new one if None.
-          running: of the same moment. If None, the environments have begun new episodes.
-
-        Raises:
-          ValueError: the environments are not like those that were running.
+          running: of the same moment, whose environments have been restored. If None, they begin
+            new episodes.
         """
         self.learner.restore(snapshot)
         first = 0

@@ -184,8 +184,11 @@ def test_workers_continue_from_a_snapshot(continues):
     while loop.counters.steps < 80:
         loop.advance()
     snapshot, window = loop.snapshot(), pack(loop.window())
-    running = pack(loop.running())
-    other.restore(snapshot, unpack(window), unpack(running) if continues else None)
+    running = unpack(pack(loop.running()))
+    if continues:
+        for actor, state in zip(other._actors, running["actors"], strict=True):
+            actor._environment.restore(state["environment"])
+    other.restore(snapshot, unpack(window), running if continues else None)
     assert other.counters == loop.counters
     other.start()
     for each in (loop, other):
