@@ -57,6 +57,10 @@ class Atari:
     | clip_rewards | False | True | as DQN, done in our update | False |
     | episodic_life | False | True in training | not said | False (R2D2) |
 
+    Attributes:
+      spec: of one of them.
+      num_envs: E.
+
     Args:
       game: ale-py's name of the game, in snake case: "pong", "ms_pacman".
       num_envs: E >= 1.
@@ -101,7 +105,7 @@ class Atari:
         num_threads: int | None = None,
     ) -> None:
         self._played = PlayedGames(integer_seeds(seed, num_envs))
-        self._num_envs = num_envs
+        self.num_envs = num_envs
         if num_threads is None:
             num_threads = min(num_envs, os.cpu_count() or 1)
         check_game(game)
@@ -128,7 +132,7 @@ class Atari:
             episodic_life=False,  # ale-py's would begin a new game after each life
         )
         num_actions = int(self._emulators.single_action_space.n)
-        self._spec = atari_spec(num_actions, frame_stack, max_frames)
+        self.spec = atari_spec(num_actions, frame_stack, max_frames)
         self._episodic_life = episodic_life
         self._lives = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
@@ -137,16 +141,6 @@ class Atari:
         # Games that ended in the first step of an episode, by termination and by truncation.
         self._over = np.zeros((2, num_envs), bool)
         self._picture: np.ndarray | None = None  # the newest frame of the first environment
-
-    @property
-    def num_envs(self) -> int:
-        """The number of environments E."""
-        return self._num_envs
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The spec of one of them."""
-        return self._spec
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, 84, 84, frame_stack]`."""
@@ -168,7 +162,7 @@ class Atari:
         """
         # An action out of range would kill a thread of ale-py, and with it this process would wait
         # for ever.
-        actions = checked_actions(actions, self._spec.actions, self.num_envs)
+        actions = checked_actions(actions, self.spec.actions, self.num_envs)
         if self._picture is None:
             return self.reset()
         first = self._last

@@ -5,14 +5,16 @@ from typing import Any
 from ..datatypes import VectorEnvironment
 from .atari import Atari, games
 from .emulated_atari import EmulatedAtari
-from .switches import COMMON, own_values, parameters, refuse_unknown, split
+from .switches import parameters, split, values
+
+_GAME = frozenset({"game"})  # no switch: it follows from the id
 
 
 def make_atari(
     id: str, *, num_envs: int, seed: int, render: bool, evaluation: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
     """Makes the environments of a game of `games()`; arguments and errors as of `make`."""
-    switches = own_values(switches, Atari, id, {"game"}, evaluation=evaluation)
+    switches = values(switches, Atari, id, hidden=_GAME, evaluation=evaluation, strict=True)
     if render and switches.keys() <= parameters(EmulatedAtari):
         return EmulatedAtari(games()[id], num_envs=num_envs, seed=seed, **switches)
     return Atari(games()[id], num_envs=num_envs, seed=seed, **switches)
@@ -33,9 +35,8 @@ def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
     id, named = split(id)
     if id not in games():
         raise ValueError(f"Start states are for Atari games (ALE/...), not for {id!r}.")
-    switches = own_values(named, Atari, id, {"game"}, evaluation=True)
+    switches = values(named, Atari, id, hidden=_GAME, evaluation=True, strict=True)
     switches.pop("num_threads", None)
     if not switches.get("repeat_action_probability", True):
         del switches["repeat_action_probability"]  # these emulators have no other value than 0
-    refuse_unknown(switches, parameters(EmulatedAtari) - COMMON - {"game"}, f"{id} with states")
-    return games()[id], switches
+    return games()[id], values(switches, EmulatedAtari, f"{id} with states", hidden=_GAME)

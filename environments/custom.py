@@ -12,7 +12,7 @@ from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import closed_on_error, one_sentence
-from .switches import COMMON, parameters, refuse_unknown, takes_any, values
+from .switches import COMMON, parameters, values
 
 GROUP = "retrax.environments"  # of entry points
 LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
@@ -60,12 +60,12 @@ def make_custom(
             f"{type(maker).__name__}."
         )
     names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
-    defaults, limit = {LIMIT: DEFAULT_LIMIT}, {}
+    is_vector, limit = names >= COMMON, {}
+    defaults = {} if is_vector else {LIMIT: DEFAULT_LIMIT}
     switches = values(switches, maker, name, defaults=defaults, evaluation=evaluation)
-    if not names >= COMMON and LIMIT in switches and LIMIT not in names:
+    if not is_vector and LIMIT in switches and LIMIT not in names:
         limit = {LIMIT: switches.pop(LIMIT)}
-    refuse_unknown(switches, None if takes_any(maker) else _switches(maker), name)
-    if names >= COMMON:
+    if is_vector:
         made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
         with closed_on_error([made] if hasattr(made, "close") else []):
             check_vector(made, f"the result of {name}", num_envs)
@@ -78,12 +78,6 @@ def make_custom(
         for arguments in each:
             environments.append(_call(maker, name, arguments))
     return _vector(environments, name, seed, limit)
-
-
-def _switches(maker: Callable[..., Any]) -> set[str]:
-    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    found = inspect.signature(maker).parameters.values()
-    return {parameter.name for parameter in found if parameter.kind in keyword} - COMMON
 
 
 def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:

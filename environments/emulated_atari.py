@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import ale_py
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, TimeStep
+from ..datatypes import TimeStep
 from .area_resize import area_resize
 from .arrival import arrival, checked_actions, environment_seeds
 from .atari import FRAME_SKIP, NOT_BEGUN, SIDE, atari_spec, check_game, check_range
@@ -27,6 +27,10 @@ class EmulatedAtari:
     in one of them, after one frame of doing nothing, because a state has no picture. The k-th
     episode of environment e begins in state `(e + k E) mod S` of S: the first S episodes that E
     environments share begin in S different ones.
+
+    Attributes:
+      spec: of one of them.
+      num_envs: E.
 
     Args:
       game: ale-py's name of the game, in snake case.
@@ -66,21 +70,12 @@ class EmulatedAtari:
         self._max_noops, self._max_frames = max_noops, max_frames
         if states is not None:
             _check_states(self._emulators[0], states, game)
-        self._spec = atari_spec(len(self._emulators[0].actions), frame_stack, max_frames)
-        self._observation = np.zeros((num_envs, *self._spec.observations.shape), np.uint8)
+        self.num_envs = num_envs
+        self.spec = atari_spec(len(self._emulators[0].actions), frame_stack, max_frames)
+        self._observation = np.zeros((num_envs, *self.spec.observations.shape), np.uint8)
         self._frames = np.zeros(num_envs, np.int64)
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far
         self._last = np.ones(num_envs, bool)
-
-    @property
-    def num_envs(self) -> int:
-        """The number of environments E."""
-        return len(self._frames)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The spec of one of them."""
-        return self._spec
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, 84, 84, frame_stack]`."""
@@ -93,7 +88,7 @@ class EmulatedAtari:
         Raises:
           ValueError: the actions are not E integers of the action spec.
         """
-        actions = checked_actions(actions, self._spec.actions, self.num_envs)
+        actions = checked_actions(actions, self.spec.actions, self.num_envs)
         first, reward = self._last, np.zeros(self.num_envs)
         for e, emulator in enumerate(self._emulators):
             if first[e]:

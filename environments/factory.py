@@ -17,7 +17,7 @@ from .disco_maze import RandomDiscoMaze
 from .failures import failure
 from .opengl import choose_backend
 from .random_coin import RandomCoin
-from .switches import COMMON, own_values, parameters, refuse_unknown, split, takes_any, values
+from .switches import split, values
 from .tiny import Catch, Memory
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
@@ -132,7 +132,7 @@ def _make(
     common = {"seed": seed, "num_envs": num_envs, "switches": switches}
     options = {"render": render, "evaluation": evaluation, **common}
     if id in _TINY:
-        switches = own_values(switches, _TINY[id], id, evaluation=evaluation)
+        switches = values(switches, _TINY[id], id, evaluation=evaluation, strict=True)
         return _TINY[id](num_envs=num_envs, seed=seed, **switches)
     if id.startswith(_ALE):
         from .atari_factory import games, make_atari
@@ -143,13 +143,13 @@ def _make(
     if id.startswith(PREFIX):
         return _make_control(id, evaluation=evaluation, **common)
     if id.startswith(BSUITE):
-        refuse_unknown(switches, parameters(BsuiteVector) - COMMON - {"id"}, id)
+        values(switches, BsuiteVector, id, hidden={"id"})
         return BsuiteVector(id.removeprefix(BSUITE), num_envs=num_envs, seed=seed)
     if id.startswith("pgx:"):
         from .pure import PureVector
         from .pure_factory import make_pgx
 
-        refuse_unknown(switches, [], id)
+        values(switches, make_pgx, id, hidden={"game"})
         return PureVector(make_pgx(id.removeprefix("pgx:")), num_envs=num_envs, seed=seed)
     if ":" in id:
         return _make_from_module(id, search_path, **options)
@@ -169,7 +169,8 @@ def _make_control(
     known = tasks()
     if id not in known:
         raise _unknown(id)
-    switches = own_values(switches, ControlSuite, id, {"domain", "task"}, evaluation=evaluation)
+    hidden = {"domain", "task"}
+    switches = values(switches, ControlSuite, id, hidden=hidden, evaluation=evaluation, strict=True)
     return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
 
 
@@ -220,11 +221,14 @@ def _make_gymnasium(
     if "mujoco" in str(spec.entry_point):
         choose_backend()  # mujoco reads it once, on import
     with missing_extras(id):
-        creator = _creator(spec)
-        known = None if takes_any(creator) else parameters(creator) | {LIMIT}
-        refuse_unknown(switches, known and known - {"render_mode"}, id)
-        defaults = {**spec.kwargs, LIMIT: DEFAULT_LIMIT}
-        switches = values(switches, creator, id, defaults=defaults, evaluation=evaluation)
+        switches = values(
+            switches,
+            _creator(spec),
+            id,
+            hidden={"render_mode"},
+            defaults={**spec.kwargs, LIMIT: DEFAULT_LIMIT},
+            evaluation=evaluation,
+        )
         if render:
             switches = {**switches, "render_mode": "rgb_array"}
 

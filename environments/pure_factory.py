@@ -14,7 +14,7 @@ from .._imports import import_from, reason
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .pure import PureEnvironment, State, Transition, check_pure
 from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory
-from .switches import own_values, refuse_unknown, split, values
+from .switches import split, values
 
 PGX = "pgx:"
 _TASKS: dict[str, Callable[..., PureEnvironment]] = {
@@ -43,17 +43,18 @@ def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
     """
     name, switches = split(id)
     if name in _TASKS:
-        return _TASKS[name](**own_values(switches, _TASKS[name], name, evaluation=False))
+        return _TASKS[name](**values(switches, _TASKS[name], name, strict=True))
     if name.startswith(PGX):
-        refuse_unknown(switches, [], name)
+        values(switches, make_pgx, name, hidden={"game"})
         return make_pgx(name.removeprefix(PGX))
     module_name, colon, attribute = name.rpartition(":")
     maker = getattr(import_from(module_name, search_path), attribute, None) if colon else None
     if not callable(maker):
         known = ", ".join([*_TASKS, "pgx:ID", "module:NAME"])
         raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
+    switches = values(switches, maker, name)
     try:
-        made = maker(**values(switches, maker, name))
+        made = maker(**switches)
     except Exception as error:  # of somebody's code
         raise ValueError(f"{name} cannot be made: {reason(error)}.") from error
     if hasattr(made, "step_env") and hasattr(made, "default_params"):

@@ -27,6 +27,8 @@ class SequentialVector:
     objects whose attributes are its state (`_parts`).
 
     Attributes:
+      spec: of one of them.
+      num_envs: E.
       is_strict: whether observations must also be in their space by the library's own rules, which
         know bounds of floats and exact types. `check_environment` asks for it.
 
@@ -57,26 +59,17 @@ class SequentialVector:
             raise ValueError(f"max_episode_steps must be an integer of at least 1, got {limit!r}.")
         if 0 in spec.observations.shape:
             raise ValueError("observations have no numbers: there is nothing to see.")
-        self._spec, self._see, self._act, self._limit = spec, see, act, limit
+        self.spec, self.num_envs = spec, num_envs
+        self._see, self._act, self._limit = see, act, limit
         self.is_strict = False
         self._lengths = np.zeros(num_envs, np.int64)  # transitions of the running episodes
         self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
         self._num_steps = -1  # since the last reset(), which is step 0
 
-    @property
-    def num_envs(self) -> int:
-        """The number of environments E."""
-        return len(self._starts)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The spec of one of them."""
-        return self._spec
-
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
         self._starts[:], self._num_steps = True, -1
-        space = self._spec.actions
+        space = self.spec.actions
         return self.step(np.zeros((self.num_envs, *space.shape), space.dtype))
 
     def step(self, actions: np.ndarray) -> TimeStep:
@@ -88,9 +81,9 @@ class SequentialVector:
             is not one number, the end of an episode is neither true nor false, or an environment
             raised an error or called `sys.exit()`.
         """
-        given = self._act(checked_actions(actions, self._spec.actions, self.num_envs))
+        given = self._act(checked_actions(actions, self.spec.actions, self.num_envs))
         first, self._num_steps = self._starts, self._num_steps + 1
-        seen = self._spec.observations
+        seen = self.spec.observations
         observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
         reward = np.zeros(self.num_envs)
         terminated, truncated = np.zeros((2, self.num_envs), bool)

@@ -10,7 +10,7 @@ import inspect
 import math
 import numbers
 import types
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import numpy as np
@@ -60,6 +60,7 @@ def values(
     function: Callable[..., Any],
     id: str,
     *,
+    hidden: Set[str] = frozenset(),
     defaults: Mapping[str, Any] = types.MappingProxyType({}),
     evaluation: bool = False,
     strict: bool = False,
@@ -68,19 +69,26 @@ def values(
 
     Args:
       switches: by name; `Text` is read, other values stay as they are.
-      function: that takes them.
+      function: whose parameters they are.
       id: of the environment, for errors.
-      defaults: of parameters that the function does not name, or other ones than its own.
+      hidden: parameters that are no switches, besides `COMMON`.
+      defaults: of switches that the function does not name, or other ones than its own.
       evaluation: whether to leave out those that the function's attribute `training_only` names.
       strict: whether values must be of the types that the function's annotations name.
 
     Raises:
-      ValueError: a bool is given as another word, or a value is not of its type if `strict`.
+      ValueError: there is no such switch, a bool is given as another word, or a value is not of its
+        type if `strict`.
     """
     dropped = getattr(function, "training_only", ()) if evaluation else ()
     if isinstance(dropped, str):
         raise ValueError(f"{id}: training_only must be a tuple of switches, got {dropped!r}.")
     found, read = _signature(function).parameters, {}
+    known = (parameters(function) | defaults.keys()) - COMMON - hidden
+    unknown = sorted(switches.keys() - known)
+    if unknown and not any(each.kind is each.VAR_KEYWORD for each in found.values()):
+        allowed = ", ".join(sorted(known)) or "none"
+        raise ValueError(f"{id} has no switch {', '.join(unknown)}; its switches are: {allowed}.")
     for name, value in switches.items():
         wanted = _types(found.get(name), defaults.get(name))
         if isinstance(value, Text):
@@ -95,57 +103,11 @@ def values(
 
 
 def parameters(function: Callable[..., Any]) -> set[str]:
-    """The names of the parameters of a function or a class."""
-    return set(inspect.signature(function).parameters)
-
-
-def takes_any(function: Callable[..., Any]) -> bool:
-    """Whether a function takes keyword arguments of any name."""
+    """The names of the parameters of a function or a class that can be given by name."""
     found = inspect.signature(function).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in found)
-
-
-def refuse_unknown(switches: dict[str, Any], known: Iterable[str] | None, id: str) -> None:
-    """Refuses switches that an environment does not have.
-
-    Args:
-      switches: the given ones.
-      known: the names that it has; None if it takes any.
-      id: of the environment, for the error.
-
-    Raises:
-      ValueError: names the unknown switches and the known ones.
-    """
-    if known is None:
-        return
-    unknown = sorted(set(switches) - set(known))
-    if unknown:
-        allowed = ", ".join(sorted(known)) or "none"
-        raise ValueError(f"{id} has no switch {', '.join(unknown)}; its switches are: {allowed}.")
-
-
-def own_values(
-    switches: dict[str, Any],
-    maker: Callable[..., Any],
-    id: str,
-    hidden: Set[str] = frozenset(),
-    *,
-    evaluation: bool,
-) -> dict[str, Any]:
-    """The values of the switches of an environment of ours, of the types that it names.
-
-    Args:
-      switches: the given ones.
-      maker: whose parameters they are.
-      id: of the environment, for errors.
-      hidden: parameters that are no switches, besides `COMMON`.
-      evaluation: as of `values`.
-
-    Raises:
-      ValueError: there is no such switch, or a value is of another type.
-    """
-    refuse_unknown(switches, parameters(maker) - COMMON - hidden, id)
-    return values(switches, maker, id, evaluation=evaluation, strict=True)
+    return {
+        each.name for each in found if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:

@@ -14,12 +14,18 @@ from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, environment_seeds
 from .attributes import attributes, set_attributes
 
+_NOT_KEPT = {"spec", "num_envs"}
+
 
 class TinyTask:
     """Base of our tasks: restarts, time steps and one generator for each environment e.
 
     A task defines how environment e begins (`_begin`), the effect of the actions in all of them
     (`_play`), the observations (`_observe`), and when an episode is truncated (`_cut_off`).
+
+    Attributes:
+      spec: of one of them.
+      num_envs: E.
     """
 
     optimal_return: float
@@ -29,17 +35,7 @@ class TinyTask:
         sources = environment_seeds(seed, num_envs)
         self._generators = [np.random.default_rng(source) for source in sources]
         self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
-        self._spec = spec
-
-    @property
-    def num_envs(self) -> int:
-        """The number of environments E."""
-        return len(self._generators)
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The spec of one of them."""
-        return self._spec
+        self.spec, self.num_envs = spec, num_envs
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
@@ -63,11 +59,11 @@ class TinyTask:
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`."""
-        return attributes(self, {"_spec"})
+        return attributes(self, _NOT_KEPT)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Resumable`."""
-        set_attributes(self, {"_spec"}, state)
+        set_attributes(self, _NOT_KEPT, state)
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""
