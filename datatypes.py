@@ -133,6 +133,19 @@ class Row(NamedTuple):
     extras: Any
 
 
+def rows_of(timestep: TimeStep, action: Array, extras: Any) -> Row:
+    """Rows `[E, ...]` of time steps and of the decisions made on them."""
+    return Row(
+        observation=timestep.observation,
+        reward=timestep.reward,
+        discount=timestep.discount,
+        is_first=timestep.step_type == dm_env.StepType.FIRST,
+        is_last=timestep.step_type == dm_env.StepType.LAST,
+        action=action,
+        extras=extras,
+    )
+
+
 class Sample(NamedTuple):
     """A batch of sequences out of a replay.
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
+from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, rows_of
 from .base import Agent, Decision
 from .entry import AgentEntry
 from .padding_changes import random_observations, with_other_padding
@@ -144,7 +144,8 @@ def _act(
         for step, timestep in enumerate(timesteps):
             decision: Decision = act(params, state, timestep)
             _check_actions(name, np.asarray(decision.action), spec, step)
-            rows.append(_rows(timestep, decision))
+            action, extras = jax.tree.map(np.asarray, (decision.action, decision.extras))
+            rows.append(rows_of(timestep, action, extras))
             restored = act(params, _restored(state), timestep)
             if step == 0 and not _equal(restored, decision):
                 raise ValueError(f"Agent.{name} gives other results with a restored actor state.")
@@ -189,18 +190,6 @@ def _check_actions(name: str, action: np.ndarray, spec: EnvironmentSpec, step: i
             f"Agent.{name}: the action must be within {low} and {high}, got {action[wrong][0]} at "
             f"time step {step}."
         )
-
-
-def _rows(timestep: TimeStep, decision: Decision) -> Row:
-    return Row(
-        observation=timestep.observation,
-        reward=timestep.reward,
-        discount=timestep.discount,
-        is_first=timestep.step_type == StepType.FIRST,
-        is_last=timestep.step_type == StepType.LAST,
-        action=np.asarray(decision.action),
-        extras=jax.tree.map(np.asarray, decision.extras),
-    )
 
 
 def _sample(rows: list[Row], sequence: SequenceSpec, generator: np.random.Generator) -> Sample:

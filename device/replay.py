@@ -17,7 +17,7 @@ import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from ..replay.rings import rows_per_environment
-from ..replay.rows import join_extras, row_spec, split_extras
+from ..replay.rows import join_extras, row_spec, split_extras, within_episode
 
 
 class ReplayState(NamedTuple):
@@ -180,7 +180,7 @@ class DeviceReplay:
             rows = rows._replace(observation=stacks)
         mask = jnp.ones(rows.is_last.shape, bool)
         if not self._sequence.crosses_episodes:
-            mask = jnp.cumsum(rows.is_last, axis=1) - rows.is_last == 0
+            mask = within_episode(rows.is_last)
             rows = jax.tree.map(lambda x: _where(mask, x), rows)
         first = environments, self._slot(starts)
         return join_extras(rows, jax.tree.map(lambda ring: ring[first], state.first)), mask

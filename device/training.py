@@ -15,7 +15,7 @@ import numpy as np
 from dm_env import StepType
 
 from ..agents.base import Agent, LearnerState
-from ..datatypes import ReplayConfig, Row
+from ..datatypes import ReplayConfig, rows_of
 from ..environments import pure
 from ..environments.pure import PureEnvironment
 from ..networks.convolution import convolutions_as_products
@@ -207,15 +207,7 @@ def _act(
     is_last = before.step_type == StepType.LAST
     params = agent.acting_params(state.learner)
     decision = jax.vmap(agent.explore, (None, 0, 0))(params, state.actors, before)
-    rows = Row(
-        observation=before.observation,
-        reward=before.reward,
-        discount=before.discount,
-        is_first=before.step_type == StepType.FIRST,
-        is_last=is_last,
-        action=decision.action,
-        extras=decision.extras,
-    )
+    rows = rows_of(before, decision.action, decision.extras)
     move = jax.vmap(functools.partial(pure.advance, environment))
     environments = move(state.environments, decision.action)
     returns = jnp.where(is_last, 0.0, state.returns + environments.timestep.reward)

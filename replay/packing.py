@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..datatypes import Row, SequenceSpec
-from .rows import join_extras, split_extras, stack_frames
+from .rows import join_extras, split_extras, stack_frames, within_episode
 
 
 class Packing:
@@ -117,7 +117,7 @@ class SequencePacking:
         is_last = self.flags(packed[:, self.before :])[1]
         if self._sequence.crosses_episodes:
             return np.ones(is_last.shape, bool)
-        mask: np.ndarray = np.cumsum(is_last, axis=1) - is_last == 0
+        mask: np.ndarray = within_episode(is_last)
         return mask
 
     def unpack(self, packed: Sequence[np.ndarray]) -> tuple[Row, np.ndarray]:

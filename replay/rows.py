@@ -69,6 +69,11 @@ def sample_shapes(
     return [shapes(size) for size in sizes]
 
 
+def within_episode(is_last: Any) -> Any:
+    """False behind the first True of bool `[B, n]`, an array of NumPy or JAX."""
+    return is_last.cumsum(axis=1) - is_last == 0
+
+
 def stack_frames(frames: np.ndarray, is_first: np.ndarray, frame_stack: int) -> np.ndarray:
     """Puts the newest observations of each row together, as `SequenceSpec.frame_stack` says.
 

@@ -12,7 +12,7 @@ from dm_env import StepType
 
 from ..agents.base import Agent, Params
 from ..agents.shapes import timestep_shape
-from ..datatypes import Resumable, Row, TimeStep, VectorEnvironment
+from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
 from .metrics import RunningReturns
@@ -196,16 +196,3 @@ class Actor:
     def _note(self, ended: dict[str, np.ndarray]) -> None:
         for name, values in ended.items():
             self._episodes.setdefault(name, []).extend(values.tolist())
-
-
-def rows_of(timestep: TimeStep, action: np.ndarray, extras: Any) -> Row:
-    """Rows `[E, ...]` of time steps and of the decisions made on them."""
-    return Row(
-        observation=timestep.observation,
-        reward=timestep.reward,
-        discount=timestep.discount,
-        is_first=timestep.step_type == StepType.FIRST,
-        is_last=timestep.step_type == StepType.LAST,
-        action=action,
-        extras=extras,
-    )

@@ -7,10 +7,9 @@ from dm_env import StepType, specs
 
 from retrax.agents import acer, reactor, recurrent
 from retrax.agents.frame_stack import stacked_spec
-from retrax.datatypes import EnvironmentSpec
+from retrax.datatypes import EnvironmentSpec, rows_of
 from retrax.environments import make
 from retrax.replay import LocalReplay, ReplayConfig
-from retrax.runtime.actor import rows_of
 
 STACK = 4
 GAME = "ALE/Breakout-v5,max_frames=120"
