@@ -89,7 +89,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
         for worker in workers:
             worker.step()
     counter.steps = 60
-    states = [worker._worker.replay.store.num_rows for worker in workers]
+    states = [worker._worker.replay.status().num_rows for worker in workers]
     version, mean = server._server.updates, float(server._server.state.means["reward"])
     assert version > 8
     for each in [*workers, server]:
@@ -106,7 +106,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     server, workers, _, _ = node(resumed)
     assert (server._server.updates, server._server.state.means["reward"]) == (version, mean)
     for worker, rows in zip(workers, states, strict=True):
-        assert worker._worker.replay.store.num_rows == rows
+        assert worker._worker.replay.status().num_rows == rows
         assert worker._worker.updates.version == version
         assert worker._worker.learner.updates > 3
         assert float(worker._worker.learner.state.means["reward"]) == mean
@@ -117,7 +117,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     for each in [*workers, server]:
         each.close()
     fresh = make_worker(config, 0, DirectPeers(Counter(), server), stop=threading.Event())
-    assert fresh._worker.replay.store.num_rows == 0  # of a program without a snapshot
+    assert fresh._worker.replay.status().num_rows == 0  # of a program without a snapshot
     fresh.close()
 
 
@@ -160,12 +160,12 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
     server.step()
     server.save()
     worker.save()
-    version, rows = server._server.updates, worker._worker.replay.store.num_rows
+    version, rows = server._server.updates, worker._worker.replay.status().num_rows
     step()  # which will be lost
     again = dataclasses.replace(config, restarts=1, resumed_at=60)
     worker._snapshots.close()
     worker = start(again, 1)
-    assert worker._worker.replay.store.num_rows == rows
+    assert worker._worker.replay.status().num_rows == rows
     step()
     server._snapshots.close()
     server = start(again)
