@@ -23,14 +23,10 @@ def stored_as(sequence: SequenceSpec, config: ReplayConfig) -> dict[str, dict[st
 def check_stored_as(state: Mapping[str, Any], sequence: SequenceSpec, config: ReplayConfig) -> None:
     """Refuses the state of a replay with other sequences or another selector.
 
-    States that were saved before this was written down are not checked.
-
     Raises:
       ValueError: names what differs, stored and wanted.
     """
-    found, wanted = state.get(_KEY), stored_as(sequence, config)[_KEY]
-    if found is None:
-        return
+    found, wanted = state[_KEY], stored_as(sequence, config)[_KEY]
     differing = [name for name in wanted if not np.array_equal(found[name], wanted[name])]
     if differing:
         stored = ", ".join(f"{name} {_text(found[name])}" for name in differing)
