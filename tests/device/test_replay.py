@@ -138,8 +138,7 @@ def test_proportional_draws_are_those_of_the_store(alpha):
     drawn, sample = jax.jit(replay.sample)(state, jax.random.key(0))
     probabilities = np.zeros(store._present.size)
     present = np.flatnonzero(store._present)
-    tree = store._selector._selector._tree
-    probabilities[present] = 0.2 / len(present) + 0.8 * tree.probabilities(present)
+    probabilities[present] = store._selector.probabilities(present)
     found = np.bincount(drawn, minlength=len(probabilities)) / 20_000
     np.testing.assert_allclose(found, probabilities, atol=0.012)
     weights = (1 / (len(present) * probabilities[drawn])) ** 0.7

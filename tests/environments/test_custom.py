@@ -146,7 +146,9 @@ def test_switches_reach_the_function(here):
         make("custom_envs:vector,sise=7")
     with pytest.raises(ValueError, match="custom_envs:pair cannot be made: missing a required"):
         make("custom_envs:pair")
-    with pytest.raises(ValueError, match="no switch seed; its switches are: first, second"):
+    with pytest.raises(
+        ValueError, match="no switch seed; its switches are: first, max_episode_steps, second"
+    ):
         make("custom_envs:pair,seed=3")
 
 
@@ -247,26 +249,30 @@ def gymnasium_vector(num_envs, seed):
 
 
 @pytest.mark.parametrize(
-    ("attribute", "value", "sentence"),
+    ("attribute", "get", "sentence"),
     [
-        ("spec", None, "it is a Pretends whose spec is None, not a retrax.datatypes.Environm"),
         (
             "spec",
-            EnvironmentSpec(None, None),
+            lambda: None,
+            "it is a Pretends whose spec is None, not a retrax.datatypes.Environm",
+        ),
+        (
+            "spec",
+            lambda: EnvironmentSpec(None, None),
             r"whose spec is EnvironmentSpec\(observations=None, ",
         ),
-        ("num_envs", "2", "has '2' environments instead of 2"),
-        ("num_envs", 2.5, r"has 2\.5 environments instead of 2"),
-        ("step", None, "must be a VectorEnvironment, but its step is no method"),
-        ("spec", property(lambda self: 1 / 0), "cannot be read: ZeroDivisionError: division by"),
+        ("num_envs", lambda: "2", "has '2' environments instead of 2"),
+        ("num_envs", lambda: 2.5, r"has 2\.5 environments instead of 2"),
+        ("step", lambda: None, "must be a VectorEnvironment, but its step is no method"),
+        ("spec", lambda: 1 / 0, "cannot be read: ZeroDivisionError: division by"),
     ],
 )
-def test_vectors_are_checked_by_the_types_of_their_attributes(attribute, value, sentence):
+def test_vectors_are_checked_by_the_types_of_their_attributes(attribute, get, sentence):
     class Made(Pretends):
         pass
 
     Made.__name__ = "Pretends"
-    setattr(Made, attribute, value)
+    setattr(Made, attribute, property(lambda self: get(), lambda self, value: None))
     with pytest.raises(ValueError, match=sentence) as caught:
         make(Made, num_envs=2)
     assert str(caught.value).startswith("the result of an environment made by a function ")

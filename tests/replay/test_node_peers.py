@@ -311,4 +311,5 @@ def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
             node.add(7, 0, [0, 1], packed(stream(3)), 0.0)
         open_replay(peer).restore(local.state(), counters)
         assert node.status()[0] == (6 if full else local.status().num_rows)
-    open_replay(peer).restore({"reverb_checkpoint": np.zeros(1)}, counters)
+    reverbs = {"stored_as": local.state()["stored_as"], "reverb_checkpoint": np.zeros(1)}
+    open_replay(peer).restore(reverbs, counters)
