@@ -98,10 +98,18 @@ def environments_of(
     return environments, unfinished
 
 
-def loop_of(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
-    """The loop of a run at its beginning, in this process or on a device; see `make_loop`."""
+def loop_of(
+    config: RunConfig, agent: Agent, environments: list[VectorEnvironment], unfinished: Unfinished
+) -> Loop:
+    """The loop of a run at its beginning, in this process or on a device; see `make_loop`.
+
+    Episodes that do not continue begin here: an environment may refuse before a file is written.
+    """
     if not config.on_device:
-        return make_loop(config, agent, environments)
+        loop = make_loop(config, agent, environments)
+        if unfinished.running is None:
+            loop.reset()
+        return loop
     (environment,) = environments
     assert isinstance(environment, PureVector), "make_environments gives no others"
     return DeviceLoop(config, agent, environment)

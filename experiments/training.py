@@ -96,9 +96,7 @@ def train(
             if not resume:
                 check_new_directory(directory, config)
             agent = checked_agent(config, spec)
-            loop = resuming.loop_of(config, agent, environments)
-            if unfinished.running is None:
-                loop.reset()  # an environment may refuse, before anything is written
+            loop = resuming.loop_of(config, agent, environments, unfinished)
             on_error.pop_all()
         closing = stack.enter_context(contextlib.ExitStack())
         closing.callback(loop.close)
