@@ -1,12 +1,13 @@
 """Speed of programs of processes, compared with the same agents in one process.
 
     python benchmarks/distributed.py [CASE ...] [--num-actors 2] [--num-envs 8]
-                                     [--repeats 3] [--ray] [--busy]
+                                     [--repeats 3] [--engine NAME[=PYTHON] ...] [--busy]
 
 A case is one of those printed by --help, for instance `d4pg`; all of them without one. All sides
 have as many environments. Rates are over the time in which the learner updates, without
-compilation; medians, the sides in turn. With --ray, the program runs a second time, by
-`--engine ray`; with --busy, beside another process that keeps one core busy.
+compilation; medians, the sides in turn. The program runs with each engine that is given, by the
+Python that is given with it: `--engine ray --engine launchpad=/path/to/python3.10`. With --busy, it
+runs with the first one again, beside another process that keeps one core busy.
 """
 
 import argparse
@@ -40,20 +41,17 @@ AGENT57_PONG += ("--agent.replay.acting-steps-per-update", "1664")
 AGENT57_PONG += ("--agent.replay.capacity", "100000")  # 5 million rows need 36 GB
 
 CASES = {
-    "reactor": Case("reactor", "catch", 20_000, 0.6),
-    "acer": Case("acer", "CartPole-v1", 60_000, 0.6),
-    "d4pg": Case("d4pg", "Pendulum-v1", 40_000, 0.6),
-    "agent57": Case("agent57", "deep_sea", 20_000, 0.6),
-    "reactor_pong": Case("reactor", "ALE/Pong-v5", 20_000, 0.9),
-    "acer_pong": Case("acer", "ALE/Pong-v5", 20_000, 0.9),
+    "reactor": Case("reactor", "catch", 20_000, 0.75),
+    "acer": Case("acer", "CartPole-v1", 60_000, 0.75),
+    "d4pg": Case("d4pg", "Pendulum-v1", 40_000, 0.75),
+    "agent57": Case("agent57", "deep_sea", 20_000, 0.75),
+    "reactor_pong": Case("reactor", "ALE/Pong-v5", 20_000, 0.95),
+    "acer_pong": Case("acer", "ALE/Pong-v5", 20_000, 0.95),
     "agent57_pong": Case("agent57", "ALE/Pong-v5", 20_000, 0.9, AGENT57_PONG),
 }
 TRAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
 LOGS = 100  # rows of metrics in a run
-RAY_LIMIT = 0.9  # of the speed by Launchpad's engine
 BUSY_LIMIT = 0.5  # of the speed without the other process
-# What each side is compared with.
-BESIDE = {"program": "one process", "Ray": "program", "beside another": "program"}
 
 
 def read_rows(directory):
@@ -97,17 +95,19 @@ def one_process(directory, case, options):
     subprocess.run([*command, *train, *flags], check=True, capture_output=True)
 
 
-def program(directory, case, options, *, engine="launchpad"):
+def program(directory, case, options, engine):
     """Runs the program; returns bytes per second between its processes."""
     agent, environment, steps, _, flags = CASES[case]
+    name, _, python = engine.partition("=")
     running = Program(
         directory,
         *["--environment", environment, "--num-actors", options.num_actors],
         *["--num-envs", options.num_envs],
         *["--steps", options.steps or steps, "--log-every", log_every(options, steps)],
-        *["--run-directory", directory, "--engine", engine],
+        *["--run-directory", directory, *(["--engine", name] if name else [])],
         *flags,
         agent=agent,
+        python=python or sys.executable,
     )
     running.wait_for("learning")
     pid = running.process.pid
@@ -139,43 +139,46 @@ def log_every(options, steps):
 
 def compare(case, options):
     """Prints the medians of a case."""
+    engines = options.engine or [""]
+    titles = [
+        f"program by {engine.partition('=')[0]}" if engine else "program" for engine in engines
+    ]
+    limits = {f"{title} / one process": CASES[case].least for title in titles}
+    limits["beside another / "] = BUSY_LIMIT
     found = {}
     for repeat in range(options.repeats):
         with tempfile.TemporaryDirectory() as folder:
-            alone, together = pathlib.Path(folder) / "alone", pathlib.Path(folder) / "together"
-            one_process(alone, case, options)
-            figures = {"between the processes, kB/s": program(together, case, options) / 1e3}
-            sides = {"one process": alone, "program": together}
-            if options.ray:
-                sides["Ray"] = pathlib.Path(folder) / "ray"
-                program(sides["Ray"], case, options, engine="ray")
+            sides = {name: pathlib.Path(folder, name) for name in ("one process", *titles)}
+            one_process(sides["one process"], case, options)
+            figures = {}
+            for title, engine in zip(titles, engines, strict=True):
+                sent = program(sides[title], case, options, engine)
+                figures[f"{title}, between the processes, kB/s"] = sent / 1e3
+                idle = mean(sides[title], "learner_idle_share")
+                figures[f"{title}, share of the learner's time spent waiting"] = idle
+                age = mean(sides[title], "parameter_staleness")
+                figures[f"{title}, parameter age, updates"] = age
+            pairs = [(title, "one process") for title in titles]
+            pairs += [(titles[0], title) for title in titles[1:]]
             if options.busy:
-                sides["beside another"] = pathlib.Path(folder) / "busy"
+                sides["beside another"] = pathlib.Path(folder, "busy")
                 with another_process():
-                    program(sides["beside another"], case, options)
+                    program(sides["beside another"], case, options, engines[0])
+                pairs.append(("beside another", titles[0]))
             for name, directory in sides.items():
                 for column in ("steps", "updates"):
                     figures[f"{name}, {column}/s"] = rate(*learning_rows(directory), column)
-            for name in list(sides)[1:]:
-                other = BESIDE[name]
+            for name, other in pairs:
                 for column in ("steps", "updates"):
                     ratio = figures[f"{name}, {column}/s"] / figures[f"{other}, {column}/s"]
                     figures[f"{name} / {other}, {column}/s"] = ratio
-            idle = mean(together, "learner_idle_share")
-            figures["share of the learner's time spent waiting"] = idle
-            figures["parameter age, updates"] = mean(together, "parameter_staleness")
         for name, value in figures.items():
             found.setdefault(name, []).append(value)
         print(f"{case}, run {repeat + 1} of {options.repeats}", flush=True)
     for name, values in found.items():
-        limits = {
-            "program / one": CASES[case].least,
-            "Ray / program": RAY_LIMIT,
-            "beside another / program": BUSY_LIMIT,
-        }
         least = [limit for start, limit in limits.items() if name.startswith(start)]
         limit = f"   (limit: at least {least[0]})" if least else ""
-        print(f"{case:<14}{name:<46}{statistics.median(values):>10.2f}{limit}", flush=True)
+        print(f"{case:<14}{name:<62}{statistics.median(values):>10.2f}{limit}", flush=True)
 
 
 def main():
@@ -185,7 +188,9 @@ def main():
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--steps", type=int, help="instead of each case's own")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--ray", action="store_true", help="run the program by Ray's engine too")
+    parser.add_argument(
+        "--engine", action="append", metavar="NAME[=PYTHON]", help="the default one if not given"
+    )
     parser.add_argument(
         "--busy", action="store_true", help="and beside a process that burns a core"
     )

@@ -29,9 +29,9 @@ START_SECONDS = 240
 class Program:
     """A running program, in a new session, as in a terminal."""
 
-    def __init__(self, directory, *options, agent="reactor", folder=None):
+    def __init__(self, directory, *options, agent="reactor", folder=None, python=sys.executable):
         self.directory = directory
-        command = [sys.executable, "-m", "retrax.launchpad_programs", agent, "--plain"]
+        command = [python, "-m", "retrax.launchpad_programs", agent, "--plain"]
         self.process = subprocess.Popen(
             [*command, *map(str, options)],
             cwd=folder,

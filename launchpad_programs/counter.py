@@ -119,7 +119,8 @@ class Counter:
             if answer is None:
                 self._note_actor(name, taken, dict(values))
                 is_open = self._phase != "starting"
-                answer = self._leases.renew(name, process, number, taken, is_open=is_open)
+                rate = values.get("steps_per_second", 0.0)
+                answer = self._leases.renew(name, process, number, taken, rate, is_open=is_open)
             return answer
 
     def _note_actor(self, name: str, taken: int, values: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ Nothing is made here: a node's factory is imported in its own process.
 import dataclasses
 import importlib
 import os
+import sys
 import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -205,10 +206,17 @@ def describe_restart(kind: NodeKind, steps: int | None) -> str:
     return kind.renewed if steps is None else kind.restored.format(steps=steps)
 
 
+def cpus() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
     """Environment variables of a node's process.
 
-    Without an accelerator a node computes on one core, as Reactor's and ACER's workers do.
+    Without an accelerator a node computes on one core, as Reactor's and ACER's workers do; one that
+    may use an accelerator on those that the acting nodes leave, at least on half of all: threads
+    that wait for a core which another node has cost both of them time.
     """
     cache = str((config.directory / "compilation_cache").absolute())
     shared = {
@@ -219,5 +227,6 @@ def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
     if kind.sees_accelerator:
-        return shared
+        acting = sum(spec.kind.acts for spec in nodes_of(config))
+        return {**shared, "NPROC": str(max(1, cpus() // 2, cpus() - acting))}
     return {**shared, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}

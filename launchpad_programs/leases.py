@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 _PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
-_LARGEST_PORTION = 50
+_PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so long
 
 
 class Lease(NamedTuple):
@@ -32,7 +32,7 @@ class Leases:
           num_actors: that share the steps.
         """
         self._last_step = last_step
-        self._portion = min(max(last_step // (_PORTIONS * num_actors), 1), _LARGEST_PORTION)
+        self._largest = max(last_step // (_PORTIONS * num_actors), 1)
         self._granted = 0
         self.held: dict[str, Lease] = {}
 
@@ -53,7 +53,9 @@ class Leases:
             return 0
         return lease.steps if (process, number) == lease[:2] else None
 
-    def renew(self, name: str, process: int, number: int, taken: int, *, is_open: bool) -> int:
+    def renew(
+        self, name: str, process: int, number: int, taken: int, rate: float, *, is_open: bool
+    ) -> int:
         """Grants steps to an actor.
 
         Args:
@@ -62,6 +64,7 @@ class Leases:
           number: of its call.
           taken: steps since its last call; an actor of several environments may take a few more
             than it was granted.
+          rate: steps per second that it takes.
           is_open: whether steps may be granted now.
         """
         lease = self.held.get(name, Lease())
@@ -70,7 +73,7 @@ class Leases:
             lease = Lease(process)
         self._granted += max(0, taken - lease.steps)
         left = max(0, self._last_step - self._granted) if is_open else 0
-        grant = min(self._portion, left)
+        grant = min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
         self._granted += grant
         self.held[name] = Lease(process, number, grant)
         return grant

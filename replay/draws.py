@@ -44,6 +44,16 @@ class PackedDraw(NamedTuple):
         return bool(self.header[2])
 
 
+class _Place(NamedTuple):
+    """Of an array in a buffer: bytes from `start` to `stop`, of which it takes `size`."""
+
+    start: int
+    stop: int
+    size: int
+    shape: tuple[int, ...]
+    dtype: type
+
+
 class DrawPacking:
     """Where the arrays of a draw lie in its buffer."""
 
@@ -58,13 +68,23 @@ class DrawPacking:
         draw.header[0] = batch
         return draw
 
-    def read(self, data: np.ndarray) -> PackedDraw:
-        """The arrays of a buffer.
+    def num_bytes(self, batch: int) -> int:
+        """Bytes of a draw of B sequences."""
+        return self._places(batch)[-1].stop
+
+    def read(self, data: np.ndarray) -> list[PackedDraw]:
+        """The draws in a buffer, which has one or more.
 
         Raises:
-          ValueError: the buffer has another size than its header says.
+          ValueError: the buffer has another size than the headers say.
         """
-        return self._views(data, int(data[:8].view(np.int64)[0]))
+        draws = []
+        while len(data):
+            batch = int(data[:8].view(np.int64)[0])
+            size = self.num_bytes(batch)
+            draws.append(self._views(data[:size], batch))
+            data = data[size:]
+        return draws
 
     def sample(self, draw: PackedDraw) -> Sample:
         """The sample: its arrays are views of the buffer, but the mask and stacks of frames."""
@@ -72,27 +92,32 @@ class DrawPacking:
         return Sample(rows, draw.weights, mask)
 
     def _views(self, data: np.ndarray | None, batch: int) -> PackedDraw:
+        places = self._places(batch)
+        if data is None:
+            data = np.empty(places[-1].stop, np.uint8)
+        if len(data) != places[-1].stop:
+            raise ValueError(
+                f"A draw of {batch} sequences has {places[-1].stop} bytes, got {len(data)}: "
+                "learner and replay need the same agent, environment and config."
+            )
+        arrays: list[np.ndarray] = [
+            data[place.start : place.start + place.size].view(place.dtype).reshape(place.shape)
+            for place in places
+        ]
+        header, keys, weights, *parts = arrays
+        return PackedDraw(data, header, keys, weights, parts)
+
+    def _places(self, batch: int) -> list[_Place]:
         shapes: list[tuple[tuple[int, ...], type]] = [
             ((_HEADER,), np.int64),
             ((3, batch), np.int64),
             ((batch,), np.float32),
             *((shape, np.uint8) for shape in self._packing.shapes(batch)),
         ]
-        sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in shapes]
-        begins = [0]
-        for size in sizes:
-            begins.append(begins[-1] + -(-size // _ALIGNMENT) * _ALIGNMENT)
-        total = begins.pop()
-        if data is None:
-            data = np.empty(total, np.uint8)
-        if data.shape != (total,):
-            raise ValueError(
-                f"A draw of {batch} sequences has {total} bytes, got {len(data)}: learner and "
-                "replay need the same agent, environment and config."
-            )
-        arrays: list[np.ndarray] = [
-            data[begin : begin + size].view(dtype).reshape(shape)
-            for begin, size, (shape, dtype) in zip(begins, sizes, shapes, strict=True)
-        ]
-        header, keys, weights, *parts = arrays
-        return PackedDraw(data, header, keys, weights, parts)
+        places, start = [], 0
+        for shape, dtype in shapes:
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            stop = start + -(-size // _ALIGNMENT) * _ALIGNMENT
+            places.append(_Place(start, stop, size, shape, dtype))
+            start = stop
+        return places

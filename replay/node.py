@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -87,7 +86,9 @@ class ReplayNode:
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
         self._made: dict[int, _Made] = {}  # by number, those that were used too
-        self._waiting: Counter[int] = Counter()  # numbers of draws that are waited for
+        self._request = 0  # the next one to be answered
+        self._answers: dict[int, tuple[int, np.ndarray]] = {}  # by request: its last draw, and all
+        self._waiting: dict[int, int] = {}  # from requests to the draws that they take at most
 
     def greet(self) -> dict[str, Any]:
         """What writers and learners compare with their own: `layout` and `num_environments`."""
@@ -122,7 +123,7 @@ class ReplayNode:
         return self._wait(lambda: self._take_in(writer, number, environments, rows), timeout)
 
     def begin(self) -> tuple[int, int]:
-        """A learner begins: the node's life, and the number of the first draw.
+        """A learner begins: the node's life, and the number of the first request.
 
         Draws that were not used by an earlier learner are not made after all.
         """
@@ -130,37 +131,40 @@ class ReplayNode:
             self.local.undo(self._unused)
             self._used = self._number - 1
             self._note_due()
-            return self._life, self._number
+            return self._life, self._request
 
     def draw(
-        self, life: int, number: int, timeout: float, priorities: Priorities = ()
+        self, life: int, request: int, timeout: float, priorities: Priorities = (), count: int = 1
     ) -> np.ndarray | None:
-        """The draw of a number, one buffer for `DrawPacking.read`; None if it is not due in time.
+        """The next draws, one buffer for `DrawPacking.read`; None if none is due in time.
 
-        The header has the life and the number besides.
+        Their headers have the life and their numbers besides. A request that comes twice has the
+        same draws twice.
 
         Args:
-          life: of the node, as known to the learner. For another one the buffer is empty.
-          number: one more than that of the draw before.
-          timeout: seconds to wait.
+          life: of the node, as known to the learner. For another one the buffer has no sequences.
+          request: one more than that of the request before.
+          timeout: seconds to wait for the first draw.
           priorities: for `set_priorities`, before.
+          count: draws at most, of those that are due then.
 
         Raises:
-          ValueError: draws of larger numbers have been used, or a priority is wrong.
+          ValueError: the draws of the request have been used, or a priority is wrong.
         """
         if life != self._life:
             return self.local.draws.empty(0).data
         self.set_priorities(life, priorities)
         with self._changed:
-            self._waiting[number] += 1
-            self._wait(lambda: self._serve() or number < self._number, timeout)
-            self._waiting[number] -= 1
-            self._waiting += Counter()  # forgets zeros
-            if number >= self._number:
+            self._waiting[request] = count
+            self._wait(lambda: self._serve() or request < self._request, timeout)
+            self._waiting.pop(request, None)
+            if request >= self._request:
                 return None
-            if number in self._made:
-                return self._made[number].draw.data
-        raise ValueError(f"Draw {number} has been used, the next one is {self._number}.")
+            if request in self._answers:
+                return self._answers[request][1]
+        raise ValueError(
+            f"The draws of request {request} have been used, the next one is {self._request}."
+        )
 
     def set_priorities(self, life: int, priorities: Priorities) -> None:
         """Sets the priorities of draws, which are thereby used, as are those before them.
@@ -178,11 +182,14 @@ class ReplayNode:
             if life != self._life:
                 return
             for number, values in priorities:
-                if number in self._made:
-                    self.local.set_priorities(self._made.pop(number).draw.keys, values)
+                made = self._made.pop(number, None)
+                if made is not None:
+                    self.local.set_priorities(made.draw.keys, values)
                 self._used = max(self._used, number)
             for number in [n for n in self._made if n < self._used - _LATE]:
                 del self._made[number]
+            for request in [r for r, (last, _) in self._answers.items() if last <= self._used]:
+                del self._answers[request]
 
     def status(self) -> tuple[Any, ...]:
         """The fields of a `ReplayStatus`."""
@@ -212,6 +219,7 @@ class ReplayNode:
             self._arrivals.clear()
             self._used = self._number - 1
             self._made.clear()
+            self._answers.clear()
             self._note_due()
 
     @contextlib.contextmanager
@@ -273,13 +281,18 @@ class ReplayNode:
 
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as `_wait` may go on."""
-        while self._waiting[self._number] and self.local.is_due:
-            rng = self.local.rng
-            draw = self.local.draw()
-            assert draw is not None
-            draw.header[3:5] = self._life, self._number
-            self._made[self._number] = _Made(draw, rng)
-            self._number += 1
+        while (count := self._waiting.get(self._request)) and self.local.is_due:
+            buffers = []
+            while len(buffers) < count and self.local.is_due:
+                rng, draw = self.local.rng, self.local.draw()
+                assert draw is not None
+                draw.header[3:5] = self._life, self._number
+                self._made[self._number] = _Made(draw, rng)
+                self._number += 1
+                buffers.append(draw.data)
+            data = buffers[0] if len(buffers) == 1 else np.concatenate(buffers)
+            self._answers[self._request] = self._number - 1, data
+            self._request += 1
             self._note_due()
             self._changed.notify_all()
         return False

@@ -14,7 +14,7 @@ from .peer import Answer, Peer
 from .rows import row_spec
 from .waiting import PeerLost, Stopped, WaitTimeout, never
 
-CHUNK_ROWS, MAX_CHUNKS = 16, 4  # unless a writer is told otherwise
+CHUNK_ROWS, MAX_CHUNKS = 32, 2  # unless a writer is told otherwise
 _HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 _PAUSE_SECONDS = 0.1  # before a node that died is called again

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
-from .draws import DrawPacking
+from .draws import DrawPacking, PackedDraw
 from .interface import Draw, ReplayStatus
 from .local import LocalReplay
 from .node import check_greeting
@@ -22,6 +22,8 @@ from .waiting import PeerLost
 _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
 _STATUS_SECONDS = 0.5
+# Draws of a request, and their bytes: where draws are small, the call costs more than the draw.
+_DRAWS_EACH, _BYTES_EACH = 4, 2**18
 
 _IN_NODE = "in_replay_node"
 
@@ -69,7 +71,7 @@ class RemoteReplay:
           sequence: as of the node's replay.
           config: likewise.
           num_environments: likewise.
-          ahead: draws that are requested before they are asked for.
+          ahead: requests of draws that are made before they are asked for.
 
         Raises:
           ValueError: the node's rows have another layout.
@@ -84,7 +86,10 @@ class RemoteReplay:
         packing = SequencePacking(row_spec(environment_spec, sequence), sequence)
         check_greeting(peer, packing, num_environments)
         self._draws = DrawPacking(packing)
-        self._requests: deque[_Request] = deque()  # of draws, the next one first
+        size = self._draws.num_bytes(config.draw_size)
+        self._count = max(1, min(_DRAWS_EACH, _BYTES_EACH // size)) if ahead else 1
+        self._requests: deque[_Request] = deque()  # the next one first
+        self._arrived: deque[PackedDraw] = deque()
         self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent
         self._status: ReplayStatus | None = None
         self._status_until = 0.0
@@ -101,23 +106,22 @@ class RemoteReplay:
         deadline = started + timeout
         patience = deadline if self._ahead else max(deadline, started + _ANSWER_SECONDS)
         while True:
+            if self._arrived:
+                return self._use(self._arrived.popleft(), deadline)
             self._request(max(1, self._ahead), deadline)
             try:
                 data = self._requests[0].answer.result(max(0.0, patience - time.monotonic()))
             except TimeoutError:
-                self._send_priorities()
                 return None
             except PeerLost:
                 self._begin()
                 continue
             self._requests.popleft()
             if data is not None:
-                draw = self._draws.read(data)
-                if len(draw.weights):
-                    keys = _Keys(self._life, self._number, draw.keys)
-                    self._number += 1
-                    self._request(self._ahead, deadline)
-                    return Draw(keys, self._draws.sample(draw), draw.updates)
+                self._number += 1
+                self._arrived.extend(self._draws.read(data))
+                if len(self._arrived[0].weights):
+                    continue
                 self._begin()  # the node has another life
             elif self._ahead:
                 self._requests.appendleft(self._send(0, deadline))
@@ -180,9 +184,15 @@ class RemoteReplay:
         """Leaves the node as it is."""
 
     def _begin(self) -> None:
-        self._life, self._number = self._peer.call("begin")
+        self._life, self._number = self._peer.call("begin")  # that of the first request
         self._requests.clear()
+        self._arrived.clear()
         self._priorities = []
+
+    def _use(self, draw: PackedDraw, deadline: float) -> Draw:
+        self._request(self._ahead, deadline)
+        life, number = draw.header[3:5].tolist()
+        return Draw(_Keys(life, number, draw.keys), self._draws.sample(draw), draw.updates)
 
     def _request(self, count: int, deadline: float) -> None:
         while len(self._requests) < count:
@@ -194,11 +204,6 @@ class RemoteReplay:
         if not self._ahead:
             wait = min(wait, max(0.0, deadline - time.monotonic()))
         priorities, self._priorities = self._priorities, []
-        answer = self._peer.send("draw", self._life, self._number + index, wait, priorities)
+        number = self._number + index
+        answer = self._peer.send("draw", self._life, number, wait, priorities, self._count)
         return _Request(answer, priorities)
-
-    def _send_priorities(self) -> None:
-        """Sends those that no request will take along soon."""
-        if self._priorities:
-            self._peer.send("set_priorities", self._life, self._priorities)
-            self._priorities = []

@@ -24,9 +24,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 def pytest_configure(config):
-    """Sets the variable for this process, its workers and the processes that tests start."""
+    """Sets variables for this process, its workers and the processes that tests start."""
     if config.option.markexpr != "slow":
         os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    # glibc keeps what each of its arenas once had: the compiler's many threads share two of them.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 
 
 def pytest_report_header():

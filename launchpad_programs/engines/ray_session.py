@@ -23,7 +23,7 @@ from ...replay.rows import row_spec
 from ...runtime.parameters import packing_of
 from ...runtime.stop import stop_on_signals
 from ..config import ProgramConfig
-from ..kinds import nodes_of
+from ..kinds import cpus, nodes_of
 from . import installed
 
 Result = TypeVar("Result")
@@ -172,11 +172,6 @@ def check_cpus(config: ProgramConfig, available: float, where: str) -> None:
             f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each "
             f"of {config.run.num_actors} {label}s), but {where} {available:g}: {advice}."
         )
-
-
-def cpus() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def own_address(address: str) -> str:

@@ -57,6 +57,17 @@ def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_pat
     assert act(counter, "actor/0", 1, 0) == 5  # a hundredth, over two actors
 
 
+def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter, tmp_path):
+    counter = make_counter(tmp_path, steps=1_000_000)
+    counter.start({}, [])
+    rates = [0.0, 100.0, 2000.0, 1e6]
+    grants = [
+        act(counter, "actor/0", number, 0, steps_per_second=rate)
+        for number, rate in enumerate(rates)
+    ]
+    assert grants == [50, 50, 500, 5000], "a two-hundredth of the run at most"
+
+
 def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=1003)
     counter.start({}, [])

@@ -64,6 +64,17 @@ def test_only_the_learner_may_take_the_accelerator(tmp_path):
         assert variables["NPROC"] == "1"
 
 
+@pytest.mark.parametrize(
+    ("cores", "num_actors", "left"), [(1, 1, 1), (2, 2, 1), (8, 3, 5), (8, 7, 4)]
+)
+def test_the_learner_computes_on_the_cores_that_are_left(
+    tmp_path, monkeypatch, cores, num_actors, left
+):
+    monkeypatch.setattr("retrax.launchpad_programs.kinds.cpus", lambda: cores)
+    config = make_config(tmp_path, run=make_run(num_envs=num_actors, num_actors=num_actors))
+    assert process_env(KINDS["learner"], config)["NPROC"] == str(left)
+
+
 def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
     def cache():
         return process_env(KINDS["actor"], make_config(tmp_path))["JAX_COMPILATION_CACHE_DIR"]

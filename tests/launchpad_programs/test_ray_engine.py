@@ -219,6 +219,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     actors = [program.nodes()[f"actor/{index}"] for index in range(2)]
     for actor in actors:  # they may take all steps before one is killed, or starts again
         actor.suspend()
+    wait_for(lambda: len(program.nodes()) == 6, 120)  # nobody waits for the evaluator
     launched = psutil.Process(program.process.pid).children(recursive=True)
     nodes = program.nodes()
     labels = sorted(name.partition("/")[0] for name in nodes)

@@ -1,5 +1,6 @@
 """The replay that other nodes call, against the replay of one process."""
 
+import itertools
 import threading
 
 import jax
@@ -29,6 +30,11 @@ BOTH = np.array([0, 1])
 def part(rows, column):
 
     return jax.tree.map(lambda x: x[column : column + 1], rows)
+
+
+def one_draw(node, data):
+    (draw,) = node.local.draws.read(data)
+    return draw
 
 
 def draw_all(local, replay, rng, before):
@@ -135,7 +141,7 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
     found = {}
 
     def wait(number):
-        found[number] = node.local.draws.read(node.draw(0, number, SECONDS))
+        found[number] = one_draw(node, node.draw(0, number, SECONDS))
 
     threads = [threading.Thread(target=wait, args=[n]) for n in reversed(range(len(wanted)))]
     for thread in threads:
@@ -345,7 +351,7 @@ def test_no_round_begins_before_the_newest_sequences_are_drawn():
             wanted.append(draw.keys[:2])
     node, found = ReplayNode(local_replay(sequence, **changes), max_lead=1000), []
     while not node.add(7, 0, [0, 1], packed(rows, sequence), 0.0):
-        found.append(node.local.draws.read(node.draw(0, len(found), 0.0)).keys[:2])
+        found.append(one_draw(node, node.draw(0, len(found), 0.0)).keys[:2])
     assert len(wanted) == 13
     assert_equal(found, wanted[: len(found)])
     assert len(found) >= 12
@@ -354,7 +360,7 @@ def test_no_round_begins_before_the_newest_sequences_are_drawn():
 def test_priorities_are_set_once_and_use_the_draws_before():
     node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
     node.add(7, 0, [0, 1], packed(stream(20)), 0.0)
-    draws = [node.local.draws.read(node.draw(0, number, 0.0)) for number in range(3)]
+    draws = [one_draw(node, node.draw(0, number, 0.0)) for number in range(3)]
     assert_equal(node.draw(0, 1, 0.0), draws[1].data)
     slots = draws[1].keys[0]
 
@@ -367,15 +373,42 @@ def test_priorities_are_set_once_and_use_the_draws_before():
     node.set_priorities(1, [(2, np.full(3, 7.0))])
     assert (priorities() == 5).all()
     assert node.state()["counters"][1] == 2, "two updates are used"
-    with pytest.raises(ValueError, match=r"Draw 1 has been used, the next one is 3\."):
+    with pytest.raises(
+        ValueError, match=r"The draws of request 1 have been used, the next one is 3\."
+    ):
         node.draw(0, 1, 0.0)
+
+
+def test_a_request_has_as_many_draws_as_are_due_and_wanted():
+    rows = list(stream(20))
+    local, node = local_replay(), ReplayNode(local_replay(), max_lead=1000)
+    for row in rows:
+        local.add(row)
+    node.add(7, 0, [0, 1], packed(rows), 0.0)
+    wanted = list(iter(local.draw, None))
+    assert len(wanted) == 9
+    answers = [node.draw(0, request, 0.0, (), 4) for request in range(3)]
+    read = [node.local.draws.read(data) for data in answers]
+    assert [len(draws) for draws in read] == [4, 4, 1]
+    found = [*itertools.chain(*read)]
+    for ours, theirs in zip(wanted, found, strict=True):
+        assert_equal(theirs.keys, ours.keys)
+        assert_equal(theirs.parts, ours.parts)
+    assert [int(draw.header[4]) for draw in found] == list(range(9))
+    assert_equal(node.draw(0, 1, 0.0, (), 4), answers[1])
+    node.set_priorities(0, [(4, np.ones(3))])
+    assert node.state()["counters"][1] == 5, "the other draws of the request are not used"
+    assert_equal(node.draw(0, 1, 0.0, (), 4), answers[1])
+    node.set_priorities(0, [(7, np.ones(3))])
+    with pytest.raises(ValueError, match="The draws of request 1 have been used"):
+        node.draw(0, 1, 0.0, (), 4)
 
 
 def test_late_priorities_are_set():
     """Calls of a learner may overtake each other."""
     node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
     node.add(7, 0, [0, 1], packed(stream(30, ends=0.0)), 0.0)
-    draws = [node.local.draws.read(node.draw(0, number, 0.0)) for number in range(17)]
+    draws = [one_draw(node, node.draw(0, number, 0.0)) for number in range(17)]
     node.set_priorities(0, [(16, np.full(3, 5.0))])
     assert node.draw(0, 17, 0.0, [(0, np.full(3, 9.0))]) is None, "no more are due"
     assert (node.local.store.state()["selector"]["priorities"][draws[0].keys[0]] == 9).all()
@@ -403,7 +436,8 @@ def test_a_buffer_of_another_size_is_refused():
     """Config and batch of the learner do not tell the size, the header does."""
     draws = local_replay().draws
     data = draws.empty(3).data
-    assert [part.shape for part in draws.read(data).parts] == [(3, 4, 32)]
+    (draw,) = draws.read(data)
+    assert [part.shape for part in draw.parts] == [(3, 4, 32)]
     with pytest.raises(ValueError, match=r"A draw of 3 sequences has 640 bytes, got 639: learner"):
         draws.read(data[:-1])
 

@@ -163,24 +163,23 @@ def test_rows_of_another_number_of_environments_are_refused():
 
 def test_draws_are_requested_ahead_and_arrive_in_their_order():
     node, peer = make_node()
-    local = local_replay()
-    rows = list(stream(40))
+    local, rows = local_replay(), list(stream(40))
     node.add(7, 0, [0, 1], packed(rows), 0.0)
     for row in rows:
         local.add(row)
     peer.silent = True
-    replay = open_replay(peer, ahead=3)
+    replay = open_replay(peer, ahead=2)
     assert replay.sample() is None
-    assert [answer.call for answer in peer.sent] == [("draw", 0, n, 0.0, []) for n in range(3)]
+    assert [answer.call for answer in peer.sent] == [("draw", 0, n, 0.0, [], 4) for n in range(2)]
     peer.answer()
-    for number in range(3):
+    for number in range(8):
         draw = replay.sample()
         assert draw.keys[:2] == (0, number)
         assert_equal(draw.sample, local.sample().sample)
-        assert len(peer.sent) == number + 1
-    assert replay.sample() is None, "the fourth has no answer"
+        assert len(peer.sent) == 1 + number // 4
+    assert replay.sample() is None, "the ninth has no answer"
     peer.answer()
-    assert replay.sample().keys.number == 3
+    assert replay.sample().keys.number == 8
 
 
 def test_a_draw_that_was_not_due_is_requested_again():
@@ -196,17 +195,17 @@ def test_priorities_travel_with_requests_in_the_order_of_the_draws():
     node, peer = make_node(selector="proportional")
     node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
     replay = open_replay(peer, ahead=1)
-    draws = [replay.sample() for _ in range(2)]
+    draws = [replay.sample() for _ in range(4)]
     peer.silent = True
     for number, draw in enumerate(draws):
         replay.set_priorities(draw.keys, np.full(3, 1.0 + number))
     assert not peer.sent
-    assert replay.sample().keys.number == 2
-    ((name, _, number, _, priorities),) = [answer.call for answer in peer.sent]
-    assert (name, number, [n for n, _ in priorities]) == ("draw", 3, [0, 1])
+    assert replay.sample().keys.number == 4
+    ((name, _, request, _, priorities, _),) = [answer.call for answer in peer.sent]
+    assert (name, request, [n for n, _ in priorities]) == ("draw", 2, [0, 1, 2, 3])
     peer.answer()
     found = node.local.store.state()["selector"]["priorities"]
-    assert (found[draws[1].keys.local[0]] == 2).all()
+    assert (found[draws[3].keys.local[0]] == 4).all()
     with pytest.raises(ValueError, match="priorities must be finite"):
         replay.set_priorities(draws[0].keys, np.full(3, np.nan))
 
@@ -221,18 +220,6 @@ def test_priorities_are_sent_although_no_draw_is_due(ahead):
     assert replay.sample() is None
     found = node.local.store.state()["selector"]["priorities"]
     assert (found[draw.keys.local[0]] == 5).all()
-
-
-def test_priorities_are_sent_although_a_request_is_not_answered():
-    node, peer = make_node()
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
-    replay = open_replay(peer, ahead=1)
-    peer.silent = True
-    assert replay.sample() is None
-    peer.answer()
-    replay.set_priorities(replay.sample().keys, np.ones(3))
-    assert replay.sample() is None
-    assert [answer.call[0] for answer in peer.sent] == ["draw", "set_priorities"]
 
 
 def test_the_status_is_not_asked_for_again_and_again():
