@@ -282,7 +282,7 @@ class ReplayNode:
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as `_wait` may go on."""
         while (count := self._waiting.get(self._request)) and self.local.is_due:
-            buffers = []
+            buffers: list[np.ndarray] = []
             while len(buffers) < count and self.local.is_due:
                 rng, draw = self.local.rng, self.local.draw()
                 assert draw is not None
