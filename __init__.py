@@ -13,7 +13,7 @@ What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `exp
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from .evaluation.plots import plot_learning_curves as plot
