@@ -9,10 +9,10 @@ import dataclasses
 import io
 import json
 import logging
+import math
 import os
 import socket
 import time
-import types
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,89 +38,85 @@ WALL_CLOCK_COLUMNS = (
     "steps_per_second",
 )
 _CSV_NAME = "metrics.csv"
+_EPISODES = ("episode_return", "episode_length")
 _log = logging.getLogger("retrax")
 _EVENTS_PREFIX = "events.out.tfevents."
 
 
-class MetricsWriter:
-    """Writes rows of numbers to `metrics.csv` and, under the same names, to TensorBoard.
+class MetricsTable:
+    """The rows of a run: counters, episodes, an agent's metrics, rates.
 
-    The columns are fixed when the file is made, and one of them is `steps`. Each row is on the disk
-    when `write` returns. Integers are written as integers, all other numbers in the shortest form
-    that float32 reads back as the same number, so that equal runs give equal files. NaN means that
-    there is no value: an empty cell, and nothing for TensorBoard.
+    Rows go to `metrics.csv` and, under the same names, to TensorBoard. Each is on the disk when
+    `write` returns. Integers are written as integers, all other numbers in the shortest form that
+    float32 reads back as the same number, so that equal runs give equal files. NaN means that there
+    is no value: an empty cell, and nothing for TensorBoard.
     """
 
-    def __init__(self, directory: Path, columns: Sequence[str]) -> None:
-        """Starts new metrics; `MetricsWriter.resume` continues old ones.
+    def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
+        """Starts new metrics, or continues those of a resumed run.
+
+        Rows after the snapshot from which a run is resumed are dropped, and so is an incomplete
+        last line. An event makes TensorBoard drop them too. Damaged rows are removed, and a missing
+        file begins anew; the log says so.
 
         Args:
-          directory: the run directory, made if it does not exist.
-          columns: the names of the columns in order; `steps` is one, and none comes twice.
+          directory: the run directory, made if it does not exist. Its config.json, if there is one,
+            is TensorBoard's hyper-parameters.
+          names: of the columns between the counters and the rates, besides the episodes' two. A
+            resumed run may have more than its file; they are empty in earlier rows.
+          resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
 
         Raises:
-          ValueError: if `columns` is not as said, or `metrics.csv` exists already.
+          ValueError: a name comes twice, a new run has a `metrics.csv`, or that of a resumed one
+            has another column; nothing is changed then.
         """
-        self._columns = _checked(columns)
+        counters = [field.name for field in dataclasses.fields(Counters)]
+        self._columns = [*counters, *_EPISODES, *names, *WALL_CLOCK_COLUMNS]
+        if twice := {name for name in self._columns if self._columns.count(name) > 1}:
+            raise ValueError(f"Columns of metrics must have different names, got {sorted(twice)}.")
         self._path = path = Path(directory) / _CSV_NAME
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
+        if resumed_at is not None:
+            _repair(path, self._columns, resumed_at)
+        elif path.exists():
             raise ValueError(f"{path} exists already: resume its run, or use another directory.")
-        self._csv = path.open("x", encoding="utf-8", newline="")
-        self._events = _EventFile(path.parent)
-        self._write_line(self._columns)
-
-    @classmethod
-    def resume(cls, directory: Path, columns: Sequence[str], steps: int) -> "MetricsWriter":
-        """Continues the metrics of a run that is resumed from a snapshot.
-
-        Rows that the run wrote after the snapshot are dropped, and so is an incomplete last line.
-        An event makes TensorBoard drop them too. Damaged rows are removed, and a missing file
-        begins anew; the log says so.
-
-        Args:
-          directory: the run directory.
-          columns: those that the file has, and perhaps more; new ones are empty in earlier rows.
-          steps: the snapshot's steps; rows with more are dropped.
-
-        Raises:
-          ValueError: if `metrics.csv` has another column; nothing is changed then.
-        """
-        self = cls.__new__(cls)
-        self._columns = _checked(columns)
-        self._path = path = Path(directory) / _CSV_NAME
-        _repair(path, self._columns, steps)
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._csv = path.open("a", encoding="utf-8", newline="")
         self._events = _EventFile(path.parent)
-        self._events.forget(steps + 1)
-        return self
+        if resumed_at is None:
+            self._write_line(self._columns)
+        else:
+            self._events.forget(resumed_at + 1)
+        config = path.with_name("config.json")
+        if config.is_file():
+            with writing(self._events.path):
+                self._events.describe(flat(json.loads(config.read_text("utf-8"))))
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(
+        self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
+    ) -> dict[str, float]:
         """Writes one row.
 
         Args:
-          row: from every column's name, in any order, to a scalar (of Python, NumPy or JAX);
-            `steps` is an integer, and no less than in the row before.
+          counters: of the run; `steps` is no less than in the row before.
+          means: as `MetricsAccumulator.flush` gives them; names without a column are left out, and
+            columns without a value stay empty.
+          clock: `WALL_CLOCK_COLUMNS`.
+
+        Returns:
+          The numbers that were written, by column, without `steps`.
 
         Raises:
-          ValueError: if names are missing or unknown, or a value is not a scalar; nothing is
-            written then.
           OSError: a file cannot be written; names it.
         """
-        missing = [name for name in self._columns if name not in row]
-        unknown = [name for name in row if name not in self._columns]
-        if missing or unknown:
-            raise ValueError(f"A row does not fit: missing {missing}, unknown {unknown}.")
-        values = {name: _scalar(name, row[name]) for name in self._columns}
-        self._write_line("" if np.isnan(value) else str(value) for value in values.values())
-        steps = int(values.pop("steps"))
-        with writing(self._path.with_name(f"{_EVENTS_PREFIX}*")):
-            self._events.add(steps, {k: float(v) for k, v in values.items() if not np.isnan(v)})
-
-    def write_hyper_parameters(self, values: Mapping[str, bool | float | str]) -> None:
-        """Writes what TensorBoard shows under "HParams", beside the metrics."""
-        with writing(self._path.with_name(f"{_EVENTS_PREFIX}*")):
-            self._events.describe(values)
+        values = {**means, **clock, **dataclasses.asdict(counters)}
+        row = [_number(values.get(name, math.nan)) for name in self._columns]
+        self._write_line("" if np.isnan(value) else str(value) for value in row)
+        given = zip(self._columns, row, strict=True)
+        written = {name: float(value) for name, value in given if not np.isnan(value)}
+        del written["steps"]
+        with writing(self._events.path):
+            self._events.add(counters.steps, written)
+        return written
 
     def close(self) -> None:
         """Closes both files. Calling it twice does no harm."""
@@ -128,67 +124,10 @@ class MetricsWriter:
             with contextlib.suppress(OSError):  # on a full disk, of a row that was not written
                 file.close()
 
-    def __enter__(self) -> "MetricsWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _write_line(self, cells: Iterable[str]) -> None:
         with writing(self._path):
             self._csv.write(_line(cells))
             self._csv.flush()
-
-
-class MetricsTable:
-    """The rows of a run's `metrics.csv`: counters, episodes, an agent's metrics, rates."""
-
-    def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
-        """Starts new metrics, or continues those of a resumed run.
-
-        Args:
-          directory: the run directory. Its config.json, if there is one, is TensorBoard's
-            hyper-parameters.
-          names: of the columns between the counters and the rates, besides the episodes' two.
-          resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
-
-        Raises:
-          ValueError: a new run has a `metrics.csv`, or that of a resumed one has other columns.
-        """
-        self._counters = [field.name for field in dataclasses.fields(Counters)]
-        self._means = ["episode_return", "episode_length", *names]
-        columns = [*self._counters, *self._means, *WALL_CLOCK_COLUMNS]
-        self._writer = (
-            MetricsWriter(directory, columns)
-            if resumed_at is None
-            else MetricsWriter.resume(directory, columns, resumed_at)
-        )
-        config = Path(directory) / "config.json"
-        if config.is_file():
-            self._writer.write_hyper_parameters(_flat(json.loads(config.read_text("utf-8"))))
-
-    def write(
-        self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
-    ) -> None:
-        """Writes one row.
-
-        Args:
-          counters: of the run.
-          means: as `MetricsAccumulator.flush` gives them; names without a column are left out, and
-            columns without a value stay empty.
-          clock: `WALL_CLOCK_COLUMNS`.
-        """
-        values = {name: means.get(name, float("nan")) for name in self._means}
-        self._writer.write({**dataclasses.asdict(counters), **values, **clock})
-
-    def close(self) -> None:
-        """Closes the files."""
-        self._writer.close()
 
 
 class _EventFile:
@@ -198,8 +137,10 @@ class _EventFile:
         paths = directory.glob(f"{_EVENTS_PREFIX}*")
         used = [path.name.removeprefix(_EVENTS_PREFIX).split(".")[0] for path in paths]
         second = max([int(time.time()), *(int(word) + 1 for word in used if word.isdigit())])
-        name = f"{_EVENTS_PREFIX}{second:010d}.{socket.gethostname()}.{os.getpid()}"
-        self._records = RecordWriter((directory / name).open("xb"))
+        self.path = (
+            directory / f"{_EVENTS_PREFIX}{second:010d}.{socket.gethostname()}.{os.getpid()}"
+        )
+        self._records = RecordWriter(self.path.open("xb"))
         self._write(file_version="brain.Event:2")
 
     def add(self, steps: int, values: Mapping[str, float]) -> None:
@@ -223,38 +164,24 @@ class _EventFile:
         self._records.flush()
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
     """JSON values under names with dots; lists and nulls as text."""
-    flat: dict[str, bool | float | str] = {}
+    found: dict[str, bool | float | str] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            found |= flat(value, f"{prefix}{name}.")
         else:
             is_text = value is None or isinstance(value, list)
-            flat[prefix + name] = json.dumps(value) if is_text else value
-    return flat
+            found[prefix + name] = json.dumps(value) if is_text else value
+    return found
 
 
-def _checked(columns: Sequence[str]) -> tuple[str, ...]:
-    if "steps" not in columns or len(set(columns)) != len(columns):
-        raise ValueError(f"columns must be different names, 'steps' among them, got {columns}.")
-    return tuple(columns)
-
-
-def _scalar(name: str, value: Any) -> Any:
+def _number(value: Any) -> Any:
     """A Python int, or a float32."""
-    array = np.asarray(value)
-    if array.shape != ():
-        raise ValueError(f"{name} must be a scalar, got an array of shape {array.shape}.")
-    if array.dtype.kind in "biu":
-        return int(array)
-    if name == "steps":
-        raise ValueError(f"steps must be an integer, got {value!r}.")
-    try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
-            return np.float32(float(array))
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a number, got {value!r}.") from None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+        return np.float32(value)
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """A full disk: one sentence with the path, never a traceback."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from retrax.runtime.log import close_log, setup_log
-from retrax.runtime.metrics_writer import MetricsWriter
+from retrax.runtime.metrics import Counters
+from retrax.runtime.metrics_writer import MetricsTable
 from retrax.runtime.snapshots import Snapshot, Snapshots
 from retrax.runtime.state_file import pack_state, write_state
 
@@ -45,12 +47,12 @@ def test_a_snapshot_that_does_not_fit_leaves_the_older_ones(tmp_path, monkeypatc
 
 
 def test_metrics(tmp_path):
-    with MetricsWriter(tmp_path, ["steps"]) as writer:
-        writer._csv.close()
-        writer._csv = FULL.open("w")
+    with contextlib.closing(MetricsTable(tmp_path, [], resumed_at=None)) as table:
+        table._csv.close()
+        table._csv = FULL.open("w")
         path = tmp_path / "metrics.csv"
         with pytest.raises(OSError, match=f"^{path} cannot be written: No space left on device.$"):
-            writer.write({"steps": 1})
+            table.write(Counters(steps=1), {}, {})
 
 
 def test_states(tmp_path, monkeypatch):
