@@ -7,7 +7,7 @@ learner, `retrax.evaluation` measures and plots, `retrax.experiments` trains in 
 `retrax` command), and `retrax.launchpad_programs` runs the same agents in many processes.
 
 What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `export`,
-`load_agent`.
+`load_agent`, `load_metrics`.
 """
 
 import importlib
@@ -17,6 +17,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from .evaluation.plots import plot_learning_curves as plot
+    from .evaluation.plots import read_metrics as load_metrics
     from .experiments.exporting import export
     from .experiments.trained import Evaluation, TrainedAgent, evaluate, load_agent
     from .experiments.training import Summary, train
@@ -37,6 +38,7 @@ _EXPORTS = {
     "export": "experiments.exporting:export",
     "launch": "launchpad_programs.launch:launch",
     "load_agent": "experiments.trained:load_agent",
+    "load_metrics": "evaluation.plots:read_metrics",
     "plot": "evaluation.plots:plot_learning_curves",
     "train": "experiments.training:train",
 }
@@ -52,6 +54,7 @@ __all__ = [
     "export",
     "launch",
     "load_agent",
+    "load_metrics",
     "plot",
     "train",
 ]

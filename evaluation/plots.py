@@ -6,6 +6,7 @@ missing value).
 """
 
 import csv
+import io
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -14,13 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..runtime.seed_runs import seed_runs
 from . import statistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Runs that differ in these fields only have the same setting, whatever their length.
-_APART = ("seed", "environment", "steps", "snapshot_every", "log_every", "search_path")
+_APART = (
+    *("seed", "environment", "steps", "log_every", "search_path"),
+    *("logger", "snapshot_every", "snapshot_seconds"),
+)
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
@@ -69,11 +75,11 @@ def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
 
 def plot_learning_curves(
     runs: Sequence[Path | str],
-    output: Path | str,
+    output: Path | str | None = None,
     *,
     metric: str = "episode_return",
     window: int = 1,
-) -> None:
+) -> "Figure":
     """Plots a metric against steps: one panel for each environment, one colour for each setting.
 
     Runs whose configurations differ only in the seed (or in their length) share a colour: a thin
@@ -82,10 +88,13 @@ def plot_learning_curves(
     picture says so, and by what window it was smoothed.
 
     Args:
-      runs: run directories, at least one.
-      output: the PNG file to write; its directory is made if it does not exist.
+      runs: run directories, or directories of several seeds, at least one.
+      output: the PNG file to write; its directory is made if it does not exist. None writes none.
       metric: a column of `metrics.csv`.
       window: each point is the mean of this many measurements, up to and including itself.
+
+    Returns:
+      The figure, which a notebook shows.
 
     Raises:
       ValueError: there are no runs, one is not a run directory or has no values, `metric` is not
@@ -93,12 +102,18 @@ def plot_learning_curves(
     """
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
-    output = Path(output)
-    check_png(output)
-    loaded = [_read_run(Path(run), metric, window) for run in runs]
+    if output is not None:
+        check_png(Path(output))
+    loaded = [_read_run(each, metric, window) for run in runs for each in _runs_of(Path(run))]
     # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            """What a notebook shows."""
+            FigureCanvasAgg(self).print_png(picture := io.BytesIO())
+            return picture.getvalue()
 
     environments = sorted({str(run.config["environment"]) for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
@@ -106,8 +121,7 @@ def plot_learning_curves(
     styles = _styles(loaded)
     width = _PANEL_INCHES[0] + (_BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0)
     figsize = (width * columns, _PANEL_INCHES[1] * rows)
-    figure = Figure(figsize=figsize, dpi=_DOTS_PER_INCH, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure = Picture(figsize=figsize, dpi=_DOTS_PER_INCH, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for panel, environment in zip(panels, environments, strict=False):
         here = [run for run in loaded if str(run.config["environment"]) == environment]
@@ -115,14 +129,21 @@ def plot_learning_curves(
         panel.set(title=environment, xlabel="environment steps", ylabel=_label(metric, window))
     for panel in panels[len(environments) :]:
         panel.set_axis_off()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    canvas.print_png(output)
+    if output is not None:
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
+        Path(output).write_bytes(figure._repr_png_())
+    return figure
 
 
 def check_png(output: Path) -> None:
     """Refuses a file for a plot that does not end in `.png`."""
     if output.suffix.lower() != ".png":
         raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+
+
+def _runs_of(path: Path) -> list[Path]:
+    """A run directory, or those of a directory of several seeds that have begun."""
+    return [run for run in seed_runs(path) if (run / "metrics.csv").is_file()] or [path]
 
 
 def _read_run(run: Path, metric: str, window: int) -> _Run:

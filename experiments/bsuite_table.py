@@ -9,7 +9,8 @@ from ..environments.bsuite_tasks import PREFIX
 from ..environments.plain_data import unpack
 from ..evaluation import bsuite
 from ..runtime.snapshots import Snapshots
-from .grid import Cell, table
+from .grid import Cell
+from .grid_tables import table
 from .resuming import read_unfinished
 
 

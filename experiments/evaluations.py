@@ -14,6 +14,7 @@ from ..datatypes import VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..evaluation.episodes import EpisodeResults, Interruptible, begin_states, run_episodes
 from ..replay.waiting import Stopped
+from ..runtime.intervals import next_multiple
 from ..runtime.run_directory import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
@@ -128,7 +129,7 @@ class PeriodicEvaluation:
         return {}
 
     def _after(self, steps: int) -> int:
-        return (steps // self._every + 1) * self._every if self._every else 0
+        return next_multiple(steps, self._every) if self._every else 0
 
 
 @functools.lru_cache(maxsize=8)

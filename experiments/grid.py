@@ -1,34 +1,31 @@
-"""A grid of runs, one for each task and seed: what is missing is trained and evaluated.
+"""A grid of runs, one for each seed (and task): what is missing is trained (and evaluated).
 
 Each stage of a run is a process of its own (`retrax train`, `retrax evaluate`), so one that fails
 leaves the others alone, and a grid goes on where it was stopped or killed.
 """
 
 import contextlib
-import csv
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
-from .._writing import replacing
 from ..evaluation import read_metrics
-from ..evaluation.comparison import normalised
 from ..evaluation.suites import Task
+from ..runtime.devices import shared_programs
 from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.run_directory import RunConfig, read_config
 from ..runtime.stop import StopEvent
 from .parsing import words_of
 
-SCORES = "scores.csv"
-CURVES = "curves.csv"
-_EVALUATION = "evaluation.json"
+EVALUATION = "evaluation.json"  # in a run directory
 _EVALUATION_SEED = 1_000_000  # of no training run
 _POLL_SECONDS = 0.5
 _LAST_SECONDS = 120  # for a snapshot
@@ -46,13 +43,13 @@ class Cell(NamedTuple):
     """A run of the grid.
 
     Attributes:
-      task: its task.
+      task: its task, in a benchmark.
       config: its run, not resolved.
       directory: its run directory.
-      episodes: of its evaluation.
+      episodes: of its evaluation; 0 for none.
     """
 
-    task: Task
+    task: Task | None
     config: RunConfig
     directory: Path
     episodes: int
@@ -64,9 +61,14 @@ class Cell(NamedTuple):
 
     @property
     def score(self) -> float | None:
-        """The mean return of the evaluation; None if there is none yet."""
-        path = self.directory / _EVALUATION
-        return json.loads(path.read_text())["mean_return"] if path.is_file() else None
+        """The mean return of the evaluation, or else the last one in training; None before."""
+        path = self.directory / EVALUATION
+        if path.is_file():
+            return float(json.loads(path.read_text())["mean_return"])
+        if self.episodes or not self._is_trained:
+            return None
+        returns = read_metrics(self.directory)["episode_return"]
+        return float(next((value for value in returns[::-1] if np.isfinite(value)), np.nan))
 
     @property
     def steps(self) -> int:
@@ -75,13 +77,17 @@ class Cell(NamedTuple):
             return int(read_metrics(self.directory)["steps"][-1])
         return 0
 
+    @property
+    def _is_trained(self) -> bool:
+        return (newest_snapshot(self.directory) or 0) >= (self.config.steps or 0)
+
     def next_stage(self) -> list[str]:
         """The arguments of the command that comes next; the cell has no score yet."""
         if not (self.directory / "config.json").is_file():
             config, directory = self.config, ["--run-directory", str(self.directory)]
             words = words_of(config, RunConfig(agent=config.agent, environment=""))
             return ["train", config.agent, *words, *directory, "--plain"]
-        if (newest_snapshot(self.directory) or 0) < (self.config.steps or 0):
+        if not self._is_trained:
             return ["train", "--resume", str(self.directory), "--plain"]
         seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
         return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
@@ -108,8 +114,8 @@ class Progress(NamedTuple):
     """How far a grid is.
 
     Attributes:
-      states: of each cell, by name: "waiting", "training", "evaluating", "complete", or the last
-        line of what it printed when it failed.
+      states: of each cell, by name: "waiting", "training", "evaluating", "complete", "stopped" by
+        its own logger, or the last line of what it printed when it failed.
       steps: of each cell, by name: those of its training so far.
       eta: seconds that are left, by the steps so far; None before there are any.
     """
@@ -126,7 +132,7 @@ class Progress(NamedTuple):
     @property
     def failed(self) -> list[str]:
         """Names of cells that failed."""
-        usual = ("waiting", "training", "evaluating", "complete")
+        usual = ("waiting", "training", "evaluating", "complete", "stopped")
         return [name for name, state in self.states.items() if state not in usual]
 
 
@@ -182,42 +188,6 @@ def run_grid(
             _wait(each)
 
 
-def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
-    """Writes scores.csv and curves.csv of the complete cells."""
-    complete = [cell for cell in cells if cell.score is not None]
-    with table(directory / SCORES) as write:
-        write("agent preset task seed steps updates seconds episodes score low high normalised")
-        for cell in complete:
-            write(_scores_of(cell))
-    with table(directory / CURVES) as write:
-        write("agent task seed steps episode_return")
-        for cell in complete:
-            metrics = read_metrics(cell.directory)
-            for steps, value in zip(metrics["steps"], metrics["episode_return"], strict=True):
-                if np.isfinite(value):  # an episode ended
-                    write([cell.config.agent, cell.task.name, cell.config.seed, int(steps), value])
-
-
-@contextlib.contextmanager
-def table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
-    """Writes a CSV file, whole or not at all; names of columns are given as one text."""
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
-
-
-def _scores_of(cell: Cell) -> list[Any]:
-    found = json.loads((cell.directory / _EVALUATION).read_text())
-    metrics, config = read_metrics(cell.directory), read_config(cell.directory)
-    score = found["mean_return"]
-    return [
-        *(config.agent, config.preset, cell.task.name, config.seed, config.steps),
-        *(int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)),
-        *(found["episodes"], score, found["low"], found["high"]),
-        normalised(score, cell.task.low, cell.task.high),
-    ]
-
-
 def _steps_left(cell: Cell, states: dict[str, str], steps: dict[str, int]) -> int:
     trains = states[cell.name] in ("waiting", "training")
     return (cell.config.steps or 0) - steps[cell.name] if trains else 0
@@ -239,9 +209,11 @@ def _end(cell: Cell, each: _Process) -> str:
         return next((line for line in reversed(lines) if line.strip()), "no output")
     if each.evaluates:
         result = each.log.with_suffix(".json")
-        result.replace(cell.directory / _EVALUATION)
+        result.replace(cell.directory / EVALUATION)
         return "complete"
-    return "waiting"
+    if cell.episodes:
+        return "waiting"
+    return "stopped" if cell.score is None else "complete"
 
 
 def _wait(each: _Process) -> None:
@@ -282,6 +254,7 @@ def _spawn(cell: Cell, arguments: list[str], logs: Path) -> _Process:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
+            env={**os.environ, **shared_programs(logs.parent)},
             start_new_session=True,
         )
     return _Process(process, output, log, evaluates)

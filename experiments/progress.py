@@ -1,20 +1,53 @@
 """Progress of a run: a progress bar in a terminal, log lines otherwise; its expected duration."""
 
 import math
+import sys
 import time
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from ..datatypes import EnvironmentSpec
+from ..runtime.loop import LoopReplay
 from ..runtime.metrics import Counters
+from ..runtime.presets import describe_default_preset
+from ..runtime.run_directory import RunConfig
 
 _LINE_SECONDS = 10.0  # minimum time between log lines
 _WARM_UP_SECONDS = 2.0  # after the first update: the second one may compile once more
 _MEASURED_SECONDS = 5.0
+_BAR_LETTERS = 20  # of a notebook's bar
+
+
+def describe(
+    config: RunConfig, directory: Path, replays: Sequence[LoopReplay], spec: EnvironmentSpec
+) -> list[str]:
+    """The first lines of a run's log."""
+    rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)
+    return [
+        f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "
+        f"seed {config.seed}, {config.num_envs} environments, in {directory}",
+        f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; learning starts at "
+        f"{config.replay.min_rows} rows. Compiling comes before the first steps and the first "
+        "updates.",
+        describe_default_preset(config.entry, config.environment, spec),
+    ]
+
+
+def ending(counters: Counters, seconds: float, last_return: float, *, interrupted: bool) -> str:
+    """The last line of a run's log."""
+    trained = f"last training return {last_return:.3g}"
+    return (
+        f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
+        f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
+        f"{rate(counters.updates / seconds)} updates/s with compiling and evaluations; "
+        f"{'no episode ended' if math.isnan(last_return) else trained}."
+    )
 
 
 class Progress:
@@ -33,6 +66,7 @@ class Progress:
         self._last_line = time.perf_counter()
         console = Console(stderr=True)
         self._bar: Bar | None = None
+        self._is_notebook, self._written = console.is_jupyter and not plain, 0
         if console.is_terminal and not plain:
             # The bar fills the width that the text leaves, so that the ETA fits into 80 columns.
             text = TextColumn("{task.description}", markup=False)
@@ -42,11 +76,12 @@ class Progress:
     @property
     def has_bar(self) -> bool:
         """Whether a bar is shown; log lines then need not go to the terminal."""
-        return self._bar is not None
+        return self._bar is not None or self._is_notebook
 
     def __enter__(self) -> "Progress":
         if self._bar:
             self._bar.start()
+        self._write("compiling")
         return self
 
     def __exit__(
@@ -57,6 +92,7 @@ class Progress:
     ) -> None:
         if self._bar:
             self._bar.stop()
+        self._write("", end="\n")
 
     def show(self, counters: Counters, last_return: float, clock: Mapping[str, float]) -> str:
         """Updates the bar; returns a log line, or "" if the previous one is recent."""
@@ -64,9 +100,11 @@ class Progress:
         steps, eta = f"{counters.steps}/{self._steps} steps", self._eta(counters, now)
         speed = f"{clock['steps_per_second']:.0f} steps/s"
         learning = f"{rate(clock['learning_updates_per_second'])} updates/s"
+        text = f"{steps}, {speed}, {learning}, return {last_return:.3g}, ETA {eta}"
         if self._bar is not None:
-            text = f"{steps}, {speed}, {learning}, return {last_return:.3g}, ETA {eta}"
             self._bar.update(self._task, description=text, completed=counters.steps)
+        filled = "#" * (_BAR_LETTERS * counters.steps // self._steps)
+        self._write(f"[{filled:.<{_BAR_LETTERS}}] {text}")
         if now - self._last_line < _LINE_SECONDS and counters.steps < self._steps:
             return ""
         self._last_line = now
@@ -75,6 +113,13 @@ class Progress:
             f"{steps} | {speed} (acting {acting}, learning {learning}) | "
             f"{counters.updates} updates | return {last_return:.3g} | ETA {eta}"
         )
+
+    def _write(self, text: str, end: str = "") -> None:
+        """Replaces the line of a notebook, which has no terminal's bars."""
+        if self._is_notebook:
+            sys.stdout.write(f"\r{text:<{self._written}}" * bool(text) + end)
+            sys.stdout.flush()
+            self._written = len(text)
 
     def _eta(self, counters: Counters, now: float) -> str:
         """By the speed since updates were first seen: acting alone is faster, compiling slower."""

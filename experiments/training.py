@@ -6,20 +6,22 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
 from ..runtime.advice import Advice
 from ..runtime.assembly import check_given
 from ..runtime.checks import checked_agent
 from ..runtime.directory_lock import DirectoryLock
+from ..runtime.intervals import SnapshotInterval, next_multiple
 from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.loop import Loop
 from ..runtime.metrics import episode_columns
+from ..runtime.metrics_logger import MetricsLogger
 from ..runtime.metrics_writer import MetricsTable
-from ..runtime.presets import describe_default_preset
 from ..runtime.resuming import open_snapshots
 from ..runtime.run_directory import RunConfig, check_new_directory, new_directory, write_config
 from ..runtime.snapshots import Snapshots
@@ -27,7 +29,7 @@ from ..runtime.stop import stop_on_signals
 from . import resuming
 from .evaluations import PeriodicEvaluation
 from .failing import kept_on_failure, run_failed
-from .progress import Expectation, Progress, rate
+from .progress import Expectation, Progress, describe, ending
 from .resuming import Unfinished
 
 
@@ -39,7 +41,9 @@ class Summary(NamedTuple):
       steps: transitions taken, earlier parts of the run included.
       updates: updates of the learner, likewise.
       last_return: mean return of the last log row in which an episode ended, NaN if none did.
-      interrupted: whether it was stopped before its last step.
+      interrupted: whether it was stopped before its last step, by a signal or by `on_metrics`.
+      best_evaluation: mean return of the best evaluation, NaN if there was none. Its parameters are
+        those of the snapshot `best`.
     """
 
     directory: Path
@@ -47,6 +51,7 @@ class Summary(NamedTuple):
     updates: int
     last_return: float
     interrupted: bool
+    best_evaluation: float = math.nan
 
 
 def train(
@@ -56,6 +61,8 @@ def train(
     resume: bool = False,
     plain: bool = False,
     environment: VectorEnvironment | None = None,
+    on_metrics: Callable[[int, dict[str, float]], Any] | None = None,
+    raise_interrupt: bool = False,
 ) -> Summary:
     """Trains an agent in this process. Everything is checked before anything is written.
 
@@ -69,6 +76,11 @@ def train(
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id and the seed of the config, which are
         closed at the end; made if None. For one actor, and not with `resume`.
+      on_metrics: gets the steps and the numbers of each row of metrics.csv, evaluations included.
+        If it returns True, the run is stopped, with a snapshot. Its errors end no run. See
+        `MetricsLogger`.
+      raise_interrupt: raise KeyboardInterrupt after the snapshot if a signal stopped the run, so
+        that Ctrl-C ends a loop over runs too.
 
     Raises:
       ValueError: the environment, the agent, its config, the replay's size, the directory or the
@@ -76,6 +88,8 @@ def train(
       RunFailedError: the run failed after the first step; the traceback is in the log.
     """
     assert directory or not resume, "resume needs a directory"
+    if on_metrics is not None and not callable(on_metrics):
+        raise ValueError(f"on_metrics must be a function of steps and metrics, got {on_metrics!r}.")
     check_given(environment, config, resume)
     directory, config = Path(directory or new_directory(config)).absolute(), config.anchored()
     with contextlib.ExitStack() as stack:
@@ -101,10 +115,9 @@ def train(
         closing = stack.enter_context(contextlib.ExitStack())
         closing.callback(loop.close)
         lock.acquire()
-        run = _Run(config, directory, loop, spec)
+        run = _Run(config, directory, loop)
         evaluation = PeriodicEvaluation(config, agent, start=resumed_at or 0)
-        if snapshots:
-            run.restore(snapshots, unfinished, evaluation)
+        where = [run.restore(snapshots, unfinished, evaluation)] if snapshots else []
         names = [*episode_columns(config.entry), *loop.learner.metric_names, *evaluation.columns]
         if not resume:
             write_config(directory, config)  # first: what a kill leaves can be resumed
@@ -117,39 +130,44 @@ def train(
             log.warning(note)
         write_config(directory, config)
         stop = stack.enter_context(stop_on_signals(loop.doing))
+        for line in (*describe(config, directory, loop.replays, spec), *where):
+            log.info(line)
+        logger = stack.enter_context(MetricsLogger(config, directory, on_metrics, stop=stop))
         try:
-            return run.run(table, evaluation, log, stop, plain=plain)
+            summary = run.run(table, evaluation, logger, log, stop, plain=plain)
         except (Exception, SystemExit) as error:
             log.exception("The run failed.")
             raise run_failed(error, loop, directory) from error
+    if raise_interrupt and stop.is_set() and not logger.has_stopped:
+        raise KeyboardInterrupt
+    return summary
 
 
 class _Run:
     """The loop with its outputs."""
 
-    def __init__(self, config: RunConfig, directory: Path, loop: Loop, spec: EnvironmentSpec):
+    def __init__(self, config: RunConfig, directory: Path, loop: Loop):
         self._config, self._directory, self._loop = config, directory, loop
-        self._spec = spec
         self._advice = Advice(config.entry, config.agent_config)
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
         self._evaluated: dict[str, float] = {}  # the newest evaluation, until it has a row
         self._extra: dict[str, float] = {}  # that at the end, if it is due at no interval
-        self._resumed = ""  # a sentence for the log
 
     def restore(
         self, snapshots: Snapshots, unfinished: Unfinished, evaluation: PeriodicEvaluation
-    ) -> None:
-        """Restores the newest snapshot, or raises `ValueError`."""
+    ) -> str:
+        """Restores the newest snapshot, or raises `ValueError`; a sentence about it."""
         self._seconds = resuming.restore(self._loop, snapshots, unfinished)
-        self._resumed = unfinished.describe(self._loop.counters.steps)
         if unfinished.outputs is not None:
             self._evaluated, evaluation.next, self._last_return = unfinished.outputs
+        return unfinished.describe(self._loop.counters.steps)
 
     def run(
         self,
         table: MetricsTable,
         evaluation: PeriodicEvaluation,
+        logger: MetricsLogger,
         log: logging.Logger,
         stop: threading.Event,
         *,
@@ -159,16 +177,17 @@ class _Run:
         config, loop = self._config, self._loop
         steps, log_every, snapshot_every = config.schedule
         self._started = time.perf_counter() - self._seconds
-        self._describe(log)
-        next_log = _next_multiple(loop.flushed_at, log_every)
-        next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
+        next_log = next_multiple(loop.flushed_at, log_every)
+        seconds = config.snapshot_seconds
+        interval = SnapshotInterval(loop.counters.steps, every=snapshot_every, seconds=seconds)
         with contextlib.ExitStack() as stack:
             snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
             stack.enter_context(contextlib.closing(snapshots))
             snapshots.remove_newer(loop.counters.steps)
             progress = Progress(steps, loop.counters, plain=plain)
             stack.enter_context(progress)
-            keep = functools.partial(self._keep, table, progress, log, snapshots)
+            write_row = functools.partial(self._write_row, table, progress, logger, log)
+            keep = functools.partial(self._keep, write_row, snapshots)
             stack.enter_context(kept_on_failure(loop, keep))
             expectation = Expectation(steps, loop.counters)
             loop.start()
@@ -177,36 +196,27 @@ class _Run:
                 if stop.is_set():
                     break
                 if loop.counters.steps >= next_log and not self._extra:
-                    self._write_row(table, progress, log)
-                    next_log = _next_multiple(loop.counters.steps, log_every)
-                if is_best or next_snapshot <= loop.counters.steps < steps:
-                    self._save(snapshots, self._unfinished(evaluation), evaluated)
-                    next_snapshot = _next_multiple(loop.counters.steps, snapshot_every)
-                if loop.counters.steps >= steps:
+                    write_row()
+                    next_log = next_multiple(loop.counters.steps, log_every)
+                    if stop.is_set():  # a logger has asked for it
+                        break
+                at_end = loop.counters.steps >= steps
+                if is_best or (interval.is_due(loop.counters.steps) and not at_end):
+                    took = self._save(snapshots, self._unfinished(evaluation), evaluated)
+                    interval.saved(loop.counters.steps, took=took)
+                if at_end:
                     break
-                loop.advance(min(steps, next_log, next_snapshot, evaluation.next or steps))
+                loop.advance(min(steps, next_log, interval.next, evaluation.next or steps))
                 elapsed = time.perf_counter() - self._started
                 if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
                     log.info(line)
             keep(self._unfinished(evaluation), evaluated)
-        return self._summary(log, stop)
-
-    def _describe(self, log: logging.Logger) -> None:
-        config, replays = self._config, self._loop.replays
-        rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)
-        log.info(
-            f"{config.agent} on {config.environment}, preset {config.preset}, "
-            f"{config.steps} steps, seed {config.seed}, "
-            f"{config.num_envs} environments, in {self._directory}"
-        )
-        log.info(
-            f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; "
-            f"learning starts at {config.replay.min_rows} rows. Compiling comes before the first "
-            "steps and the first updates."
-        )
-        log.info(describe_default_preset(config.entry, config.environment, self._spec))
-        if self._resumed:
-            log.info(self._resumed)
+            best = snapshots.best()
+        interrupted = stop.is_set() and loop.counters.steps < steps
+        seconds = time.perf_counter() - self._started
+        log.info(ending(loop.counters, seconds, self._last_return, interrupted=interrupted))
+        counted = loop.counters.steps, loop.counters.updates, self._last_return
+        return Summary(self._directory, *counted, interrupted, best[1] if best else math.nan)
 
     def _evaluate(
         self,
@@ -232,10 +242,13 @@ class _Run:
         )
         return found, is_best
 
-    def _write_row(self, table: MetricsTable, progress: Progress, log: logging.Logger) -> None:
+    def _write_row(
+        self, table: MetricsTable, progress: Progress, logger: MetricsLogger, log: logging.Logger
+    ) -> None:
         means, clock = self._loop.flush()
         clock["seconds"] = time.perf_counter() - self._started
-        table.write(self._loop.counters, {**means, **self._evaluated, **self._extra}, clock)
+        found = {**means, **self._evaluated, **self._extra}
+        logger.write(self._loop.counters.steps, table.write(self._loop.counters, found, clock))
         self._evaluated = {}
         self._last_return = means.get("episode_return", self._last_return)
         if line := progress.show(self._loop.counters, self._last_return, clock):
@@ -250,9 +263,7 @@ class _Run:
 
     def _keep(
         self,
-        table: MetricsTable,
-        progress: Progress,
-        log: logging.Logger,
+        write_row: Callable[[], None],
         snapshots: Snapshots,
         unfinished: bytes | None = None,
         evaluated: float | None = None,
@@ -263,38 +274,18 @@ class _Run:
         interval. Without it, as after a failure, a resumed run begins new episodes.
         """
         if self._loop.has_new_steps:
-            self._write_row(table, progress, log)
+            write_row()
         self._save(snapshots, unfinished, evaluated)
 
     def _save(
         self, snapshots: Snapshots, unfinished: bytes | None, evaluated: float | None
-    ) -> None:
-        steps = self._loop.counters.steps
+    ) -> float:
+        """Saves a snapshot, unless there is one of this step; the seconds that it took."""
+        steps, began = self._loop.counters.steps, time.perf_counter()
         if steps in snapshots.steps():
-            return
+            return 0.0
         snapshot = self._loop.snapshot()
-        seconds = time.perf_counter() - self._started
-        counters = {**snapshot.counters, "seconds": seconds}
+        counters = {**snapshot.counters, "seconds": time.perf_counter() - self._started}
         snapshot = snapshot._replace(counters=counters, unfinished=unfinished)
         snapshots.save(steps, snapshot, evaluation_return=evaluated)
-
-    def _summary(self, log: logging.Logger, stop: threading.Event) -> Summary:
-        counters, seconds = self._loop.counters, time.perf_counter() - self._started
-        interrupted = stop.is_set() and counters.steps < (self._config.steps or 0)
-        log.info(
-            f"{'Stopped' if interrupted else 'Finished'} at {counters.steps} steps and "
-            f"{counters.updates} updates, on average {rate(counters.steps / seconds)} steps/s and "
-            f"{rate(counters.updates / seconds)} updates/s with compiling and evaluations; "
-            + (
-                "no episode ended."
-                if math.isnan(self._last_return)
-                else f"last training return {self._last_return:.3g}."
-            )
-        )
-        return Summary(
-            self._directory, counters.steps, counters.updates, self._last_return, interrupted
-        )
-
-
-def _next_multiple(value: int, of: int) -> int:
-    return (value // of + 1) * of
+        return time.perf_counter() - began

@@ -145,7 +145,7 @@ def resumed(
       also: as of `open_snapshots`.
 
     Returns:
-      The config, and sentences for the log, as of `open_snapshots`.
+      The config, and warnings, as of `open_snapshots`.
 
     Raises:
       ValueError: no snapshot is whole, or the state of an actor or the evaluator is damaged.
@@ -153,7 +153,7 @@ def resumed(
     directory = config.directory
     snapshots, notes = open_snapshots(directory, also=also)
     if snapshots is None:
-        return config, notes if (directory / "metrics.csv").is_file() else []
+        return config, notes
     with contextlib.closing(snapshots):
         check_states(directory)
         for folder in sorted((directory / "workers").glob("*")):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.actor_states import ActorStates
+from ..runtime.intervals import next_multiple
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.metrics_writer import MetricsTable
 from ..runtime.stop import StopEvent
@@ -271,7 +272,7 @@ class Counter:
         newest = {column: self._newest(*source) for column, source in self._newest_of.items()}
         newest[RESTARTS] = float(sum(status["restarts"].values()))
         self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
-        self._next_row = (self._counters.steps // self._log_every + 1) * self._log_every
+        self._next_row = next_multiple(self._counters.steps, self._log_every)
 
     def _newest(self, label: str, value: str) -> float:
         """The mean over the nodes of a kind of a value of their newest reports."""

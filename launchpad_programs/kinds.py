@@ -5,18 +5,23 @@ Nothing is made here: a node's factory is imported in its own process.
 
 import dataclasses
 import importlib
+import logging
 import os
 import sys
 import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..runtime.devices import shared_programs
 from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
 from .peers import MakeNode, Node, Peers
 
 if TYPE_CHECKING:
     from .config import ProgramConfig
+
+
+_log = logging.getLogger("retrax")
 
 
 class NodeKind(NamedTuple):
@@ -196,14 +201,16 @@ def make_node(spec: NodeSpec, config: "ProgramConfig", peers: Peers, *, stop: St
     return factory(config, spec.index, peers, stop=stop)
 
 
-def describe_restart(kind: NodeKind, steps: int | None) -> str:
-    """A sentence for the log: what a restarted node continues with; "" for small states.
+def log_restart(kind: NodeKind, steps: int | None) -> None:
+    """Logs what a restarted node continues with, unless its state is small.
 
     Args:
       kind: of the node.
-      steps: of the newest snapshot; None if there is none.
+      steps: of the newest snapshot; None if there is none, which is a warning.
     """
-    return kind.renewed if steps is None else kind.restored.format(steps=steps)
+    sentence = kind.renewed if steps is None else kind.restored.format(steps=steps)
+    if sentence:
+        _log.log(logging.WARNING if steps is None else logging.INFO, sentence)
 
 
 def cpus() -> int:
@@ -218,13 +225,10 @@ def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
     may use an accelerator on those that the acting nodes leave, at least on half of all: threads
     that wait for a core which another node has cost both of them time.
     """
-    cache = str((config.directory / "compilation_cache").absolute())
     shared = {
         "PYTHONUNBUFFERED": "1",
-        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", cache),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
+        **shared_programs(config.directory),
     }
     if kind.sees_accelerator:
         acting = sum(spec.kind.acts for spec in nodes_of(config))

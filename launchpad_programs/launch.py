@@ -127,6 +127,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
     Raises:
       ValueError: one sentence about what is wrong.
     """
+    notes, warnings = list[str](), list[str]()
     with contextlib.ExitStack() as stack:
         given, run, directory, spec = parse_run(
             LaunchArguments, arguments, prog=PROG, make_spec=spec_of
@@ -134,13 +135,18 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         engine = part(given, EngineOptions)
         if spec is None:
             lock = stack.enter_context(DirectoryLock(directory))
-            program, notes = _continued(run, directory, engine)
+            program, warnings = _continued(run, directory, engine)
         else:
             program = _new(run, directory, engine, spec)
             notes = [describe_default_preset(run.entry, run.environment, spec)]
             lock = stack.enter_context(DirectoryLock(directory))
             check_new_directory(directory, run)
         notes += engine.network(refused)
+        if run.logger is not None and not refused:
+            warnings.append(
+                "The logger has no network either: let it write files (WANDB_MODE=offline), or "
+                "give --listen-everywhere."
+            )
         opened = stack.enter_context(engine.open(program))
         _prepare(program, lock)
         acting = "workers" if program.has_workers else "actors"
@@ -148,7 +154,14 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             f"preset {run.preset}, {run.steps} steps, {run.num_actors} {acting} * "
             f"{run.environments_per_actor} environments, run directory {directory}"
         )
-        outcome = run_program(program, opened, mode=engine.launch, plain=given.plain, notes=notes)
+        outcome = run_program(
+            program,
+            opened,
+            mode=engine.launch,
+            plain=given.plain,
+            notes=notes,
+            warnings=warnings,
+        )
         return _finish(directory, outcome, engine)
 
 
@@ -166,12 +179,13 @@ def _new(
 def _continued(
     run: RunConfig, directory: Path, engine: EngineOptions
 ) -> tuple[ProgramConfig, list[str]]:
-    """The program of a run directory, and sentences for the log."""
+    """The program of a run directory, and warnings."""
+    run.find_logger()
     check_devices(run.learner_devices)
     program = read_options(directory, run, **vars(part(engine, ProgramOptions)))
     engine.check(program)
-    program, notes = resumed(program, engine.replay_check(program))
-    return program, notes + engine.replay_notes(program)
+    program, warnings = resumed(program, engine.replay_check(program))
+    return program, warnings + engine.replay_notes(program)
 
 
 def _with_period(run: RunConfig) -> RunConfig:

@@ -1,11 +1,16 @@
 """Runs a program: starts its nodes, watches them, and ends them in the right order."""
 
+import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from ..evaluation.plots import read_metrics
+from ..runtime.intervals import next_multiple
 from ..runtime.log import close_log, setup_log
+from ..runtime.metrics_logger import MetricsLogger
 from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.stop import StopEvent, stop_on_signals
 from .config import ProgramConfig
@@ -60,6 +65,7 @@ def run_program(
     mode: ExecutionMode,
     plain: bool,
     notes: Sequence[str],
+    warnings: Sequence[str] = (),
 ) -> Outcome:
     """Runs a program in an existing run directory to its end, or until a signal stops it.
 
@@ -69,6 +75,7 @@ def run_program(
       mode: local_mp: every node is a process. local_mt: every node is a thread of this process.
       plain: log lines instead of a live table.
       notes: for the log.
+      warnings: likewise.
 
     Raises:
       ValueError: the state of a resumed run cannot be read.
@@ -78,13 +85,19 @@ def run_program(
         forget(config.directory)
         for note in notes:
             log.info(note)
-        with stop_on_signals() as stop:
+        for warning in warnings:
+            log.warning(warning)
+        with (
+            stop_on_signals() as stop,
+            MetricsLogger(config.run, config.directory, stop=stop) as logger,
+        ):
             nodes = engine.start(config)
             where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
             log.info(f"{len(nodes)} nodes started{where}.")
             with LiveTable(plain=plain) as table:
-                finished = _Progress(config, nodes, table, log).finished
-                ending = supervise(nodes, finished=finished, stop=stop)
+                progress = _Progress(config, nodes, table, logger, log)
+                ending = supervise(nodes, finished=progress.finished, stop=stop)
+            progress.log_rows()  # the last one
         return _outcome(config, ending, log)
     finally:
         close_log(log)
@@ -129,17 +142,19 @@ def supervise(
 
 
 class _Progress:
-    """Reads the status, and shows it."""
+    """Reads status and metrics; shows the one, and gives the other to loggers."""
 
     def __init__(
         self,
         config: ProgramConfig,
         nodes: Sequence[RunningNode],
         table: LiveTable,
+        logger: MetricsLogger,
         log: logging.Logger,
     ):
         self._directory, self._nodes = config.directory, nodes
-        self._table, self._log = table, log
+        self._table, self._logger, self._log = table, logger, log
+        self._logged_at, self._log_every = config.resumed_at or 0, config.schedule[1]
         self._next = 0.0
         self._finished = self._is_advised = False
 
@@ -150,6 +165,9 @@ class _Progress:
             self._next = now + _STATUS_SECONDS
             status = read_status(self._directory)
             self._finished = status.get("phase") == "finished"
+            started = status.get("phase", "starting") != "starting"  # older rows are dropped then
+            if started and status["steps"] >= next_multiple(self._logged_at, self._log_every):
+                self.log_rows()
             if line := self._table.show(status, self._nodes):
                 self._log.info(line)
             nodes = status.get("nodes", {}).values()
@@ -158,6 +176,18 @@ class _Progress:
                 self._log.warning(advice)
                 self._is_advised = True
         return self._finished
+
+    def log_rows(self) -> None:
+        """Gives new rows of metrics.csv to the run's logger."""
+        if not self._logger.is_used:
+            return
+        with contextlib.suppress(ValueError):  # no rows yet
+            columns = read_metrics(self._directory)
+            for row in zip(*columns.values(), strict=True):
+                found = {k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)}
+                if (steps := int(found.pop("steps"))) > self._logged_at:
+                    self._logger.write(steps, found)
+                    self._logged_at = steps
 
 
 def _wait(

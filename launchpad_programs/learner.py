@@ -13,6 +13,7 @@ from ..replay.interface import Replay
 from ..replay.waiting import Stopped
 from ..runtime.actors import make_run_learner
 from ..runtime.advice import Advice
+from ..runtime.intervals import SnapshotInterval
 from ..runtime.metrics import MetricsAccumulator, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.snapshots import Snapshot, Snapshots
@@ -103,7 +104,7 @@ class LearnerNode:
         self._learner, self._replay, self._parameters = learner, replay, parameters
         self._counter = CounterClient(counter, self.name, config.restarts)
         self._names, self._kept, self._logger, self._stop = names, kept, logger, stop
-        self._every, self._report_seconds = config.schedule[2], report_seconds
+        self._report_seconds = report_seconds
         self._advice = Advice(config.run.entry, config.run.agent_config)
         self._snapshots = Snapshots(config.directory, keep=config.run.keep_snapshots)
         self._counters: dict[str, Any] = {}
@@ -112,7 +113,11 @@ class LearnerNode:
             snapshot = self._snapshots.restore(jax.eval_shape(lambda: learner.state))
             learner.restore(snapshot)
             self._counters = dict(snapshot.counters)
-        self._next_snapshot = self._after(self._counters.get("steps", 0))
+        self._interval = SnapshotInterval(
+            self._counters.get("steps", 0),
+            every=config.schedule[2],
+            seconds=config.run.snapshot_seconds,
+        )
         self._next_report = 0.0
         self._reported_at, self._reported = time.monotonic(), (learner.updates, 0.0)
         self._is_started, self._process = False, config.restarts
@@ -134,7 +139,7 @@ class LearnerNode:
         self._learner.step(_WAIT_SECONDS if self._report_seconds else 0.0)
         if time.monotonic() >= self._next_report:
             self._report()
-        if self._counters.get("steps", 0) >= self._next_snapshot:
+        if self._interval.is_due(self._counters.get("steps", 0)):
             self.save()
 
     def run(self) -> None:
@@ -163,10 +168,12 @@ class LearnerNode:
 
     def save(self) -> None:
         """Saves a snapshot, unless there is one of this step."""
-        steps = self._counters["steps"]
-        self._next_snapshot = self._after(steps)
-        if steps in self._snapshots.steps():
-            return
+        steps, began = self._counters["steps"], time.monotonic()
+        if steps not in self._snapshots.steps():
+            self._save(steps)
+        self._interval.saved(steps, took=time.monotonic() - began)
+
+    def _save(self, steps: int) -> None:
         snapshot = self._learner.snapshot()
         if self._kept is not None:
             self._kept.keep(steps)
@@ -204,9 +211,6 @@ class LearnerNode:
         if self._logger is not None and metrics:
             steps, updates = self._counters["steps"], self._learner.updates
             self._logger.write({**metrics, "steps": steps, "updates": updates})
-
-    def _after(self, steps: int) -> int:
-        return (steps // self._every + 1) * self._every
 
 
 def make_learner(

@@ -36,6 +36,7 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEv
         CounterClient(peers.peer("counter/0"), f"worker/{index}", config.restarts),
         snapshots,
         save_every=max(1, config.schedule[2] // run.num_actors),
+        save_seconds=run.snapshot_seconds,
         decoupled=run.workers.decoupled,
         stop=stop,
     )

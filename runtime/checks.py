@@ -39,9 +39,10 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
 
     Raises:
       ValueError: the agent does not fit the environment or the contract, a number of its config is
-        too large, the replay is too small for one sequence, or memory would not suffice. Nothing
-        has been allocated then.
+        too large, the replay is too small for one sequence, memory would not suffice, or there is
+        no such logger. Nothing has been allocated then.
     """
+    config.find_logger()
     integers = list(_integers(config.agent_config, "agent_config"))
     for name, value in integers:
         if abs(value) > _MAX_INTEGER:

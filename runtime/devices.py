@@ -4,6 +4,8 @@ The learner state is replicated. XLA splits the program of one device, so an upd
 there up to rounding, whatever its loss averages over.
 """
 
+import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +16,19 @@ from ..agents.base import Agent, LearnerState, Update, UpdatesFunction, updates_
 from ..datatypes import Sample
 
 _AXIS = "batch"
+
+
+def shared_programs(directory: Path) -> dict[str, str]:
+    """Environment variables of processes that share compiled programs.
+
+    They are kept below a directory, or where the user keeps them already.
+    """
+    own = str((directory / "compilation_cache").absolute())
+    return {
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", own),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
 
 
 class Devices:

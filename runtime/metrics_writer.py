@@ -193,7 +193,8 @@ def _line(cells: Iterable[str]) -> str:
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing.
 
-    Other engines of programs may have written fewer columns, or in another order.
+    Other engines of programs may have written fewer columns, or in another order. A run that begins
+    anew, at 0 steps, misses no rows.
     """
     data = path.read_bytes() if path.is_file() else b""
     # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
@@ -211,7 +212,7 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     kept = [[row.get(name, "") for name in columns] for row in whole if int(row["steps"]) <= steps]
     with replacing(path) as partial:
         partial.write_text("".join(map(_line, [columns, *kept])), encoding="utf-8", newline="")
-    if not complete:
+    if steps and not complete:
         _log.warning(f"{path} was missing or empty: it begins anew, without the earlier rows.")
     elif len(whole) < len(rows):
         _log.warning(f"{path}: damaged rows were removed, {len(rows) - len(whole)} of {len(rows)}.")

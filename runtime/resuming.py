@@ -20,14 +20,16 @@ def open_snapshots(
       also: as of `Snapshots`.
 
     Returns:
-      The snapshots, to be read from `newest_whole()`, and sentences for the log about newer ones
-      that are damaged. None if the run was stopped before its first snapshot: it begins anew.
+      The snapshots, to be read from `newest_whole()`, and warnings: about newer ones that are
+      damaged. None if the run was stopped before its first snapshot: it begins anew.
 
     Raises:
       ValueError: no snapshot is whole, or the newest is at the last step already.
     """
     if not NumberedFolders(directory / "snapshots").steps():
-        return None, [f"{directory} holds no snapshot yet: the run begins anew."]
+        has_begun = (directory / "metrics.csv").is_file()
+        note = f"{directory} holds no snapshot yet: the run begins anew."
+        return None, [note] if has_begun else []
     snapshots = Snapshots(directory, writable=False, also=also)
     try:
         steps, notes = snapshots.newest_whole(), snapshots.passed_over()

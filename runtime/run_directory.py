@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import environments
-from .._imports import make_importable
+from .._imports import import_from, make_importable
 from .._validation import Range, check_fields
 from .._writing import replacing
 from ..agents.entry import AgentEntry, find_agent
@@ -72,11 +72,19 @@ class RunConfig:
     snapshot_every: Annotated[int | None, Range(1)] = None
     """Steps between snapshots; by default a fifth of the run. The end always has one."""
 
+    snapshot_seconds: Annotated[float, Range(0.0)] = 600.0
+    """Seconds after which there is a snapshot in any case; writing them takes a twentieth of the
+    time at most."""
+
     log_every: Annotated[int | None, Range(1)] = None
     """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
 
     keep_snapshots: Annotated[int, Range(1)] = 2
     """Newest snapshots to keep, beside the one with the best evaluation."""
+
+    logger: str | None = None
+    """`package.module:NAME` of a function that gets the steps and each row of metrics, for a
+    tracker of experiments; see `MetricsLogger`."""
 
     evaluate_every: Annotated[int, Range(0)] = 0
     """Steps between evaluations of the greedy policy of a run in one process, in environments of
@@ -118,6 +126,23 @@ class RunConfig:
           ValueError: there is none of that name.
         """
         return find_agent(self.agent, search_path=self._search_path)
+
+    def find_logger(self) -> Any:
+        """What `logger` names: a function, an object or a class of them; None for None.
+
+        Raises:
+          ValueError: it cannot be imported, or is no function.
+        """
+        if self.logger is None:
+            return None
+        module, _, name = self.logger.partition(":")
+        found = getattr(import_from(module, self._search_path), name, None)
+        if not callable(found):
+            raise ValueError(
+                "RunConfig.logger must name a function of steps and metrics as "
+                f"package.module:NAME, got {self.logger}."
+            )
+        return found
 
     @property
     def environments_per_actor(self) -> int:

@@ -246,8 +246,8 @@ def test_commands_that_are_not_understood_are_found(monkeypatch):
         parse_command([*launch, "--num-actor", "2"], monkeypatch)
     with pytest.raises(ValueError, match="--step"):
         parse_command(["train", "acer", "--environment", "catch", "--step", "2"], monkeypatch)
-    with pytest.raises(AssertionError, match="--seed"):
-        parse_command(["train", "--resume", "run", "--seeds", "2"], monkeypatch)
+    with pytest.raises(AssertionError, match="--sed"):
+        parse_command(["train", "--resume", "run", "--sed", "2"], monkeypatch)
     with pytest.raises(AssertionError, match="--metrics"):
         parse_command(["plot", "--metrics", "x"], monkeypatch)
 

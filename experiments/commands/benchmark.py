@@ -1,22 +1,16 @@
 """`retrax benchmark`: an agent on the tasks of a suite."""
 
-import contextlib
 import dataclasses
 import json
-import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from ... import __version__
 from ...agents.entry import find_agent
@@ -28,7 +22,9 @@ from ...runtime.presets import preset_config
 from ...runtime.run_directory import RunConfig
 from ...runtime.stop import stop_on_signals
 from ..bsuite_table import write_bsuite
-from ..grid import CURVES, SCORES, Cell, Progress, run_grid, write_tables
+from ..grid import Cell, Progress, run_grid
+from ..grid_screen import grid_screen
+from ..grid_tables import CURVES, SCORES, write_tables
 from ..parsing import parse, tell
 
 _PROG = "retrax benchmark"
@@ -97,7 +93,7 @@ def benchmark_command(arguments: Sequence[str]) -> int:
         _check(directory, suite, cells)
         lock.acquire()
         _write_suite(directory, suite)
-        with stop_on_signals() as stop, _screen(cells, plain=given.plain) as show:
+        with stop_on_signals() as stop, grid_screen(cells, plain=given.plain) as show:
             end = run_grid(cells, jobs=given.jobs, logs=directory / "logs", stop=stop, show=show)
         found = _all_cells(given, suite, directory)
         write_tables(directory, found)
@@ -201,46 +197,6 @@ def _all_cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> list
         )
         found.append(Cell(task, config, path.parent, given.episodes or task.episodes))
     return found
-
-
-@contextlib.contextmanager
-def _screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[Progress], None]]:
-    """Shows progress: a live table in a terminal, a line for each event elsewhere."""
-    console = Console(stderr=True)
-    if console.is_terminal and not plain:
-        with Live(console=console, auto_refresh=False) as live:
-            yield lambda progress: live.update(_table(cells, progress), refresh=True)
-        return
-    before: dict[str, str] = {}
-
-    def lines(progress: Progress) -> None:
-        for cell in cells:
-            state = progress.states[cell.name]
-            if state not in ("waiting", before.get(cell.name)):
-                score = "" if state != "complete" else f", return {cell.score:.6g}"
-                tell(f"{cell.name}: {state}{score}{_left(progress)}")
-            before[cell.name] = state
-
-    yield lines
-
-
-def _table(cells: Sequence[Cell], progress: Progress) -> Table:
-    title = f"{progress.complete} of {len(cells)} runs{_left(progress)}"
-    table = Table(title=title, title_justify="left")
-    for column in ("run", "state", "steps", "return"):
-        table.add_column(column, justify="left" if column in ("run", "state") else "right")
-    for cell in cells:
-        score = cell.score
-        steps = f"{progress.steps[cell.name]}/{cell.config.steps}"
-        state = progress.states[cell.name]
-        table.add_row(cell.name, state, steps, "" if score is None else f"{score:.6g}")
-    return table
-
-
-def _left(progress: Progress) -> str:
-    if progress.eta is None or not progress.eta:
-        return ""
-    return f" (ETA {timedelta(seconds=math.ceil(progress.eta))})"
 
 
 def _finish(directory: Path, end: Progress, *, stopped: bool) -> int:

@@ -25,7 +25,7 @@ class PlotArguments:
     """
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
-    """Run directories."""
+    """Run directories, or directories of several seeds."""
 
     output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """The PNG file to write: curves.png, or arms.png, if it is not given."""

@@ -11,6 +11,7 @@ from ...agents.entry import agent_names, find_agent
 from ...datatypes import EnvironmentSpec
 from ...runtime.presets import default_preset, preset_config
 from ...runtime.run_directory import RunConfig, new_directory, read_config
+from ...runtime.seed_runs import seed_runs
 from ...runtime.workers.options import NO_WORKERS, WorkerOptions
 from ..parsing import parse, parse_known, part, wants_help
 
@@ -28,7 +29,7 @@ usage: {prog} AGENT --environment ID [OPTIONS]
 
 `{prog} AGENT --help` lists all options: the run's, and every field of the agent's config.
 """
-_CHANGEABLE = ("steps", "learner_devices")  # when a run is resumed
+_CHANGEABLE = ("steps", "learner_devices", "logger")  # when a run is resumed
 _KEPT = {
     *(field.name for kind in (RunConfig, WorkerOptions) for field in dataclasses.fields(kind)),
     "run_directory",
@@ -53,7 +54,7 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
 
     resume: Path | None = None
     """Continue the run of this directory from its newest snapshot. It keeps its config, except for
-    --steps and --learner-devices."""
+    --steps, --learner-devices and --logger."""
 
     plain: bool = False
     """Log lines instead of a progress bar or a live table."""
@@ -64,7 +65,8 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
     @classmethod
     def resumed(cls: type[Arguments], directory: Path) -> Arguments:
         """The arguments that continue a run as it is."""
-        return cls(**vars(read_config(directory)), resume=directory)
+        first, *_ = seed_runs(directory) or [directory]
+        return cls(**vars(read_config(first)), resume=directory)
 
     @property
     def hidden(self) -> set[str]:
@@ -147,9 +149,10 @@ def _parse_resumed(
     for word in parse_known(form[type(None)], words, prog=prog, default=default)[1]:
         flag = word.partition("=")[0].replace("_", "-")
         if flag.startswith("--agent.") or flag[2:].replace("-", "_") in _KEPT:
+            *others, last = (f"--{name.replace('_', '-')}" for name in _CHANGEABLE)
             raise ValueError(
                 f"{flag} cannot be changed: a run that is resumed keeps its config, except for "
-                f"{' and '.join(f'--{name}' for name in _CHANGEABLE).replace('_', '-')}."
+                f"{', '.join(others)} and {last}."
             )
     given = parse(form[type(None)], words, prog=prog, default=default)
     return given, given.run(), directory, None

@@ -3,20 +3,29 @@
 import contextlib
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...environments.failures import close_quietly
 from ...runtime.assembly import MANY, spec_of
+from ...runtime.checks import checked_agent
 from ...runtime.run_directory import PROGRAM, RunConfig
+from ...runtime.seed_runs import seed_runs, write_seed_runs
 from ..failing import RunFailedError
-from ..parsing import tell
+from ..parsing import part, tell
 from ..training import Summary, train
 from .run_arguments import AgentConfig, RunArguments, parse_run
+from .seeds import SeedOptions, train_seeds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainArguments(RunArguments[AgentConfig]):
+class TrainArguments(RunArguments[AgentConfig], SeedOptions):
     """Train an agent in one process, or continue a run. Ctrl-C leaves a snapshot too."""
+
+    @property
+    def hidden(self) -> set[str]:
+        """Fields that are no options."""
+        return super().hidden | (set() if self.resume is None else {"seeds"})
 
 
 def train_command(arguments: Sequence[str]) -> int:
@@ -26,13 +35,13 @@ def train_command(arguments: Sequence[str]) -> int:
       The exit status: 1 if the run failed, else 0.
     """
     try:
-        return _finish(_train(arguments))
+        return _train(arguments)
     except RunFailedError as failure:
         tell(f"retrax: {failure}")
         return 1
 
 
-def _train(arguments: Sequence[str]) -> Summary:
+def _train(arguments: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         made: list[VectorEnvironment] = []
 
@@ -53,10 +62,16 @@ def _train(arguments: Sequence[str]) -> Summary:
                 f"{directory} was started by retrax launch: continue it with retrax launch "
                 f"--resume {directory}"
             )
-        environment = made[0] if made else None
-        return train(
-            run, directory, resume=spec is None, plain=given.plain, environment=environment
-        )
+        options = part(given, SeedOptions)
+        if spec is None and seed_runs(directory):
+            return train_seeds(run, directory, options, plain=given.plain)
+        if options.seeds == 1:
+            given_one: Any = {"environment": made[0] if made else None, "resume": spec is None}
+            return _finish(train(run, directory, plain=given.plain, **given_one))
+    assert spec is not None, "seeds is hidden where a run is resumed"
+    checked_agent(run, spec)
+    write_seed_runs(directory, run, options.seeds)
+    return train_seeds(run, directory, options, plain=given.plain)
 
 
 def _finish(summary: Summary) -> int:

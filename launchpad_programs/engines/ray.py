@@ -23,7 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...runtime.numbered_folders import newest_snapshot
 from ..config import ProgramConfig
-from ..kinds import NodeSpec, describe_restart, make_node, nodes_of, process_env
+from ..kinds import NodeSpec, log_restart, make_node, nodes_of, process_env
 from ..status import write_restarts
 from .ray_peers import NoResult, RayPeers
 from .ray_session import Connection, RaySession
@@ -216,8 +216,7 @@ class RayEngine:
         if restarts:
             newest = newest_snapshot(config.directory)
             config = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
-            if told := describe_restart(kind, newest):
-                _log.info(told)
+            log_restart(kind, newest)
         # Callers wait in the threads of those that they call, for a second or so.
         threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
         host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)

@@ -9,6 +9,7 @@ import jax
 
 from ...replay.waiting import Stopped
 from ..actor import Actor
+from ..intervals import SnapshotInterval
 from ..learning_thread import LearningThread
 from ..loop import Loop
 from ..snapshots import Snapshots
@@ -46,6 +47,7 @@ class WorkerNode:
         snapshots: Snapshots,
         *,
         save_every: int,
+        save_seconds: float,
         decoupled: bool,
         stop: StopEvent,
     ):
@@ -58,6 +60,7 @@ class WorkerNode:
           snapshots: the worker's own, of which the newest whole one is restored; the node closes
             them.
           save_every: steps between snapshots.
+          save_seconds: between snapshots, where the steps take longer.
           decoupled: see `WorkerOptions`.
           stop: when to end.
         """
@@ -68,8 +71,8 @@ class WorkerNode:
             snapshots.remove_newer(snapshots.newest_whole())
             like = jax.eval_shape(lambda: worker.learner.state), self._loop.actors_template()
             self._loop.restore(snapshots.restore(*like))
-        self._is_decoupled, self._save_every = decoupled, save_every
-        self._next_save = self._loop.counters.steps + save_every
+        self._is_decoupled, steps = decoupled, self._loop.counters.steps
+        self._interval = SnapshotInterval(steps, every=save_every, seconds=save_seconds)
         self._next_report, self._reported_at, self._waited = 0.0, time.monotonic(), 0.0
         self._staleness = 0.0
         self._learning: LearningThread | None = None
@@ -95,7 +98,7 @@ class WorkerNode:
         else:
             self._act_beside(self._learning)
         self._counter.count(self._loop.counters.steps - before)
-        if self._loop.counters.steps >= self._next_save:
+        if self._interval.is_due(self._loop.counters.steps):
             self.save()
         return True
 
@@ -120,11 +123,11 @@ class WorkerNode:
 
     def save(self) -> None:
         """Saves the worker's replay, schedule and actor states, unless there are none newer."""
-        steps = self._loop.counters.steps
-        self._next_save = steps + self._save_every
+        steps, began = self._loop.counters.steps, time.monotonic()
         if steps and steps not in self._snapshots.steps():
             with self._no_updates():
                 self._snapshots.save(steps, self._loop.snapshot())
+        self._interval.saved(steps, took=time.monotonic() - began)
 
     def _act_beside(self, learning: LearningThread) -> None:
         """Acts, unless the learner is behind: a call is due that it has not drawn yet."""

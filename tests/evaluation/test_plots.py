@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 from matplotlib import image
-from matplotlib.figure import Figure
 
 from retrax.evaluation.plots import plot_learning_curves, read_metrics
 
@@ -26,20 +25,6 @@ def make_metrics(steps, values, *, metric="episode_return"):
 
 
 SHORT = make_metrics([0, 100], [1.0, 2.0])
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """The figures that were drawn."""
-    drawn = []
-    original = Figure.__init__
-
-    def remember(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        drawn.append(self)
-
-    monkeypatch.setattr(Figure, "__init__", remember)
-    return drawn
 
 
 def panels_of(figure):
@@ -78,22 +63,24 @@ def test_paths_may_be_text(tmp_path):
 
 
 def test_draws_a_picture(tmp_path):
+    """The same that a notebook shows."""
     run = make_run(tmp_path / "run", SHORT)
     output = tmp_path / "new" / "curves.png"
-    plot_learning_curves([run], output)
+    figure = plot_learning_curves([run], output)
+    assert figure._repr_png_() == output.read_bytes()
     picture = image.imread(output)
     assert picture.shape[0] > 300
     assert picture.shape[1] > 400
     assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 10  # not blank
 
 
-def test_seeds_share_a_colour_and_a_bold_mean(tmp_path, figures):
+def test_seeds_share_a_colour_and_a_bold_mean(tmp_path):
     runs = [
         make_run(tmp_path / "0", make_metrics([0, 100, 200], [1.0, 3.0, 9.0]), seed=0),
         make_run(tmp_path / "1", make_metrics([0, 100], [3.0, 5.0]), seed=1),
     ]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    (axes,) = figures[0].axes
+    figure = plot_learning_curves(runs)
+    (axes,) = figure.axes
     assert curves_of(axes) == {
         ("C0", False): [[(0, 1), (100, 3), (200, 9)], [(0, 3), (100, 5)]],
         ("C0", True): [[(0, 2), (100, 4)]],
@@ -104,31 +91,31 @@ def test_seeds_share_a_colour_and_a_bold_mean(tmp_path, figures):
     assert axes.get_ylabel() == "episode return"
 
 
-def test_settings_that_differ_in_more_than_the_seed_have_other_colours(tmp_path, figures):
+def test_settings_that_differ_in_more_than_the_seed_have_other_colours(tmp_path):
     runs = [
         make_run(tmp_path / "a", SHORT, seed=0, agent="acer"),
         make_run(tmp_path / "b", SHORT, seed=0, config={"rate": 0.1, "size": 4}),
         make_run(tmp_path / "c", SHORT, seed=1, config={"rate": 0.2, "size": 4}),
     ]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    (axes,) = figures[0].axes
+    figure = plot_learning_curves(runs)
+    (axes,) = figure.axes
     assert set(curves_of(axes)) == {("C0", True), ("C1", True), ("C2", True)}
     assert labels_of(axes) == ["acer", "reactor, rate=0.1", "reactor, rate=0.2"]
 
 
-def test_labels_leave_out_what_most_settings_share(tmp_path, figures):
+def test_labels_leave_out_what_most_settings_share(tmp_path):
     """As in ablations: one change at a time."""
     configs = [(5, "sum"), (1, "sum"), (5, "max")]
     runs = [
         make_run(tmp_path / str(number), SHORT, config={"n": n, "kind": kind})
         for number, (n, kind) in enumerate(configs)
     ]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    (axes,) = figures[0].axes
+    figure = plot_learning_curves(runs)
+    (axes,) = figure.axes
     assert sorted(labels_of(axes)) == ["reactor", "reactor, kind=max", "reactor, n=1"]
 
 
-def test_presets_stand_for_their_fields_and_other_panels_do_not_matter(tmp_path, figures):
+def test_presets_stand_for_their_fields_and_other_panels_do_not_matter(tmp_path):
     settings = [
         ("Maze", "small", 1, 4),
         ("Maze", "paper", 5, 64),
@@ -139,8 +126,8 @@ def test_presets_stand_for_their_fields_and_other_panels_do_not_matter(tmp_path,
         make_run(tmp_path / str(i), SHORT, environment=e, preset=p, config={"n": n, "size": size})
         for i, (e, p, n, size) in enumerate(settings)
     ]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    panels = panels_of(figures[0])
+    figure = plot_learning_curves(runs)
+    panels = panels_of(figure)
     assert sorted(labels_of(panels["Maze"])) == [
         "reactor, size=32",
         "reactor, size=64",
@@ -149,41 +136,41 @@ def test_presets_stand_for_their_fields_and_other_panels_do_not_matter(tmp_path,
     assert labels_of(panels["Pong"]) == ["reactor"]
 
 
-def test_a_panel_for_each_environment_with_the_same_colours(tmp_path, figures):
+def test_a_panel_for_each_environment_with_the_same_colours(tmp_path):
     names = ["Catch", "Deep", "Chain", "Pong", "Maze"]
     runs = [make_run(tmp_path / f"r{name}", SHORT, environment=name) for name in names]
     runs.append(make_run(tmp_path / "acer", SHORT, environment="Maze", agent="acer"))
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    panels = panels_of(figures[0])
+    figure = plot_learning_curves(runs)
+    panels = panels_of(figure)
     assert list(panels) == sorted(names)
     assert all(("C1", True) in curves_of(axes) for axes in panels.values())  # reactor
     assert labels_of(panels["Pong"]) == ["reactor"]
     assert labels_of(panels["Maze"]) == ["acer", "reactor"]
 
 
-def test_another_metric_and_gaps_in_it(tmp_path, figures):
+def test_another_metric_and_gaps_in_it(tmp_path):
     metrics = "steps,episode_return,loss\n0,1.0,\n10,,4.0\n20,,\n30,2.0,8.0\n"
-    plot_learning_curves([make_run(tmp_path / "run", metrics)], tmp_path / "a.png", metric="loss")
-    (axes,) = figures[0].axes
+    figure = plot_learning_curves([make_run(tmp_path / "run", metrics)], metric="loss")
+    (axes,) = figure.axes
     assert curves_of(axes) == {("C0", True): [[(10, 4), (30, 8)]]}
     assert axes.get_ylabel() == "loss"
 
 
-def test_window_smooths(tmp_path, figures):
+def test_window_smooths(tmp_path):
     run = make_run(tmp_path / "run", make_metrics([0, 1, 2], [2.0, 4.0, 8.0]))
-    plot_learning_curves([run], tmp_path / "curves.png", window=2)
-    assert curves_of(figures[0].axes[0]) == {("C0", True): [[(0, 2), (1, 3), (2, 6)]]}
-    assert figures[0].axes[0].get_ylabel() == "episode return (mean of 2 rows)"
+    figure = plot_learning_curves([run], window=2)
+    assert curves_of(figure.axes[0]) == {("C0", True): [[(0, 2), (1, 3), (2, 6)]]}
+    assert figure.axes[0].get_ylabel() == "episode return (mean of 2 rows)"
 
 
-def test_three_seeds_have_a_band(tmp_path, figures):
+def test_three_seeds_have_a_band(tmp_path):
     """By hand: 1, 2, 3 have deviation 1 and mean 2, so 2 +- 4.3027 / sqrt(3)."""
     runs = [
         make_run(tmp_path / str(seed), make_metrics([0, 10], [seed, 2.0]), seed=seed)
         for seed in (1, 2, 3)
     ]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    (axes,) = figures[0].axes
+    figure = plot_learning_curves(runs)
+    (axes,) = figure.axes
     assert labels_of(axes) == ["reactor (3 seeds, 95 %)"]
     [band] = axes.collections
     corners = band.get_paths()[0].vertices
@@ -193,10 +180,19 @@ def test_three_seeds_have_a_band(tmp_path, figures):
     np.testing.assert_allclose(corners[corners[:, 0] == 10][:, 1], 2.0)
 
 
-def test_two_seeds_have_none(tmp_path, figures):
+def test_a_directory_of_seeds_stands_for_those_that_have_begun(tmp_path):
+    runs = [make_run(tmp_path / f"seed_{seed}", SHORT, seed=seed) for seed in (2, 10)]
+    make_run(tmp_path / "seed_11", SHORT, seed=11)
+    (tmp_path / "seed_11" / "metrics.csv").unlink()
+    figure = plot_learning_curves([tmp_path])
+    assert labels_of(figure.axes[0]) == ["reactor (2 seeds)"]
+    assert curves_of(figure.axes[0]) == curves_of(plot_learning_curves(runs).axes[0])
+
+
+def test_two_seeds_have_none(tmp_path):
     runs = [make_run(tmp_path / str(seed), SHORT, seed=seed) for seed in (1, 2)]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    assert len(figures[0].axes[0].collections) == 0
+    figure = plot_learning_curves(runs)
+    assert len(figure.axes[0].collections) == 0
 
 
 def test_reads_a_run_that_is_still_going_on(tmp_path):
@@ -276,11 +272,11 @@ assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.mod
 
 
 @pytest.mark.parametrize(("agents", "beside"), [(4, False), (5, True)])
-def test_the_legend_of_many_curves_stands_beside_them(tmp_path, figures, agents, beside):
+def test_the_legend_of_many_curves_stands_beside_them(tmp_path, agents, beside):
     runs = [make_run(tmp_path / f"{i}", SHORT, agent=f"agent{i}") for i in range(agents)]
-    plot_learning_curves(runs, tmp_path / "curves.png")
-    (axes,) = figures[0].axes
+    figure = plot_learning_curves(runs, tmp_path / "curves.png")
+    (axes,) = figure.axes
     legend, panel = axes.get_legend().get_window_extent(), axes.get_window_extent()
     assert (legend.x0 >= panel.x1) == beside
-    assert legend.x1 <= figures[0].bbox.x1
-    assert panel.width > figures[0].bbox.width / 2
+    assert legend.x1 <= figure.bbox.x1
+    assert panel.width > figure.bbox.width / 2

@@ -327,8 +327,8 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
     [
         (
             ("--seed", 3),
-            "--seed cannot be changed: a run that is resumed keeps its config, except for --steps "
-            "and --learner-devices.",
+            "--seed cannot be changed: a run that is resumed keeps its config, except for "
+            "--steps, --learner-devices and --logger.",
         ),
         (("--agent.learning_rate=1",), "--agent.learning-rate cannot be changed"),
         (("--num-workers", 3), "--num-workers cannot be changed"),

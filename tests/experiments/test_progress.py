@@ -34,6 +34,20 @@ def test_bar_shows_everything_in_80_columns(terminal):
     assert bar.has_bar
 
 
+def test_a_notebook_has_one_line_with_a_bar(monkeypatch, capsys):
+    console = Console(force_jupyter=True)
+    monkeypatch.setattr(progress, "Console", lambda stderr: console)
+    with Progress(100, Counters()) as bar:
+        bar.show(Counters(steps=25, updates=17), 0.512, CLOCK)
+        bar.show(Counters(steps=100, updates=90), 0.5, CLOCK)
+    first, compiling, quarter, whole = capsys.readouterr().out.split("\r")
+    assert (first, compiling) == ("", "compiling")
+    assert quarter.startswith("[#####...............] 25/100 steps, 1234 steps/s, 91 updates/s, ")
+    assert whole.rstrip(" ").endswith("ETA 0:00:00\n") or whole.endswith("\n")
+    assert len(whole.rstrip("\n")) >= len(quarter)  # nothing of the longer line is left
+    assert bar.has_bar
+
+
 def test_lines_without_a_terminal(monkeypatch):
     shown = Progress(100, Counters(), plain=True)
     assert not shown.has_bar

@@ -1,6 +1,7 @@
 """A run with its files: repeatable, resumable, and stopped without loss."""
 
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import gymnasium
 import noisy_agent
@@ -17,13 +19,15 @@ import numpy as np
 import pytest
 from run_files import check_equal, rows, snapshots
 
-from retrax import train
+from retrax import load_metrics, train
 from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
 from retrax.experiments import progress
 from retrax.experiments.commands.main import main
+from retrax.runtime import intervals
 from retrax.runtime.loop import Loop
 from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.snapshots import Snapshots
 
 # TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
 READER = """
@@ -47,6 +51,19 @@ def stop_with(monkeypatch, *numbers, at=100):
                 os.kill(os.getpid(), number)
 
     monkeypatch.setattr(Loop, "advance", signalled)
+
+
+def make_config(**changes):
+    """The run of `tiny`."""
+    return RunConfig(
+        agent="noisy_agent:NOISY",
+        environment="catch",
+        num_envs=4,
+        steps=240,
+        snapshot_every=80,
+        log_every=40,
+        **changes,
+    )
 
 
 def test_files_of_a_run(finished):
@@ -194,6 +211,82 @@ def test_a_signal_leaves_a_snapshot(tiny, retrax, tmp_path, monkeypatch, number)
     assert snapshots(directory) == [80, 100]
     assert rows(directory)[-1]["steps"] == "100"
     assert signal.getsignal(number) is before
+
+
+def test_a_loop_over_runs_can_be_interrupted(tmp_path, monkeypatch):
+    config = make_config()
+    with monkeypatch.context() as patch:
+        stop_with(patch, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "run", plain=True, raise_interrupt=True)
+    assert snapshots(tmp_path / "run") == [80, 100]
+    summary = train(
+        config,
+        tmp_path / "run",
+        resume=True,
+        plain=True,
+        raise_interrupt=True,
+        on_metrics=lambda steps, metrics: steps == 200,
+    )
+    assert (summary.steps, summary.interrupted) == (200, True)  # a function raises nothing
+
+
+def test_a_function_gets_each_row_and_stops_the_run(finished, tmp_path):
+    got = {}
+
+    def on_metrics(steps, metrics):
+        got[steps] = metrics
+        return steps == 120
+
+    directory, config = tmp_path / "run", make_config(evaluate_every=80)
+    summary = train(config, directory, plain=True, on_metrics=on_metrics)
+    assert (summary.steps, summary.interrupted) == (120, True)
+    assert summary.best_evaluation == pytest.approx(got[80]["evaluation_return"])
+    columns = load_metrics(directory)
+    assert [*got] == [*columns.pop("steps")] == [40, 80, 120]
+    for index, row in enumerate(got.values()):
+        found = {name: values[index] for name, values in columns.items()}
+        assert row == pytest.approx({k: v for k, v in found.items() if not np.isnan(v)}, rel=1e-6)
+    train(config, directory, resume=True, plain=True, on_metrics=on_metrics)
+    assert [*got] == [40, 80, 120, 160, 200, 240]
+    assert [row.get("episode_return") for row in got.values()] == [
+        float(row["episode_return"]) if row["episode_return"] else None for row in rows(finished)
+    ]
+
+
+def test_a_logger_that_fails_is_told_once_and_one_that_does_not_exist_refused(
+    tiny, retrax, tmp_path, monkeypatch, finished
+):
+    (tmp_path / "my_logger.py").write_text("def fail(steps, metrics):\n    raise OSError('full')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = tmp_path / "run"
+    status, _, err = retrax(*tiny, "--logger", "my_logger:fail", "--run-directory", directory)
+    assert status == 0
+    assert err.count("A logger of metrics failed (OSError: full). The run continues;") == 1
+    assert ("Traceback" in err, "Traceback" in (directory / "log.txt").read_text()) == (False, True)
+    assert rows(directory) == rows(finished)
+    options = ["--resume", directory, "--steps", 280, "--logger", "my_logger:none"]
+    status, _, err = retrax("train", *options)
+    assert status == 2
+    assert "as package.module:NAME, got my_logger:none." in err
+    with pytest.raises(ValueError, match="on_metrics must be a function of steps and metrics, got"):
+        train(make_config(), tmp_path / "other", on_metrics="text")
+
+
+def test_snapshots_by_time_change_nothing(finished, tmp_path, monkeypatch):
+    saved, save = [], Snapshots.save
+
+    def watched(self, steps, *rest, **options):
+        saved.append(steps)
+        save(self, steps, *rest, **options)
+
+    monkeypatch.setattr(Snapshots, "save", watched)
+    minutes = types.SimpleNamespace(monotonic=itertools.count(0.0, 60.0).__next__)
+    monkeypatch.setattr(intervals, "time", minutes)
+    train(make_config(), tmp_path / "run", plain=True)
+    assert saved[0] == 36  # after ten minutes, of which the first has no transitions
+    assert len(saved) > 4
+    check_equal(tmp_path / "run", finished)
 
 
 def test_a_second_signal_interrupts(tiny, retrax, tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from program_configs import make_config, make_run, make_workers
 
 from retrax.launchpad_programs.kinds import (
     KINDS,
-    describe_restart,
     kind_of,
+    log_restart,
     make_node,
     nodes_of,
     process_env,
@@ -85,16 +85,23 @@ def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
     assert cache() == str(tmp_path / "compilation_cache")
 
 
-def test_what_a_restarted_node_continues_with():
-    assert describe_restart(kind_of("learner/0"), None).startswith(
-        "There is no snapshot yet: the l"
-    )
-    assert "snapshot at 200 steps" in describe_restart(kind_of("learner/0"), 200)
-    assert "snapshot at 300 steps" in describe_restart(kind_of("parameter_server/0"), 300)
-    assert "its own newest snapshot" in describe_restart(kind_of("worker/1"), None)
-    assert "is empty, and refills" in describe_restart(kind_of("replay/0"), None)
-    assert "restores its newest state" in describe_restart(kind_of("replay/0"), 200)
-    assert describe_restart(kind_of("actor/0"), 200) == ""
+@pytest.mark.parametrize(
+    ("name", "steps", "level", "part"),
+    [
+        ("learner/0", None, "WARNING", "There is no snapshot yet: the learner begins again."),
+        ("learner/0", 200, "INFO", "snapshot at 200 steps"),
+        ("parameter_server/0", 300, "INFO", "snapshot at 300 steps"),
+        ("worker/1", None, "WARNING", "its own newest snapshot"),
+        ("replay/0", None, "WARNING", "is empty, and refills"),
+        ("replay/0", 200, "INFO", "restores its newest state"),
+    ],
+)
+def test_what_a_restarted_node_continues_with(caplog, name, steps, level, part):
+    with caplog.at_level("INFO", "retrax"):
+        log_restart(kind_of(name), steps)
+        log_restart(kind_of("actor/0"), 200)
+    [record] = caplog.records
+    assert (record.levelname, part in record.getMessage()) == (level, True)
 
 
 HEAVY = {"acme", "courier", "launchpad", "ray", "reverb", "tensorflow"}

@@ -170,12 +170,12 @@ def launched(monkeypatch, told):
     """Programs that would have been run: their configs and modes."""
     programs = []
 
-    def run_program(config, engine, *, mode, plain, notes):
+    def run_program(config, engine, *, mode, plain, notes, warnings):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
         assert type(engine).__name__ == ENGINES[mode]
         programs.append((config, mode))
-        told.append(notes)
+        told.append([*notes, *warnings])
         ending = Ending(failed="", traceback="", complete=True)
         return Outcome({}, None, True, ending)
 

@@ -130,14 +130,47 @@ def test_a_learner_that_fails_while_it_saves_is_told(play):
 
 
 def test_the_agents_advice_is_logged_once(tmp_path, monkeypatch):
-    status = {"phase": "learning", "nodes": {"learner/0": {"updates": 1}}}
+    status = {"phase": "learning", "steps": 0, "nodes": {"learner/0": {"updates": 1}}}
     monkeypatch.setattr(launcher, "read_status", lambda directory: status)
     monkeypatch.setattr(launcher, "_STATUS_SECONDS", 0.0)
-    warnings, config = [], types.SimpleNamespace(directory=tmp_path)
-    table = types.SimpleNamespace(show=lambda *arguments: "")
-    log = types.SimpleNamespace(info=print, warning=warnings.append)
-    progress = launcher._Progress(config, [], table, log)
+    progress, warnings, _ = make_progress(tmp_path)
     for advice in ({}, {"advice": "!"}, {"advice": "!"}):
         status["nodes"]["learner/0"].update(advice)
         assert not progress.finished()
     assert warnings == ["!"]
+
+
+def make_progress(directory, resumed_at=None):
+    """The launcher's view of a program, the warnings that it logs, and the rows of a logger."""
+    config = types.SimpleNamespace(
+        directory=directory, resumed_at=resumed_at, schedule=(100, 10, 50)
+    )
+    table = types.SimpleNamespace(show=lambda *arguments: "")
+    warnings, rows = [], []
+    logger = types.SimpleNamespace(is_used=True, write=lambda *row: rows.append(row))
+    log = types.SimpleNamespace(info=print, warning=warnings.append)
+    return launcher._Progress(config, [], table, logger, log), warnings, rows
+
+
+@pytest.mark.parametrize("resumed_at", [None, 30])
+def test_a_logger_gets_new_rows_once(tmp_path, monkeypatch, resumed_at):
+    """Rows of an earlier part of the run are dropped before the program has started."""
+    status = {"phase": "starting"}
+    monkeypatch.setattr(launcher, "read_status", lambda directory: status)
+    monkeypatch.setattr(launcher, "_STATUS_SECONDS", 0.0)
+    progress, _, rows = make_progress(tmp_path, resumed_at)
+    metrics = tmp_path / "metrics.csv"
+    metrics.write_text("steps,loss\n30,0.5\n40,9.0\n")
+    assert not progress.finished()
+    assert rows == []
+    metrics.write_text("steps,loss\n30,0.5\n41,0.25\n")
+    status.update(phase="learning", steps=41)
+    assert not progress.finished()
+    status.update(steps=49)
+    metrics.write_text("steps,loss\n30,0.5\n41,0.25\n100,\n")  # the end has a row of its own
+    assert not progress.finished()
+    expected = [(30, {"loss": 0.5}), (41, {"loss": 0.25}), (100, {})]
+    expected = expected[resumed_at == 30 :]
+    assert rows == expected[:-1]
+    progress.log_rows()
+    assert rows == expected

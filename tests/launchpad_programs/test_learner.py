@@ -1,5 +1,6 @@
 """The learner's node by hand: no Launchpad, no processes, stand-ins for the other nodes."""
 
+import math
 import threading
 import types
 
@@ -11,6 +12,7 @@ from program_configs import make_config
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus
 from retrax.replay.peer import DirectPeer
+from retrax.runtime import intervals
 from retrax.runtime.metrics import MetricsAccumulator
 from retrax.runtime.snapshots import Snapshot, Snapshots
 
@@ -99,6 +101,17 @@ def snapshots_of(directory):
     steps = snapshots.steps()
     snapshots.close()
     return steps
+
+
+def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):
+    monkeypatch.setattr(intervals, "_SHARE", math.inf)
+    counter = Counter()
+    _, node = make_node(counter, snapshot_every=500, snapshot_seconds=0.0)
+    node.start()
+    for counter.steps in (0, 50, 50, 60):
+        node.step()
+    assert snapshots_of(tmp_path) == [50, 60]
+    node.close()
 
 
 def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):

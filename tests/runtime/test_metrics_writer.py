@@ -178,9 +178,12 @@ def test_another_order_and_new_columns_are_resumed(tmp_path):
 def test_resume_without_metrics_begins_anew(tmp_path, caplog, data):
     if data is not None:
         (tmp_path / "metrics.csv").write_bytes(data)
-    write(tmp_path, [], resumed_at=0)
-    assert read_csv(tmp_path) == "steps,loss,episode_return\n"
-    assert f"{tmp_path / 'metrics.csv'} was missing or empty" in caplog.text
+    for steps in (0, 5):
+        write(tmp_path, [], resumed_at=steps)
+        assert read_csv(tmp_path) == "steps,loss,episode_return\n"
+        sentence = f"{tmp_path / 'metrics.csv'} was missing or empty"
+        assert (sentence in caplog.text) == (steps > 0)  # at 0 steps there were no rows
+        (tmp_path / "metrics.csv").write_bytes(data or b"")
 
 
 @pytest.mark.parametrize(
@@ -240,7 +243,7 @@ def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):
     counters = Counters(steps=5, episodes=1, updates=3, learning_since=2)
     table.write(counters, {"episode_return": 1.5, "unknown": 3.0}, clock)
     table.close()
-    header, row = read_csv(tmp_path).splitlines()
+    header, row = (tmp_path / "metrics.csv").read_text().splitlines()
     assert header.split(",") == [
         *["steps", "episodes", "updates", "learning_since"],
         *["episode_return", "episode_length", "loss"],
@@ -282,10 +285,7 @@ def test_tensorboard_has_the_config(tmp_path):
 
 def test_a_resumed_table_continues(tmp_path):
     for resumed_at in (None, 5, 5):
-        table = MetricsTable(tmp_path, [], resumed_at=resumed_at)
-        clock = dict.fromkeys(WALL_CLOCK_COLUMNS, 2.0)
-        table.write(Counters(steps=6 if resumed_at else 5), {}, clock)
-        table.close()
+        write(tmp_path, [make_row(6 if resumed_at else 5)], resumed_at)
     assert [line.split(",")[0] for line in read_csv(tmp_path).splitlines()] == ["steps", "5", "6"]
     with pytest.raises(ValueError, match=r"metrics\.csv exists already"):
         MetricsTable(tmp_path, [], resumed_at=None)

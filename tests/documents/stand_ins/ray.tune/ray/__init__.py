@@ -1,0 +1,1 @@
+"""Ray, for its Tune alone."""
