@@ -15,12 +15,13 @@ from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .counter_client import CounterClient
 from .kinds import publisher_of
+from .node import Node
 from .peers import Caller, Peers
 
 _POLL_SECONDS = 0.1
 
 
-class ActorNode:
+class ActorNode(Node):
     """An actor that is stepped as often as the counter grants."""
 
     def __init__(
@@ -44,7 +45,8 @@ class ActorNode:
           counter: grants steps, and keeps the state.
           stop: when to end.
         """
-        self._actor, self._parameters, self._stop = actor, parameters, stop
+        super().__init__(stop)
+        self._actor, self._parameters = actor, parameters
         self._counter = CounterClient(counter, f"actor/{index}", config.restarts)
         if config.continues and (state := self._counter.kept()) is not None:
             actor.state = _unpacked(state, actor.state)
@@ -64,7 +66,12 @@ class ActorNode:
         self._actor.start()
 
     def step(self) -> bool:
-        """One time step in each environment, if it is granted; whether it was."""
+        """One time step in each environment, if it is granted; whether it was.
+
+        With a loop, all its steps.
+        """
+        if self._loop is not None:
+            self._loop()
         if not self._is_granted():
             return False
         self._count(self._actor.step())
@@ -80,20 +87,6 @@ class ActorNode:
             if self._stop.wait(_POLL_SECONDS):
                 raise Stopped("Stopped while waiting for steps.")
         self._count(1)
-
-    def run(self) -> None:
-        """Waits for the learner, then steps until the program ends."""
-        try:
-            self.start()
-            if self._loop is not None:
-                self._loop()
-            while not self._stop.is_set():
-                if not self.step():
-                    self._stop.wait(_POLL_SECONDS)
-        except Stopped:
-            pass
-        finally:
-            self.close()
 
     def close(self) -> None:
         """Saves the actor's state; closes the actor and its parameters."""

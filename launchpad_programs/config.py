@@ -19,7 +19,7 @@ from ..runtime.run_directory import PROGRAM, RunConfig
 from .engines.options import ProgramOptions
 
 # config.json, the snapshots and the launcher have them.
-_NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts", "port")
+_NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,6 @@ class ProgramConfig(ProgramOptions):
 
     directory: Path
     """The run directory."""
-
-    final_evaluation_seconds: Annotated[float, Range(0.0)] = 60.0
-    """How long the evaluation at the end of the run may take."""
 
     resumed_at: int | None = None
     """Steps of the snapshot from which the run is resumed."""

@@ -18,14 +18,15 @@ from .columns import RESTARTS, newest_values
 from .config import ProgramConfig
 from .kinds import index_of, kind_of
 from .leases import Lease, Leases
+from .node import Node
 from .peers import Peers
 from .status import read_restarts, read_status, write_status
 
-_STEP_SECONDS = 0.2
 _STATUS_SECONDS = 0.5
+_FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
 
 
-class Counter:
+class Counter(Node):
     """Counts the steps of the run. Its public methods are called by the nodes, in any thread.
 
     A call without an answer is repeated, so each may come twice without harm. Steps are granted
@@ -38,11 +39,11 @@ class Counter:
 
     def __init__(self, config: ProgramConfig, *, stop: StopEvent):
         """Starts at zero, or restores status.json if it is restarted."""
-        self._directory, self._stop = config.directory, stop
+        super().__init__(stop)
+        self._directory = config.directory
         self._lock = threading.RLock()
         self._steps, self._log_every, _ = config.schedule
         self._leases = Leases(self._steps, config.run.num_actors)
-        self._final_seconds = config.final_evaluation_seconds
         self._counters = Counters()
         self._phase = "starting"
         self._evaluating_since = math.inf
@@ -60,7 +61,7 @@ class Counter:
         if config.restarts:
             self._restore(read_status(self._directory))
 
-    def start(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
+    def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         """Lets the actors begin; the learner calls it when it is ready.
 
         Args:
@@ -185,8 +186,8 @@ class Counter:
         """
         return ActorStates(self._directory, index_of(name)).read()
 
-    def step(self) -> None:
-        """Updates the phase, status.json and metrics.csv."""
+    def step(self) -> bool:
+        """Updates the phase, status.json and metrics.csv; False."""
         with self._lock:
             now = time.monotonic()
             self._rates["steps"].add(now, self._counters.steps)
@@ -194,7 +195,7 @@ class Counter:
             done = self._counters.steps >= self._steps and self._phase != "starting"
             if done and self._phase not in ("evaluating", "finished"):
                 self._phase, self._evaluating_since = "evaluating", now
-            is_late = now - self._evaluating_since > self._final_seconds
+            is_late = now - self._evaluating_since > _FINAL_SECONDS
             if is_late and self._learner_is_up():
                 self._phase = "finished"
             # The last row waits for the last evaluation: `close` writes it.
@@ -203,12 +204,7 @@ class Counter:
             if now >= self._next_status or self._phase == "finished":
                 write_status(self._directory, self.status())
                 self._next_status = now + _STATUS_SECONDS
-
-    def run(self) -> None:
-        """Steps until the program ends."""
-        while not self._stop.wait(_STEP_SECONDS):
-            self.step()
-        self.close()
+        return False
 
     def close(self) -> None:
         """Writes the last row and the last status."""

@@ -22,9 +22,9 @@ class CounterClient:
         self._reports, self._claims = itertools.count(), itertools.count()
         self._claimed_at = time.monotonic()
 
-    def start(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
-        """As `Counter.start`."""
-        self._counter.call("start", dict(counters), list(names))
+    def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
+        """As `Counter.open`."""
+        self._counter.call("open", dict(counters), list(names))
 
     def report(self, **values: Any) -> dict[str, Any]:
         """As `Counter.report`."""

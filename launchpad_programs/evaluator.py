@@ -1,6 +1,7 @@
 """The evaluator's node: greedy episodes with the newest parameters; it keeps the best ones."""
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,6 @@ from ..agents.base import ActorState, Agent
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
-from ..replay.waiting import Stopped
 from ..runtime.best_parameters import BestParameters
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
@@ -20,31 +20,38 @@ from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .counter_client import CounterClient
 from .kinds import publisher_of
+from .node import Node
 from .peers import Caller, Peers
 
 _ENVIRONMENTS = 4  # stepped together
-_POLL_SECONDS = 0.1
 _REPORT_SECONDS = 0.5
+_FINAL_SECONDS = 60.0  # of its own processor time, at the end of the run
 _SHARE = 0.1  # of the time; with 0.2 actors on two cores lose a tenth of their speed
 
 
-class _Paced(Interruptible):
-    """An environment that rests between steps."""
+class _TooLong(Exception):  # noqa: N818 - not an error
+    """The last evaluation takes too long."""
 
-    def __init__(self, environment: VectorEnvironment, stop: StopEvent, rest: Callable[[], None]):
+
+class _Paced(Interruptible):
+    """An environment whose steps may wait."""
+
+    def __init__(self, environment: VectorEnvironment, stop: StopEvent, wait: Callable[[], None]):
         super().__init__(environment, stop)
-        self._rest = rest
+        self._wait = wait
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        self._rest()
+        self._wait()
         return super().step(actions)
 
 
-class EvaluatorNode:
+class EvaluatorNode(Node):
     """Evaluates when there are newer parameters, and once more at the end of the run.
 
     Until the run has taken its last step, it works for a fixed share of the time. It rests within
-    evaluations too: the actors wait for no evaluation, however long its episodes are.
+    evaluations too: the actors wait for no evaluation, however long its episodes are. After that
+    step it evaluates once more, unless this takes too much processor time: it has the lowest
+    priority, so on a busy machine the clock says little.
     """
 
     def __init__(
@@ -69,18 +76,18 @@ class EvaluatorNode:
           key: a PRNG key.
           stop: when to end.
         """
+        super().__init__(stop)
         self._agent, self._parameters = agent, parameters
         self._counter = CounterClient(counter, "evaluator/0", config.restarts)
-        self._environment: Any = _Paced(environment, stop, self._rest)
+        self._environment: Any = _Paced(environment, stop, self._before_step)
         self._episodes, self._modes = (
             config.run.evaluation_episodes,
             config.run.entry.evaluation_modes,
         )
-        self._key, self._stop = key, stop
-        self._version = -1
+        self._key, self._version = key, -1
         self._states: ActorState = None  # an agent may learn over evaluations
         self._phase, self._steps = "", 0  # of the run, when the node last reported
-        self._rested_at = time.monotonic()
+        self._rested_at, self._until = time.monotonic(), math.inf
         self._best = BestParameters(config.directory)
         if not config.continues:
             self._best.forget()  # those of a program that ended before its first snapshot
@@ -90,12 +97,20 @@ class EvaluatorNode:
         self._report(state="waiting for the learner")
         self._parameters.wait()
 
-    def step(self) -> None:
+    def step(self) -> bool:
+        """Evaluates, if there is anything to evaluate, and rests; False."""
+        self.evaluate()
+        self._rest()
+        return False
+
+    def evaluate(self) -> None:
         """Evaluates if there are newer parameters or the run has taken its last step."""
         self._report(state="waiting")
         self._parameters.step()
         final = self._phase == "evaluating"
-        if self._phase == "finished" or (self._parameters.version == self._version and not final):
+        is_old = self._parameters.version == self._version and not final
+        # Those that did not arrive at the end are asked for again.
+        if self._phase == "finished" or is_old or (final and self._parameters.failures):
             return
         self._report(state="evaluating")
         self._version, params, steps = (
@@ -104,34 +119,25 @@ class EvaluatorNode:
             self._steps,
         )
         self._key, key = jax.random.split(self._key)
-        results = run_episodes(
-            self._agent,
-            params,
-            self._environment,
-            key=key,
-            num_episodes=self._episodes,
-            states=self._states,
-            modes=self._modes,
-        )
+        try:
+            results = run_episodes(
+                self._agent,
+                params,
+                self._environment,
+                key=key,
+                num_episodes=self._episodes,
+                states=self._states,
+                modes=self._modes,
+            )
+        except _TooLong:
+            self._report(state="waiting", final=True)
+            return
         self._states = results.states
         means = results.means()
         self._best.offer(params, mean_return=means["return"], steps=steps)
         shown = {name: means.pop(name) for name in ("return", "length")}
         metrics = {f"evaluator_{name}": value for name, value in means.items()}
         self._report(state="waiting", version=self._version, final=final, metrics=metrics, **shown)
-
-    def run(self) -> None:
-        """Waits for the learner, then evaluates until the program ends."""
-        try:
-            self.start()
-            while not self._stop.is_set():
-                self.step()
-                self._rest()
-                self._stop.wait(_POLL_SECONDS)
-        except Stopped:
-            pass
-        finally:
-            self.close()
 
     def close(self) -> None:
         """Closes parameters and environment."""
@@ -140,7 +146,14 @@ class EvaluatorNode:
 
     def _report(self, **values: Any) -> None:
         answer = self._counter.report(**values)
+        if answer["phase"] == "evaluating" and self._phase != "evaluating":
+            self._until = time.process_time() + _FINAL_SECONDS
         self._phase, self._steps = answer["phase"], answer["counters"]["steps"]
+
+    def _before_step(self) -> None:
+        if time.process_time() > self._until:
+            raise _TooLong
+        self._rest()
 
     def _rest(self) -> None:
         """Waits in proportion to the work since the last rest, unless the last step is taken."""

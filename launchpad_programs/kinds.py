@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..runtime.devices import shared_programs
 from ..runtime.run_directory import RunConfig
 from ..runtime.stop import StopEvent
-from .peers import MakeNode, Node, Peers
+from .node import Node
+from .peers import MakeNode, Peers
 
 if TYPE_CHECKING:
     from .config import ProgramConfig

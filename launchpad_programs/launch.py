@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -29,30 +28,12 @@ from ..runtime.run_directory import (
 from .config import ProgramConfig, read_options, resumed, write_options
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions
-from .launcher import run_program
+from .launcher import LaunchSummary, run_program, summarise
 
 PROG = "retrax launch"
 UPDATE_PERIOD = 50
 _ACTORS = 2
 _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
-
-
-class LaunchSummary(NamedTuple):
-    """How a program ended.
-
-    Attributes:
-      directory: the run directory.
-      steps: transitions taken, earlier parts of the run included.
-      updates: updates of the learner, likewise.
-      finished: whether the last step was taken.
-      failed: whether a node failed; `log.txt` of the run has its traceback.
-    """
-
-    directory: Path
-    steps: int
-    updates: int
-    finished: bool
-    failed: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,13 +89,14 @@ def launch(
     program = _new(_with_period(config.resolve(spec)), directory, engine, spec)
     with DirectoryLock(directory) as lock:  # the process takes it next
         check_new_directory(directory, program.run)
-        _prepare(program, lock)
+        lock.acquire()
+        _prepare(program)
     # A network namespace is entered before NumPy has started its threads, so not in this process.
     # The other one continues the run at its beginning.
     words = [*words_of(engine, EngineOptions()), *(["--plain"] if plain else [])]
     module = [sys.executable, "-m", "retrax.launchpad_programs"]
     process = subprocess.Popen([*module, "--resume", str(directory), *words])
-    return _summary(program, failed=_wait(process) != 0)
+    return summarise(program, failed=_wait(process) != 0)
 
 
 def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
@@ -147,14 +129,15 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
                 "The logger has no network either: let it write files (WANDB_MODE=offline), or "
                 "give --listen-everywhere."
             )
+        lock.acquire()
         opened = stack.enter_context(engine.open(program))
-        _prepare(program, lock)
+        _prepare(program)
         acting = "workers" if program.has_workers else "actors"
         tell(
             f"preset {run.preset}, {run.steps} steps, {run.num_actors} {acting} * "
             f"{run.environments_per_actor} environments, run directory {directory}"
         )
-        outcome = run_program(
+        summary = run_program(
             program,
             opened,
             mode=engine.launch,
@@ -162,7 +145,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             notes=notes,
             warnings=warnings,
         )
-        return _finish(directory, outcome, engine)
+        return _finish(summary, engine)
 
 
 def _new(
@@ -216,25 +199,16 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
             continue
 
 
-def _prepare(program: ProgramConfig, lock: DirectoryLock) -> None:
-    """Makes the run directory."""
-    lock.acquire()
+def _prepare(program: ProgramConfig) -> None:
     write_config(program.directory, program.run)
     write_options(program)
 
 
-def _summary(program: ProgramConfig, *, failed: bool) -> LaunchSummary:
-    path = program.directory / "status.json"
-    status = json.loads(path.read_text()) if path.is_file() else {}
-    steps = status.get("steps", 0)
-    finished = not failed and steps >= (program.run.steps or 0)
-    return LaunchSummary(program.directory, steps, status.get("updates", 0), finished, failed)
-
-
-def _finish(directory: Path, outcome: Any, engine: EngineOptions) -> int:
-    at = f"Snapshot at {outcome.snapshot} steps. " if outcome.snapshot is not None else ""
-    if not outcome.finished:
-        why = "A node failed. " if outcome.ending.failed else "Stopped by you. "
+def _finish(summary: LaunchSummary, engine: EngineOptions) -> int:
+    directory = summary.directory
+    if not summary.finished:
+        why = "A node failed. " if summary.failed else "Stopped by you. "
+        at = "" if summary.snapshot is None else f"Snapshot at {summary.snapshot} steps. "
         options = f" --engine {engine.engine}" if engine.engine else ""
         options += " --launch local_mt" if engine.launch == "local_mt" else ""
         tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
@@ -242,4 +216,4 @@ def _finish(directory: Path, outcome: Any, engine: EngineOptions) -> int:
         f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
         flush=True,
     )
-    return 1 if outcome.ending.failed else 0
+    return 1 if summary.failed else 0

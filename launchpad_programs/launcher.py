@@ -4,8 +4,9 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from ..evaluation.plots import read_metrics
 from ..runtime.intervals import next_multiple
@@ -23,8 +24,8 @@ ExecutionMode = Literal["local_mp", "local_mt"]
 
 _POLL_SECONDS = 0.1
 _STATUS_SECONDS = 0.5
-_STOP_SECONDS = 3.0  # for nodes that save nothing large
-_SAVE_SECONDS = 600.0  # for nodes whose replay may be large; a second Ctrl-C ends them
+_STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
+_SAVE_SECONDS = 600.0  # for all others, however busy the machine is; a second Ctrl-C ends them
 _ENDED_EARLY = "was killed by SIGTERM"
 
 
@@ -34,28 +35,30 @@ class Ending(NamedTuple):
     Attributes:
       failed: the node that failed and how, "" if none did.
       traceback: of the failed node.
-      complete: whether those nodes ended without an error that save snapshots.
     """
 
     failed: str
     traceback: str
-    complete: bool
 
 
-class Outcome(NamedTuple):
-    """How a run ended.
+class LaunchSummary(NamedTuple):
+    """How a program ended.
 
     Attributes:
-      status: the last one.
-      snapshot: steps of the newest snapshot, None if there is none.
+      directory: the run directory.
+      steps: transitions taken, earlier parts of the run included.
+      updates: updates of the learner, likewise.
       finished: whether the last step was taken.
-      ending: of the nodes.
+      failed: whether a node failed; `log.txt` of the run has its traceback.
+      snapshot: steps of the newest snapshot, None if there is none.
     """
 
-    status: Mapping[str, Any]
-    snapshot: int | None
+    directory: Path
+    steps: int
+    updates: int
     finished: bool
-    ending: Ending
+    failed: bool
+    snapshot: int | None
 
 
 def run_program(
@@ -66,7 +69,7 @@ def run_program(
     plain: bool,
     notes: Sequence[str],
     warnings: Sequence[str] = (),
-) -> Outcome:
+) -> LaunchSummary:
     """Runs a program in an existing run directory to its end, or until a signal stops it.
 
     Args:
@@ -96,9 +99,17 @@ def run_program(
             log.info(f"{len(nodes)} nodes started{where}.")
             with LiveTable(plain=plain) as table:
                 progress = _Progress(config, nodes, table, logger, log)
-                ending = supervise(nodes, finished=progress.finished, stop=stop)
+                seconds = _STOP_SECONDS if mode == "local_mp" else _SAVE_SECONDS
+                ending = supervise(
+                    nodes, finished=progress.finished, stop=stop, stop_seconds=seconds
+                )
             progress.log_rows()  # the last one
-        return _outcome(config, ending, log)
+        if ending.failed:
+            log.error(f"{ending.failed}.\n{ending.traceback}".rstrip())
+        summary = summarise(config, failed=bool(ending.failed))
+        how = "Finished" if summary.finished else "Stopped"
+        log.info(f"{how} at {summary.steps} steps and {summary.updates} updates.")
+        return summary
     finally:
         close_log(log)
 
@@ -108,6 +119,7 @@ def supervise(
     *,
     finished: Callable[[], bool],
     stop: StopEvent,
+    stop_seconds: float = _STOP_SECONDS,
     save_seconds: float = _SAVE_SECONDS,
 ) -> Ending:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
@@ -116,7 +128,8 @@ def supervise(
       nodes: of the program.
       finished: whether the run has reached its last step; called often.
       stop: whether a stop was requested.
-      save_seconds: how long snapshots may take.
+      stop_seconds: how long the end of nodes may take that write nothing.
+      save_seconds: how long that of the others may take, which save snapshots, or the last row.
     """
     try:
         failed = _wait(nodes, finished, stop)
@@ -126,19 +139,21 @@ def supervise(
         saving = [node for node in first if kind_of(node.name).saves]
         for node in first:
             node.stop()
-        _join([node for node in first if node not in saving], _STOP_SECONDS)
+        _join([node for node in first if node not in saving], stop_seconds)
         _join(saving, save_seconds)
-        complete = all(node.ended() == "done" for node in saving)
         # A process that is stopped while it imports has nothing to save, and just ends.
         wrong = [node for node in saving if node.ended() not in ("done", _ENDED_EARLY)]
         if wrong and not failed:
             how = f"{wrong[0].name} {_how(wrong[0])}"
             traceback = wrong[0].traceback()
+        for node in nodes:
+            node.stop()
+        _join(nodes, save_seconds)
     finally:
         for node in nodes:
             node.stop()
         _join(nodes, _STOP_SECONDS)
-    return Ending(how, traceback, complete)
+    return Ending(how, traceback)
 
 
 class _Progress:
@@ -217,11 +232,10 @@ def _join(nodes: Sequence[RunningNode], seconds: float) -> None:
             node.kill()
 
 
-def _outcome(config: ProgramConfig, ending: Ending, log: logging.Logger) -> Outcome:
+def summarise(config: ProgramConfig, *, failed: bool) -> LaunchSummary:
+    """How a program ended, from its run directory."""
     status = read_status(config.directory)
     steps, updates = status.get("steps", 0), status.get("updates", 0)
-    finished = steps >= config.schedule[0] and not ending.failed
-    if ending.failed:
-        log.error(f"{ending.failed}.\n{ending.traceback}".rstrip())
-    log.info(f"{'Finished' if finished else 'Stopped'} at {steps} steps and {updates} updates.")
-    return Outcome(status, newest_snapshot(config.directory), finished, ending)
+    finished = steps >= config.schedule[0] and not failed
+    newest = newest_snapshot(config.directory)
+    return LaunchSummary(config.directory, steps, updates, finished, failed, newest)

@@ -4,23 +4,25 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
-from ..agents.base import LearnerState
 from ..replay.interface import Replay
 from ..replay.waiting import Stopped
 from ..runtime.actors import make_run_learner
 from ..runtime.advice import Advice
 from ..runtime.intervals import SnapshotInterval
-from ..runtime.metrics import MetricsAccumulator, episode_columns
+from ..runtime.learner import Learner
+from ..runtime.metrics import episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
-from ..runtime.snapshots import Snapshot, Snapshots
+from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
+from ..runtime.workers.server import GradientServer
 from .columns import program_columns
 from .config import ProgramConfig
 from .counter_client import CounterClient
+from .node import Node
 from .peers import Caller, KeptReplay, Peers
 
 _WAIT_SECONDS = 1.0  # for an update to be due
@@ -28,47 +30,7 @@ _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 
 
-class NodeLearner(Protocol):
-    """What a learner's node asks of its learner.
-
-    Attributes:
-      metrics: means over updates since the last flush.
-    """
-
-    metrics: MetricsAccumulator
-
-    @property
-    def state(self) -> LearnerState:
-        """The learner state, for the shapes of a snapshot."""
-
-    @property
-    def updates(self) -> int:
-        """Updates of the state, those of earlier parts of the run included."""
-
-    @property
-    def idle_seconds(self) -> float:
-        """Time in which it had nothing to learn from."""
-
-    def compile(self) -> None:
-        """Compiles all that `step` needs."""
-
-    def publish(self) -> None:
-        """Makes the newest parameters available to those that act."""
-
-    def step(self, timeout: float) -> bool:
-        """Waits so many seconds for an update; whether there was one. Publishes if it is asked."""
-
-    def snapshot(self) -> Snapshot:
-        """Its state and `updates`; the node adds the other counters."""
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Restores a snapshot with all counters."""
-
-    def close(self) -> None:
-        """Ends its threads."""
-
-
-class LearnerNode:
+class LearnerNode(Node):
     """Updates, publishes, reports, and saves snapshots."""
 
     name = "learner/0"
@@ -76,7 +38,7 @@ class LearnerNode:
     def __init__(
         self,
         config: ProgramConfig,
-        learner: NodeLearner,
+        learner: Learner | GradientServer,
         replay: Replay | None,
         parameters: ParameterServer,
         counter: Caller,
@@ -91,7 +53,7 @@ class LearnerNode:
 
         Args:
           config: of the program; a snapshot is restored if it is resumed.
-          learner: which the node closes.
+          learner: what updates; the node closes it.
           replay: the learner's, whose status is reported; None if it has none.
           parameters: the learner's.
           counter: receives reports.
@@ -101,9 +63,10 @@ class LearnerNode:
           report_seconds: between reports; 0 reports after every step.
           stop: when to end.
         """
+        super().__init__(stop)
         self._learner, self._replay, self._parameters = learner, replay, parameters
         self._counter = CounterClient(counter, self.name, config.restarts)
-        self._names, self._kept, self._logger, self._stop = names, kept, logger, stop
+        self._names, self._kept, self._logger = names, kept, logger
         self._report_seconds = report_seconds
         self._advice = Advice(config.run.entry, config.run.agent_config)
         self._snapshots = Snapshots(config.directory, keep=config.run.keep_snapshots)
@@ -128,41 +91,31 @@ class LearnerNode:
 
     def start(self) -> None:
         """Compiles, publishes the first parameters, and lets the actors begin."""
-        self._learner.compile()
+        self._counter.report(state="compiling")
+        _unless_stopped(self._learner.compile, self._stop)
         self._learner.publish()
-        self._counter.start(self._counters, self._names)
+        self._counter.open(self._counters, self._names)
         self._reported_at = time.monotonic()
         self._is_started = True
 
-    def step(self) -> None:
-        """An update if one is due; a report and a snapshot if they are."""
+    def step(self) -> bool:
+        """An update, for which it waits; a report and a snapshot if they are due."""
         self._learner.step(_WAIT_SECONDS if self._report_seconds else 0.0)
         if time.monotonic() >= self._next_report:
             self._report()
         if self._interval.is_due(self._counters.get("steps", 0)):
             self.save()
-
-    def run(self) -> None:
-        """Compiles, steps until the program ends, and saves a snapshot.
-
-        If the learner fails, there is no snapshot.
-        """
-        with contextlib.closing(self._snapshots):
-            with contextlib.suppress(Stopped):
-                self._counter.report(state="compiling")
-                if _finished(self.start, self._stop):
-                    while not self._stop.is_set():
-                        self.step()
-            if self._is_started:
-                self.close()
+        return True
 
     def close(self) -> None:
-        """Reports and saves a last time; closes the learner and the logger."""
-        with contextlib.suppress(Stopped):  # the counter may have ended
-            self._report()
-            self._counter.report(state="saving a snapshot")
-        self.save()
-        self._learner.close()
+        """Reports and saves a last time, if it has started; closes its parts."""
+        if self._is_started:
+            with contextlib.suppress(Stopped):  # the counter may have ended
+                self._report()
+                self._counter.report(state="saving a snapshot")
+            self.save()
+            self._learner.close()
+        self._snapshots.close()
         if self._logger is not None:
             self._logger.close()
 
@@ -237,8 +190,12 @@ def make_learner(
     )
 
 
-def _finished(work: Callable[[], None], stop: StopEvent) -> bool:
-    """Does the work in a thread of its own; False if the program ends before it is done."""
+def _unless_stopped(work: Callable[[], None], stop: StopEvent) -> None:
+    """Does the work in a thread of its own, which is left alone if the program ends before.
+
+    Raises:
+      Stopped: the program ended.
+    """
     errors: list[BaseException] = []
 
     def guarded() -> None:
@@ -253,4 +210,5 @@ def _finished(work: Callable[[], None], stop: StopEvent) -> bool:
         thread.join(_POLL_SECONDS)
     if errors:
         raise errors[0]
-    return not thread.is_alive()
+    if thread.is_alive():
+        raise Stopped("Stopped while compiling.")

@@ -1,7 +1,7 @@
 """The state of a running program on the screen: a live table in a terminal, log lines elsewhere."""
 
+import contextlib
 import time
-import types
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,31 +21,18 @@ _RATES = (
 )
 
 
-class LiveTable:
-    """Shows statuses."""
+class LiveTable(contextlib.ExitStack):
+    """Shows statuses; a context manager."""
 
     def __init__(self, *, plain: bool):
         """With `plain` there are log lines in a terminal, too."""
+        super().__init__()
         console = Console(stderr=True)
         self._live: Live | None = None
         if console.is_terminal and not plain:
-            self._live = Live(console=console, auto_refresh=False)
+            self._live = self.enter_context(Live(console=console, auto_refresh=False))
         self._last_line = time.monotonic()
         self._change = ""  # what the last line was about
-
-    def __enter__(self) -> "LiveTable":
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
-        if self._live:
-            self._live.stop()
 
     def show(self, status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:
         """Updates the table, or returns a line for the log ("" if there was one just now).

@@ -31,6 +31,10 @@ class ParameterServerNode(LearnerNode):
         """`GradientServer.get`, which the workers call."""
         return self._server.get(known_version)
 
+    def restored(self) -> int:
+        """`GradientServer.restored`, which the workers call."""
+        return self._server.restored
+
 
 def make_parameter_server(
     config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent

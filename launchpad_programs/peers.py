@@ -1,7 +1,6 @@
 """What a node has of its program: the other nodes, and its side of the replay. An engine makes it.
 
-A node is an object with `run()`, which ends soon after its stop event is set. It is made in its own
-process or thread by the factory of its kind (see `kinds`), `factory(config, index, peers, stop=)`.
+A node is made in its own process by the factory of its kind (see `kinds`).
 """
 
 from collections.abc import Sequence
@@ -10,20 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import Replay, Writer
 from ..runtime.stop import StopEvent
+from .node import Node
 
 if TYPE_CHECKING:
     from .config import ProgramConfig
-
-
-class Node(Protocol):
-    """A part of a program."""
-
-    def run(self) -> None:
-        """Works until the node's stop event is set, then saves what it must, and closes its parts.
-
-        Raises an error if the node fails.
-        """
-        ...
 
 
 class Caller(Protocol):
@@ -87,5 +76,5 @@ class MakeNode(Protocol):
     def __call__(
         self, config: "ProgramConfig", index: int, peers: Peers, *, stop: StopEvent
     ) -> Node:
-        """Makes node number `index` of its kind, in its own process or thread."""
+        """Makes node number `index` of its kind."""
         ...

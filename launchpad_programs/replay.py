@@ -9,10 +9,11 @@ from ..replay.node import ReplayNode
 from ..runtime.snapshots import Snapshot, Snapshots
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
+from .node import Node
 from .peers import Peers
 
 
-class KeptReplayNode(ReplayNode):
+class KeptReplayNode(ReplayNode, Node):
     """Keeps its state for every snapshot of the learner, in `replay/` of the run directory.
 
     A restarted node restores its newest state, a node of a resumed run that of the snapshot.
@@ -20,8 +21,9 @@ class KeptReplayNode(ReplayNode):
 
     def __init__(self, config: ProgramConfig, local: LocalReplay, *, stop: StopEvent):
         """Takes an empty replay."""
-        super().__init__(local, max_lead=config.max_lead, life=config.restarts)
-        self._stop, self._snapshots = stop, Snapshots(_folder(config.directory))
+        ReplayNode.__init__(self, local, max_lead=config.max_lead, life=config.restarts)
+        Node.__init__(self, stop)
+        self._snapshots = Snapshots(_folder(config.directory))
         if not config.restarts:  # states of later steps, or of an earlier run
             self._snapshots.remove_newer(-1 if config.resumed_at is None else config.resumed_at)
         if (steps := self._snapshots.steps()) and (
@@ -40,10 +42,8 @@ class KeptReplayNode(ReplayNode):
         """Removes the states of all snapshots but those at `kept`."""
         self._snapshots.remove_others(kept)
 
-    def run(self) -> None:
-        """Answers until the program ends."""
-        while not self._stop.wait(1.0):
-            pass
+    def close(self) -> None:
+        """Ends the threads of its snapshots."""
         self._snapshots.close()
 
 

@@ -25,6 +25,7 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEv
         environment,
         apply=functools.partial(server.call, "apply"),
         get=functools.partial(server.call, "fetch"),
+        restored=functools.partial(server.call, "restored"),
         process=config.restarts,
     )
     snapshots = Snapshots(config.directory / "workers" / str(index), keep=run.keep_snapshots)

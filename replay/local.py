@@ -150,6 +150,11 @@ class LocalReplay:
                 self._schedule.undo(draw.updates, newest=draw.newest)
                 self.store.rng.bit_generator.state = rng
 
+    def owe(self, updates: int) -> None:
+        """Makes updates due again that were lost, as many of them as were made."""
+        with self._lock:
+            self._schedule.undo(min(updates, self._schedule.updates), newest=False)
+
     @contextlib.contextmanager
     def undone(self, draws: Sequence[tuple[PackedDraw, Any]]) -> Iterator[None]:
         """In this block the draws are taken back; nothing else may change it meanwhile."""

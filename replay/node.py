@@ -11,36 +11,10 @@ import numpy as np
 from .arrivals import Arrivals
 from .draws import PackedDraw
 from .local import LocalReplay
-from .packing import SequencePacking
-from .peer import Peer
 from .schedule import CallsDue
 
 Priorities: TypeAlias = Sequence[tuple[int, np.ndarray]]  # numbers of draws, in their order
 _LATE = 16  # draws by which priorities may be later than those of newer draws
-
-
-def check_greeting(peer: Peer, packing: SequencePacking, num_environments: int) -> None:
-    """Compares a node's replay with the rows of this process.
-
-    Args:
-      peer: a `ReplayNode`.
-      packing: of the sequences, here.
-      num_environments: that it must have at least.
-
-    Raises:
-      ValueError: it has rows of another layout, or fewer environments.
-    """
-    greeting = peer.call("greet")
-    if greeting["layout"] != packing.layout:
-        raise ValueError(
-            f"The replay's rows have the layout {greeting['layout']}, those here {packing.layout}: "
-            "all nodes need the same agent, environment, config and version."
-        )
-    if greeting["num_environments"] < num_environments:
-        raise ValueError(
-            f"The replay was made for {greeting['num_environments']} environments, numbered from "
-            f"0, but those of this node end with number {num_environments - 1}."
-        )
 
 
 class _Made(NamedTuple):
@@ -85,6 +59,7 @@ class ReplayNode:
         self._newest, self._replayed = CallsDue(), CallsDue()  # that are due, see `UpdateSchedule`
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
+        self._learned: int | None = None  # updates of the learner's state, with all those used
         self._made: dict[int, _Made] = {}  # by number, those that were used too
         self._request = 0  # the next one to be answered
         self._answers: dict[int, tuple[int, np.ndarray]] = {}  # by request: its last draw, and all
@@ -122,14 +97,21 @@ class ReplayNode:
             raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
         return self._wait(lambda: self._take_in(writer, number, environments, rows), timeout)
 
-    def begin(self) -> tuple[int, int]:
+    def begin(self, updates: int) -> tuple[int, int]:
         """A learner begins: the node's life, and the number of the first request.
 
-        Draws that were not used by an earlier learner are not made after all.
+        Draws that were not used by an earlier learner are not made after all. Updates that an
+        earlier one made and this one does not have, as its snapshot is older, are due again.
+
+        Args:
+          updates: of the learner's state.
         """
         with self._changed:
             self.local.undo(self._unused)
             self._used = self._number - 1
+            if self._learned is not None:
+                self.local.owe(max(0, self._learned - updates))
+            self._learned = updates
             self._note_due()
             return self._life, self._request
 
@@ -181,11 +163,11 @@ class ReplayNode:
         with self._changed:
             if life != self._life:
                 return
+            self._use(max((number for number, _ in priorities), default=-1))
             for number, values in priorities:
                 made = self._made.pop(number, None)
                 if made is not None:
                     self.local.set_priorities(made.draw.keys, values)
-                self._used = max(self._used, number)
             for number in [n for n in self._made if n < self._used - _LATE]:
                 del self._made[number]
             for request in [r for r, (last, _) in self._answers.items() if last <= self._used]:
@@ -217,7 +199,7 @@ class ReplayNode:
             self.local.restore(state, counters)
             self.local.cut()
             self._arrivals.clear()
-            self._used = self._number - 1
+            self._used, self._learned = self._number - 1, None
             self._made.clear()
             self._answers.clear()
             self._note_due()
@@ -231,6 +213,13 @@ class ReplayNode:
     @property
     def _unused(self) -> list[tuple[PackedDraw, Any]]:
         return [made for number, made in self._made.items() if number > self._used]
+
+    def _use(self, newest: int) -> None:
+        """Counts the updates of the draws up to one, which are used."""
+        used = [made.draw.updates for n, made in self._made.items() if self._used < n <= newest]
+        self._used = max(self._used, newest)
+        if self._learned is not None:
+            self._learned += sum(used)
 
     def _wait(self, attempt: Callable[[], bool], timeout: float) -> bool:
         """Repeats an attempt after each change until it succeeds; whether it did in time."""

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, Row, SequenceSpec
-from .node import check_greeting
 from .packing import SequencePacking
-from .peer import Answer, Peer
+from .peer import Answer, Peer, check_greeting
 from .rows import row_spec
 from .waiting import PeerLost, Stopped, WaitTimeout, never
 

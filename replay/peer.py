@@ -7,6 +7,8 @@ nothing in the result. A call that is made twice must do no harm.
 
 from typing import Any, Protocol
 
+from .packing import SequencePacking
+
 
 class Answer(Protocol):
     """The answer to a call, which may not be there yet."""
@@ -66,3 +68,27 @@ class _Answer:
     def result(self, timeout: float) -> Any:
         del timeout
         return self._result
+
+
+def check_greeting(peer: Peer, packing: SequencePacking, num_environments: int) -> None:
+    """Compares a node's replay with the rows of this process.
+
+    Args:
+      peer: a `ReplayNode`.
+      packing: of the sequences, here.
+      num_environments: that it must have at least.
+
+    Raises:
+      ValueError: it has rows of another layout, or fewer environments.
+    """
+    greeting = peer.call("greet")
+    if greeting["layout"] != packing.layout:
+        raise ValueError(
+            f"The replay's rows have the layout {greeting['layout']}, those here {packing.layout}: "
+            "all nodes need the same agent, environment, config and version."
+        )
+    if greeting["num_environments"] < num_environments:
+        raise ValueError(
+            f"The replay was made for {greeting['num_environments']} environments, numbered from "
+            f"0, but those of this node end with number {num_environments - 1}."
+        )

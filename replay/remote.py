@@ -11,9 +11,8 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from .draws import DrawPacking, PackedDraw
 from .interface import Draw, ReplayStatus
 from .local import LocalReplay
-from .node import check_greeting
 from .packing import SequencePacking
-from .peer import Answer, Peer
+from .peer import Answer, Peer, check_greeting
 from .priorities import check_priorities
 from .rows import row_spec, sample_shapes
 from .stored import check_stored_as, stored_as
@@ -63,7 +62,7 @@ class RemoteReplay:
         num_environments: int,
         ahead: int = 2,
     ):
-        """Begins to draw, and waits for the node if it is not there yet.
+        """Waits for the node if it is not there yet.
 
         Args:
           peer: a `ReplayNode`.
@@ -93,7 +92,8 @@ class RemoteReplay:
         self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent
         self._status: ReplayStatus | None = None
         self._status_until = 0.0
-        self._begin()
+        self._updates = 0  # of the learner's state, with those of all draws
+        self._life = self._number = -1  # until `_begin`
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """The next draw, if it arrives in time.
@@ -106,6 +106,8 @@ class RemoteReplay:
         deadline = started + timeout
         patience = deadline if self._ahead else max(deadline, started + _ANSWER_SECONDS)
         while True:
+            if self._life < 0:
+                self._begin()
             if self._arrived:
                 return self._use(self._arrived.popleft(), deadline)
             self._request(max(1, self._ahead), deadline)
@@ -163,6 +165,7 @@ class RemoteReplay:
           ValueError: the state is that of other sequences or another selector.
         """
         check_stored_as(state, self._sequence, self._config)
+        self._updates = counters["updates"]
         if "heads" in state and not ReplayStatus(*self._peer.call("status")).num_rows:
             self._peer.call("restore", state, dict(counters))
 
@@ -184,12 +187,14 @@ class RemoteReplay:
         """Leaves the node as it is."""
 
     def _begin(self) -> None:
-        self._life, self._number = self._peer.call("begin")  # that of the first request
+        """Begins to draw: the number is that of the first request."""
+        self._life, self._number = self._peer.call("begin", self._updates)
         self._requests.clear()
         self._arrived.clear()
         self._priorities = []
 
     def _use(self, draw: PackedDraw, deadline: float) -> Draw:
+        self._updates += draw.updates
         self._request(self._ahead, deadline)
         life, number = draw.header[3:5].tolist()
         return Draw(_Keys(life, number, draw.keys), self._draws.sample(draw), draw.updates)

@@ -31,6 +31,7 @@ class DirectoryLock:
         """
         self._directory, self._path = directory, directory / LOCK
         self._file: int | None = None
+        self._is_new = False
         if directory.is_dir():
             self.acquire()
 
@@ -43,6 +44,7 @@ class DirectoryLock:
         if self._file is not None:
             return
         try:
+            self._is_new = not self._directory.is_dir()
             self._directory.mkdir(parents=True, exist_ok=True)
             while not self._try():
                 pass
@@ -59,11 +61,16 @@ class DirectoryLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Frees the lock. Calling it twice does no harm."""
+        """Frees the lock, and removes a directory that was made for it and is still empty.
+
+        Calling it twice does no harm.
+        """
         if self._file is None:
             return
         with contextlib.suppress(OSError):  # the directory may have been removed
             self._path.unlink()
+            if self._is_new:
+                self._directory.rmdir()
         self.forget()
 
     def forget(self) -> None:

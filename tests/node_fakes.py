@@ -23,7 +23,7 @@ class Counter:
         self.processes, self.states = [], {}
         self.phase, self.started, self.steps = "learning", None, 0
 
-    def start(self, counters, names):
+    def open(self, counters, names):
         self.started = (dict(counters), names)
 
     def claim(self, name, process, number, taken, values):

@@ -42,11 +42,7 @@ def make_workers(**changes):
 
 def make_config(directory, *, resumed_at=None, acme=None, run=None, **changes):
     """A program of it; `changes` are fields of the run, or of the program alone."""
-    own = {
-        name: changes.pop(name)
-        for name in ("final_evaluation_seconds", "port", "restarts")
-        if name in changes
-    }
+    own = {name: changes.pop(name) for name in ("max_lead", "restarts") if name in changes}
     return ProgramConfig(
         run=run or make_run(**changes), directory=directory, resumed_at=resumed_at, acme=acme, **own
     )

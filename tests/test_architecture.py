@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import retrax
+from retrax.launchpad_programs.kinds import KINDS
 
 ROOT = Path(retrax.__file__).parent
 # From folder to the folders that it may import, besides itself.
@@ -45,7 +46,7 @@ PUBLIC = ("retrax", "retrax.testing")
 DISTRIBUTED = ("acme", "courier", "launchpad", "ray", "reverb", "tensorflow")
 ENGINES = "retrax.launchpad_programs.engines"
 USERS_OF_LAUNCHPAD = (
-    *(f"{ENGINES}.{name}" for name in ("courier", "launchpad", "reverb_server")),
+    *(f"{ENGINES}.{name}" for name in ("courier", "launchpad")),
     "retrax.launchpad_programs.acme_adapters",
 )
 BEHIND_LIBRARIES = ("distrax", "rlax", "tensorflow_probability")
@@ -241,6 +242,29 @@ def global_randomness(source: Source) -> list[str]:
     return found
 
 
+def asks_for_a_kind(source: Source) -> list[str]:
+    """Comparisons with the label of a kind of nodes; what is particular to one is in `kinds`."""
+    programs = "retrax.launchpad_programs"
+    if not is_within(source.name, programs) or source.name == f"{programs}.kinds":
+        return []
+    places: list[ast.AST] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Compare):
+            places += [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            places.append(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            places += node.args if node.func.attr in ("startswith", "removeprefix") else []
+    return [
+        f"{source.name}:{inner.lineno} asks for {inner.value!r}"
+        for place in places
+        for inner in ast.walk(place)
+        if isinstance(inner, ast.Constant)
+        and isinstance(inner.value, str)
+        and inner.value.partition("/")[0] in KINDS
+    ]
+
+
 RULES: list[Callable[[Source], list[str]]] = [
     upward_imports,
     absolute_imports,
@@ -249,6 +273,7 @@ RULES: list[Callable[[Source], list[str]]] = [
     library_imports,
     transforms,
     global_randomness,
+    asks_for_a_kind,
 ]
 
 
@@ -326,6 +351,14 @@ def test_the_package_keeps_the_rule(rule):
         (global_randomness, "replay.a", "from numpy import random as r\nr.rand()", "random.rand"),
         (global_randomness, "replay.a", "import numpy as np\nnp.random.default_rng(0)", None),
         (global_randomness, "replay.a", "import jax\njax.random.key(0)", None),
+        (asks_for_a_kind, "launchpad_programs.a", "f(x == 'actor')", "asks for 'actor'"),
+        (asks_for_a_kind, "launchpad_programs.a", "x in ('worker', y)", "asks for 'worker'"),
+        (asks_for_a_kind, "launchpad_programs.b.a", "'replay/0' != x", "asks for 'replay/0'"),
+        (asks_for_a_kind, "launchpad_programs.a", "x.startswith('actor/')", "asks for 'actor/'"),
+        (asks_for_a_kind, "launchpad_programs.a", "match x:\n  case 'counter': y", "'counter'"),
+        (asks_for_a_kind, "launchpad_programs.a", "f('actor', x == 'starting')", None),
+        (asks_for_a_kind, "launchpad_programs.kinds", "x == 'actor'", None),
+        (asks_for_a_kind, "runtime.a", "x == 'learner'", None),
     ],
 )
 def test_the_rules_can_fail(rule, module, text, violation):

@@ -1,15 +1,11 @@
-"""Launchpad's nodes, which call each other over Courier; the rows travel through Reverb."""
+"""How Launchpad's nodes reach each other: calls over Courier, rows through Reverb."""
 
-import contextlib
-import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import launchpad as lp
 from courier.python.client import StatusNotOk
-from launchpad.address import AbstractAddressBuilder
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
 from ...replay.interface import Replay
@@ -17,78 +13,12 @@ from ...replay.reverb import Checkpoints, ReverbWriter, make_replay
 from ...replay.waiting import Stopped
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
-from ..kinds import NodeKind, NodeSpec, kind_of, make_node
+from ..kinds import kind_of
 from ..peers import Caller
 
 CALL_SECONDS = 1.0  # call timeout of Courier clients
 _MAX_SILENCE = 120.0  # seconds without an answer
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
-
-
-class Execution(Protocol):
-    """The process in which a node runs."""
-
-    def stop_event(self) -> StopEvent:
-        """Of the node in whose thread this is called."""
-        ...
-
-    def node_context(self, kind: NodeKind) -> contextlib.AbstractContextManager[None]:
-        """A block in which the node runs."""
-        ...
-
-
-class Node(lp.CourierNode):
-    """A node made by its factory; others call its public methods over Courier."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        config: ProgramConfig,
-        spec: NodeSpec,
-        handles: Mapping[str, Any],
-        *,
-        port: int | None,
-        **options: Any,
-    ):
-        """Takes what the node is made from.
-
-        Args:
-          execution: of the program.
-          config: of the program.
-          spec: of the node.
-          handles: of its peers; they become clients in the node.
-          port: to listen on; a free one if None.
-          **options: of Launchpad's node.
-        """
-        super().__init__(_Factory(execution, config, spec), **handles, **options)
-        self._execution, self._kind, self._port = execution, spec.kind, port
-
-    def bind_addresses(self, **options: Any) -> None:
-        """Chooses the port; called by Launchpad."""
-        super().bind_addresses(**options)
-        bind_port(self.courier_address, self._port)
-
-    def run(self) -> None:
-        """Runs the node to its end."""
-        with self._execution.node_context(self._kind):
-            if self._kind.is_called:
-                super().run()
-            else:
-                lp.PyClassNode.run(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Factory:
-    """Makes a node in its own thread, which alone can get its stop event."""
-
-    execution: Execution
-    config: ProgramConfig
-    spec: NodeSpec
-
-    def __call__(self, **clients: Any) -> Any:
-        stop = self.execution.stop_event()
-        peers = CourierPeers(self.config, clients, stop)
-        return make_node(self.spec, self.config, peers, stop=stop)
 
 
 class CourierPeers:
@@ -194,18 +124,3 @@ def retry_until_stopped(
         waited = time.monotonic() - started
         if waited >= max_wait:
             raise TimeoutError(f"{name} gave no answer for {waited:.0f} s.")
-
-
-@dataclasses.dataclass(frozen=True)
-class _FixedAddress(AbstractAddressBuilder):
-    host: str
-    port: int
-
-    def build(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-def bind_port(address: Any, port: int | None, host: str = "localhost") -> None:
-    """Binds an address of Launchpad to a port; None leaves it as it is."""
-    if port is not None:
-        address.bind(_FixedAddress(host, port))

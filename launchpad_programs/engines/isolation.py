@@ -68,25 +68,6 @@ def check_allowed(refused: str) -> None:
         )
 
 
-def check_ports(first: int, count: int) -> None:
-    """Refuses ports that are taken; Reverb would share one with another process, silently.
-
-    Raises:
-      ValueError: names the port.
-    """
-    if not 1024 <= first <= 65536 - count:
-        raise ValueError(f"--port must be 1024 .. {65536 - count}, got {first}.")
-    for port in range(first, first + count):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                raise ValueError(
-                    f"--port {first} needs the ports {first} .. {first + count - 1}, but {port} "
-                    "is taken: choose another, or leave --port out."
-                ) from None
-
-
 def _unshare(flags: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags):

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import dataclasses
 import io
 import os
 import shutil
@@ -10,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,15 +16,16 @@ from typing import Any
 
 import launchpad as lp
 from absl import flags
+from launchpad.address import get_port_from_address
 from launchpad.launch import worker_manager
 from launchpad.launch.run_locally import launch_local_output_to_files
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
-from ...replay.reverb import Checkpoints
+from ...replay.reverb import Checkpoints, check_tables, make_tables
+from ...replay.reverb.library import reverb
 from ..config import ProgramConfig
-from ..kinds import NodeKind, kinds_of, nodes_of, process_env
-from .courier import CALL_SECONDS, Execution, Node, has_checkpoints
-from .reverb_server import ReplayServer
+from ..kinds import NodeKind, NodeSpec, kinds_of, make_node, nodes_of, process_env
+from .courier import CALL_SECONDS, CourierPeers, has_checkpoints
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -34,6 +33,7 @@ _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 # Seconds between SIGTERM and the end of a node, which then kills itself. There may be a large
 # replay to save.
 _SAVE_SECONDS, _NOTICE_SECONDS = 600, 10
+_ANSWER_SECONDS = 60  # until Reverb describes its tables; it may be reading a checkpoint
 
 
 class LaunchpadEngine:
@@ -47,63 +47,98 @@ class LaunchpadEngine:
         """
         if has_checkpoints(config):
             Checkpoints(config.directory).prepare(config.resumed_at)
-        program = make_program(config, Processes(os.getpid()))
+        program = make_program(config, launcher=os.getpid())
         env = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
         return start_processes(program, env, config.directory / "logs")
 
 
-def make_program(config: ProgramConfig, execution: Execution) -> lp.Program:
-    """Adds the nodes; makes nothing else."""
+def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
+    """Adds the nodes, which end with the process `launcher`; makes nothing else."""
     program, handles = lp.Program("retrax"), {}
-    first, called = config.port, (kind.label for kind in kinds_of(config.run) if kind.is_called)
-    ports = {} if first is None else {label: first + index for index, label in enumerate(called)}
     for spec in nodes_of(config):
-        port = ports.get(spec.kind.label)
         if spec.kind.holds_rows:
-            server = ReplayServer(execution, config, spec.kind, port=port)
+            server = ReplayServer(config, spec, launcher)
             handles[spec.name] = program.add_node(server, spec.kind.label)
-            continue
-        node = Node(
-            execution,
-            config,
-            spec,
-            {name: handles[name] for name in spec.peers},
-            port=port,
-            # Actors wait a moment for parameters, each in a thread of the learner's server.
-            courier_kwargs={"thread_pool_size": _SPARE_THREADS + config.run.num_actors},
-        )
-        handles[spec.name] = program.add_node(node, spec.kind.label)
-        handles[spec.name].set_client_kwargs(call_timeout=CALL_SECONDS)
+        else:
+            node = Node(config, spec, {name: handles[name] for name in spec.peers}, launcher)
+            handles[spec.name] = program.add_node(node, spec.kind.label)
+            handles[spec.name].set_client_kwargs(call_timeout=CALL_SECONDS)
     return program
 
 
-@dataclasses.dataclass(frozen=True)
-class Processes:
-    """Nodes are processes, started by the process `launcher`, which Launchpad stops by SIGTERM."""
+class Node(lp.CourierNode):
+    """A node made by its factory; others call its public methods over Courier."""
 
-    launcher: int
+    def __init__(
+        self, config: ProgramConfig, spec: NodeSpec, handles: Mapping[str, Any], launcher: int
+    ):
+        """Takes what the node is made from; the handles of its peers become clients in it."""
 
-    def stop_event(self) -> threading.Event:
-        """The stop event of the node in whose thread this is called."""
-        event: threading.Event = lp.stop_event()
-        return event
+        def make(**clients: Any) -> Any:  # in the node's own thread, which has its stop event
+            stop = lp.stop_event()
+            return make_node(spec, config, CourierPeers(config, clients, stop), stop=stop)
 
-    @contextlib.contextmanager
-    def node_context(self, kind: NodeKind) -> Iterator[None]:
-        """Sets up a node's process, which exits at the end of the block."""
-        _exit_with(self.launcher)
-        # A terminal sends these to all processes; the launcher alone handles them.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        os.nice(kind.nice)
-        notice = _SAVE_SECONDS if kind.saves else _NOTICE_SECONDS
-        worker_manager.get_worker_manager()._termination_notice_secs = notice
-        try:
-            yield
-        except BaseException:
-            traceback.print_exc()
-            _exit(1)
-        _exit(0)
+        # Actors wait a moment for parameters, each in a thread of the learner's server.
+        threads = _SPARE_THREADS + config.run.num_actors
+        super().__init__(make, **handles, courier_kwargs={"thread_pool_size": threads})
+        self._kind, self._launcher = spec.kind, launcher
+
+    def run(self) -> None:
+        """Runs the node to its end."""
+        with node_process(self._kind, self._launcher):
+            if self._kind.is_called:
+                super().run()
+            else:
+                lp.PyClassNode.run(self)
+
+
+class ReplayServer(lp.ReverbNode):
+    """The replay: a Reverb server that ends as the other nodes do."""
+
+    def __init__(self, config: ProgramConfig, spec: NodeSpec, launcher: int):
+        """Takes what its tables are made from."""
+        super().__init__(self._make_tables)
+        self._config, self._kind, self._launcher = config, spec.kind, launcher
+
+    def run(self) -> None:
+        """Serves until the program ends."""
+        with node_process(self._kind, self._launcher):
+            stop, tables = lp.stop_event(), self._make_tables()
+            wanted = {table.info.name: table.info for table in tables}
+            # Without a checkpointer a server leaves a folder in /tmp behind.
+            live = str(Checkpoints(self._config.directory).live)
+            checkpointer = reverb.checkpointers.DefaultCheckpointer(live)
+            port = get_port_from_address(self.reverb_address.resolve())
+            # Kept: without a reference to the server its port closes.
+            self._server = reverb.Server(tables, port=port, checkpointer=checkpointer)
+            check_tables(wanted, self._server.localhost_client().server_info(_ANSWER_SECONDS))
+            while not stop.wait(1.0):
+                pass
+
+    def _make_tables(self) -> list[Any]:
+        config = self._config
+        sequence = config.make_agent(config.spec).sequence
+        return make_tables(
+            config.spec, sequence, config.run.replay, num_environments=config.run.num_envs
+        )
+
+
+@contextlib.contextmanager
+def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
+    """Sets up a node's process, which exits at the end of the block, or soon after its launcher."""
+    _exit_with(launcher)
+    # A terminal sends these to all processes; the launcher alone handles them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.nice(kind.nice)
+    notice = _SAVE_SECONDS if kind.saves else _NOTICE_SECONDS
+    worker_manager.get_worker_manager()._termination_notice_secs = notice
+    try:
+        yield
+    except BaseException:
+        traceback.print_exc()
+        _exit(1)
+    _exit(0)
 
 
 class ProcessNode:

@@ -24,9 +24,6 @@ class ProgramOptions:
     """Time steps that actors take at most while an update is due that the learner has not begun;
     under launchpad, Reverb's limits hold instead."""
 
-    port: int | None = None
-    """The first of 3 ports on which --engine launchpad listens; by default free ones."""
-
     acme: str | None = None
     """`package.module:NAME` of your own Acme loggers, observers or environment loop
     (launchpad_programs/README.md): each actor then runs an environment loop of Acme."""
@@ -87,19 +84,12 @@ class EngineOptions(ProgramOptions):
         is_ray = has_processes and self.name == "ray"
         if self.ray_address is not None and not is_ray:
             raise ValueError("--ray-address needs --engine ray.")
-        if self.port is not None and (is_ray or not has_processes):
-            raise ValueError("--port needs --engine launchpad.")
         if is_ray:
             from .ray_session import check_ray
 
             check_ray(self.ray_address, program, listen_everywhere=self.listen_everywhere)
         elif has_processes:
             _check_launchpad()
-            if self.port is not None:
-                from ..kinds import nodes_of
-
-                called = sum(spec.kind.is_called for spec in nodes_of(program))
-                isolation.check_ports(self.port, called)
 
     def network(self, refused: str) -> list[str]:
         """Sentences for the log: who can connect.
@@ -131,10 +121,10 @@ class EngineOptions(ProgramOptions):
         elif self.name == "ray":
             from .ray_session import ray_session
 
-            with ray_session(self.ray_address, program) as session:
+            with ray_session(self.ray_address, program):
                 from .ray import RayEngine
 
-                yield RayEngine(session, max_failures=self.max_failures)
+                yield RayEngine(max_failures=self.max_failures)
         else:
             from .launchpad import LaunchpadEngine
 

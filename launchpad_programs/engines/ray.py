@@ -26,7 +26,7 @@ from ..config import ProgramConfig
 from ..kinds import NodeSpec, log_restart, make_node, nodes_of, process_env
 from ..status import write_restarts
 from .ray_peers import NoResult, RayPeers
-from .ray_session import Connection, RaySession
+from .ray_session import Connection
 
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
 _MAKING_SECONDS = 1.0  # that a call waits for a node which is not made yet
@@ -183,11 +183,13 @@ class RayNode:
 
 
 class RayEngine:
-    """Starts the nodes of a program within a session of Ray."""
+    """Starts the nodes of a program within a `ray_session`."""
 
-    def __init__(self, session: RaySession, *, max_failures: int):
-        """Takes a running session, and failures of a node in a row before the program ends."""
-        self._session, self._max_failures = session, max_failures
+    def __init__(self, *, max_failures: int):
+        """Takes the failures of a node in a row that it forgives."""
+        self._max_failures = max_failures
+        self._home = ray.get_runtime_context().get_node_id()
+        self._gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)  # for the learner
 
     def start(self, config: ProgramConfig) -> list[RayNode]:
         """Starts every node; its output goes to `logs/LABEL/N` of the run directory."""
@@ -224,16 +226,15 @@ class RayEngine:
             name=spec.name,
             max_concurrency=4,  # it runs, and answers the launcher
             num_cpus=kind.cpus,
-            num_gpus=self._session.gpus if kind.sees_accelerator else 0,
+            num_gpus=self._gpus if kind.sees_accelerator else 0,
             runtime_env={"env_vars": process_env(kind, config)},
-            scheduling_strategy="SPREAD" if kind.may_leave else self._at_home(),
+            scheduling_strategy="SPREAD"
+            if kind.may_leave
+            else NodeAffinitySchedulingStrategy(self._home, soft=False),
         )
-        handle = _named(lambda: options.remote(self._session.node_id))
+        handle = _named(lambda: options.remote(self._home))
         log = config.directory / "logs" / kind.label / str(spec.index)
         return handle, handle.run.remote(cloudpickle.dumps((spec, config)), log)
-
-    def _at_home(self) -> NodeAffinitySchedulingStrategy:
-        return NodeAffinitySchedulingStrategy(self._session.node_id, soft=False)
 
 
 def _named(create: Callable[[], Any]) -> Any:

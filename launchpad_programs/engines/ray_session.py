@@ -13,7 +13,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import cloudpickle
 
 from ..._imports import first_line
 from ...agents.base import Agent
@@ -23,26 +25,15 @@ from ...replay.rows import row_spec
 from ...runtime.parameters import packing_of
 from ...runtime.stop import stop_on_signals
 from ..config import ProgramConfig
-from ..kinds import cpus, nodes_of
+from ..kinds import cpus, kinds_of, nodes_of, process_env
 from . import installed
 
 Result = TypeVar("Result")
 _ANSWER_SECONDS = 5.0
+_HOST_SECONDS = 120.0  # for a host to import and make what an actor needs
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
 _LEAST_OBJECT_BYTES = 256 * 2**20
 _DRAWS = 8  # of the learner, that Ray keeps in memory at most
-
-
-class RaySession(NamedTuple):
-    """A connection to Ray.
-
-    Attributes:
-      node_id: Ray's id of this machine.
-      gpus: for the learner, 0 or 1.
-    """
-
-    node_id: str
-    gpus: int
 
 
 class Connection:
@@ -108,7 +99,7 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
 
 
 @contextlib.contextmanager
-def ray_session(address: str | None, config: ProgramConfig) -> Iterator[RaySession]:
+def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
     """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
 
     Args:
@@ -116,8 +107,8 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[RaySessi
       config: of the program.
 
     Raises:
-      ValueError: Ray does not start, this machine is not part of the cluster, or the cluster has
-        too few CPUs.
+      ValueError: Ray does not start, this machine is not part of the cluster, the cluster has too
+        few CPUs, or one of its hosts lacks a module.
     """
     with contextlib.ExitStack() as stack:
         # Where a signal interrupts Ray, it may wait for a minute, or leave its folder behind.
@@ -126,13 +117,13 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[RaySessi
             _join(joined, stack)
         if stop.is_set():
             raise KeyboardInterrupt
-        import ray
-
-        resources = ray.cluster_resources()
         if address is not None:
-            check_cpus(config, resources["CPU"], f"the cluster at {address} has")
-        node_id = ray.get_runtime_context().get_node_id()
-        yield RaySession(node_id, gpus=int(resources.get("GPU", 0) >= 1))
+            import ray
+
+            available = ray.cluster_resources().get("CPU", 0.0)
+            check_cpus(config, available, f"the cluster at {address} has")
+            check_hosts(config)
+        yield
 
 
 def _join(address: str, stack: contextlib.ExitStack) -> None:
@@ -172,6 +163,46 @@ def check_cpus(config: ProgramConfig, available: float, where: str) -> None:
             f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each "
             f"of {config.run.num_actors} {label}s), but {where} {available:g}: {advice}."
         )
+
+
+def check_hosts(config: ProgramConfig) -> None:
+    """Refuses a cluster with a host that cannot make what an actor needs.
+
+    Raises:
+      ValueError: names the host and what it lacks.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    pickled = cloudpickle.dumps(config)
+
+    def lacks() -> str:  # its code is sent, and so needs no module of ours
+        import pickle
+
+        try:
+            sent = pickle.loads(pickled)
+            sent.make_agent(sent.spec)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+        return ""
+
+    env = process_env(next(kind for kind in kinds_of(config.run) if kind.acts), config)
+    task = ray.remote(num_cpus=0, max_retries=0, runtime_env={"env_vars": env})(lacks)
+    answers = {}
+    for host in ray.nodes():
+        if host["Alive"]:
+            there = NodeAffinitySchedulingStrategy(host["NodeID"], soft=False)
+            answers[host["NodeManagerAddress"]] = task.options(scheduling_strategy=there).remote()
+    for host, answer in answers.items():
+        try:
+            reason = ray.get(answer, timeout=_HOST_SECONDS)
+        except ray.exceptions.RayError as error:
+            reason = first_line(error)
+        if reason:
+            raise ValueError(
+                f"The host {host} cannot run an actor ({reason}): every host of the cluster needs "
+                "retrax, and the modules of the agent and the environment."
+            )
 
 
 def own_address(address: str) -> str:

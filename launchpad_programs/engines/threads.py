@@ -1,31 +1,33 @@
 """Threads of this process: `--launch local_mt`, for debuggers. Nothing listens, nothing is sent."""
 
-import concurrent.futures
 import os
 import sys
 import threading
 import traceback
-from typing import Any
 
-from ...replay.peer import Answer, DirectPeer
-from ...replay.waiting import Stopped
+from ...replay.peer import DirectPeer
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
-from ..kinds import NodeSpec, make_node, nodes_of
+from ..kinds import make_node, nodes_of
+from ..node import Node
 from .replay_peers import ReplayPeers
-
-_POLL_SECONDS = 0.1
-_Made = dict[str, "concurrent.futures.Future[Any]"]  # the nodes, by their names
 
 
 class ThreadEngine:
     """Starts the nodes of a program as threads; an `Engine`."""
 
     def start(self, config: ProgramConfig) -> "list[ThreadNode]":
-        """As of `Engine`; the threads print where this process does."""
-        specs = nodes_of(config)
-        made: _Made = {spec.name: concurrent.futures.Future() for spec in specs}
-        return [ThreadNode(spec, config, made) for spec in specs]
+        """As of `Engine`: makes all nodes, then starts threads, which print to the terminal.
+
+        Raises:
+          Exception: a node cannot be made; its own error.
+        """
+        made: dict[str, Node] = {}
+        stops = {spec.name: threading.Event() for spec in nodes_of(config)}
+        for spec in nodes_of(config):
+            stop = stops[spec.name]
+            made[spec.name] = make_node(spec, config, ThreadPeers(config, made, stop), stop=stop)
+        return [ThreadNode(name, node, stops[name]) for name, node in made.items()]
 
 
 class ThreadNode:
@@ -33,19 +35,11 @@ class ThreadNode:
 
     pid = None
 
-    def __init__(self, spec: NodeSpec, config: ProgramConfig, made: _Made):
-        """Starts the thread, which makes the node and runs it.
-
-        Args:
-          spec: of the node.
-          config: of the program.
-          made: where the nodes of the program are found when they are made.
-        """
-        self.name, self._stop = spec.name, threading.Event()
+    def __init__(self, name: str, node: Node, stop: threading.Event):
+        """Starts the thread, which runs a node with this stop event."""
+        self.name, self._node, self._stop = name, node, stop
         self._error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._run, args=(spec, config, made), name=self.name, daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def ended(self) -> str:
@@ -72,13 +66,9 @@ class ThreadNode:
         """Of the node's error."""
         return "".join(traceback.format_exception(self._error)) if self._error else ""
 
-    def _run(self, spec: NodeSpec, config: ProgramConfig, made: _Made) -> None:
+    def _run(self) -> None:
         try:
-            node = make_node(spec, config, ThreadPeers(config, made, self._stop), stop=self._stop)
-            made[spec.name].set_result(node)
-            node.run()
-        except Stopped:
-            pass  # before it was made
+            self._node.run()
         except BaseException as error:
             self._error = error
 
@@ -86,37 +76,13 @@ class ThreadNode:
 class ThreadPeers(ReplayPeers):
     """`Peers` whose methods are called in the caller's thread."""
 
-    def __init__(self, config: ProgramConfig, made: _Made, stop: StopEvent):
-        """Takes the program, its nodes, and the stop event of the node that calls them."""
+    def __init__(self, config: ProgramConfig, made: dict[str, Node], stop: StopEvent):
+        """Takes the program, its nodes made so far, and the caller's stop event."""
         super().__init__(config, stop, ahead=0)
         self._made = made
 
-    def peer(self, name: str) -> "ThreadPeer":
+    def peer(self, name: str) -> DirectPeer:
         """As of `Peers`."""
-        return ThreadPeer(self._made[name], self._stop)
+        return DirectPeer(self._made[name])
 
     once = peer
-
-
-class ThreadPeer:
-    """A `Peer` in this process, as soon as it is made."""
-
-    def __init__(self, made: "concurrent.futures.Future[Any]", stop: StopEvent):
-        """Takes where the node will be found, and the caller's stop event."""
-        self._made, self._stop = made, stop
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """As of `Peer`."""
-        return self._direct().call(method, *arguments)
-
-    def send(self, method: str, *arguments: Any) -> Answer:
-        """As of `Peer`."""
-        return self._direct().send(method, *arguments)
-
-    def _direct(self) -> DirectPeer:
-        while True:
-            try:
-                return DirectPeer(self._made.result(_POLL_SECONDS))
-            except concurrent.futures.TimeoutError:
-                if self._stop.is_set():
-                    raise Stopped("The program ended before the node was made.") from None

@@ -1,5 +1,7 @@
 """The parts of workers around a parameter server, in one process and in a program."""
 
+from collections.abc import Callable
+
 import jax
 
 from ...agents.base import Agent
@@ -60,6 +62,7 @@ class WorkerParts:
         *,
         apply: Apply,
         get: Get,
+        restored: Callable[[], int] = lambda: 0,
         process: int = 0,
         metrics: MetricsAccumulator | None = None,
     ) -> tuple[Worker, Actor]:
@@ -70,6 +73,7 @@ class WorkerParts:
           environment: the worker's own; the actor closes it.
           apply: `GradientServer.apply`.
           get: `GradientServer.get`.
+          restored: `GradientServer.restored`, if it may be restarted.
           process: how often the worker was restarted.
           metrics: to which its learner adds; its own if None.
         """
@@ -81,6 +85,10 @@ class WorkerParts:
             num_environments=config.environments_per_replay,
             seed=_replay_seed(config, index),
         )
+
+        def lost(version: int) -> None:  # each worker makes its part of these updates again
+            replay.owe(-(-(version - restored()) // config.workers.num_workers))
+
         updates = RemoteUpdates(
             agent,
             self.gradients,
@@ -91,6 +99,7 @@ class WorkerParts:
             process=process,
             gradients_per_fetch=config.workers.gradients_per_fetch,
             fetches_first=not config.replay.on_policy,
+            lost=lost,
         )
         learner = make_run_learner(config, agent, replay, updates=updates, metrics=metrics)
         writer = replay.writer(range(config.environments_per_replay))

@@ -50,6 +50,7 @@ class RemoteUpdates:
         process: int = 0,
         gradients_per_fetch: int = 1,
         fetches_first: bool = True,
+        lost: Callable[[int], None],
     ):
         """Takes the packings and how the server is called.
 
@@ -65,9 +66,10 @@ class RemoteUpdates:
           fetches_first: whether a fetch precedes the gradient (Reactor, 3.5), which is then of the
             newest parameters; if not, it follows the gradient, and the worker acts with what its
             next gradient is computed of (ACER, Algorithm 2).
+          lost: called with the version of the copy when the server has restarted with an older one.
         """
         self._agent, self._packing, self._states = agent, gradients, states
-        self._apply, self._get = apply, get
+        self._apply, self._get, self._lost = apply, get, lost
         self._worker, self._process, self._calls = worker, process, itertools.count()
         self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
         self._sent = 0
@@ -119,6 +121,8 @@ class RemoteUpdates:
         version, blob = self._timed(self._get, self.version)
         if blob is None:
             return state
+        if version < self.version:
+            self._lost(self.version)
         self.version = version
         return self._unpacked(state, blob)
 

@@ -43,6 +43,7 @@ class GradientServer:
       state: the agent's learner state. Its buffers are donated to the next `apply`: copy it.
       updates: gradients applied, those of earlier parts of the run included: the version.
       metrics: means over updates since the last flush. It adds none: the workers have them.
+      restored: `updates` at the start.
       dropped: gradients dropped since the start.
       busy_seconds: time spent in `apply`.
     """
@@ -79,7 +80,7 @@ class GradientServer:
 
         self._apply = jax.jit(apply, donate_argnums=0)
         self.state = jax.jit(agent.init)(key)
-        self.updates = self.dropped = 0
+        self.updates = self.restored = self.dropped = 0
         self.busy_seconds, self._seen, self._started = 0.0, -1, time.monotonic()
 
     @property
@@ -176,7 +177,7 @@ class GradientServer:
         with self._lock:
             copied = jax.tree.map(lambda x: x.copy(), snapshot.learner)
             self.state = jax.device_put(copied)
-            self.updates = snapshot.counters["updates"]
+            self.updates = self.restored = snapshot.counters["updates"]
             self._copies = ParameterServer(self._states.parameters, max_wait=0.0)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import launchpad as lp
 from absl import flags
 from launchpad.launch.worker_manager import WorkerManager
 
-from retrax.launchpad_programs.engines.launchpad import Processes
+from retrax.launchpad_programs.engines.launchpad import node_process
 from retrax.launchpad_programs.kinds import KINDS
 
 
@@ -23,7 +23,7 @@ def live(label, directory, launcher):
     WorkerManager(register_in_thread=True)
     while label == "late" and os.getppid() == launcher:
         time.sleep(0.01)
-    with Processes(launcher).node_context(KINDS.get(label, KINDS["counter"])):
+    with node_process(KINDS.get(label, KINDS["counter"]), launcher):
         with (directory / f"{label}.part").open("w") as file:
             file.write(str(os.getpid()))
         (directory / f"{label}.part").rename(directory / label)

@@ -42,16 +42,16 @@ def acme_module(tmp_path, monkeypatch):
 
 def test_options_are_written_and_read(tmp_path, acme_module):
     run = make_run(search_path=str(acme_module))
-    config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", final_evaluation_seconds=3.0)
+    config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", max_lead=3)
     write_options(config)
-    found = read_options(tmp_path, run, port=2000)
+    assert read_options(tmp_path, run) == config
+    found = read_options(tmp_path, run, max_lead=5)
     assert resumed(found, None) == (found, [])  # nothing was trained yet
     assert found == ProgramConfig(
         run=run,
         directory=tmp_path,
         acme="my_options:OPTIONS",
-        final_evaluation_seconds=3.0,
-        port=2000,
+        max_lead=5,
     )
 
 
@@ -142,7 +142,7 @@ def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"final_evaluation_seconds": -1.0}, "final_evaluation_seconds must be a number >= 0.0"),
+        ({"max_lead": -1}, "max_lead must be an integer >= 0"),
         ({"acme": "my_options:NONE"}, "must name AcmeOptions as package.module:NAME, got my_opt"),
         ({"acme": "my_options"}, "must name AcmeOptions as package.module:NAME, got my_options"),
         ({"acme": "no_such:OPTIONS"}, "no_such.*cannot be imported"),

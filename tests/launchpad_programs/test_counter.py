@@ -8,6 +8,7 @@ from program_configs import make_config
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
+from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.columns import program_columns
 from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.status import read_status, write_restarts
@@ -23,15 +24,13 @@ class Never:
 
 
 @pytest.fixture
-def make_counter():
+def make_counter(monkeypatch):
     """Makes counters, and closes their files."""
     counters = []
 
     def make(directory, steps=1000, seconds=60.0, restarts=0):
-        config = make_config(
-            directory, steps=steps, final_evaluation_seconds=seconds, restarts=restarts
-        )
-        counter = Counter(config, stop=Never())
+        monkeypatch.setattr(counter_module, "_FINAL_SECONDS", seconds)
+        counter = Counter(make_config(directory, steps=steps, restarts=restarts), stop=Never())
         counters.append(counter)
         return counter
 
@@ -53,7 +52,7 @@ def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_pat
     counter = make_counter(tmp_path)
     assert act(counter, "actor/0", 0, 0) == 0
     assert counter.status()["phase"] == "starting"
-    counter.start({}, ["loss"])
+    counter.open({}, ["loss"])
     assert act(counter, "actor/0", 1, 0) == 5  # a hundredth, over two actors
 
 
@@ -70,7 +69,7 @@ def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter
 
 def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=1003)
-    counter.start({}, [])
+    counter.open({}, [])
     total, grants = 0, {"actor/0": 0, "actor/1": 0}
     for number in range(1000):
         for name, taken in grants.items():
@@ -84,7 +83,7 @@ def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
 def test_actors_of_many_environments_take_a_few_more_at_most(make_counter, tmp_path):
     """They take whole steps of all their environments: 8 at a time here."""
     counter = make_counter(tmp_path, steps=3000)
-    counter.start({}, [])
+    counter.open({}, [])
     total, grants = 0, {"actor/0": 0, "actor/1": 0}
     for number in range(1000):
         for name, granted in grants.items():
@@ -97,7 +96,7 @@ def test_actors_of_many_environments_take_a_few_more_at_most(make_counter, tmp_p
 
 def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
     counter = make_counter(tmp_path)
-    counter.start({}, [])
+    counter.open({}, [])
     first = act(counter, "actor/0", 0, 0)
     assert [
         act(counter, "actor/0", 1, first, episodes={"return": [1.0], "length": [9]})
@@ -105,13 +104,13 @@ def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
     ] == [first] * 3
     status = counter.status()
     assert (status["steps"], status["episodes"]) == (first, 1)
-    counter.start({"steps": 900}, [])
+    counter.open({"steps": 900}, [])
     assert counter.status()["steps"] == first
 
 
 def test_phases(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=10)
-    counter.start({}, [])
+    counter.open({}, [])
     seen = [counter.status()["phase"]]
     counter.report("learner/0", {"updates": 1, "learning_since": 3})
     seen.append(counter.status()["phase"])
@@ -126,7 +125,7 @@ def test_phases(make_counter, tmp_path):
 
 def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=1, seconds=0.0)
-    counter.start({}, [])
+    counter.open({}, [])
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
     counter.step()
@@ -148,7 +147,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     counter = make_counter(tmp_path)
     monkeypatch.setattr(RunConfig, "entry", BANDIT)
     run = make_config(tmp_path).run
-    counter.start({}, ["episode_arm", "loss", *program_columns(run)])
+    counter.open({}, ["episode_arm", "loss", *program_columns(run)])
     act(counter, "actor/0", 0, 0)
     ended = {"return": [1.0, -1.0], "length": [9, 9], "arm": [3.0]}
     act(counter, "actor/0", 1, 60, episodes=ended, staleness=2)
@@ -191,7 +190,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
 def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_path):
     for taken in (150, 110):
         counter = make_counter(tmp_path)
-        counter.start({}, ["loss"])
+        counter.open({}, ["loss"])
         act(counter, "actor/0", 0, 0)
         act(counter, "actor/0", 1, taken)
         counter.step()
@@ -201,7 +200,7 @@ def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_
 
 def test_a_resumed_run_without_metrics_begins_them_anew(make_counter, tmp_path, caplog):
     counter = make_counter(tmp_path)
-    counter.start({"steps": 200, "seconds": 1.0}, ["loss"])
+    counter.open({"steps": 200, "seconds": 1.0}, ["loss"])
     counter.close()
     assert [row["steps"] for row in read_rows(tmp_path)] == ["200"]
     assert f"{tmp_path / 'metrics.csv'} was missing or empty" in caplog.text
@@ -209,14 +208,14 @@ def test_a_resumed_run_without_metrics_begins_them_anew(make_counter, tmp_path, 
 
 def test_a_resumed_run_continues_counting(make_counter, tmp_path):
     counter = make_counter(tmp_path)
-    counter.start({}, ["loss"])
+    counter.open({}, ["loss"])
     for number in range(40):
         act(counter, "actor/0", number, 10)
         counter.step()
     counter.close()
     kept = {"steps": 200, "episodes": 3, "updates": 40, "learning_since": 50, "seconds": 9.5}
     counter = make_counter(tmp_path)
-    counter.start(kept, ["loss"])
+    counter.open(kept, ["loss"])
     status = counter.status()
     assert {name: status[name] for name in kept if name != "seconds"} == {
         name: value for name, value in kept.items() if name != "seconds"
@@ -237,7 +236,7 @@ def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
     The calls of its next process have the numbers of those before.
     """
     counter = make_counter(tmp_path, steps=103)
-    counter.start({}, [])
+    counter.open({}, [])
     total = process = 0
     while counter.status()["steps"] < 103:
         granted = act(counter, "actor/0", 0, 0, process=process)
@@ -254,7 +253,7 @@ def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
 
 def test_a_restarted_counter_continues(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=20)
-    counter.start({"steps": 3, "seconds": 9.5}, ["evaluator_return", "node_restarts"])
+    counter.open({"steps": 3, "seconds": 9.5}, ["evaluator_return", "node_restarts"])
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
     counter.report("learner/0", {"updates": 7, "learning_since": 2})
@@ -263,7 +262,7 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     counter.step()  # and dies
     write_restarts(tmp_path, {"counter/0": 1, "replay/0": 2})
     counter = make_counter(tmp_path, steps=20, restarts=1)
-    counter.start({"steps": 0}, [])  # of a learner that was restarted too: ignored
+    counter.open({"steps": 0}, [])  # of a learner that was restarted too: ignored
     status = counter.status()
     expected = {"phase": "learning", "steps": 4, "updates": 7, "learning_since": 2}
     assert {name: status[name] for name in expected} == expected
@@ -284,7 +283,7 @@ def test_a_counter_that_dies_before_the_learner_starts_begins_anew(make_counter,
     make_counter(tmp_path)
     counter = make_counter(tmp_path, restarts=1)
     assert counter.status()["phase"] == "starting"
-    counter.start({}, [])
+    counter.open({}, [])
     counter = make_counter(tmp_path, restarts=2)  # it died at once
     assert counter.status()["phase"] == "collecting"
 
@@ -292,7 +291,7 @@ def test_a_counter_that_dies_before_the_learner_starts_begins_anew(make_counter,
 def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     """It has the last snapshot to save."""
     counter = make_counter(tmp_path, steps=1, seconds=0.0)
-    counter.start({}, [])
+    counter.open({}, [])
     counter.report("learner/0", {"updates": 1, "process": 0})
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)

@@ -45,6 +45,7 @@ def make_node(tmp_path, monkeypatch):
         )
         monkeypatch.setattr(RunConfig, "entry", entry)
         environment, parameters = make("catch", seed=1, num_envs=2), Parameters()
+        parameters.failures = 0
         return EvaluatorNode(
             make_config(tmp_path, evaluation_episodes=4, resumed_at=resumed_at),
             AGENT,
@@ -65,23 +66,45 @@ def evaluations(counter):
 def test_each_version_is_evaluated_once_and_the_last_one_again_at_the_end(make_node):
     counter = Counter()
     node = make_node(counter)
-    node.step()
-    node.step()
+    node.evaluate()
+    node.evaluate()
     assert [(e["version"], e["length"], e["final"]) for e in evaluations(counter)] == [
         (7, 9.0, False)
     ]
     counter.phase = "evaluating"
-    node.step()
+    node.evaluate()
     assert [e["final"] for e in evaluations(counter)] == [False, True]
     counter.phase = "finished"
-    node.step()
+    node.evaluate()
     assert len(evaluations(counter)) == 2
+
+
+def test_the_last_evaluation_is_of_parameters_that_have_arrived(make_node):
+    counter = Counter()
+    counter.phase = "evaluating"
+    node = make_node(counter)
+    node._parameters.failures = 1
+    node.evaluate()
+    assert evaluations(counter) == []
+    node._parameters.failures = 0
+    node.evaluate()
+    assert [e["final"] for e in evaluations(counter)] == [True]
+
+
+def test_the_last_evaluation_takes_limited_time(make_node, monkeypatch):
+    """Of the processor: the others may leave it none for long."""
+    monkeypatch.setattr(evaluator, "_FINAL_SECONDS", 0.0)
+    counter = Counter()
+    counter.phase = "evaluating"
+    make_node(counter).evaluate()
+    assert evaluations(counter) == []
+    assert counter.reports[-1][1] == {"state": "waiting", "final": True}
 
 
 def test_modes_that_occurred_are_reported_separately(make_node):
     counter = Counter()
     node = make_node(counter, modes=("greedy", "other"))
-    node.step()
+    node.evaluate()
     (values,) = evaluations(counter)
     assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
 
@@ -100,10 +123,10 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
     node, best = make_node(counter), BestParameters(tmp_path)
     for steps, expected in ((100, (0.5, 100)), (200, (0.5, 100))):
         counter.steps = steps
-        node.step()
+        node.evaluate()
         assert best.restore(None)[:2] == expected
     counter.steps = 300
-    make_node(counter, resumed_at=250).step()
+    make_node(counter, resumed_at=250).evaluate()
     assert best.restore(None)[:2] == (0.75, 300)
     make_node(counter)  # begins anew
     assert not best.exists
@@ -117,6 +140,8 @@ class Clock:
 
     def monotonic(self):
         return self.now
+
+    process_time = monotonic
 
     def is_set(self):
         return False
@@ -146,7 +171,7 @@ def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
         return EpisodeResults(np.array([1.0]), np.array([9]), {}, {})
 
     monkeypatch.setattr(evaluator, "run_episodes", run_episodes)
-    make_node(counter, stop=clock).step()
+    make_node(counter, stop=clock).evaluate()
     assert shares[-1] == pytest.approx(share, rel=0.05)
     assert max(shares[100:]) == pytest.approx(share, rel=0.2)  # at no time much more
     assert all(seconds <= 0.5 for seconds in clock.rests)  # it notices the end of the run
@@ -156,7 +181,7 @@ def test_it_is_stopped_in_the_middle_of_an_episode(make_node):
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped, match="in the middle of an episode"):
-        make_node(Counter(), stop).step()
+        make_node(Counter(), stop).evaluate()
 
 
 def test_its_environments_are_without_switches_for_training_only(tmp_path, monkeypatch):

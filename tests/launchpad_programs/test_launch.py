@@ -1,7 +1,6 @@
 """`retrax launch`: wrong input is refused in one sentence, before any process starts."""
 
 import os
-import socket
 
 import pytest
 from program_configs import make_run
@@ -13,7 +12,7 @@ from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import installed
 from retrax.launchpad_programs.engines.options import EngineOptions
-from retrax.launchpad_programs.launcher import Ending, Outcome
+from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.runtime import checks
 from retrax.runtime.directory_lock import DirectoryLock
 from retrax.runtime.run_directory import write_config
@@ -78,7 +77,6 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
         ([*CATCH, "--num-envs", 3], "num_envs must be a multiple of num_actors 2, got 3"),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
         ([*CATCH, "--acme", "no_such:OPTIONS"], "no_such"),
-        pytest.param([*CATCH, "--port", 80], "--port must be 1024", marks=needs_launchpad),
         (
             [*CATCH, "--num-envs", 200_000],
             "over 200000 environments keeps 0 rows each, but a sequence needs 17",
@@ -88,7 +86,6 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
             "GB for the learner's state, needs",
         ),
         (["reactor", "--environment", "failing_maze:Reset"], "0: RuntimeError: no maze."),
-        ([*CATCH, "--launch", "local_mt", "--run-directory", "/proc/a/b"], "be written to"),
         ([*CATCH, "--max-staleness", 2], "max_staleness is of workers: give num_workers, got 0"),
         ([*CATCH, "--decoupled"], "WorkerOptions.decoupled is of workers: give num_workers"),
         ([*WORKERS, "--num-actors", 3], "num_actors must be num_workers 2, since every worker"),
@@ -106,17 +103,6 @@ def test_wrong_arguments(refused, arguments, expected, tmp_path, monkeypatch):
     if "--environment" in arguments and "--run-directory" not in arguments:
         arguments = [*arguments, "--run-directory", tmp_path / "run"]
     assert expected in refused(*arguments)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.distributed
-@needs_launchpad
-def test_a_taken_port(refused, tmp_path):
-    with socket.create_server(("", 0)) as server:
-        port = server.getsockname()[1]
-        run = ["--run-directory", tmp_path / "run"]
-        sentence = refused("reactor", "--environment", "catch", "--port", port - 1, *run)
-    assert f"{port} is taken" in sentence
     assert not (tmp_path / "run").exists()
 
 
@@ -165,6 +151,24 @@ def test_run_directories_that_are_in_use(refused, tmp_path):
     assert "holds a run with another config" in refused(*launch, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("directory", "expected"), [("/proc/a/b", "cannot be written to"), ("run", "no engine today")]
+)
+def test_the_run_directory_is_made_before_the_engine_starts(
+    refused, monkeypatch, tmp_path, directory, expected
+):
+    """If the engine then does not start, the directory is removed."""
+
+    def open_engine(*arguments, **options):
+        assert (tmp_path / directory).is_dir()
+        raise ValueError("no engine today.")
+
+    monkeypatch.setattr(EngineOptions, "open", open_engine)
+    run = ["--launch", "local_mt", "--run-directory", tmp_path / directory]
+    assert expected in refused(*CATCH, *run)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def launched(monkeypatch, told):
     """Programs that would have been run: their configs and modes."""
@@ -176,8 +180,7 @@ def launched(monkeypatch, told):
         assert type(engine).__name__ == ENGINES[mode]
         programs.append((config, mode))
         told.append([*notes, *warnings])
-        ending = Ending(failed="", traceback="", complete=True)
-        return Outcome({}, None, True, ending)
+        return LaunchSummary(config.directory, 0, 0, finished=True, failed=False, snapshot=None)
 
     monkeypatch.setattr(launch_module, "run_program", run_program)
     monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
@@ -274,7 +277,6 @@ def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
         (["--ray-address", "here:1", "--launch", "local_mt"], "--ray-address needs --engine ray"),
         (["--launch", "sync"], "--launch must be one of local_mp, local_mt, got 'sync'"),
         (["--ray-address", "here:1", "--engine", "launchpad"], "--ray-address needs --engine ray"),
-        (["--port", 2000, "--launch", "local_mt"], "--port needs --engine launchpad"),
         (["--max-failures", -1], "EngineOptions.max_failures must be an integer >= 0, got -1"),
         (["--max-lead", -1], "max_lead must be an integer >= 0"),
     ],

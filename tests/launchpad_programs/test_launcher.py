@@ -12,13 +12,16 @@ class Clock:
     """In place of `time`, and of a stop event that is set at a given time."""
 
     def __init__(self):
-        self.now, self.stops_at = 0.0, math.inf
+        self.now, self.stops_at, self.interrupts_at = 0.0, math.inf, math.inf
 
     def monotonic(self):
         return self.now
 
     def sleep(self, seconds):
         self.now += seconds
+        if self.now >= self.interrupts_at:
+            self.interrupts_at = math.inf
+            raise KeyboardInterrupt
 
     def wait(self, seconds):
         self.sleep(seconds)
@@ -55,10 +58,16 @@ class Node:
 
 
 @pytest.fixture
-def play(monkeypatch):
-    """Supervises nodes that differ from harmless ones as told; how they end, and the nodes."""
+def clock(monkeypatch):
+    """The launcher's."""
     clock = Clock()
     monkeypatch.setattr(launcher, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def play(clock):
+    """Supervises nodes that differ from harmless ones as told; how they end, and the nodes."""
 
     def play(finished_at=math.inf, stops_at=math.inf, **changes):
         clock.stops_at = stops_at
@@ -84,7 +93,7 @@ KILLED = "was killed by SIGKILL"
 @pytest.mark.parametrize("cause", ["finished_at", "stops_at"])
 def test_nodes_that_save_end_before_those_that_they_need(play, cause):
     ending, nodes = play(**{cause: 5.0}, learner={"after": 15.0})
-    assert ending == ("", "", True)
+    assert ending == ("", "")
     assert 5.0 <= nodes.actor.asked == nodes.learner.asked < 5.5
     assert nodes.learner.end == nodes.learner.asked + 15.0  # it was not killed
     assert nodes.learner.end <= nodes.counter.asked == nodes.replay.asked < nodes.learner.end + 0.5
@@ -93,8 +102,7 @@ def test_nodes_that_save_end_before_those_that_they_need(play, cause):
 @pytest.mark.parametrize("label", ["actor", "learner", "counter"])
 def test_a_killed_node_ends_the_program(play, label):
     ending, nodes = play(**{label: {"at": 5.0, "how": KILLED}})
-    complete = label != "learner"
-    assert ending == (f"{label}/0 was killed by SIGKILL", f"Traceback of {label}/0", complete)
+    assert ending == (f"{label}/0 was killed by SIGKILL", f"Traceback of {label}/0")
     assert max(node.asked for node in vars(nodes).values()) < 6.0
 
 
@@ -105,28 +113,36 @@ def test_a_node_that_returns_has_ended_too_early(play):
 def test_nodes_that_end_with_a_signal_of_the_terminal_have_not_failed(play):
     """They may end before the launcher sees its own."""
     ending, _ = play(stops_at=5.15, actor={"at": 5.0, "how": KILLED})
-    assert ending == ("", "", True)
+    assert ending == ("", "")
 
 
 def test_nodes_that_are_stopped_while_they_start_have_not_failed(play):
     ending, _ = play(stops_at=1.0, learner={"how": "was killed by SIGTERM"})
-    assert ending == ("", "", False)
+    assert ending == ("", "")
 
 
 def test_nodes_that_ignore_their_stop_event_are_killed(play):
-    """Those that save get longer."""
+    """Those that save get longer, and so do those that the others need."""
     ending, nodes = play(stops_at=5.0, actor={"after": math.inf}, learner={"after": 10.0})
-    assert ending == ("", "", True)
+    assert ending == ("", "")
     assert 3.0 <= nodes.actor.killed - nodes.actor.asked < 3.5
     ending, nodes = play(stops_at=5.0, learner={"after": math.inf}, replay={"after": math.inf})
-    assert ending == ("learner/0 was killed by SIGKILL", "Traceback of learner/0", False)
+    assert ending == ("learner/0 was killed by SIGKILL", "Traceback of learner/0")
     assert 20.0 <= nodes.learner.killed - nodes.learner.asked < 20.5
-    assert 3.0 <= nodes.replay.killed - nodes.replay.asked < 3.5
+    assert 20.0 <= nodes.replay.killed - nodes.replay.asked < 20.5
+
+
+@pytest.mark.parametrize("label", ["learner", "replay"])
+def test_a_second_interrupt_waits_for_no_node(play, clock, label):
+    clock.interrupts_at = 8.0
+    with pytest.raises(KeyboardInterrupt):
+        play(stops_at=5.0, **{label: {"after": math.inf}})
+    assert clock.now < 11.5
 
 
 def test_a_learner_that_fails_while_it_saves_is_told(play):
     ending, _ = play(finished_at=5.0, learner={"after": 1.0, "how": "failed with exit code 1"})
-    assert ending == ("learner/0 failed with exit code 1", "Traceback of learner/0", False)
+    assert ending == ("learner/0 failed with exit code 1", "Traceback of learner/0")
 
 
 def test_the_agents_advice_is_logged_once(tmp_path, monkeypatch):

@@ -131,7 +131,10 @@ class Publisher:
 
 
 def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
-    """As Ray does it: from their newest snapshots; the other worker goes on."""
+    """As Ray does it: from their newest snapshots; the other worker goes on.
+
+    Updates that the server has lost are made again.
+    """
     config, peer, stop = make_config(tmp_path, run=make_workers()), Publisher(), threading.Event()
     counter = Counter([1000])
     counter.steps = 60
@@ -145,7 +148,7 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
         return each
 
     def step():
-        """The server applies each gradient of both workers."""
+        """The server applies each gradient of both workers; their number."""
         version = server._server.updates
         before = [each._worker.learner.updates for each in (other, worker)]
         for _ in range(30):
@@ -154,6 +157,7 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
         made = [each._worker.learner.updates for each in (other, worker)]
         assert min(made[0] - before[0], made[1] - before[1]) > 5
         assert server._server.updates == version + sum(made) - sum(before)
+        return sum(made) - sum(before)
 
     server, other, worker = start(config), start(config, 0), start(config, 1)
     step()
@@ -166,11 +170,12 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
     worker._snapshots.close()
     worker = start(again, 1)
     assert worker._worker.replay.status().num_rows == rows
-    step()
+    usual, lost = step(), server._server.updates - version
     server._snapshots.close()
     server = start(again)
     assert server._server.updates == version
-    step()
+    assert usual + lost - 3 <= step() <= usual + lost + 2
+    assert step() == pytest.approx(usual, abs=2)
     for each in (other, worker, server):
         each.close()
 

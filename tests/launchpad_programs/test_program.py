@@ -22,7 +22,7 @@ from listening import listening_ports
 from program_configs import make_config, make_run, make_workers
 
 import retrax
-from retrax.launchpad_programs.engines.launchpad import Processes, make_program
+from retrax.launchpad_programs.engines.launchpad import make_program
 
 pytestmark = [pytest.mark.distributed, pytest.mark.timeout(600)]
 
@@ -45,7 +45,7 @@ def read_rows(directory):
 def test_make_program_only_wires(tmp_path, workers):
     run = make_workers(num_envs=6) if workers else make_run(num_envs=6, num_actors=3)
     config = make_config(tmp_path, run=run)
-    program = make_program(config, Processes(0))
+    program = make_program(config, launcher=0)
     sizes = {label: len(nodes) for label, nodes in program.groups.items()}
     acting = {"replay": 1, "learner": 1, "actor": 3}
     if workers:

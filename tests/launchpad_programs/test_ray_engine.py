@@ -9,6 +9,7 @@ import errno
 import fcntl
 import ipaddress
 import json
+import os
 import pathlib
 import re
 import signal
@@ -190,8 +191,8 @@ def launch(alone, temporary, tmp_path):
     """Launches programs on catch under Ray, and leaves nothing running."""
     programs, directory = [], tmp_path / "run"
 
-    def start(*options, agent="average_agent:ENTRY", resume=False):
-        new = ["--environment", "catch", "--run-directory", directory]
+    def start(*options, agent="average_agent:ENTRY", environment="catch", resume=False):
+        new = ["--environment", environment, "--run-directory", directory]
         new += ["--num-envs", 2]  # so that they take exactly the steps of the run
         first = ["--resume", directory] if resume else new
         options = [*first, "--engine", "ray", *options]
@@ -344,6 +345,30 @@ def test_a_program_outlives_a_host(cluster, launch):
     assert program.process.returncode == 0, output
     assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
     assert read_rows(program.directory)[-1]["steps"] == "6000"
+
+
+ONLY_HERE = """
+import ray
+if ray.util.get_node_ip_address() == "127.0.0.3":
+    raise ModuleNotFoundError("No module named 'only_here'")
+from retrax.environments.tiny import Catch
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_host_without_a_module_is_refused(cluster, launch, tmp_path, monkeypatch):
+    """Before a node starts: in one sentence, which names both."""
+    (tmp_path / "only_here.py").write_text(ONLY_HERE)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    options = ["--ray-address", cluster.address, "--listen-everywhere"]
+    program = launch(*options, environment="only_here:Catch")
+    output, _ = program.process.communicate(timeout=240)
+    assert program.process.returncode == 2, output
+    sentence = output.splitlines()[-1]
+    assert "The host 127.0.0.3 cannot run an actor" in sentence
+    assert "No module named 'only_here'" in sentence
+    assert not program.directory.exists()
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from program_configs import make_workers
 from waiting import wait_for
 
 from retrax.launchpad_programs.engines import threads
-from retrax.replay.waiting import Stopped
 
 
 class Node:
@@ -71,35 +70,25 @@ def test_ends_and_tracebacks(start):
     assert not worker.revive()
 
 
-def test_a_call_waits_until_the_node_is_made_or_the_caller_is_stopped(start):
-    made, answers = threading.Event(), []
+def test_a_node_calls_those_that_were_made_before(start):
+    """In its own thread; if one cannot be made, no thread is started."""
+    answers = []
 
     def make(spec, config, peers, stop):
-        if spec.name == "counter/0":
-            assert made.wait(10)
-        elif spec.name == "worker/0":
+        if spec.name == "worker/0":
             answers.append(peers.peer("counter/0").call("answer", 1))
             answers.append(peers.peer("counter/0").send("answer", 2).result(0.0))
-        elif spec.name == "worker/1":
-            answers.append("asks")
-            peers.once("counter/0").call("answer", 3)
+            answers.append(peers.once("counter/0").call("answer", 3))
         return Node(stop)
 
-    nodes = start(config_of(make_workers()), make)
-    wait_for(lambda: answers == ["asks"])
-    nodes["worker/1"].stop()
-    wait_for(nodes["worker/1"].ended)
-    assert nodes["worker/1"].ended() == "done"  # it has nothing to save
-    made.set()
-    wait_for(lambda: answers == ["asks", 2, 3])
+    def failing(spec, *arguments, **options):
+        if spec.name == "worker/1":
+            raise ValueError("no maze")
+        return make(spec, *arguments, **options)
 
-
-def test_a_node_that_was_made_answers_a_caller_that_is_stopped(start):
-    stopped = threading.Event()
-    stopped.set()
-    made = {"counter/0": threads.concurrent.futures.Future()}
-    peers = threads.ThreadPeers(None, made, stopped)
-    with pytest.raises(Stopped, match="before the node was made"):
-        peers.peer("counter/0").call("answer", 1)
-    made["counter/0"].set_result(Node(stopped))
-    assert peers.peer("counter/0").call("answer", 1) == 2
+    before = threading.active_count()
+    with pytest.raises(ValueError, match="no maze"):
+        start(config_of(make_workers()), failing)
+    assert threading.active_count() == before
+    assert answers == [2, 3, 4]
+    start(config_of(make_workers()), make)

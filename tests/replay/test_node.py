@@ -113,7 +113,7 @@ def test_rows_lead_by_the_bound_exactly(max_lead, num_environments, changes):
         while free.sample() is not None:
             needed.append(count * num_environments)
     node = ReplayNode(local_replay(sequence, **changes), max_lead=max_lead)
-    life, first = node.begin()
+    life, first = node.begin(0)
     chunk, environments = packed(rows, sequence), list(range(num_environments))
     for number, count in enumerate(needed, start=first):
         allowed = (count + max_lead) // num_environments * num_environments
@@ -330,7 +330,9 @@ def test_unused_draws_count_as_not_made(changes, again):
         node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=1000)
         node.restore(state)
         local.store.cut()
+    kind = replay.state()
     replay = open_replay(DirectPeer(node), sequence, **changes)
+    replay.restore(kind, {"updates": local.counters[1]})
     drawn = draw_all(local, replay, np.random.default_rng(0), used)
     first = [row._replace(is_first=np.ones(2, bool)) for row in rows[40:41]]
     for number, row in enumerate([*first, *rows[41:]]):
@@ -338,6 +340,29 @@ def test_unused_draws_count_as_not_made(changes, again):
         local.add(row)
         drawn += draw_all(local, replay, np.random.default_rng(0), used)
     assert drawn > 6
+
+
+@pytest.mark.parametrize("changes", [{}, {"pace": "rounds", "replay_ratio": 3.0}])
+def test_updates_that_a_learner_has_lost_are_due_again(changes):
+    """Its snapshot is older than its death. What another life of the node drew is unknown."""
+    node = ReplayNode(local_replay(**changes), max_lead=1000)
+    assert node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+
+    def learn(updates):
+        replay, made = open_replay(DirectPeer(node), **changes), 0
+        replay.restore(replay.state(), {"updates": updates})
+        while (draw := replay.sample()) is not None:
+            replay.set_priorities(draw.keys, np.ones(draw.keys.local.shape[1]))
+            made += draw.updates
+        return made
+
+    made = learn(0)
+    assert made > 5
+    assert [learn(made), learn(made - 3), learn(0), learn(made)] == [0, 3, made, 0]
+    state = node.state()
+    node = ReplayNode(local_replay(**changes), max_lead=1000, life=1)
+    node.restore(state)
+    assert [learn(made), learn(made - 3)] == [0, 3]
 
 
 def test_no_round_begins_before_the_newest_sequences_are_drawn():

@@ -256,7 +256,7 @@ def test_a_state_is_kept_by_the_node():
     assert node.pruned == [100]
     state = replay.state()
     assert sum(np.size(leaf) for leaf in state["stored_as"].values()) < 100
-    replay.restore(state, {})
+    replay.restore(state, {"updates": 0})
     sequence = sequence_spec(length=5)
     other = open_replay(LatePeer(ReplayNode(local_replay(sequence), max_lead=0)), sequence)
     with pytest.raises(ValueError, match="the stored rows have length 4, and the config has 5"):

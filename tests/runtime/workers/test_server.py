@@ -130,7 +130,8 @@ class Server:
 
 def make_updates(parts, server, **options):
     agent, gradients, states, _ = parts
-    return RemoteUpdates(agent, gradients, states, apply=server.apply, get=server.get, **options)
+    calls = {"apply": server.apply, "get": server.get, "lost": lambda version: None}
+    return RemoteUpdates(agent, gradients, states, **calls, **options)
 
 
 def zeros(shapes, factor=1):
