@@ -51,7 +51,8 @@ class LearningThread:
 
     def _run(self) -> None:
         try:
-            while self._woken.wait() and not self._is_closed:
+            while not self._is_closed:  # set before the thread is woken for the last time
+                self._woken.wait()
                 self._woken.clear()
                 while not self._is_paused and self._has_learned():
                     pass

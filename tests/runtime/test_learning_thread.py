@@ -98,7 +98,7 @@ def test_its_errors_are_raised_where_steps_are_taken(learner, learning):
     learning.check()
     learner.error = FloatingPointError("the learner diverged")
     learning.wake()
-    learning._thread.join(10)
+    learning._thread.join(3)
     with pytest.raises(FloatingPointError, match="diverged"):
         learning.check()
     with learning.paused():  # nothing to wait for
@@ -111,4 +111,19 @@ def test_close_waits_for_the_running_update(learner):
     threading.Timer(0.05, learner.may_end.set).start()
     learning.close()
     assert learner.updates == 1
+    assert not learning._thread.is_alive()
+
+
+def test_an_end_between_waking_and_working_is_noticed(learner):
+    learning = LearningThread(learner)
+    clear = learning._woken.clear
+
+    def late():
+        learning._is_closed = True
+        learning.wake()
+        clear()
+
+    learning._woken.clear = late
+    learning.wake()
+    learning._thread.join(3)
     assert not learning._thread.is_alive()
