@@ -58,7 +58,7 @@ def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_pat
 
 def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=1_000_000)
-    counter.start({}, [])
+    counter.open({}, [])
     rates = [0.0, 100.0, 2000.0, 1e6]
     grants = [
         act(counter, "actor/0", number, 0, steps_per_second=rate)
