@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from .experiments.training import Summary, train
     from .launchpad_programs.engines.options import EngineOptions
     from .launchpad_programs.launch import launch
-    from .runtime.run_directory import RunConfig
+    from .runtime.run_config import RunConfig
     from .runtime.workers.options import WorkerOptions
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
     "EngineOptions": "launchpad_programs.engines.options:EngineOptions",
     "Evaluation": "experiments.trained:Evaluation",
-    "RunConfig": "runtime.run_directory:RunConfig",
+    "RunConfig": "runtime.run_config:RunConfig",
     "Summary": "experiments.training:Summary",
     "TrainedAgent": "experiments.trained:TrainedAgent",
     "WorkerOptions": "runtime.workers.options:WorkerOptions",

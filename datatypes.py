@@ -11,7 +11,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from ._validation import Range, check_field, check_fields
+from .basics.validation import Range, check_field, check_fields
 
 # A time step in arrival form: `reward` and `discount` arrived with `observation`. All four fields
 # are arrays: `step_type` int32 (`dm_env.StepType`), `reward` and `discount` float32. On a first

@@ -1,14 +1,14 @@
 """What an agent package offers to the harness, and how packages are found."""
 
 import dataclasses
-import difflib
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._imports import import_from, load, registered, registered_names
+from ..basics.imports import import_from, load, registered, registered_names
+from ..basics.sentences import did_you_mean
 from ..datatypes import EnvironmentSpec, ReplayConfig
 from .base import ActorState, Agent
 
@@ -125,8 +125,8 @@ def _registered(name: str) -> Any:
         names = agent_names()
         known = f"; registered are {', '.join(names)}" if names else ""
         raise ValueError(
-            f"unknown agent {name!r}{_nearest(name, names)}{known}; an agent of your own is given "
-            "as package.module:NAME."
+            f"unknown agent {name!r}{did_you_mean(name, names)}{known}; an agent of your own is "
+            "given as package.module:NAME."
         )
     return load(point)
 
@@ -141,8 +141,3 @@ def _attribute(name: str, search_path: Path | None) -> Any:
         known = f"its agents are {', '.join(entries)}" if entries else "it has no AgentEntry"
         raise ValueError(f"module {module_name!r} has no attribute {attribute!r}; {known}.")
     return getattr(module, attribute)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    return f"; the nearest is {near[0]}" if near else ""

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._imports import reason
+from ..basics.sentences import reason
 from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, stacked_shape
 from .base import Agent, Decision, Update
 from .entry import AgentEntry

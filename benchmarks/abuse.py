@@ -23,8 +23,8 @@ import psutil
 
 import retrax
 from retrax.experiments.commands.main import main
-from retrax.runtime.numbered_folders import newest_snapshot
-from retrax.runtime.resuming import open_snapshots
+from retrax.run_directory.numbered_folders import newest_snapshot
+from retrax.run_directory.resuming import open_snapshots
 
 # The smallest agent that still has all its parts.
 TINY = (

@@ -23,7 +23,7 @@ from retrax.replay.local import LocalReplay
 from retrax.runtime.actors import NewestParameters, make_run_actor, run_keys
 from retrax.runtime.assembly import make_environments, spec_of
 from retrax.runtime.learner import Learner
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 LIMIT = 0.5  # of the speed of the environments alone
 gymnasium.register_envs(ale_py)

@@ -24,9 +24,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 import retrax
+from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.runtime.assembly import spec_of
 from retrax.runtime.checks import checked_agent
-from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
 
 AGENTS = "reactor acer d4pg agent57"
 ENVIRONMENTS = (

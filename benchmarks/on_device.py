@@ -21,7 +21,7 @@ from retrax.device import make_train
 from retrax.device.loop import DeviceLoop
 from retrax.environments.pure_factory import make_pure
 from retrax.runtime.assembly import make_environments, make_loop
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 WARM_UPDATES = 20
 

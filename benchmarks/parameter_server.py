@@ -22,7 +22,7 @@ import numpy as np
 from distributed import learning_rows, mean, rate  # beside this file
 
 from retrax.runtime.assembly import spec_of
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 from retrax.runtime.workers.assembly import WorkerParts
 from retrax.runtime.workers.options import WorkerOptions
 

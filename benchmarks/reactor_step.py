@@ -16,9 +16,9 @@ import numpy as np
 import priority_tree  # beside this file
 
 from retrax import losses
-from retrax._libraries import rlax
 from retrax.agents import update
 from retrax.agents.reactor import PRESETS
+from retrax.basics.libraries import rlax
 from retrax.runtime import RunConfig
 from retrax.runtime.assembly import make_environments, make_loop
 

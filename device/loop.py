@@ -8,16 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._memory import check_memory
 from ..agents.base import Agent, LearnerState, Params
+from ..basics.memory import check_memory
 from ..datatypes import ReplayConfig
 from ..environments.pure import PureVector, leaves_of, with_leaves
 from ..replay.stored import check_stored_as, stored_as
-from ..runtime.learner import diverged
+from ..runtime.learner import Snapshot, diverged
 from ..runtime.loop import Loop
 from ..runtime.metrics import MetricsAccumulator
-from ..runtime.run_directory import RunConfig
-from ..runtime.snapshots import Snapshot
+from ..runtime.run_config import RunConfig
 from .learning import TrainState
 from .training import LARGEST_COUNT, make_training
 

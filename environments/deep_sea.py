@@ -6,7 +6,7 @@
 import numpy as np
 from dm_env import specs
 
-from .._memory import check_memory
+from ..basics.memory import check_memory
 from ..datatypes import EnvironmentSpec
 from .tiny import TinyTask, enlarge
 

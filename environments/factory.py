@@ -1,12 +1,12 @@
 """One way to make every kind of environment, by its id."""
 
-import difflib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._imports import import_from, load, registered, registered_names
+from ..basics.imports import import_from, load, registered, registered_names
+from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
 from .bsuite_tasks import PREFIX as BSUITE
 from .bsuite_tasks import BsuiteVector
@@ -206,7 +206,7 @@ def _make_from_module(id: str, search_path: Path | None, **options: Any) -> Vect
     makers = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
     raise ValueError(
         f"module {module_name!r} has no attribute {name!r} and registers no Gymnasium id "
-        f"{name!r}{_nearest(name, [*makers, *_gymnasium_ids()]) or '.'}"
+        f"{name!r}{did_you_mean(name, [*makers, *_gymnasium_ids()], most=3)}."
     )
 
 
@@ -267,12 +267,5 @@ def _creator(spec: Any) -> Callable[..., Any]:
 
 
 def _unknown(id: str) -> ValueError:
-    hint = _nearest(id, known_environments()) or ": see known_environments()."
-    return ValueError(f"unknown environment {id!r}{hint}")
-
-
-def _nearest(id: str, names: Iterable[str]) -> str:
-    """The end of a sentence that names the nearest names; empty if none is near."""
-    known = {name.lower(): name for name in names}
-    nearest = [known[n] for n in difflib.get_close_matches(id.lower(), known, cutoff=0.4)]
-    return f": the nearest known are {', '.join(nearest)}." if nearest else ""
+    hint = did_you_mean(id, known_environments(), most=3)
+    return ValueError(f"unknown environment {id!r}{hint or ': see known_environments()'}.")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .._imports import reason
+from ..basics.sentences import reason
 
 _log = logging.getLogger("retrax")
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from .._imports import reason
+from ..basics.sentences import reason
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import checked_actions
 from .failures import RefusedError

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from .._imports import import_from, reason
+from ..basics.imports import import_from
+from ..basics.sentences import reason
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .pure import PureEnvironment, State, Transition, check_pure
 from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory

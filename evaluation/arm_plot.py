@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .._writing import writing
+from ..basics.writing import writing
 from .plots import check_png
 from .statistics import Interval
 

@@ -65,7 +65,7 @@ class Interruptible:
         return getattr(self._environment, name)
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """As of the environment."""
+        """See `VectorEnvironment`."""
         if self._stop.is_set():
             raise Stopped("Stopped in the middle of an episode.")
         return self._environment.step(actions)

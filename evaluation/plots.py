@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.seed_runs import seed_runs
+from ..run_directory.seed_runs import seed_runs
 from . import statistics
 
 if TYPE_CHECKING:

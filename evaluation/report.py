@@ -107,7 +107,7 @@ def write_report(directory: Path, output: Path) -> None:
       output: the HTML file.
 
     Raises:
-      ValueError: as of `read_results`.
+      ValueError: see `read_results`.
     """
     results = read_results(directory)
     path = directory / bsuite.SCORES

@@ -113,14 +113,14 @@ def interval_curve(
     """The confidence interval of the mean of curves, at each x by itself.
 
     Args:
-      curves: as of `mean_curve`, at least two.
-      confidence: as of `mean_and_interval`.
+      curves: see `mean_curve`, at least two.
+      confidence: see `mean_and_interval`.
 
     Returns:
       x, lower and upper limits, `[K]`.
 
     Raises:
-      ValueError: as of `mean_curve`.
+      ValueError: see `mean_curve`.
     """
     grid, values = _interpolated(curves)
     each = [mean_and_interval(column, confidence) for column in values.T]

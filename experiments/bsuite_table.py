@@ -8,10 +8,10 @@ from typing import Any
 from ..environments.bsuite_tasks import PREFIX
 from ..environments.plain_data import unpack
 from ..evaluation import bsuite
-from ..runtime.snapshots import Snapshots
+from ..run_directory.resuming import read_unfinished
+from ..run_directory.snapshots import Snapshots
 from .grid import Cell
 from .grid_tables import table
-from .resuming import read_unfinished
 
 
 def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import __version__
-from .._subprocess_probe import ask, devices
+from ..basics.subprocess_probe import ask, devices
 from .parsing import parse
 
 _TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")

@@ -15,7 +15,7 @@ from ..environments.failures import closing_quietly
 from ..evaluation.episodes import EpisodeResults, Interruptible, begin_states, run_episodes
 from ..replay.waiting import Stopped
 from ..runtime.intervals import next_multiple
-from ..runtime.run_directory import RunConfig
+from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
 
@@ -46,8 +46,8 @@ def evaluate_params(
       episodes: >= 1.
       actor_states: gives the states of all actors of the run; called if the entry has a
         `warm_start`.
-      on_frame: as of `run_episodes`.
-      metrics: likewise.
+      on_frame: see `run_episodes`.
+      metrics: see `run_episodes`.
     """
     key, states = jax.random.key(seed), None
     if entry.warm_start is not None:
@@ -103,7 +103,7 @@ class PeriodicEvaluation:
         Args:
           steps: of the run.
           params: the newest acting parameters.
-          actor_states: as of `evaluate_params`.
+          actor_states: see `evaluate_params`.
           stop: ends the evaluation.
 
         Returns:

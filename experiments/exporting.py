@@ -18,10 +18,10 @@ import numpy as np
 from dm_env import specs
 
 from .. import __version__
-from .._writing import writing
+from ..basics.prng_keys import with_keys, without_keys
+from ..basics.writing import writing
 from ..datatypes import EnvironmentSpec, TimeStep
-from ..runtime.config_file import values_of
-from ..runtime.state_file import with_keys, without_keys
+from ..run_directory.config_file import values_of
 from . import exported_agent
 from .trained import TrainedAgent, actor_states_of, load_agent
 
@@ -47,7 +47,7 @@ def export(
     Args:
       run: the run directory.
       output: a directory that is empty or does not exist.
-      snapshot: as of `load_agent`.
+      snapshot: see `load_agent`.
       platforms: on which the functions can run: at least one of cpu, cuda, rocm, tpu.
 
     Returns:
@@ -55,7 +55,7 @@ def export(
 
     Raises:
       ValueError: the output is a file or not empty, a platform is unknown or lacks what the agent
-        needs, or as of `load_agent`.
+        needs; or see `load_agent`.
       OSError: the files cannot be written.
     """
     run, output = Path(run).absolute(), Path(output)

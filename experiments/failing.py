@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .._imports import first_line
+from ..basics.sentences import first_line
+from ..run_directory.numbered_folders import newest_snapshot
 from ..runtime.loop import Loop
-from ..runtime.numbered_folders import newest_snapshot
 
 
 class RunFailedError(RuntimeError):
@@ -19,7 +19,7 @@ def kept_on_failure(loop: Loop, keep: Callable[[], None]) -> Iterator[None]:
 
     Args:
       loop: of the run.
-      keep: saves a snapshot; its errors are not raised, since the first one tells more.
+      keep: saves a snapshot; its errors are not raised: the first one explains the failure.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """A grid of runs, one for each seed (and task): what is missing is trained (and evaluated).
 
 Each stage of a run is a process of its own (`retrax train`, `retrax evaluate`), so one that fails
-leaves the others alone, and a grid goes on where it was stopped or killed.
+leaves the others alone, and a grid continues where it was stopped or killed.
 """
 
 import contextlib
@@ -19,9 +19,10 @@ import numpy as np
 
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task
+from ..run_directory.config_file import read_config
+from ..run_directory.numbered_folders import newest_snapshot
 from ..runtime.devices import shared_programs
-from ..runtime.numbered_folders import newest_snapshot
-from ..runtime.run_directory import RunConfig, read_config
+from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
 from .parsing import words_of
 
@@ -29,7 +30,7 @@ EVALUATION = "evaluation.json"  # in a run directory
 _EVALUATION_SEED = 1_000_000  # of no training run
 _POLL_SECONDS = 0.5
 _LAST_SECONDS = 120  # for a snapshot
-# Ends with the benchmark's process, with a snapshot (Linux; elsewhere the run goes on by itself).
+# Ends with the benchmark's process, with a snapshot (Linux; elsewhere the run continues by itself).
 _PROGRAM = """
 import ctypes, signal, sys
 if sys.platform == "linux":

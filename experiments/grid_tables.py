@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .._writing import replacing
+from ..basics.writing import replacing
 from ..evaluation import read_metrics
 from ..evaluation.comparison import normalised
 from ..evaluation.suites import Task
-from ..runtime.run_directory import read_config
+from ..run_directory.config_file import read_config
 from .grid import EVALUATION, Cell
 
 SCORES = "scores.csv"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import tyro
 
-from .._validation import field_types, split_type
+from ..basics.validation import field_types, split_type
 
 _REGISTRY = tyro.constructors.ConstructorRegistry()
 _KINDS: dict[Any, tuple[str, str]] = {  # one value, several

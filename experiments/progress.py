@@ -16,7 +16,7 @@ from ..datatypes import EnvironmentSpec
 from ..runtime.loop import LoopReplay
 from ..runtime.metrics import Counters
 from ..runtime.presets import describe_default_preset
-from ..runtime.run_directory import RunConfig
+from ..runtime.run_config import RunConfig
 
 _LINE_SECONDS = 10.0  # minimum time between log lines
 _WARM_UP_SECONDS = 2.0  # after the first update: the second one may compile once more

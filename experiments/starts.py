@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..datatypes import VectorEnvironment
 from ..environments.start_states import StartStates, load_states
-from ..runtime.run_directory import RunConfig
+from ..runtime.run_config import RunConfig
 
 
 def make_with_starts(

@@ -18,11 +18,12 @@ from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter, interval_of_episodes
 from ..evaluation.episodes import begin_states
-from ..runtime.actor_states import ActorStates
-from ..runtime.best_parameters import BestParameters
-from ..runtime.run_directory import PROGRAM, RunConfig, read_config
+from ..run_directory.actor_states import ActorStates
+from ..run_directory.best_parameters import BestParameters
+from ..run_directory.config_file import PROGRAM, read_config
+from ..run_directory.snapshots import Snapshots
+from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
-from ..runtime.snapshots import Snapshots
 from .evaluations import MAX_ENVS, evaluate_params
 from .starts import make_with_starts
 
@@ -53,8 +54,8 @@ class Evaluation(NamedTuple):
 
     Attributes:
       mean_return: mean undiscounted return.
-      low: of its 95 % confidence interval; NaN for fewer than 10 episodes.
-      high: likewise.
+      low: lower bound of its 95 % confidence interval; NaN for fewer than 10 episodes.
+      high: the upper bound.
       episodes: how many.
       steps: training steps of the snapshot.
       mean_length: transitions of an episode.
@@ -122,7 +123,7 @@ def evaluate(
 
     Args:
       run: the run directory.
-      snapshot: as of `load_agent`.
+      snapshot: see `load_agent`.
       episodes: >= 1.
       seed: >= 0, of the evaluation's environments.
       starts: `("noop",)`, or `("states", FILE)` for Atari games.
@@ -130,7 +131,7 @@ def evaluate(
       video: a file for a video of the episodes, .mp4 or .gif.
 
     Raises:
-      ValueError: an argument is out of its range, or as of `load_agent`.
+      ValueError: an argument is out of its range; or see `load_agent`.
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
         if value < least:
@@ -182,13 +183,13 @@ def evaluate(
 def evaluate_arms(
     run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
 ) -> list[Evaluation]:
-    """Evaluates each policy of an agent that has a family of them; arguments as of `evaluate`.
+    """Evaluates each policy of an agent that has a family of them; arguments: see `evaluate`.
 
     Returns:
       The evaluations of all arms, in their order.
 
     Raises:
-      ValueError: the agent has no arms, or as of `evaluate`.
+      ValueError: the agent has no arms, or see `evaluate`.
     """
     run = Path(run).absolute()
     return [

@@ -12,25 +12,24 @@ from typing import Any, NamedTuple
 
 from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
-from ..runtime.advice import Advice
+from ..run_directory import resuming
+from ..run_directory.config_file import check_new_directory, new_directory, write_config
+from ..run_directory.directory_lock import DirectoryLock
+from ..run_directory.log import FILE_ONLY, close_log, setup_log
+from ..run_directory.metrics_logger import MetricsLogger
+from ..run_directory.metrics_writer import MetricsTable
+from ..run_directory.resuming import Unfinished, open_snapshots
+from ..run_directory.snapshots import Snapshots
 from ..runtime.assembly import check_given
 from ..runtime.checks import checked_agent
-from ..runtime.directory_lock import DirectoryLock
 from ..runtime.intervals import SnapshotInterval, next_multiple
-from ..runtime.log import FILE_ONLY, close_log, setup_log
 from ..runtime.loop import Loop
-from ..runtime.metrics import episode_columns
-from ..runtime.metrics_logger import MetricsLogger
-from ..runtime.metrics_writer import MetricsTable
-from ..runtime.resuming import open_snapshots
-from ..runtime.run_directory import RunConfig, check_new_directory, new_directory, write_config
-from ..runtime.snapshots import Snapshots
+from ..runtime.metrics import Advice, episode_columns
+from ..runtime.run_config import RunConfig
 from ..runtime.stop import stop_on_signals
-from . import resuming
 from .evaluations import PeriodicEvaluation
 from .failing import kept_on_failure, run_failed
 from .progress import Expectation, Progress, describe, ending
-from .resuming import Unfinished
 
 
 class Summary(NamedTuple):
@@ -39,7 +38,7 @@ class Summary(NamedTuple):
     Attributes:
       directory: the run directory.
       steps: transitions taken, earlier parts of the run included.
-      updates: updates of the learner, likewise.
+      updates: updates of the learner, earlier parts of the run included.
       last_return: mean return of the last log row in which an episode ended, NaN if none did.
       interrupted: whether it was stopped before its last step, by a signal or by `on_metrics`.
       best_evaluation: mean return of the best evaluation, NaN if there was none. Its parameters are
@@ -72,7 +71,8 @@ def train(
     Args:
       config: what to run.
       directory: the run directory; a new one under runs/ if None. If `resume`, an existing one.
-      resume: continue from the newest whole snapshot in the directory; anew if there is none yet.
+      resume: continue from the newest whole snapshot in the directory; start from the beginning
+        if there is none yet.
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id and the seed of the config, which are
         closed at the end; made if None. For one actor, and not with `resume`.

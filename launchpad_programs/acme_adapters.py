@@ -19,8 +19,7 @@ from launchpad.launch import worker_manager
 
 from ..datatypes import TimeStep, VectorEnvironment
 from ..runtime.actor import Actor
-from ..runtime.learner import Learner
-from ..runtime.snapshots import Snapshot
+from ..runtime.learner import Learner, Snapshot
 from .config import AcmeOptions
 
 

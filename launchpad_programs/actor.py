@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..replay.waiting import Stopped
+from ..run_directory.state_file import pack_state, unpack_state
 from ..runtime.actor import Actor
 from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
-from ..runtime.state_file import pack_state, unpack_state
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .counter_client import CounterClient

@@ -1,6 +1,6 @@
 """Columns of metrics.csv that only programs have."""
 
-from ..runtime.run_directory import RunConfig
+from ..runtime.run_config import RunConfig
 from .kinds import kinds_of
 
 RESTARTS = "node_restarts"

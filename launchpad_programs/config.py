@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from .._imports import import_from, make_importable
-from .._validation import Range, check_fields
 from ..agents.base import Agent
+from ..basics.imports import import_from, make_importable
+from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
-from ..runtime.resuming import check_states, open_snapshots
-from ..runtime.run_directory import PROGRAM, RunConfig
+from ..run_directory.config_file import PROGRAM
+from ..run_directory.resuming import check_states, open_snapshots
+from ..runtime.run_config import RunConfig
 from .engines.options import ProgramOptions
 
 # config.json, the snapshots and the launcher have them.

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.actor_states import ActorStates
+from ..run_directory.actor_states import ActorStates
+from ..run_directory.metrics_writer import MetricsTable
 from ..runtime.intervals import next_multiple
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
-from ..runtime.metrics_writer import MetricsTable
 from ..runtime.stop import StopEvent
 from .columns import RESTARTS, newest_values
 from .config import ProgramConfig

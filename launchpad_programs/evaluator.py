@@ -13,7 +13,7 @@ from ..agents.base import ActorState, Agent
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
-from ..runtime.best_parameters import BestParameters
+from ..run_directory.best_parameters import BestParameters
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent

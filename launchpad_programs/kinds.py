@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.devices import shared_programs
-from ..runtime.run_directory import RunConfig
+from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
 from .node import Node
 from .peers import MakeNode, Peers

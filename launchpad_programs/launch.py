@@ -13,18 +13,18 @@ import psutil
 from ..datatypes import EnvironmentSpec
 from ..experiments.commands.run_arguments import AgentConfig, RunArguments, parse_run
 from ..experiments.parsing import part, tell, words_of
-from ..runtime.assembly import spec_of
-from ..runtime.checks import check_devices, checked_agent
-from ..runtime.directory_lock import DirectoryLock
-from ..runtime.presets import describe_default_preset
-from ..runtime.run_directory import (
+from ..run_directory.config_file import (
     PROGRAM,
-    RunConfig,
     check_new_directory,
     new_directory,
     read_config,
     write_config,
 )
+from ..run_directory.directory_lock import DirectoryLock
+from ..runtime.assembly import spec_of
+from ..runtime.checks import check_devices, checked_agent
+from ..runtime.presets import describe_default_preset
+from ..runtime.run_config import RunConfig
 from .config import ProgramConfig, read_options, resumed, write_options
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions

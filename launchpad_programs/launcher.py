@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..evaluation.plots import read_metrics
+from ..run_directory.log import close_log, setup_log
+from ..run_directory.metrics_logger import MetricsLogger
+from ..run_directory.numbered_folders import newest_snapshot
 from ..runtime.intervals import next_multiple
-from ..runtime.log import close_log, setup_log
-from ..runtime.metrics_logger import MetricsLogger
-from ..runtime.numbered_folders import newest_snapshot
 from ..runtime.stop import StopEvent, stop_on_signals
 from .config import ProgramConfig
 from .engines.engine import Engine, RunningNode

@@ -10,13 +10,12 @@ import jax
 
 from ..replay.interface import Replay
 from ..replay.waiting import Stopped
+from ..run_directory.snapshots import Snapshots
 from ..runtime.actors import make_run_learner
-from ..runtime.advice import Advice
 from ..runtime.intervals import SnapshotInterval
 from ..runtime.learner import Learner
-from ..runtime.metrics import episode_columns
+from ..runtime.metrics import Advice, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
-from ..runtime.snapshots import Snapshots
 from ..runtime.stop import StopEvent
 from ..runtime.workers.server import GradientServer
 from .columns import program_columns

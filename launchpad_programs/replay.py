@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from .._checksums import check_manifest
+from ..basics.checksums import check_manifest
 from ..replay.local import LocalReplay
 from ..replay.node import ReplayNode
-from ..runtime.snapshots import Snapshot, Snapshots
+from ..run_directory.snapshots import Snapshots
+from ..runtime.learner import Snapshot
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .node import Node

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._writing import replacing
+from ..basics.writing import replacing
 
 STATUS = "status.json"
 RESTARTS = "restarts.json"

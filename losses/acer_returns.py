@@ -14,7 +14,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from .._libraries import rlax
+from ..basics.libraries import rlax
 from .off_policy import retrace_coefficients
 
 _stop = jax.lax.stop_gradient

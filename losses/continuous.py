@@ -14,7 +14,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from .._libraries import distrax, rlax
+from ..basics.libraries import distrax, rlax
 from .distributional import (
     categorical_bellman_target,
     categorical_cross_entropy,

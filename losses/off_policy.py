@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._libraries import rlax
+from ..basics.libraries import rlax
 from .distributional import affine_projections
 
 

@@ -12,7 +12,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from .._libraries import rlax
+from ..basics.libraries import rlax
 from .off_policy import expected_off_policy_return
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._memory import check_memory
+from ..basics.memory import check_memory
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .packing import SequencePacking
 from .rows import row_spec

@@ -3,7 +3,7 @@
 from .actor import Actor
 from .learner import Learner
 from .metrics import Counters, MetricsAccumulator, RunningReturns
-from .run_directory import RunConfig
+from .run_config import RunConfig
 
 __all__ = [
     "Actor",

@@ -9,7 +9,7 @@ from .actor import Actor, ParameterSource
 from .learner import Learner
 from .metrics import MetricsAccumulator
 from .parameters import ParameterServer
-from .run_directory import RunConfig
+from .run_config import RunConfig
 from .updates import Updates
 
 
@@ -27,10 +27,10 @@ class NewestParameters:
         return self._learner.params
 
     def wait(self) -> None:
-        """They are here."""
+        """Returns at once."""
 
     def step(self) -> None:
-        """There is nothing to fetch."""
+        """Does nothing: there is nothing to fetch."""
 
 
 def run_keys(config: RunConfig) -> tuple[jax.Array, jax.Array]:

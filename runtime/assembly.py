@@ -13,7 +13,7 @@ from .checks import checked_agent
 from .learner import Learner
 from .loop import Loop
 from .parameters import ParameterClient, ParameterServer, packing_of
-from .run_directory import RunConfig
+from .run_config import RunConfig
 from .seeds import Purpose, derive_seed
 from .workers.assembly import make_workers
 

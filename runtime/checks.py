@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._imports import reason
-from .._memory import GB, check_memory
-from .._subprocess_probe import devices
 from ..agents.base import Agent
 from ..agents.shapes import check_agent_shapes
+from ..basics.memory import GB, check_memory
+from ..basics.sentences import reason
+from ..basics.subprocess_probe import devices
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
 from .devices import too_few
-from .run_directory import RunConfig
+from .run_config import RunConfig
 from .workers.packing import update_shapes
 
 _MAX_INTEGER = 2**31 - 1  # of JAX's integers

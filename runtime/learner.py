@@ -15,8 +15,26 @@ from ..replay.interface import Draw, Replay
 from .devices import Devices
 from .metrics import MetricsAccumulator
 from .parameters import ParameterServer
-from .snapshots import Snapshot
 from .updates import LocalUpdates, Updates
+
+
+class Snapshot(NamedTuple):
+    """One moment of a run.
+
+    Attributes:
+      learner: the agent's `LearnerState`.
+      replay: `Replay.state`.
+      counters: JSON values: steps, episodes, updates, learning_since, seconds.
+      actors: the agent's actor states; None where actors keep their own (programs).
+      unfinished: running episodes and open means, packed by whoever runs the loop; None in
+        programs.
+    """
+
+    learner: Any
+    replay: Any
+    counters: dict[str, Any]
+    actors: Any = None
+    unfinished: bytes | None = None
 
 
 class _Call(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..agents.base import LearnerState, Params
 from .actor import Actor
+from .learner import Snapshot
 from .metrics import Counters, MetricsAccumulator
-from .snapshots import Snapshot
 
 
 class LoopLearner(Protocol):
@@ -201,7 +201,7 @@ class Loop:
         return {**self._episodes.flush(), **self.learner.metrics.flush()}, clock
 
     def take_episodes(self) -> dict[str, list[float]]:
-        """Values of the episodes that ended since the last call or `flush`, as of an actor."""
+        """As `Actor.take_episodes`: of the episodes that ended since the last call or `flush`."""
         return self._episodes.take_episodes()
 
     def snapshot(self) -> Snapshot:

@@ -66,9 +66,10 @@ class MetricsAccumulator:
     """Means of what was added since the last `flush`."""
 
     def __init__(self) -> None:
-        self._episodes: dict[str, list[float]] = {}
-        self._totals: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+        self._episodes: dict[str, list[float]]
+        self._totals: dict[str, float]
+        self._counts: dict[str, int]
+        self.restore(({}, {}, {}))
 
     def add_episodes(self, episodes: Mapping[str, Sequence[float]], prefix: str = "") -> None:
         """Adds values of episodes that ended, logged as `{prefix}episode_{name}`.
@@ -108,7 +109,7 @@ class MetricsAccumulator:
         """Means of everything that was added, which is then forgotten."""
         means = {k: float(np.mean(values)) for k, values in self._episodes.items() if values}
         means |= {name: total / self._counts[name] for name, total in self._totals.items()}
-        self.__init__()  # type: ignore[misc]
+        self.restore(({}, {}, {}))
         return means
 
 
@@ -126,11 +127,29 @@ class Rate:
 
     def per_second(self) -> float:
         """0 before the second count."""
-        (first, low), (last, high) = (
-            (self._points or [(0.0, 0)])[0],
-            (self._points or [(0.0, 0)])[-1],
-        )
+        if len(self._points) < 2:
+            return 0.0
+        (first, low), (last, high) = self._points[0], self._points[-1]
         return (high - low) / (last - first) if last > first else 0.0
+
+
+class Advice:
+    """The first sentence of `AgentEntry.advice` in a run."""
+
+    def __init__(self, entry: AgentEntry, agent_config: Any):
+        """Takes the entry and the agent's config."""
+        self._advise, self._config = entry.advice, agent_config
+
+    def first(self, metrics: Mapping[str, float]) -> str | None:
+        """The sentence, if these metrics are the first that give one; None ever after.
+
+        Args:
+          metrics: means over the updates since the last call.
+        """
+        sentence = self._advise(self._config, metrics) if self._advise else None
+        if sentence:
+            self._advise = None
+        return sentence
 
 
 def episode_columns(entry: AgentEntry) -> list[str]:

@@ -1,13 +1,12 @@
 """Presets of agents: which one an environment gets, what the log says of it, and its steps."""
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from dm_env import specs
 
 from ..agents.entry import AgentEntry
+from ..basics.sentences import did_you_mean
 from ..datatypes import EnvironmentSpec
 
 
@@ -42,17 +41,12 @@ def preset_config(entry: AgentEntry, preset: str) -> Any:
       ValueError: names the preset, and those that exist.
     """
     if preset not in entry.presets:
+        hint = did_you_mean(preset, entry.presets)
         raise ValueError(
-            f"Unknown preset {preset!r} of {entry.name}{nearest(preset, entry.presets)}: allowed "
+            f"Unknown preset {preset!r} of {entry.name}{hint}: allowed "
             f"are {', '.join(sorted(entry.presets))}."
         )
     return entry.presets[preset]()
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint " (did you mean ...?)", or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def default_steps(entry: AgentEntry, environment: str, preset: str) -> int:

@@ -6,7 +6,7 @@ import average_agent
 
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs.config import ProgramConfig
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 from retrax.runtime.workers.options import WorkerOptions
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from retrax.environments import make
-from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.runtime.run_directory import write_config
-from retrax.runtime.snapshots import Snapshot, Snapshots
+from retrax.run_directory.config_file import write_config
+from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.run_directory.snapshots import Snapshots
+from retrax.runtime.learner import Snapshot
 
 
 def write_untrained_run(directory, config):

@@ -17,30 +17,25 @@ import retrax
 from retrax.launchpad_programs.kinds import KINDS
 
 ROOT = Path(retrax.__file__).parent
-# From folder to the folders that it may import, besides itself.
-FOLDERS: dict[str, tuple[str, ...]] = {
-    "losses": (),
-    "networks": ("losses",),
-    "environments": (),
-    "replay": (),
-    "agents": ("losses", "networks"),
+# From folder (or module at the root) to those that it may import, besides itself.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "basics": (),
+    "datatypes": ("basics",),
+    "losses": ("basics", "datatypes"),
+    "networks": ("basics", "datatypes", "losses"),
+    "environments": ("basics", "datatypes"),
+    "replay": ("basics", "datatypes"),
+    "agents": ("basics", "datatypes", "losses", "networks"),
 }
-FOLDERS["runtime"] = tuple(FOLDERS)
-FOLDERS["device"] = tuple(FOLDERS)
-FOLDERS["evaluation"] = tuple(FOLDERS)
-FOLDERS["experiments"] = tuple(FOLDERS)
-FOLDERS["launchpad_programs"] = tuple(FOLDERS)
-# At the root: importable by all folders, as the version is.
-SHARED = (
-    "retrax._checksums",
-    "retrax._imports",
-    "retrax._libraries",
-    "retrax._memory",
-    "retrax._subprocess_probe",
-    "retrax._validation",
-    "retrax._writing",
-    "retrax.datatypes",
-)
+for layer in (
+    "runtime",
+    "device",
+    "run_directory",
+    "evaluation",
+    "experiments",
+    "launchpad_programs",
+):
+    LAYERS[layer] = tuple(LAYERS)
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
 DISTRIBUTED = ("acme", "courier", "launchpad", "ray", "reverb", "tensorflow")
@@ -74,7 +69,7 @@ def parse(name: str, text: str, is_package: bool = False) -> Source:
 
 def source_paths() -> list[Path]:
     paths = list(ROOT.glob("*.py"))
-    paths += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    paths += [path for folder in LAYERS for path in (ROOT / folder).rglob("*.py")]
     return sorted(paths)
 
 
@@ -117,25 +112,21 @@ def ours(source: Source) -> Iterator[Import]:
     return (found for found in imports_of(source) if is_within(found.name, "retrax"))
 
 
-def folder_of(name: str) -> str | None:
-    """The folder of ours that a name lies in; None for modules at the root."""
-    return next((part for part in name.split(".")[1:2] if part in FOLDERS), None)
+def layer_of(name: str) -> str | None:
+    """The layer that a name lies in; None for other modules at the root."""
+    return next((part for part in name.split(".")[1:2] if part in LAYERS), None)
 
 
 def may_import(source: Source, name: str) -> bool:
     """Whether `name`, which is within retrax, is below `source` or beside it."""
-    here, there = folder_of(source.name), folder_of(name)
-    if source.name in PUBLIC:
+    here, there = layer_of(source.name), layer_of(name)
+    if source.name in PUBLIC or name == "retrax.__version__":
         return True
-    if here is None:
-        return is_within(name, "retrax._validation")
-    if there is None:
-        return name == "retrax.__version__" or any(is_within(name, module) for module in SHARED)
-    return there == here or there in FOLDERS[here]
+    return here is not None and (there == here or there in LAYERS[here])
 
 
 def upward_imports(source: Source) -> list[str]:
-    """Imports against the order of the folders."""
+    """Imports against the order of the layers."""
     return [
         f"{source.name}:{found.line} imports {found.name}"
         for found in ours(source)
@@ -182,8 +173,8 @@ def engine_imports(source: Source) -> list[str]:
 
 
 def library_imports(source: Source) -> list[str]:
-    """Imports of rlax and of what it needs, but through `_libraries.py`."""
-    if source.name == "retrax._libraries":
+    """Imports of rlax and of what it needs, but through `basics/libraries.py`."""
+    if source.name == "retrax.basics.libraries":
         return []
     return [
         f"{source.name}:{found.line} imports {found.name}"
@@ -307,17 +298,28 @@ def test_the_package_keeps_the_rule(rule):
         (upward_imports, "agents.b.a", "from ... import evaluation", "retrax.evaluation"),
         (upward_imports, "agents.b.a", "import retrax.environments.tiny", "environments.tiny"),
         (upward_imports, "datatypes", "from .replay.store import x", "retrax.replay.store.x"),
-        (upward_imports, "datatypes", "from ._validation import x", None),
+        (upward_imports, "datatypes", "from .basics.validation import x", None),
+        (upward_imports, "basics.a", "from ..datatypes import x", "retrax.datatypes.x"),
+        (upward_imports, "losses.a", "from ..basics.a import x", None),
+        (
+            upward_imports,
+            "runtime.a",
+            "from ..run_directory.snapshots import x",
+            "retrax.run_directory.snapshots.x",
+        ),
+        (upward_imports, "device.a", "from ..run_directory import x", "retrax.run_directory.x"),
+        (upward_imports, "run_directory.a", "from ..device.loop import x", None),
+        (upward_imports, "evaluation.a", "from ..run_directory import x", None),
         (upward_imports, "evaluation.a", "from ..agents.base import Agent", None),
         (upward_imports, "evaluation.a", "from ..experiments import x", "retrax.experiments.x"),
         (upward_imports, "experiments.a", "from ..launchpad_programs import x", "programs.x"),
         (upward_imports, "launchpad_programs.a", "from ..experiments import x", None),
         (upward_imports, "experiments.a", "from .. import __version__", None),
         (upward_imports, "experiments.a", "from .. import utils", "retrax.utils"),
-        (upward_imports, "_validation", "from .losses import x", "retrax.losses.x"),
+        (upward_imports, "basics.a", "from ..losses import x", "retrax.losses.x"),
+        (upward_imports, "_private", "from .basics import x", "retrax.basics.x"),
         (upward_imports, "testing", "from .agents.testing import x", None),
         (upward_imports, "runtime.a", "from ..testing import x", "retrax.testing.x"),
-        (upward_imports, "_validation", "from ._libraries import x", "retrax._libraries.x"),
         (absolute_imports, "agents.a", "from retrax.losses import x", "retrax.losses.x"),
         (absolute_imports, "agents.a", "import retrax", "retrax"),
         (absolute_imports, "agents.a", "import retraxed", None),
@@ -338,7 +340,7 @@ def test_the_package_keeps_the_rule(rule):
         (library_imports, "losses.a", "import rlax", "rlax"),
         (library_imports, "losses.a", "from distrax import x", "distrax.x"),
         (library_imports, "agents.a", "import tensorflow_probability.substrates.jax", "substrates"),
-        (library_imports, "losses.a", "from .._libraries import rlax", None),
+        (library_imports, "losses.a", "from ..basics.libraries import rlax", None),
         (transforms, "networks.a", "import haiku as hk\nhk.transform(f)", "haiku.transform"),
         (transforms, "networks.a", "from haiku import transform as t", "haiku.transform"),
         (transforms, "agents.a", "import haiku\nf = haiku.transform_with_state", "with_state"),
@@ -378,14 +380,16 @@ def test_relative_imports_are_resolved_from_packages_and_modules():
         list(imports_of(parse("retrax.losses.a", "from .... import x")))
 
 
-def test_every_folder_with_modules_has_a_layer():
+def test_every_module_has_a_layer():
     others = {"tests", "benchmarks", "docs", "build", "examples"}
     folders = {
         path.name
         for path in ROOT.iterdir()
         if path.is_dir() and not path.name.startswith(".") and any(path.rglob("*.py"))
     }
-    assert folders - others <= FOLDERS.keys()
+    assert folders - others <= LAYERS.keys()
+    names = {path.name for path in ROOT.glob("*.py")}
+    assert names == {"__init__.py", "datatypes.py", "testing.py"}
     assert len(SOURCES) > 30  # the rules were not shown an empty folder
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, Any, Literal
 
-from ..._validation import Range, Sizes, check_fields
+from ...basics.validation import Range, Sizes, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
 from ..base import UNLIMITED

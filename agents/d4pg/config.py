@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from ..._validation import Range, Sizes, check_field, check_fields
+from ...basics.validation import Range, Sizes, check_field, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.d4pg import D4PG_CONVOLUTIONS
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from ..._validation import Range, Sizes, check_fields
+from ...basics.validation import Range, Sizes, check_fields
 from ...datatypes import ReplayConfig
 from ...networks.torsos import REACTOR_CONVOLUTIONS
 from ..base import UNLIMITED

@@ -1,6 +1,6 @@
 """The 57 games of the Atari benchmark, and their ids in the Arcade Learning Environment."""
 
-import difflib
+from ...basics.sentences import did_you_mean
 
 # All arrays of scores in this package have this order.
 GAMES = (
@@ -91,6 +91,4 @@ _SLUGS = {ale_id(slug): slug for slug in GAMES}
 
 
 def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, [*GAMES, *_SLUGS], n=1, cutoff=0.5)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"{name!r} is not one of the 57 games{hint}"
+    return f"{name!r} is not one of the 57 games{did_you_mean(name, [*GAMES, *_SLUGS])}"

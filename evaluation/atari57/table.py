@@ -3,12 +3,12 @@
 `R` denotes the number of seeds and `A` the number of algorithms.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ...basics.sentences import did_you_mean
 from ..comparison import interquartile_mean, stratified_bootstrap
 from ..statistics import Interval
 from .games import GAMES
@@ -137,12 +137,10 @@ def _printed(regime: str) -> dict[str, dict[str, float]]:
 
 def _check_published(name: str, regime: str, published: Mapping[str, np.ndarray]) -> None:
     if name not in published:
-        close = difflib.get_close_matches(name, published, n=1, cutoff=0.5)
-        hint = f" (did you mean {close[0]}?)" if close else ""
         complete = [known for known, scores in published.items() if not np.isnan(scores).any()]
         raise ValueError(
-            f"There are no scores of {name!r} in the regime {regime!r}{hint}: there are those of "
-            f"{', '.join(complete)}."
+            f"There are no scores of {name!r} in the regime {regime!r}"
+            f"{did_you_mean(name, published)}: there are those of {', '.join(complete)}."
         )
     missing = [game for game, score in zip(GAMES, published[name], strict=True) if np.isnan(score)]
     if missing:

@@ -15,11 +15,11 @@ import tyro
 from ... import __version__
 from ...agents.entry import find_agent
 from ...evaluation.suites import BSUITE, Suite, Task, find_suite
+from ...run_directory.directory_lock import DirectoryLock
 from ...runtime.assembly import spec_of
 from ...runtime.checks import checked_agent
-from ...runtime.directory_lock import DirectoryLock
 from ...runtime.presets import preset_config
-from ...runtime.run_directory import RunConfig
+from ...runtime.run_config import RunConfig
 from ...runtime.stop import stop_on_signals
 from ..bsuite_table import write_bsuite
 from ..grid import Cell, Progress, run_grid

@@ -1,13 +1,13 @@
 """The `retrax` command: finds the subcommand and runs it."""
 
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 
 from ... import __version__
-from ..._imports import registered_names
+from ...basics.imports import registered_names
+from ...basics.sentences import did_you_mean
 
 _USAGE = f"""\
 retrax {__version__}: agents as pure JAX functions
@@ -50,10 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if command not in _COMMANDS:
         allowed = ", ".join(_COMMANDS)
-        close = difflib.get_close_matches(command, _COMMANDS, n=1)
+        hint = did_you_mean(command, _COMMANDS)
         if command in registered_names("retrax.agents"):
-            close = [f"train {command}"]
-        hint = f" (did you mean {close[0]}?)" if close else ""
+            hint = f" (did you mean train {command}?)"
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     try:
         return _command(command)(rest)

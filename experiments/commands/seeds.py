@@ -4,10 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
-from ..._validation import Range, check_fields
-from ...runtime.directory_lock import DirectoryLock
-from ...runtime.run_directory import RunConfig, read_config, write_config
-from ...runtime.seed_runs import seed_runs
+from ...basics.validation import Range, check_fields
+from ...run_directory.config_file import read_config, write_config
+from ...run_directory.directory_lock import DirectoryLock
+from ...run_directory.seed_runs import seed_runs
+from ...runtime.run_config import RunConfig
 from ...runtime.stop import stop_on_signals
 from ..grid import Cell, run_grid
 from ..grid_screen import grid_screen

@@ -18,9 +18,9 @@ from ...environments.switches import split
 from ...evaluation import run_episodes
 from ...evaluation.atari57 import game_slug
 from ...evaluation.state_recorder import StateRecorder
-from ...runtime.run_directory import read_config
+from ...run_directory.config_file import read_config
+from ...run_directory.snapshots import Snapshots
 from ...runtime.seeds import Purpose, derive_seed
-from ...runtime.snapshots import Snapshots
 from ..parsing import parse, tell
 from ..starts import states_of
 from ..trained import evaluate, load_for

@@ -7,10 +7,11 @@ from typing import Any
 
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...environments.failures import close_quietly
+from ...run_directory.config_file import PROGRAM
+from ...run_directory.seed_runs import seed_runs, write_seed_runs
 from ...runtime.assembly import MANY, spec_of
 from ...runtime.checks import checked_agent
-from ...runtime.run_directory import PROGRAM, RunConfig
-from ...runtime.seed_runs import seed_runs, write_seed_runs
+from ...runtime.run_config import RunConfig
 from ..failing import RunFailedError
 from ..parsing import part, tell
 from ..training import Summary, train

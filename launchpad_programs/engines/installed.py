@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import importlib.util
+from typing import Literal
 
+EngineName = Literal["launchpad", "ray"]
 _LAUNCHPAD = ("launchpad", "reverb", "acme", "courier")
 OLDEST_RAY = (2, 48)
 _WITH_TOKENS = (2, 52)  # the oldest Ray that answers only those who know a token
@@ -13,7 +15,7 @@ def missing_packages() -> list[str]:
     return [name for name in _LAUNCHPAD if importlib.util.find_spec(name) is None]
 
 
-def default_engine() -> str:
+def default_engine() -> EngineName:
     """The engine of programs for which none is named."""
     return "ray" if missing_packages() else "launchpad"
 

@@ -4,16 +4,15 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from ..._validation import Range, check_fields
+from ...basics.validation import Range, check_fields
 from . import installed, isolation
+from .installed import EngineName
 
 if TYPE_CHECKING:  # `retrax launch` reads these options before anything heavy is imported
     from ..config import ProgramConfig
     from .engine import Engine
-
-EngineName = Literal["launchpad", "ray"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ class EngineOptions(ProgramOptions):
     @property
     def name(self) -> EngineName:
         """The engine."""
-        return self.engine or cast(EngineName, installed.default_engine())
+        return self.engine or installed.default_engine()
 
     @property
     def _keeps_rows(self) -> bool:
@@ -136,7 +135,7 @@ class EngineOptions(ProgramOptions):
         Raises:
           ValueError: Launchpad is asked to continue a run whose rows are not Reverb's.
         """
-        from ...runtime.numbered_folders import newest_snapshot
+        from ...run_directory.numbered_folders import newest_snapshot
         from ..replay import check_kept, is_kept
 
         directory = program.directory

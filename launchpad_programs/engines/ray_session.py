@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import cloudpickle
 
-from ..._imports import first_line
 from ...agents.base import Agent
+from ...basics.sentences import first_line
 from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
 from ...replay.packing import Packing
 from ...replay.rows import row_spec

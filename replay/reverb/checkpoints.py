@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..._checksums import MANIFEST, check_manifest, write_manifest
+from ...basics.checksums import MANIFEST, check_manifest, write_manifest
 from .layout import check_signature
 
 _DONE = "DONE"  # Reverb's mark of a complete checkpoint; without it a server would start empty

@@ -13,7 +13,7 @@ from ..actors import NewestParameters, make_run_actor, make_run_learner, run_key
 from ..loop import Loop
 from ..metrics import MetricsAccumulator
 from ..parameters import Get, ParameterServer
-from ..run_directory import RunConfig
+from ..run_config import RunConfig
 from ..seeds import Purpose, derive_seed
 from .in_turn import Worker, WorkersInTurn
 from .packing import GradientPacking, StatePacking, update_shapes
@@ -63,7 +63,7 @@ class WorkerParts:
         apply: Apply,
         get: Get,
         restored: Callable[[], int] = lambda: 0,
-        process: int = 0,
+        restarts: int = 0,
         metrics: MetricsAccumulator | None = None,
     ) -> tuple[Worker, Actor]:
         """Worker number `index`, and the actor that writes into its replay.
@@ -74,7 +74,7 @@ class WorkerParts:
           apply: `GradientServer.apply`.
           get: `GradientServer.get`.
           restored: `GradientServer.restored`, if it may be restarted.
-          process: how often the worker was restarted.
+          restarts: how often the worker was restarted before.
           metrics: to which its learner adds; its own if None.
         """
         config, agent = self._config, self._agent
@@ -96,7 +96,7 @@ class WorkerParts:
             apply=apply,
             get=get,
             worker=index,
-            process=process,
+            restarts=restarts,
             gradients_per_fetch=config.workers.gradients_per_fetch,
             fetches_first=not config.replay.on_policy,
             lost=lost,
@@ -109,7 +109,7 @@ class WorkerParts:
 
 
 def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
-    """The loop of a run whose workers take turns in this process; arguments as of `make_loop`."""
+    """The loop of a run whose workers take turns in this process; arguments: see `make_loop`."""
     if config.workers.decoupled:
         raise ValueError("WorkerOptions.decoupled must be False in one process: it takes threads.")
     parts = WorkerParts(config, agent, environments[0].spec)

@@ -7,9 +7,8 @@ import numpy as np
 
 from ...agents.base import LearnerState, Params
 from ...replay.local import LocalReplay
-from ..learner import Learner
+from ..learner import Learner, Snapshot
 from ..metrics import MetricsAccumulator
-from ..snapshots import Snapshot
 from .remote_updates import RemoteUpdates
 from .server import GradientServer
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Annotated, Any
 
-from ..._validation import Range, check_fields
+from ...basics.validation import Range, check_fields
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

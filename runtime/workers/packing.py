@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...agents.base import Agent, Gradients, LearnerState
+from ...basics.prng_keys import with_keys, without_keys
 from ...datatypes import Sample
 from ..parameters import ParameterPacking
-from ..state_file import with_keys, without_keys
 
 _MAX_BYTES = 4  # of a number that float32 represents exactly
 

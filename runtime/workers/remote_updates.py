@@ -47,7 +47,7 @@ class RemoteUpdates:
         apply: Apply,
         get: Get,
         worker: int = 0,
-        process: int = 0,
+        restarts: int = 0,
         gradients_per_fetch: int = 1,
         fetches_first: bool = True,
         lost: Callable[[int], None],
@@ -61,7 +61,7 @@ class RemoteUpdates:
           apply: `GradientServer.apply`.
           get: `GradientServer.get`.
           worker: its number.
-          process: how often this worker was restarted before.
+          restarts: how often this worker was restarted before.
           gradients_per_fetch: gradients sent between two fetches.
           fetches_first: whether a fetch precedes the gradient (Reactor, 3.5), which is then of the
             newest parameters; if not, it follows the gradient, and the worker acts with what its
@@ -70,7 +70,7 @@ class RemoteUpdates:
         """
         self._agent, self._packing, self._states = agent, gradients, states
         self._apply, self._get, self._lost = apply, get, lost
-        self._worker, self._process, self._calls = worker, process, itertools.count()
+        self._worker, self._restarts, self._calls = worker, restarts, itertools.count()
         self._per_fetch, self._fetches_first = gradients_per_fetch, fetches_first
         self._sent = 0
         self.version = -1
@@ -137,7 +137,7 @@ class RemoteUpdates:
         return self._unpacked(state, saved["copy"])
 
     def _send(self, vector: jax.Array) -> Receipt:
-        call = self._process, next(self._calls)
+        call = self._restarts, next(self._calls)
         self._sent += 1
         blob = self._packing.pack(vector)
         return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))

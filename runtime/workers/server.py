@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from ...agents.base import Agent, Params
+from ..learner import Snapshot
 from ..metrics import MetricsAccumulator
 from ..parameters import ParameterServer
-from ..snapshots import Snapshot
 from .packing import GradientPacking, StatePacking
 
 Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
@@ -104,8 +104,8 @@ class GradientServer:
         vector = self._gradients.unpack(gradients)
         with self._lock:
             answered, receipt = self._answered.get(worker, ((-1, -1), Receipt(False, 0)))
-            process, number = call
-            if (process, number) <= answered:
+            restarts, number = call
+            if (restarts, number) <= answered:
                 return receipt
             staleness = self.updates - version
             applied = staleness >= 0
@@ -119,7 +119,7 @@ class GradientServer:
             else:
                 self.dropped += 1
             receipt = Receipt(applied, staleness)
-            self._answered[worker] = (process, number), receipt
+            self._answered[worker] = (restarts, number), receipt
             self._lock.notify_all()
             return receipt
 

@@ -605,7 +605,7 @@ def test_averages_keep_as_much_as_in_the_papers_updates_of_one_segment(preset, d
 
 
 def test_ablations_differ_from_the_paper_in_one_field():
-    from retrax.runtime.run_directory import differences
+    from retrax.run_directory.config_file import differences
 
     names = ("no_trust_region", "no_retrace", "no_stochastic_dueling", "no_truncation")
     for name in names:

@@ -19,7 +19,7 @@ from retrax.agents.agent57 import Config, acting, bandit, loss, make_agent, nove
 from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import DEFAULT_LIMIT, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import R2D2Inputs
-from retrax.runtime.run_directory import differences
+from retrax.run_directory.config_file import differences
 
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax._libraries import rlax
 from retrax.agents.agent57 import Config, auxiliary, episodic_memory, novelty
+from retrax.basics.libraries import rlax
 
 CONSTANTS = {
     "cluster_distance": 0.008,

@@ -13,16 +13,17 @@ import pytest
 from dm_env import specs
 from linear_agents import TINY, avals, jitted
 
-from retrax._libraries import distrax
 from retrax.agents import base, d4pg
 from retrax.agents.d4pg import Config, make_agent
 from retrax.agents.d4pg.networks import make_head
 from retrax.agents.optimization import gradient_metrics
+from retrax.basics.libraries import distrax
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
 from retrax.networks.d4pg import middle_and_half
-from retrax.runtime.run_directory import differences
-from retrax.runtime.snapshots import Snapshot, Snapshots
+from retrax.run_directory.config_file import differences
+from retrax.run_directory.snapshots import Snapshots
+from retrax.runtime.learner import Snapshot
 
 D, A = 4, 2
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32)

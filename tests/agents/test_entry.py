@@ -104,7 +104,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_the_list(site):
     install(site, "one", entry_test_x="a:B", entry_test_other="a:C")
     refused(
         "entry_test_z",
-        r"unknown agent 'entry_test_z'; the nearest is entry_test_x; registered are .*"
+        r"unknown agent 'entry_test_z' \(did you mean entry_test_x\?\); registered are .*"
         r"entry_test_other, entry_test_x.*package\.module:NAME",
     )
     refused("!", r"unknown agent '!'; registered are")

@@ -468,7 +468,7 @@ def test_wrong_replay_configs_are_refused(changes, message):
 
 
 def test_ablations_differ_from_the_paper_in_one_field():
-    from retrax.runtime.run_directory import differences
+    from retrax.run_directory.config_file import differences
 
     for name in ("non_distributional", "tislr", "uniform_replay", "proportional_replay"):
         assert len(differences(Config.paper(), reactor.PRESETS[name]())) == 1, name

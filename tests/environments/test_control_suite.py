@@ -246,7 +246,7 @@ def test_closing_twice_does_no_harm():
     ],
 )
 def test_unknown_tasks_are_refused_with_the_nearest(id, nearest):
-    with pytest.raises(ValueError, match=f"unknown environment '{id}': the nearest .*{nearest}"):
+    with pytest.raises(ValueError, match=f"unknown environment '{id}' \\(did you .*{nearest}"):
         make(id)
 
 

@@ -15,7 +15,7 @@ from retrax.agents.shapes import check_agent_shapes
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
 from retrax.runtime.presets import default_preset, describe_default_preset
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 FLOATS = spaces.Box(-1, 1, (2,), np.float32)
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)

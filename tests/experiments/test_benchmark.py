@@ -18,7 +18,7 @@ from retrax.evaluation.suites import find_suite, suites
 from retrax.experiments import grid, grid_tables
 from retrax.experiments.commands import benchmark
 from retrax.experiments.commands.main import main
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 STEPS = 240
 AGENT = "noisy_agent:NOISY"

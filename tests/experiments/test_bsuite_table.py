@@ -10,7 +10,7 @@ from retrax.evaluation.suites import find_suite
 from retrax.experiments import bsuite_table
 from retrax.experiments.commands.main import main
 from retrax.experiments.grid import Cell
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 EPISODES = 18
 

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrax import _memory
 from retrax.agents import Agent, reactor
 from retrax.environments import make
 from retrax.runtime import assembly, checks
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")
 
@@ -20,7 +19,7 @@ CATCH = ("train", "reactor", "--environment", "catch")
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
     """A machine with 4 GB."""
-    monkeypatch.setattr(_memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=4e9))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=4e9))
 
 
 @pytest.mark.parametrize(

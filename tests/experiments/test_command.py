@@ -15,10 +15,10 @@ from retrax.agents import acer, reactor
 from retrax.experiments.commands import train as train_module
 from retrax.experiments.commands.main import main
 from retrax.experiments.training import Summary
-from retrax.runtime.directory_lock import DirectoryLock
+from retrax.run_directory.directory_lock import DirectoryLock
+from retrax.run_directory.metrics_writer import MetricsTable
 from retrax.runtime.loop import Loop
-from retrax.runtime.metrics_writer import MetricsTable
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 CATCH = ("train", "reactor", "--environment", "catch")
 
@@ -168,13 +168,13 @@ def test_switches_and_nested_fields(parsed):
             ("train", "--environment", "catch"),
             "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)",
         ),
-        (("train", "reactr"), "unknown agent 'reactr'; the nearest is reactor"),
+        (("train", "reactr"), "unknown agent 'reactr' (did you mean reactor?)"),
         (("train", "no_module:X"), "module 'no_module' cannot be imported"),
         (("train", "reactor"), "needs --environment STR: catch, a Gymnasium id"),
         (("train", "reactor", "--environment"), "--environment needs a value"),
-        (("train", "reactor", "--environment", "cach"), "'cach': the nearest known are catch"),
-        (("train", "reactor", "--environment", "CartPole"), "nearest known are CartPole-v1"),
-        (("train", "reactor", "--environment", "ALE/Pongg-v5"), "nearest known are ALE/Pong-v5"),
+        (("train", "reactor", "--environment", "cach"), "'cach' (did you mean catch"),
+        (("train", "reactor", "--environment", "CartPole"), "(did you mean CartPole-v1"),
+        (("train", "reactor", "--environment", "ALE/Pongg-v5"), "(did you mean ALE/Pong-v5"),
         (
             ("train", "reactor", "--environment", "no_module:X-v0"),
             "module 'no_module' cannot be imported",
@@ -377,14 +377,14 @@ def test_evaluate_without_a_snapshot(run, retrax, contents):
     shutil.rmtree(run / "snapshots")
     err = refused(retrax, contents, run, "evaluate", run, "--episodes", "1")
     assert "holds no complete snapshot" in err
-    assert "--resume begins anew" in err
+    assert "--resume starts from the beginning" in err
 
 
 def test_no_snapshot_is_whole(run, retrax, contents):
     for name in ("160", "240"):
         (run / "snapshots" / name / "manifest.txt").unlink()
     err = refused(retrax, contents, run, "train", "--resume", run)
-    assert "no older one is whole, and the run must be trained anew in another directory" in err
+    assert "no older one is whole, and the run must be trained again in another directory" in err
 
 
 def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import retrax
-from retrax import _subprocess_probe as subprocess_probe
+from retrax.basics import subprocess_probe as subprocess_probe
 from retrax.experiments import doctor
 
 CHECKS = [

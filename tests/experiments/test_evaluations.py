@@ -26,10 +26,11 @@ from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
 from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
-from retrax.runtime.best_parameters import BestParameters
-from retrax.runtime.run_directory import RunConfig, read_config
+from retrax.run_directory.best_parameters import BestParameters
+from retrax.run_directory.config_file import read_config
+from retrax.run_directory.snapshots import Snapshots
+from retrax.runtime.run_config import RunConfig
 from retrax.runtime.seeds import Purpose, derive_seed
-from retrax.runtime.snapshots import Snapshots
 
 EPISODES = 5
 

@@ -15,7 +15,7 @@ from retrax.agents import d4pg
 from retrax.experiments import exporting
 from retrax.experiments.exported_agent import ExportedAgent
 from retrax.experiments.trained import actor_states_of, load_agent
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 FILES = {"act.py", "agent.json", "config.json", "parameters.npz"}
 FILES |= {"begin.stablehlo", "exploit.stablehlo"}

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from retrax.run_directory.resuming import open_snapshots
 from retrax.runtime import stop
-from retrax.runtime.resuming import open_snapshots
 
 MODULE = """
 import os

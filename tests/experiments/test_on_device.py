@@ -11,7 +11,8 @@ from run_files import check_equal, rows, snapshots
 from retrax.datatypes import ReplayConfig
 from retrax.device import loop as device_loop
 from retrax.experiments.training import train
-from retrax.runtime.run_directory import RunConfig, read_config
+from retrax.run_directory.config_file import read_config
+from retrax.runtime.run_config import RunConfig
 
 
 def config(**changes):

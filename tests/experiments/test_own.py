@@ -11,7 +11,7 @@ import gymnasium
 import pytest
 
 import retrax
-from retrax.runtime.run_directory import read_config
+from retrax.run_directory.config_file import read_config
 
 AGENTS = '''
 """An agent that counts its updates and plays at random, and one that fails the conformance test."""

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import pytest
 import tyro
 
-from retrax._validation import Range, Sizes
 from retrax.agents import acer, agent57, d4pg, reactor
+from retrax.basics.validation import Range, Sizes
 from retrax.experiments.parsing import parse, parse_known, part, tell, wants_help, words_of
 
 

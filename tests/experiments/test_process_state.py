@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import retrax
-from retrax.runtime.run_directory import read_config
+from retrax.run_directory.config_file import read_config
 
 WANDERER = """
 import os

@@ -10,10 +10,10 @@ import sys
 import pytest
 from run_files import check_equal, newest, rows
 
-from retrax._checksums import write_manifest
+from retrax.basics.checksums import write_manifest
 from retrax.experiments.evaluations import PeriodicEvaluation
+from retrax.run_directory.config_file import read_config
 from retrax.runtime.loop import Loop
-from retrax.runtime.run_directory import read_config
 
 FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
 

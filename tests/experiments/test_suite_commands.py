@@ -13,7 +13,7 @@ from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
 from retrax.experiments.commands.main import main
 from retrax.experiments.starts import make_with_starts, states_of
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"
 

@@ -24,10 +24,10 @@ from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
 from retrax.experiments import progress
 from retrax.experiments.commands.main import main
+from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime import intervals
 from retrax.runtime.loop import Loop
-from retrax.runtime.run_directory import RunConfig
-from retrax.runtime.snapshots import Snapshots
+from retrax.runtime.run_config import RunConfig
 
 # TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
 READER = """
@@ -193,7 +193,7 @@ def test_a_run_without_a_snapshot_begins_anew(finished, run, tiny, retrax):
     assert f"retrax train --resume {run}" in err
     status, _, err = retrax("train", "--resume", run)
     assert status == 0
-    sentence = f"{run} holds no snapshot yet: the run begins anew."
+    sentence = f"{run} holds no snapshot yet: the run starts from the beginning."
     assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
     assert rows(run) == rows(finished)
 

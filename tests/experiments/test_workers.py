@@ -2,7 +2,7 @@
 
 from run_files import rows
 
-from retrax.runtime.run_directory import read_config
+from retrax.run_directory.config_file import read_config
 from retrax.runtime.workers.options import WorkerOptions
 from retrax.runtime.workers.remote_updates import DROPPED
 

@@ -28,7 +28,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 import retrax
-from retrax.runtime.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
 
 FOLDER = Path(__file__).parent
 TASKS = {

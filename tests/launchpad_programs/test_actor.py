@@ -14,8 +14,8 @@ from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.launchpad_programs.actor import ActorNode
 from retrax.replay.peer import DirectPeer
 from retrax.replay.waiting import Stopped
+from retrax.run_directory.state_file import pack_state, unpack_state
 from retrax.runtime.actor import Actor
-from retrax.runtime.state_file import pack_state, unpack_state
 
 
 class Environments:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from program_configs import make_config, make_run, make_workers
 
-from retrax._checksums import write_manifest
 from retrax.agents.reactor import AGENT
+from retrax.basics.checksums import write_manifest
 from retrax.launchpad_programs.config import (
     AcmeOptions,
     ProgramConfig,
@@ -21,9 +21,10 @@ from retrax.launchpad_programs.config import (
 )
 from retrax.launchpad_programs.engines.installed import missing_packages
 from retrax.launchpad_programs.engines.options import EngineOptions
-from retrax.runtime.actor_states import ActorStates
-from retrax.runtime.snapshots import Snapshot, Snapshots
-from retrax.runtime.state_file import pack_state
+from retrax.run_directory.actor_states import ActorStates
+from retrax.run_directory.snapshots import Snapshots
+from retrax.run_directory.state_file import pack_state
+from retrax.runtime.learner import Snapshot
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_a_program_goes_back_to_what_is_whole(tmp_path, engine, damaged):
     shutil.rmtree(tmp_path / "snapshots")
     config, (note,) = resumed(program, also)
     assert config.resumed_at is None
-    assert note.endswith("the run begins anew.")
+    assert note.endswith("the run starts from the beginning.")
 
 
 def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
@@ -173,7 +174,7 @@ def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path):
     sys.path.insert(0, {str(tmp_path)!r})
     import somebodys_agent
     from retrax.launchpad_programs.config import ProgramConfig
-    from retrax.runtime.run_directory import RunConfig
+    from retrax.runtime.run_config import RunConfig
     run = RunConfig(
         agent="a", environment="catch", search_path={str(tmp_path)!r},
         agent_config=somebodys_agent.Config(a=5),

@@ -12,7 +12,7 @@ from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.columns import program_columns
 from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.status import read_status, write_restarts
-from retrax.runtime.run_directory import RunConfig
+from retrax.runtime.run_config import RunConfig
 
 
 class Never:

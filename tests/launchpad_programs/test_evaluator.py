@@ -17,8 +17,8 @@ from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
 from retrax.replay.peer import DirectPeer
 from retrax.replay.waiting import Stopped
-from retrax.runtime.best_parameters import BestParameters
-from retrax.runtime.run_directory import RunConfig
+from retrax.run_directory.best_parameters import BestParameters
+from retrax.runtime.run_config import RunConfig
 
 
 def exploit(params, state, timestep):

@@ -6,16 +6,16 @@ import pytest
 from program_configs import make_run
 
 import retrax
-from retrax._checksums import write_manifest
+from retrax.basics.checksums import write_manifest
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import installed
 from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.launcher import LaunchSummary
+from retrax.run_directory.config_file import write_config
+from retrax.run_directory.directory_lock import DirectoryLock
 from retrax.runtime import checks
-from retrax.runtime.directory_lock import DirectoryLock
-from retrax.runtime.run_directory import write_config
 
 needs_launchpad = pytest.mark.skipif(
     installed.missing_packages() != [],

@@ -12,9 +12,10 @@ from program_configs import make_config
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus
 from retrax.replay.peer import DirectPeer
+from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime import intervals
+from retrax.runtime.learner import Snapshot
 from retrax.runtime.metrics import MetricsAccumulator
-from retrax.runtime.snapshots import Snapshot, Snapshots
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 

@@ -16,8 +16,8 @@ from retrax.launchpad_programs.live_table import line, table
 from retrax.launchpad_programs.parameter_server import make_parameter_server
 from retrax.launchpad_programs.worker import make_worker
 from retrax.replay.waiting import Stopped
+from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime.parameters import ParameterClient, packing_of
-from retrax.runtime.snapshots import Snapshots
 from retrax.runtime.workers.options import WorkerOptions
 from retrax.runtime.workers.remote_updates import STALENESS
 

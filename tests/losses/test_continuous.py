@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import retrax.losses
-from retrax._libraries import distrax, rlax
+from retrax.basics.libraries import distrax, rlax
 
 SEEDS = st.integers(0, 2**31)
 ATOMS = jnp.array([-1.0, 0.0, 2.0])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax._libraries import rlax
+from retrax.basics.libraries import rlax
 from retrax.losses import signed_hyperbolic_pair, transformed_n_step_double_q_return
 
 EPS = 1e-3

@@ -16,9 +16,10 @@ import retrax
 from retrax.agents import testing
 from retrax.agents.entry import find_agent
 from retrax.replay.interface import Draw, ReplayStatus
+from retrax.run_directory.config_file import read_config
 from retrax.runtime.devices import Devices
 from retrax.runtime.learner import Learner
-from retrax.runtime.run_directory import RunConfig, read_config
+from retrax.runtime.run_config import RunConfig
 
 TASKS = {
     "reactor": "catch",

@@ -1,9 +1,12 @@
-"""Returns of running episodes, means between log rows, rates."""
+"""Returns of running episodes, means between log rows, rates, an agent's advice."""
+
+import dataclasses
 
 import dm_env
 import numpy as np
 
-from retrax.runtime.metrics import MetricsAccumulator, Rate, RunningReturns
+from retrax.agents import acer, d4pg
+from retrax.runtime.metrics import Advice, MetricsAccumulator, Rate, RunningReturns
 
 FIRST, MID, LAST = dm_env.StepType
 
@@ -44,3 +47,18 @@ def test_rates_are_means_over_the_last_seconds():
     assert rate.per_second() == 10.0
     rate.add(6.0, 210)
     assert rate.per_second() == 20.0, "the first count is older than five seconds"
+
+
+def test_advice_is_given_once():
+    entry = dataclasses.replace(
+        acer.AGENT, advice=lambda config, metrics: config if metrics["loss"] > 1 else None
+    )
+    advice = Advice(entry, "too large")
+    assert advice.first({"loss": 1.0}) is None
+    assert advice.first({"loss": 2.0}) == "too large"
+    assert advice.first({"loss": 2.0}) is None
+
+
+def test_an_agent_may_have_none():
+    assert Advice(acer.AGENT, acer.Config()).first({"clipped_below_vmin": 1.0}) is None
+    assert Advice(d4pg.AGENT, d4pg.Config()).first({"clipped_below_vmin": 1.0}) is not None

@@ -13,8 +13,9 @@ from run_files import plain, rows
 from retrax.agents import acer, reactor
 from retrax.environments.plain_data import pack, unpack
 from retrax.experiments.training import train
+from retrax.run_directory.config_file import read_config
 from retrax.runtime.assembly import make_environments, make_loop
-from retrax.runtime.run_directory import RunConfig, read_config
+from retrax.runtime.run_config import RunConfig
 from retrax.runtime.workers.options import WorkerOptions
 from retrax.runtime.workers.remote_updates import DROPPED, STALENESS, RemoteUpdates
 

@@ -145,7 +145,7 @@ def zeros(shapes, factor=1):
 def test_a_worker_fetches_before_or_after_so_many_gradients(fetches_first, known, staleness, parts):
     """Another worker's gradients arrive while this one acts, before its first and third."""
     server, agent = Server(parts), parts[0]
-    options = {"gradients_per_fetch": 2, "worker": 3, "process": 1}
+    options = {"gradients_per_fetch": 2, "worker": 3, "restarts": 1}
     updates = make_updates(parts, server, fetches_first=fetches_first, **options)
     state = updates.newest(agent.init(jax.random.key(0)))
     found = []

@@ -1,0 +1,28 @@
+"""Parts of error messages: an error in one line, and names spelled like a wrong one."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error; its type if it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def reason(error: BaseException) -> str:
+    """The type and the first line of an error, without a full stop."""
+    line = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {line}".rstrip(": .")
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
+    """A hint to put after an unknown name: " (did you mean A?)"; "" if no known name is similar.
+
+    Args:
+      name: the unknown one; its case does not matter.
+      known: the allowed names.
+      most: how many of them are named.
+    """
+    lowered = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=most, cutoff=0.5)
+    return f" (did you mean {' or '.join(lowered[each] for each in close)}?)" if close else ""

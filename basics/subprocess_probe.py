@@ -1,0 +1,49 @@
+"""Runs a probe in a subprocess, so that a crash, a hang or high memory use does no harm."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+SECONDS = 120.0
+_DEVICES = """
+import json, jax
+print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devices()]))
+"""
+
+
+def devices() -> list[str]:
+    """The devices that JAX has in a process of its own on this machine.
+
+    Raises:
+      RuntimeError: see `ask`.
+    """
+    return list(ask(_DEVICES))
+
+
+def ask(program: str) -> Any:
+    """Runs a Python program and returns the JSON value that its last line of output holds.
+
+    Args:
+      program: Python source; its time limit is `SECONDS`.
+
+    Raises:
+      RuntimeError: the program does not start or does not answer; the message gives the reason.
+    """
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+        return json.loads(answer.stdout.splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
+        raise RuntimeError(f"does not start: {lines[-1]}") from error
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(f"does not answer: {error}") from error

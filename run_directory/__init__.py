@@ -1,0 +1,1 @@
+"""What is in a run directory: config, lock, log, metrics, snapshots and how a run continues."""

@@ -1,0 +1,198 @@
+"""Resuming a run: its newest whole snapshot, environments, running episodes and open means."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from ..agents.base import Agent
+from ..basics.checksums import read_sealed
+from ..basics.sentences import first_line
+from ..datatypes import VectorEnvironment
+from ..device.loop import DeviceLoop
+from ..environments.failures import close_quietly
+from ..environments.plain_data import pack, unpack
+from ..environments.pure import PureVector
+from ..runtime.assembly import make_environments, make_loop
+from ..runtime.loop import Loop
+from ..runtime.run_config import RunConfig
+from .best_parameters import BEST
+from .numbered_folders import NumberedFolders
+from .snapshots import Snapshots
+
+
+def open_snapshots(
+    directory: Path, last_step: int | None = None, *, also: Callable[[int], None] | None = None
+) -> tuple[Snapshots | None, list[str]]:
+    """The snapshots of a run that is resumed.
+
+    Args:
+      directory: the run directory.
+      last_step: of the run; None allows any.
+      also: see `Snapshots`.
+
+    Returns:
+      The snapshots, to be read from `newest_whole()`, and warnings: about newer ones that are
+      damaged. None if the run was stopped before its first snapshot.
+
+    Raises:
+      ValueError: no snapshot is whole, or the newest is at the last step already.
+    """
+    if not NumberedFolders(directory / "snapshots").steps():
+        has_begun = (directory / "metrics.csv").is_file()
+        note = f"{directory} holds no snapshot yet: the run starts from the beginning."
+        return None, [note] if has_begun else []
+    snapshots = Snapshots(directory, writable=False, also=also)
+    try:
+        steps, notes = snapshots.newest_whole(), snapshots.passed_over()
+        if last_step is not None and steps >= last_step:
+            raise ValueError(
+                f"{directory} is at {steps} steps already: to continue, give more steps than that, "
+                f"got {last_step}."
+            )
+    except ValueError:
+        snapshots.close()
+        raise
+    return snapshots, notes
+
+
+def check_states(directory: Path) -> None:
+    """Refuses damaged states that a program's actors and evaluator keep beside the snapshots.
+
+    Raises:
+      ValueError: names the file.
+    """
+    for path in [*sorted((directory / "actors").glob("*.npz")), directory / BEST]:
+        if path.is_file():
+            try:
+                read_sealed(path)
+            except ValueError as error:
+                raise ValueError(f"{error}: remove the file to start with a new state.") from None
+
+
+class Unfinished(NamedTuple):
+    """What was unfinished when a snapshot was taken.
+
+    Attributes:
+      window: see `Loop.window`; None in a snapshot of an older version.
+      outputs: plain data of the run's outputs; None as `window`.
+      running: see `Loop.running`, packed; None where environments cannot continue.
+      reason: why not.
+    """
+
+    window: list[Any] | None = None
+    outputs: list[Any] | None = None
+    running: bytes | None = None
+    reason: str = "the snapshot has no state of them"
+
+    def describe(self, steps: int) -> str:
+        """A line for the log of a run that is resumed at a number of steps."""
+        new = f" The environments begin new episodes: {self.reason}."
+        return f"Resumed at {steps} steps.{'' if self.running else new}"
+
+    def environment_states(self) -> list[Any]:
+        """States of each actor's environments; none where they cannot continue."""
+        actors = unpack(self.running)["actors"] if self.running else []
+        return [actor["environment"] for actor in actors]
+
+
+def pack_unfinished(loop: Loop, outputs: list[Any]) -> bytes:
+    """`Snapshot.unfinished` of a run between two steps."""
+    running, reason = None, ""
+    try:
+        running = pack(loop.running())
+    except (Exception, SystemExit) as error:  # of somebody's environment, which may have none
+        reason = first_line(error).rstrip(".")
+    return pack(list(Unfinished(loop.window(), outputs, running, reason)))
+
+
+def read_unfinished(snapshots: Snapshots | None) -> Unfinished:
+    """What was unfinished at the newest snapshot.
+
+    Raises:
+      ValueError: the snapshot is damaged.
+    """
+    content = snapshots.restore_unfinished() if snapshots else None
+    if snapshots is None or content is None:
+        return Unfinished()
+    try:
+        return Unfinished(*unpack(content))
+    except (TypeError, ValueError) as error:
+        raise snapshots.misfit(error) from error
+
+
+def environments_of(
+    config: RunConfig, resumed_at: int | None, unfinished: Unfinished
+) -> tuple[list[VectorEnvironment], Unfinished]:
+    """The environments of each actor, which continue or begin new episodes.
+
+    Args:
+      config: of the run.
+      resumed_at: steps of the snapshot; None for a new run.
+      unfinished: of the snapshot.
+
+    Returns:
+      The environments; and `unfinished`, without `running` if they refused their states.
+
+    Raises:
+      ValueError: see `make_environments`.
+    """
+    if config.on_device:  # the snapshot's replay has their states
+        unfinished = unfinished._replace(running=unfinished.running or pack({}))
+        return make_environments(config, None), unfinished
+    if unfinished.running is None:
+        return make_environments(config, resumed_at), unfinished
+    environments = make_environments(config, None)
+    try:
+        for environment, state in zip(environments, unfinished.environment_states(), strict=True):
+            environment.restore(state)  # type: ignore[attr-defined]
+    except (Exception, SystemExit) as error:
+        for environment in environments:
+            close_quietly(environment)
+        reason = f"they cannot continue ({first_line(error).rstrip('.')})"
+        unfinished = unfinished._replace(running=None, reason=reason)
+        return make_environments(config, resumed_at), unfinished
+    return environments, unfinished
+
+
+def loop_of(
+    config: RunConfig, agent: Agent, environments: list[VectorEnvironment], unfinished: Unfinished
+) -> Loop:
+    """The loop of a run at its beginning, in this process or on a device; see `make_loop`.
+
+    Episodes that do not continue begin here: an environment may refuse before a file is written.
+    """
+    if not config.on_device:
+        loop = make_loop(config, agent, environments)
+        if unfinished.running is None:
+            loop.reset()
+        return loop
+    (environment,) = environments
+    assert isinstance(environment, PureVector), "make_environments gives no others"
+    return DeviceLoop(config, agent, environment)
+
+
+def restore(loop: Loop, snapshots: Snapshots, unfinished: Unfinished) -> float:
+    """Restores the newest snapshot; returns the seconds that its run had taken.
+
+    Raises:
+      ValueError: it is damaged or of another config.
+    """
+    snapshot = snapshots.restore(jax.tree.map(_shape, loop.learner.state), loop.actors_template())
+    running = unfinished.running
+    try:
+        counters = dict(snapshot.counters)
+        seconds = float(counters.pop("seconds"))
+        loop.restore(
+            snapshot._replace(counters=counters),
+            unfinished.window,
+            None if running is None else unpack(running),
+        )
+    except Exception as error:
+        raise snapshots.misfit(error) from error
+    return seconds
+
+
+def _shape(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)

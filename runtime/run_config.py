@@ -1,0 +1,229 @@
+"""The configuration of a run."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+from .. import environments
+from ..agents.entry import AgentEntry, find_agent
+from ..basics.imports import import_from, make_importable
+from ..basics.validation import Range, check_fields
+from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
+from ..environments.pure import PureVector
+from ..environments.pure_factory import make_pure
+from .presets import default_preset, default_steps, preset_config
+from .seeds import MAX_SEED
+from .workers.options import NO_WORKERS, WorkerOptions
+
+_ENVS = 8  # of one actor
+_ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
+_SNAPSHOTS = 5  # in a run, by default
+_LOGS = 100
+_MAX_LOG_STEPS = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run. What is None comes from the agent's entry: see `resolve`."""
+
+    agent: str
+    """The name of a registered agent, or `package.module:NAME` of an `AgentEntry`."""
+
+    environment: str
+    """catch, a Gymnasium id (CartPole-v1), dm_control:cartpole/swingup, a game (ALE/Pong-v5), or
+    module:NAME of your own; switches may follow (deep_sea,size=20)."""
+
+    preset: str | None = None
+    """Where the agent's fields come from; by default the agent's preset for the environment."""
+
+    steps: Annotated[int | None, Range(1)] = None
+    """Time steps over all environments; by default as many as the preset needs."""
+
+    seed: Annotated[int, Range(0, MAX_SEED)] = 0
+    """Seed of everything random. In one process the same seed gives the same run, bit for bit."""
+
+    num_envs: Annotated[int, Range(0)] = 0
+    """Environments, those of all actors together; 0 becomes 8 for one actor, 4 for each of several,
+    and 1 for each worker."""
+
+    num_actors: Annotated[int, Range(0)] = 0
+    """Actors that share the environments evenly: processes of a program, stepped in turn in one
+    process. 0 becomes 1, 2 in a program, and as many as there are workers."""
+
+    actor_update_period: Annotated[int | None, Range(1)] = None
+    """Time steps of an actor between fetches of parameters; by default 50 in a program, and in one
+    process none: actors read the newest parameters."""
+
+    on_device: bool = False
+    """Acts, stores, draws and learns in one compiled function, on the accelerator if there is one:
+    for environments written in JAX (catch, memory, deep_sea, CartPole-v1, pgx:ID, module:NAME)."""
+
+    learner_devices: Annotated[int, Range(1)] = 1
+    """Devices (GPUs) of this machine over which the learner splits each batch."""
+
+    snapshot_every: Annotated[int | None, Range(1)] = None
+    """Steps between snapshots; by default a fifth of the run. The end always has one."""
+
+    snapshot_seconds: Annotated[float, Range(0.0)] = 600.0
+    """Seconds after which there is a snapshot in any case; writing them takes a twentieth of the
+    time at most."""
+
+    log_every: Annotated[int | None, Range(1)] = None
+    """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
+
+    keep_snapshots: Annotated[int, Range(1)] = 2
+    """Newest snapshots to keep, beside the one with the best evaluation."""
+
+    logger: str | None = None
+    """`package.module:NAME` of a function that gets the steps and each row of metrics, for a
+    tracker of experiments; see `MetricsLogger`."""
+
+    evaluate_every: Annotated[int, Range(0)] = 0
+    """Steps between evaluations of the greedy policy of a run in one process, in environments of
+    their own; 0 makes none. The last step is evaluated too. The best evaluation so far leaves a
+    snapshot."""
+
+    evaluation_episodes: Annotated[int, Range(1)] = 20
+    """Episodes of one evaluation of the greedy policy."""
+
+    workers: WorkerOptions = NO_WORKERS
+    """Workers around a parameter server, in place of actors and a learner."""
+
+    agent_config: Any = None
+    """The agent's `Config`; the preset's if None."""
+
+    search_path: str = ""
+    """The directory from which modules of `agent` and `environment` are imported."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        workers = self.workers.num_workers
+        actors = self.num_actors or workers or 1
+        object.__setattr__(self, "num_actors", actors)
+        each = 1 if workers else _ENVS if actors == 1 else _ENVS_OF_SEVERAL
+        object.__setattr__(self, "num_envs", self.num_envs or each * actors)
+        if self.num_envs % self.num_actors:
+            raise ValueError(
+                f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
+                f"{self.num_envs}."
+            )
+        self.workers.check_run(self)
+        _check_device_run(self)
+
+    @property
+    def entry(self) -> AgentEntry:
+        """The agent's entry.
+
+        Raises:
+          ValueError: there is none of that name.
+        """
+        return find_agent(self.agent, search_path=self._search_path)
+
+    def find_logger(self) -> Any:
+        """What `logger` names: a function, an object or a class of them; None for None.
+
+        Raises:
+          ValueError: it cannot be imported, or is no function.
+        """
+        if self.logger is None:
+            return None
+        module, _, name = self.logger.partition(":")
+        found = getattr(import_from(module, self._search_path), name, None)
+        if not callable(found):
+            raise ValueError(
+                "RunConfig.logger must name a function of steps and metrics as "
+                f"package.module:NAME, got {self.logger}."
+            )
+        return found
+
+    @property
+    def environments_per_actor(self) -> int:
+        """Environments of each actor."""
+        return self.num_envs // self.num_actors
+
+    @property
+    def environments_per_replay(self) -> int:
+        """Environments whose rows one replay has: all, or those of one worker."""
+        return self.environments_per_actor if self.workers.num_workers else self.num_envs
+
+    def environments_of(self, actor: int) -> range:
+        """Numbers of an actor's environments among those of all."""
+        each = self.environments_per_actor
+        return range(actor * each, (actor + 1) * each)
+
+    @property
+    def schedule(self) -> tuple[int, int, int]:
+        """The last step, and the steps between rows of metrics.csv and between snapshots.
+
+        Raises:
+          ValueError: the run is not resolved.
+        """
+        if self.steps is None or self.log_every is None or self.snapshot_every is None:
+            raise ValueError("The run is not resolved: see RunConfig.resolve.")
+        return self.steps, self.log_every, self.snapshot_every
+
+    @property
+    def replay(self) -> ReplayConfig:
+        """The replay's part of `agent_config`, of a resolved run."""
+        return self.entry.replay(self.agent_config)
+
+    def make_environment(
+        self, *, seed: int, num_envs: int, render: bool = False, evaluation: bool = False
+    ) -> VectorEnvironment:
+        """Environments of the run's id; arguments and errors: see `environments.make`.
+
+        Those of a run on a device are written in JAX. Its evaluations take the host's own.
+        """
+        make_importable(self._search_path)
+        if self.on_device and not (evaluation or render):
+            pure = make_pure(self.environment, search_path=self._search_path)
+            return PureVector(pure, num_envs=num_envs, seed=seed)
+        return environments.make(
+            self.environment, seed=seed, num_envs=num_envs, render=render, evaluation=evaluation
+        )
+
+    @property
+    def _search_path(self) -> Path | None:
+        return Path(self.search_path) if self.search_path else None
+
+    def anchored(self) -> "RunConfig":
+        """The same run with an absolute `search_path`, since environments may call `os.chdir`."""
+        return dataclasses.replace(self, search_path=str(Path(self.search_path).absolute()))
+
+    def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
+        """The same run with every None replaced by its default for the environment.
+
+        Raises:
+          ValueError: the entry has no such preset.
+        """
+        entry = self.entry
+        preset = self.preset
+        if preset is None:
+            preset = default_preset(entry, self.environment, spec)
+        steps = self.steps or default_steps(entry, self.environment, preset)
+        given = self.agent_config
+        config = entry.checked(preset_config(entry, preset) if given is None else given)
+        return dataclasses.replace(
+            self.anchored(),
+            preset=preset,
+            steps=steps,
+            snapshot_every=self.snapshot_every or max(1, steps // _SNAPSHOTS),
+            log_every=self.log_every or min(_MAX_LOG_STEPS, max(1, steps // _LOGS)),
+            agent_config=config,
+        )
+
+
+def _check_device_run(run: RunConfig) -> None:
+    """Refuses a `RunConfig` that is on a device and has what only processes have.
+
+    Raises:
+      ValueError: names the field and its only value.
+    """
+    allowed = {"num_actors": 1, "learner_devices": 1, "actor_update_period": None}
+    found = {name: getattr(run, name) for name in allowed}
+    allowed["workers.num_workers"], found["workers.num_workers"] = 0, run.workers.num_workers
+    for name, value in found.items():
+        if run.on_device and value != allowed[name]:
+            raise ValueError(
+                f"RunConfig.{name} must be {allowed[name]} if on_device is True, got {value}."
+            )

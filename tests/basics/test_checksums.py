@@ -1,0 +1,84 @@
+"""Damage is found: every flipped bit, and what is shorter, longer or missing."""
+
+import re
+import zlib
+
+import numpy as np
+import pytest
+
+from retrax.basics.checksums import (
+    MANIFEST,
+    check_manifest,
+    checksum,
+    read_sealed,
+    sealed,
+    write_manifest,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a" / "d").mkdir(parents=True)
+    (tmp_path / "a" / "d" / "large").write_bytes(np.random.default_rng(0).bytes(3_000_000))
+    (tmp_path / "a" / "a name with spaces").write_bytes(b"{}")
+    (tmp_path / "empty").write_bytes(b"")
+    write_manifest(tmp_path)
+    return tmp_path
+
+
+def flip(path, bit):
+    """Flips one bit of a file; flipping it again restores the file."""
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_checksum_is_that_of_the_whole_file(folder):
+    path = folder / "a" / "d" / "large"
+    assert checksum(path) == zlib.crc32(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["a/d/large", "a/a name with spaces", MANIFEST])
+def test_every_flipped_bit_is_found_and_its_file_named(folder, name):
+    check_manifest(folder)
+    path, random = folder / name, np.random.default_rng(1)
+    for bit in random.integers(8 * path.stat().st_size, size=30):
+        flip(path, bit)
+        with pytest.raises(ValueError, match=re.escape(f"{path} is not what was written")):
+            check_manifest(folder)
+        flip(path, bit)
+    check_manifest(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("empty", "longer", "is not what was written"),
+        ("a/d/large", "", "is not what was written"),
+        ("a/d/large", None, "is missing"),
+        (MANIFEST, None, "is missing: another version wrote this, or did not finish"),
+        (MANIFEST, "", "is not what was written"),
+    ],
+)
+def test_other_sizes_and_missing_files_are_named(folder, name, text, expected):
+    if text is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(text)
+    with pytest.raises(ValueError, match=re.escape(f"{folder / name} {expected}")):
+        check_manifest(folder)
+
+
+def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(sealed(b"some data"))
+    assert read_sealed(path) == b"some data"
+    for bit in range(8 * path.stat().st_size):
+        flip(path, bit)
+        with pytest.raises(ValueError, match=f"{path} is not what was written"):
+            read_sealed(path)
+        flip(path, bit)
+    assert read_sealed(path) == b"some data"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="is not what was written"):
+        read_sealed(path)
