@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import tyro
 
-from ..basics.validation import field_types, split_type
+from ..basics.validation import check_fields, field_types, split_type
 
 _REGISTRY = tyro.constructors.ConstructorRegistry()
 _KINDS: dict[Any, tuple[str, str]] = {  # one value, several
@@ -122,13 +122,22 @@ def _cli(
                 add_help=add_help,
                 return_unknown_args=True,
             )
+        check_fields(found)
         return found, unknown, ""
-    except _RefusedError as refusal:
-        raise ValueError(str(refusal)) from None
+    except (_RefusedError, ValueError) as refusal:
+        raise ValueError(_of_option(str(refusal), form)) from None
     except SystemExit as stop:
         if not stop.code:
             raise
         return None, *_missing(errors.getvalue(), prog)
+
+
+def _of_option(message: str, form: Any) -> str:
+    """A message about a field of the form, which is an option."""
+    owner = f"{(get_origin(form) or form).__name__}."
+    name, space, rest = message.removeprefix(owner).partition(" ")
+    is_field = message.startswith(owner)
+    return f"--{name.replace('_', '-')}{space}{rest}" if is_field else message
 
 
 def _missing(text: str, prog: str) -> tuple[list[str], str]:

@@ -13,6 +13,7 @@ from typing import Annotated
 import tyro
 
 from ... import __version__
+from ...basics.validation import Range
 from ...agents.entry import find_agent
 from ...evaluation.suites import BSUITE, Suite, Task, find_suite
 from ...run_directory.directory_lock import DirectoryLock
@@ -48,25 +49,25 @@ class BenchmarkArguments:
     tasks: tuple[str, ...] = ()
     """Tasks of the suite; by default all in which the agent can act."""
 
-    seeds: int = 3
+    seeds: Annotated[int, Range(1)] = 3
     """Runs of each task, with seeds from 0 on."""
 
-    jobs: int = 1
+    jobs: Annotated[int, Range(1)] = 1
     """Runs at a time."""
 
-    directory: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    directory: Path | None = None
     """Where runs and tables are kept; by default runs/benchmark-SUITE."""
 
-    preset: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    preset: str | None = None
     """The preset for all tasks; by default the agent's for each."""
 
-    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    steps: Annotated[int | None, Range(1)] = None
     """Steps of each run; by default those of the task."""
 
-    episodes: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    episodes: Annotated[int | None, Range(1)] = None
     """Episodes of each evaluation; by default those of the task."""
 
-    num_envs: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    num_envs: Annotated[int | None, Range(1)] = None
     """Environments of a run, stepped together; by default 8, in bsuite 1."""
 
     plain: bool = False
@@ -80,9 +81,6 @@ def benchmark_command(arguments: Sequence[str]) -> int:
       The exit status: 1 if a run failed, else 0.
     """
     given = parse(BenchmarkArguments, arguments, prog=_PROG)
-    for name in ("seeds", "jobs", "num_envs", "steps", "episodes"):
-        if (value := getattr(given, name)) is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}.")
     suite, entry = find_suite(given.suite), find_agent(given.agent)
     if given.preset is not None:
         preset_config(entry, given.preset)

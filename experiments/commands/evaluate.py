@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from ...basics.validation import Range
 from ...evaluation.statistics import LEAST_EPISODES
 from ..parsing import parse
 from ..trained import Evaluation, evaluate
@@ -24,17 +25,17 @@ class EvaluateArguments:
     snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
     """Which one; `best` of those that train --evaluate-every has evaluated."""
 
-    episodes: int = 100
-    """Episodes to run, at least 1."""
+    episodes: Annotated[int, Range(1)] = 100
+    """Episodes to run."""
 
-    seed: int = 0
-    """Seed of the evaluation's environments, at least 0."""
+    seed: Annotated[int, Range(0)] = 0
+    """Seed of the evaluation's environments."""
 
     starts: tuple[str, ...] = ("noop",)
     """How episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or `states
     FILE`, the emulator states that record-states wrote, in turn."""
 
-    arm: Annotated[int | None, tyro.conf.arg(metavar="J")] = None
+    arm: int | None = None
     """Follow this arm of an agent that has a family of policies, from 0; Agent57's arm 0 has no
     intrinsic reward. Without it, the agent chooses."""
 
@@ -43,16 +44,13 @@ class EvaluateArguments:
     episodes, steps (training steps of the snapshot), mean_length, modes (mean_return and episodes
     of each), metrics (the agent's own), policy (what acted)."""
 
-    video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    video: Path | None = None
     """Write the episodes to this file, .mp4 or .gif."""
 
 
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Evaluates a run and prints the result."""
     given = parse(EvaluateArguments, arguments, prog="retrax evaluate")
-    for option, value, least in (("episodes", given.episodes, 1), ("seed", given.seed, 0)):
-        if value < least:
-            raise ValueError(f"--{option} must be at least {least}, got {value}.")
     result = evaluate(
         given.run,
         snapshot=given.snapshot,

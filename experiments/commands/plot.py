@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from ...basics.validation import Range
 from ...evaluation import Interval, plot_learning_curves
 from ...evaluation.arm_plot import plot_arms
 from ...evaluation.plots import check_png
@@ -27,21 +28,21 @@ class PlotArguments:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """Run directories, or directories of several seeds."""
 
-    output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    output: Path | None = None
     """The PNG file to write: curves.png, or arms.png, if it is not given."""
 
-    metric: Annotated[str, tyro.conf.arg(metavar="NAME")] = "episode_return"
+    metric: str = "episode_return"
     """A column of metrics.csv."""
 
-    window: Annotated[int, tyro.conf.arg(metavar="N")] = 1
-    """Moving average over N rows; the picture says so."""
+    window: Annotated[int, Range(1)] = 1
+    """Moving average over so many rows; the picture says so."""
 
     arms: bool = False
     """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
     return (with its 95 % interval), intrinsic return and length over the numbers of the arms."""
 
-    episodes: Annotated[int, tyro.conf.arg(metavar="N")] = 20
-    """Episodes of each arm, at least 1."""
+    episodes: Annotated[int, Range(1)] = 20
+    """Episodes of each arm."""
 
 
 def plot_command(arguments: Sequence[str]) -> int:

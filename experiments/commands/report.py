@@ -18,7 +18,7 @@ class ReportArguments:
     directory: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
     """The directory of `retrax benchmark`."""
 
-    output: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    output: Path | None = None
     """The HTML file to write; by default report.html in the directory."""
 
 

@@ -5,12 +5,13 @@ import csv
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
 import tyro
 
+from ...basics.validation import Range
 from ...environments.atari import FRAME_SKIP
 from ...environments.atari_factory import EmulatedAtari, emulated_game
 from ...environments.start_states import StartStates, check_states_path, save_states
@@ -44,7 +45,7 @@ class SuiteArguments:
     algorithm: str | None = None
     """Name of the algorithm in the file; default: `own-` and the agent's name."""
 
-    episodes: int = 100
+    episodes: Annotated[int, Range(1)] = 100
     """Episodes for each run."""
 
     seed: int = 0
@@ -65,10 +66,10 @@ class RecordArguments:
     output: Path
     """The .npz file to write."""
 
-    states: int = 30
+    states: Annotated[int, Range(1)] = 30
     """States to record, one of each episode. Episodes begin with up to 30 no-ops."""
 
-    steps: int = 1000
+    steps: Annotated[int, Range(1)] = 1000
     """Maximum steps (of 4 frames) of an episode; the state is drawn uniformly among its steps."""
 
     seed: int = 0
@@ -87,8 +88,6 @@ class _Task(NamedTuple):
 def evaluate_suite_command(arguments: Sequence[str]) -> int:
     """Evaluates the runs in turn."""
     given = parse(SuiteArguments, arguments, prog="retrax evaluate-suite")
-    if given.episodes < 1:
-        raise ValueError(f"--episodes must be at least 1, got {given.episodes}.")
     if given.output.exists():
         raise ValueError(f"--output {given.output} exists already: choose another.")
     tasks = _tasks(given)
@@ -109,9 +108,6 @@ def evaluate_suite_command(arguments: Sequence[str]) -> int:
 def record_states_command(arguments: Sequence[str]) -> int:
     """Records states and writes them to a file."""
     given = parse(RecordArguments, arguments, prog="retrax record-states")
-    for name in ("states", "steps"):
-        if getattr(given, name) < 1:
-            raise ValueError(f"--{name} must be at least 1, got {getattr(given, name)}.")
     check_states_path(given.output)
     starts = _record(given)
     save_states(given.output, starts)

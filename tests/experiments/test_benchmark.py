@@ -125,7 +125,7 @@ class Page(html.parser.HTMLParser):
             ("classic", "acer", "--tasks", "cart"),
             "classic has no task 'cart': it has cart-pole, acr",
         ),
-        (("classic", "acer", "--seeds", "0"), "--seeds must be at least 1, got 0."),
+        (("classic", "acer", "--seeds", "0"), "--seeds must be an integer >= 1, got 0."),
         (("classic", "acer", "--preset", "big"), "Unknown preset 'big' of acer"),
         (("classic", "d4pg", "--tasks", "acrobot"), "d4pg can act in no task: "),
         (("bsuite", "acer", "--num-envs", "2"), "--num-envs must be 1 in bsuite, whose scores are"),

@@ -218,8 +218,8 @@ def test_switches_and_nested_fields(parsed):
         (("reactor", "--environment", "catch"), "(did you mean train reactor?)"),
         (("evaluate",), "needs RUN: The run directory"),
         (("evaluate", "nothing"), "nothing is not a run directory"),
-        (("evaluate", "nothing", "--episodes", "0"), "--episodes must be at least 1, got 0."),
-        (("evaluate", "nothing", "--seed", "-1"), "--seed must be at least 0, got -1."),
+        (("evaluate", "nothing", "--episodes", "0"), "--episodes must be an integer >= 1, got 0."),
+        (("evaluate", "nothing", "--seed", "-1"), "--seed must be an integer >= 0, got -1."),
         (("plot",), "no run directories were given"),
         (("plot", "nothing"), "nothing is not a run directory"),
         (("plot", "nothing", "--output", "x.pdf"), "x.pdf must end in .png"),
@@ -355,7 +355,7 @@ def test_resume_with_too_few_steps(run, retrax, contents):
         err = refused(retrax, contents, run, "train", "--resume", run, *arguments)
         assert f"{run} is at 240 steps already: to continue, give more steps than that" in err
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 0)
-    assert "RunConfig.steps must be an integer >= 1 or None, got 0." in err
+    assert "--steps must be an integer >= 1 or None, got 0." in err
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, ca
     refuses(f"{breakout} and {breakout} are both of breakout with seed 0", breakout, breakout)
     refuses("There is no run of pong.", breakout, "--games", "breakout", "pong")
     refuses("'pongo' is not one of the 57 games", breakout, "--games", "pongo")
-    refuses("--episodes must be at least 1, got 0", breakout, "--episodes", 0)
+    refuses("--episodes must be an integer >= 1, got 0", breakout, "--episodes", 0)
     refuses("is not a run directory", breakout, tmp_path)
     refuses("must be noop or states FOLDER, got 'human'", breakout, "--starts", "human")
     pong = states / "pong.npz"
@@ -213,7 +213,7 @@ def test_recording_refuses_before_it_plays(runs, tmp_path, capsys):
 
     output = ["--output", tmp_path / "states.npz"]
     refuses("for Atari games (ALE/...), not for 'catch'", runs["catch"], *output)
-    refuses("--states must be at least 1, got 0", runs["pong"], *output, "--states", 0)
-    refuses("--steps must be at least 1, got 0", runs["pong"], *output, "--steps", 0)
+    refuses("--states must be an integer >= 1, got 0", runs["pong"], *output, "--states", 0)
+    refuses("--steps must be an integer >= 1, got 0", runs["pong"], *output, "--steps", 0)
     refuses("must end in .npz", runs["pong"], "--output", tmp_path / "states.csv")
     assert list(tmp_path.iterdir()) == []

@@ -72,7 +72,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
     ("arguments", "expected"),
     [
         ([], "retrax launch needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
-        ([*CATCH, "--num-actors", -1], "RunConfig.num_actors must be an integer >= 0, got -1"),
+        ([*CATCH, "--num-actors", -1], "--num-actors must be an integer >= 0, got -1"),
         pytest.param([*CATCH, "--num-actors", 10**6], "of memory, but", marks=needs_launchpad),
         ([*CATCH, "--num-envs", 3], "num_envs must be a multiple of num_actors 2, got 3"),
         ([*CATCH, "--steps", 0], "steps must be an integer >= 1"),
@@ -277,8 +277,8 @@ def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
         (["--ray-address", "here:1", "--launch", "local_mt"], "--ray-address needs --engine ray"),
         (["--launch", "sync"], "--launch must be one of local_mp, local_mt, got 'sync'"),
         (["--ray-address", "here:1", "--engine", "launchpad"], "--ray-address needs --engine ray"),
-        (["--max-failures", -1], "EngineOptions.max_failures must be an integer >= 0, got -1"),
-        (["--max-lead", -1], "max_lead must be an integer >= 0"),
+        (["--max-failures", -1], "--max-failures must be an integer >= 0, got -1"),
+        (["--max-lead", -1], "--max-lead must be an integer >= 0"),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(

@@ -123,7 +123,7 @@ def test_cpus_by_hand():
         (["--num-actors", "50"], "5.8 CPUs"),
         (["--launch", "local_mt"], "leave --launch local_mt out"),
         (["--ray-address", "here:1"], "--ray-address needs --listen-everywhere"),
-        (["--max-failures", "-1"], "EngineOptions.max_failures must be an integer >= 0"),
+        (["--max-failures", "-1"], "--max-failures must be an integer >= 0"),
     ],
 )
 def test_it_is_refused_before_anything_is_written(options, expected, tmp_path, monkeypatch, capsys):
