@@ -13,8 +13,8 @@ from typing import Annotated
 import tyro
 
 from ... import __version__
-from ...basics.validation import Range
 from ...agents.entry import find_agent
+from ...basics.validation import Range
 from ...evaluation.suites import BSUITE, Suite, Task, find_suite
 from ...run_directory.directory_lock import DirectoryLock
 from ...runtime.assembly import spec_of
