@@ -4,8 +4,8 @@ D4PG (Barth-Maron et al. 2018). Unbatched, for one window of N transitions. `L` 
 a categorical critic, `K` the components of a mixture of Gaussians, `D` the action's dimensions. The
 suffix `_tm1` marks outputs of the online critic at the window's first step, which take the
 gradient. The suffix `_t` marks outputs of the target critic at the bootstrap step, which take none.
-`return_` and `discount` are outputs of `n_step_return`; a target is the distribution of
-`return_ + discount * Z_t`.
+For critics `r_t` and `discount_t` are those of the whole window, outputs of `n_step_return`; a
+target is the distribution of `r_t + discount_t * Z_t`.
 """
 
 from typing import NamedTuple
@@ -67,29 +67,29 @@ def n_step_return(r_t: jax.Array, discount_t: jax.Array) -> tuple[jax.Array, jax
 def categorical_td_loss(
     atoms: jax.Array,
     logits_tm1: jax.Array,
-    return_: jax.Array,
-    discount: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
     probs_t: jax.Array,
 ) -> CriticLoss:
     """Cross-entropy -sum_i p'_i log softmax(logits)_i with the projected target p'.
 
-    D4PG, appendix A ("Categorical") and B: p'_i = sum_j h_i(return + discount z_j) p_j, where h_i
+    D4PG, appendix A ("Categorical") and B: p'_i = sum_j h_i(r_t + discount_t z_j) p_j, where h_i
     is the linear interpolation kernel of atom i. Mass outside the support moves to its end atoms.
     The priority is the Kullback-Leibler divergence KL(p', softmax(logits)).
 
     Args:
       atoms: `[L]`, the support z, increasing, L >= 2.
       logits_tm1: `[L]`, the prediction.
-      return_: `[]`.
-      discount: `[]`, >= 0.
+      r_t: `[]`.
+      discount_t: `[]`, >= 0.
       probs_t: `[L]`, probabilities of the target critic's atoms; they sum to 1.
 
     Returns:
       The loss, >= 0, and the priority.
     """
-    chex.assert_rank([atoms, logits_tm1, return_, discount, probs_t], [1, 1, 0, 0, 1])
+    chex.assert_rank([atoms, logits_tm1, r_t, discount_t, probs_t], [1, 1, 0, 0, 1])
     chex.assert_equal_shape([atoms, logits_tm1, probs_t])
-    target = categorical_bellman_target(atoms, return_, discount, probs_t)
+    target = categorical_bellman_target(atoms, r_t, discount_t, probs_t)
     priority = categorical_kl_divergence(target, _stop(logits_tm1))
     return CriticLoss(categorical_cross_entropy(target, logits_tm1), priority)
 
@@ -98,8 +98,8 @@ def mixture_of_gaussians_td_loss(
     logits_tm1: jax.Array,
     means_tm1: jax.Array,
     scales_tm1: jax.Array,
-    return_: jax.Array,
-    discount: jax.Array,
+    r_t: jax.Array,
+    discount_t: jax.Array,
     logits_t: jax.Array,
     means_t: jax.Array,
     scales_t: jax.Array,
@@ -108,7 +108,7 @@ def mixture_of_gaussians_td_loss(
     num_samples: int,
     min_scale: float,
 ) -> CriticLoss:
-    """Sample-based cross-entropy -mean_j log p(y_j), y_j = return + discount z_j, z_j ~ p_target.
+    """Sample-based cross-entropy -mean_j log p(y_j), y_j = r_t + discount_t z_j, z_j ~ p_target.
 
     D4PG, appendix A ("Mixture of Gaussians"). p(z) = sum_k softmax(logits)_k N(z; mean_k, scale_k).
     The log density is computed by log-sum-exp, so small scales do not underflow. A density can
@@ -127,8 +127,8 @@ def mixture_of_gaussians_td_loss(
       logits_tm1: `[K]`, the predicted components' logits.
       means_tm1: `[K]`, their means.
       scales_tm1: `[K]`, their standard deviations, must be > 0; not checked.
-      return_: `[]`.
-      discount: `[]`, >= 0.
+      r_t: `[]`.
+      discount_t: `[]`, >= 0.
       logits_t: `[K']`, the target components' logits.
       means_t: `[K']`, their means.
       scales_t: `[K']`, their standard deviations, must be > 0; not checked.
@@ -140,61 +140,61 @@ def mixture_of_gaussians_td_loss(
       The loss and the priority.
     """
     chex.assert_rank([logits_tm1, means_tm1, scales_tm1, logits_t, means_t, scales_t], 1)
-    chex.assert_rank([return_, discount], 0)
+    chex.assert_rank([r_t, discount_t], 0)
     chex.assert_equal_shape([logits_tm1, means_tm1, scales_tm1])
     chex.assert_equal_shape([logits_t, means_t, scales_t])
     bootstrap = _mixture(logits_t, means_t, scales_t)
     samples = bootstrap.sample(seed=key, sample_shape=(num_samples,))
-    values = _stop(return_ + discount * samples)
+    values = _stop(r_t + discount_t * samples)
     log_probs = _mixture(logits_tm1, means_tm1, scales_tm1).log_prob(values)
-    scales = jnp.maximum(discount * scales_t, min_scale)
-    target = _mixture(logits_t, return_ + discount * means_t, scales)
+    scales = jnp.maximum(discount_t * scales_t, min_scale)
+    target = _mixture(logits_t, r_t + discount_t * means_t, scales)
     log_ratios = _stop(log_probs - target.log_prob(values))
     priority = jnp.mean(jnp.expm1(log_ratios) - log_ratios)
     return CriticLoss(-jnp.mean(log_probs), jnp.maximum(priority, 0.0))  # against rounding
 
 
 def scalar_td_loss(
-    q_tm1: jax.Array, return_: jax.Array, discount: jax.Array, q_t: jax.Array
+    q_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, q_t: jax.Array
 ) -> CriticLoss:
-    """Half the squared TD error, 1/2 (return + discount q_t - q_tm1)^2 (D4PG, section 2, DDPG's).
+    """Half the squared TD error, 1/2 (r_t + discount_t q_t - q_tm1)^2 (D4PG, section 2, DDPG's).
 
-    The priority is |return + discount q_t - q_tm1| (Schaul et al. 2016, section 3.3), for which
+    The priority is |r_t + discount_t q_t - q_tm1| (Schaul et al. 2016, section 3.3), for which
     the priority exponents of the literature are meant.
 
     Args:
       q_tm1: `[]`, the prediction.
-      return_: `[]`.
-      discount: `[]`, >= 0.
+      r_t: `[]`.
+      discount_t: `[]`, >= 0.
       q_t: `[]`, the bootstrap value.
 
     Returns:
       The loss, >= 0, and the priority.
     """
-    chex.assert_rank([q_tm1, return_, discount, q_t], 0)
-    target = _stop(return_ + discount * q_t)
+    chex.assert_rank([q_tm1, r_t, discount_t, q_t], 0)
+    target = _stop(r_t + discount_t * q_t)
     return CriticLoss(rlax.l2_loss(q_tm1, target), jnp.abs(target - _stop(q_tm1)))
 
 
 def deterministic_policy_gradient_loss(
-    action: jax.Array, dq_da: jax.Array, max_norm: float | None = None
+    a_t: jax.Array, dqda_t: jax.Array, dqda_clipping: float | None = None
 ) -> jax.Array:
     """A loss whose gradient with respect to the action is -dQ/da (D4PG, Algorithm 1).
 
-    With action = pi(x), descent on this loss ascends Q along grad pi(x) * E[dZ/da]. The value of
+    With a_t = pi(x), descent on this loss ascends Q along grad pi(x) * E[dZ/da]. The value of
     the loss is half the squared norm of dQ/da; only its gradient is meaningful.
 
     Args:
-      action: `[D]`, pi(x): takes the gradient.
-      dq_da: `[D]`, gradient of the critic's mean at that action; takes none.
-      max_norm: > 0, a longer dQ/da is scaled down to this Euclidean norm; None for no limit.
+      a_t: `[D]`, pi(x): takes the gradient.
+      dqda_t: `[D]`, gradient of the critic's mean at that action; takes none.
+      dqda_clipping: > 0, a longer dQ/da is scaled down to this Euclidean norm; None for no limit.
 
     Returns:
       A scalar loss `[]`.
     """
-    chex.assert_rank([action, dq_da], 1)
-    chex.assert_equal_shape([action, dq_da])
-    return jnp.sum(rlax.dpg_loss(action, dq_da, max_norm))
+    chex.assert_rank([a_t, dqda_t], 1)
+    chex.assert_equal_shape([a_t, dqda_t])
+    return jnp.sum(rlax.dpg_loss(a_t, dqda_t, dqda_clipping))
 
 
 def _mixture(logits: jax.Array, means: jax.Array, scales: jax.Array) -> distrax.Distribution:

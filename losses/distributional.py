@@ -91,9 +91,9 @@ def categorical_projection(atoms: jax.Array, values: jax.Array, probs: jax.Array
 
 
 def categorical_bellman_target(
-    atoms: jax.Array, return_: jax.Array, discount: jax.Array, probs_t: jax.Array
+    atoms: jax.Array, r_t: jax.Array, discount_t: jax.Array, probs_t: jax.Array
 ) -> jax.Array:
-    """The projected distribution of return + discount * Z_t: C51's target.
+    """The projected distribution of r_t + discount_t * Z_t: C51's target.
 
     Bellemare et al. 2017, Algorithm 1; with N-step returns as in D4PG, appendix B. In C51,
     `probs_t` belongs to the greedy action of the target network, and the loss is
@@ -101,20 +101,20 @@ def categorical_bellman_target(
 
     Args:
       atoms: `[N]`, the support of Z_t and of the result, increasing, N >= 2.
-      return_: `[]`.
-      discount: `[]`, >= 0, gamma included; 0 after a termination.
+      r_t: `[]`.
+      discount_t: `[]`, >= 0, gamma included; 0 after a termination.
       probs_t: `[N]`, probabilities of the atoms; they sum to 1.
 
     Returns:
       Probabilities of the atoms, `[N]`.
     """
-    chex.assert_rank([atoms, return_, discount, probs_t], [1, 0, 0, 1])
+    chex.assert_rank([atoms, r_t, discount_t, probs_t], [1, 0, 0, 1])
     chex.assert_equal_shape([atoms, probs_t])
-    return categorical_projection(atoms, return_ + discount * atoms, probs_t)
+    return categorical_projection(atoms, r_t + discount_t * atoms, probs_t)
 
 
 def clipped_mass(
-    atoms: jax.Array, return_: jax.Array, discount: jax.Array, probs_t: jax.Array
+    atoms: jax.Array, r_t: jax.Array, discount_t: jax.Array, probs_t: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """What `categorical_bellman_target` moves to the ends of the support, below and above it.
 
@@ -123,16 +123,16 @@ def clipped_mass(
 
     Args:
       atoms: `[N]`, the support of Z_t, increasing, N >= 2.
-      return_: `[]`.
-      discount: `[]`, >= 0, gamma included; 0 after a termination.
+      r_t: `[]`.
+      discount_t: `[]`, >= 0, gamma included; 0 after a termination.
       probs_t: `[N]`, probabilities of the atoms; they sum to 1.
 
     Returns:
-      The probabilities `[]` of return + discount * Z_t < atoms[0], and > atoms[-1].
+      The probabilities `[]` of r_t + discount_t * Z_t < atoms[0], and > atoms[-1].
     """
-    chex.assert_rank([atoms, return_, discount, probs_t], [1, 0, 0, 1])
+    chex.assert_rank([atoms, r_t, discount_t, probs_t], [1, 0, 0, 1])
     chex.assert_equal_shape([atoms, probs_t])
-    values = return_ + discount * atoms
+    values = r_t + discount_t * atoms
     below, above = values < atoms[0], values > atoms[-1]
     return jnp.sum(jnp.where(below, probs_t, 0.0)), jnp.sum(jnp.where(above, probs_t, 0.0))
 

@@ -35,12 +35,12 @@ class CriticHead(Protocol):
     def loss(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
-        """Loss and priority of a prediction `[P]` with the target `return_ + discount * Z`.
+        """Loss and priority of a prediction `[P]` with the target `r_t + discount_t * Z`.
 
         Z is the distribution of `outputs_t` `[P]`. The key is for heads that draw samples; others
         ignore it. Only `outputs_tm1` takes a gradient, that of the loss.
@@ -50,8 +50,8 @@ class CriticHead(Protocol):
     def metrics(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
     ) -> dict[str, jax.Array]:
         """Diagnostics `[]` of the arguments of `loss`: whether the head suits the task."""
@@ -83,26 +83,26 @@ class Categorical(NamedTuple):
     def loss(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
         """Cross-entropy and KL divergence of the projected target: `losses.categorical_td_loss`."""
         del key
         probs_t = jax.nn.softmax(outputs_t)
-        return categorical_td_loss(self._atoms(), outputs_tm1, return_, discount, probs_t)
+        return categorical_td_loss(self._atoms(), outputs_tm1, r_t, discount_t, probs_t)
 
     def metrics(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
     ) -> dict[str, jax.Array]:
         """The prediction's mass at the ends, and the target's outside: `losses.clipped_mass`."""
         probs = jax.nn.softmax(outputs_tm1)
-        below, above = clipped_mass(self._atoms(), return_, discount, jax.nn.softmax(outputs_t))
+        below, above = clipped_mass(self._atoms(), r_t, discount_t, jax.nn.softmax(outputs_t))
         return {
             "mass_at_vmin": probs[0],
             "mass_at_vmax": probs[-1],
@@ -143,16 +143,16 @@ class MixtureOfGaussians(NamedTuple):
     def loss(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
         """Both from samples: `losses.mixture_of_gaussians_td_loss`."""
         return mixture_of_gaussians_td_loss(
             *self._parts(outputs_tm1),
-            return_,
-            discount,
+            r_t,
+            discount_t,
             *self._parts(outputs_t),
             key,
             num_samples=self.num_samples,
@@ -162,12 +162,12 @@ class MixtureOfGaussians(NamedTuple):
     def metrics(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
     ) -> dict[str, jax.Array]:
         """The standard deviation of the prediction."""
-        del return_, discount, outputs_t
+        del r_t, discount_t, outputs_t
         logits, means, scales = self._parts(outputs_tm1)
         weights = jax.nn.softmax(logits)
         deviations = means - jnp.sum(weights * means)
@@ -200,22 +200,22 @@ class Scalar(NamedTuple):
     def loss(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
         """The squared and the absolute error: `losses.scalar_td_loss`."""
         del key
-        return scalar_td_loss(self.mean(outputs_tm1), return_, discount, self.mean(outputs_t))
+        return scalar_td_loss(self.mean(outputs_tm1), r_t, discount_t, self.mean(outputs_t))
 
     def metrics(
         self,
         outputs_tm1: jax.Array,
-        return_: jax.Array,
-        discount: jax.Array,
+        r_t: jax.Array,
+        discount_t: jax.Array,
         outputs_t: jax.Array,
     ) -> dict[str, jax.Array]:
         """No diagnostics."""
-        del outputs_tm1, return_, discount, outputs_t
+        del outputs_tm1, r_t, discount_t, outputs_t
         return {}

@@ -102,8 +102,8 @@ def test_categorical_loss_by_hand_for_three_atoms():
     loss, priority = losses.categorical_td_loss(
         atoms=ATOMS,
         logits_tm1=np.float32(np.log(predicted) + 3.0),
-        return_=jnp.array(1.0),
-        discount=jnp.array(0.5),
+        r_t=jnp.array(1.0),
+        discount_t=jnp.array(0.5),
         probs_t=probs,
     )
     np.testing.assert_allclose(loss, -target @ np.log(predicted), rtol=1e-5)
@@ -245,7 +245,7 @@ def of_certain_target(means, scales, min_scale):
 def test_scalar_loss_by_hand(q_tm1):
     # The error is 1 + 0.5 * 4 - q_tm1, 4 and -4: half its square is 8.
     found = losses.scalar_td_loss(
-        q_tm1=jnp.array(q_tm1), return_=jnp.array(1.0), discount=jnp.array(0.5), q_t=jnp.array(4.0)
+        q_tm1=jnp.array(q_tm1), r_t=jnp.array(1.0), discount_t=jnp.array(0.5), q_t=jnp.array(4.0)
     )
     np.testing.assert_allclose(found, (8.0, 4.0))
 
