@@ -7,7 +7,7 @@ learner, `retrax.evaluation` measures and plots, `retrax.experiments` trains in 
 `retrax` command), and `retrax.launchpad_programs` runs the same agents in many processes.
 
 What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `export`,
-`load_agent`, `load_metrics`.
+`load_agent`, `load_metrics`. `train` takes recorded episodes, too: `Episode`, `episodes_of`.
 """
 
 import importlib
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
     from .experiments.training import Summary, train
     from .launchpad_programs.engines.options import EngineOptions
     from .launchpad_programs.launch import launch
+    from .replay.logged import Episode, episodes_of
     from .runtime.run_config import RunConfig
     from .runtime.workers.options import WorkerOptions
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
     "EngineOptions": "launchpad_programs.engines.options:EngineOptions",
+    "Episode": "replay.logged:Episode",
     "Evaluation": "experiments.trained:Evaluation",
     "RunConfig": "runtime.run_config:RunConfig",
     "Summary": "experiments.training:Summary",
     "TrainedAgent": "experiments.trained:TrainedAgent",
     "WorkerOptions": "runtime.workers.options:WorkerOptions",
+    "episodes_of": "replay.logged:episodes_of",
     "evaluate": "experiments.trained:evaluate",
     "export": "experiments.exporting:export",
     "launch": "launchpad_programs.launch:launch",
@@ -45,11 +48,13 @@ _EXPORTS = {
 
 __all__ = [
     "EngineOptions",
+    "Episode",
     "Evaluation",
     "RunConfig",
     "Summary",
     "TrainedAgent",
     "WorkerOptions",
+    "episodes_of",
     "evaluate",
     "export",
     "launch",

@@ -126,6 +126,16 @@ def sum_for_scale(sums: EpisodeSums, timestep: TimeStep, discount: float) -> jax
     return jnp.where(is_truncated & (factor > 1), factor * sums.largest, sums.newest)
 
 
+def logged_sums(timesteps: TimeStep, discount: float) -> jax.Array:
+    """`sum_for_scale` of each time step `[N]` of episodes that follow each other: `[N]`."""
+
+    def add(before: EpisodeSums, timestep: TimeStep) -> tuple[EpisodeSums, jax.Array]:
+        sums = accumulate(before, timestep, discount)
+        return sums, sum_for_scale(sums, timestep, discount)
+
+    return jax.lax.scan(add, _no_sums(), timesteps)[1]
+
+
 def scale_of(largest: jax.Array) -> jax.Array:
     """The divisor of rewards: the largest sum, or 1 while all rewards were 0."""
     return jnp.where(largest > 0, largest, 1.0)

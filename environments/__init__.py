@@ -3,12 +3,14 @@
 `make` takes an id (our tiny tasks such as `catch`, Atari games, tasks of the DeepMind Control
 Suite, anything registered with Gymnasium or as an entry point, `my_module:NAME`) or a function that
 makes a Gymnasium or a dm_env environment. It returns a `VectorEnvironment`: `[E, ...]` arrays, an
-`EnvironmentSpec` of one of them, episodes that restart automatically. `check_environment` tests a
-class of your own that has the same methods.
+`EnvironmentSpec` of one of them, episodes that restart automatically. `from_gymnasium_vector` makes
+one of a `gymnasium.vector.VectorEnv` or of a pool of EnvPool. `check_environment` tests a class of
+your own that has the same methods.
 """
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from .checks import check_environment
+from .custom import from_gymnasium_vector
 from .factory import known_environments, make
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "TimeStep",
     "VectorEnvironment",
     "check_environment",
+    "from_gymnasium_vector",
     "known_environments",
     "make",
 ]

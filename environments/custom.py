@@ -1,6 +1,7 @@
 """Environments of other packages: functions and classes that make one, or a vector of them."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,12 +32,12 @@ def make_custom(
 ) -> VectorEnvironment:
     """Makes a vector of environments with a function or a class of another package.
 
-    If `maker` has the parameters `num_envs` and `seed`, it returns a `VectorEnvironment`. Any other
-    `maker` is called once for each environment and returns a `gymnasium.Env`, a
-    `dm_env.Environment` or a `PureEnvironment`. If it has a parameter `seed`, it gets a different
-    one each time; if it has a parameter `render_mode` and `render` is true, it gets "rgb_array".
-    Its other parameters are switches, and so is `max_episode_steps`, after which episodes are cut
-    off.
+    If `maker` has the parameters `num_envs` and `seed`, it returns a `VectorEnvironment` or what
+    `from_gymnasium_vector` takes. Any other `maker` is called once for each environment and returns
+    a `gymnasium.Env`, a `dm_env.Environment` or a `PureEnvironment`. If it has a parameter `seed`,
+    it gets a different one each time; if it has a parameter `render_mode` and `render` is true, it
+    gets "rgb_array". Its other parameters are switches, and so is `max_episode_steps`, after which
+    episodes are cut off.
 
     Args:
       maker: a function or a class.
@@ -68,8 +69,7 @@ def make_custom(
     if is_vector:
         made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
         with closed_on_error([made] if hasattr(made, "close") else []):
-            check_vector(made, f"the result of {name}", num_envs)
-        return made
+            return as_vector(made, f"the result of {name}", num_envs=num_envs, seed=seed)
     if render and "render_mode" in names:
         switches = {"render_mode": "rgb_array", **switches}
     each = [{**switches, "seed": s} if "seed" in names else switches for s in seeds]
@@ -89,17 +89,70 @@ def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> An
         return maker(**arguments)
 
 
-def check_vector(made: Any, name: str, num_envs: int) -> None:
-    """Refuses what is not a `VectorEnvironment`, by the types of its attributes.
+def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvironment:
+    """A `gymnasium.vector.VectorEnv`, or a pool of EnvPool, as a `VectorEnvironment`.
+
+    Each environment takes the steps that it would take alone, whatever the vector's autoreset mode
+    (`metadata["autoreset_mode"]`): a last observation is a last time step, the first observation of
+    the next episode is a first one. In the mode NEXT_STEP, EnvPool's, both take a step of the
+    vector each. In the modes SAME_STEP and DISABLED they take one together; so after the end of an
+    episode one `step` begins the next one while all other environments wait: see `moved`.
+
+    Spaces become what those of single environments become; see `gymnasium_spaces`.
 
     Args:
-      made: anything; Gymnasium's own vectors have the same names of attributes.
-      name: of it, for errors.
-      num_envs: that it must have.
+      vector: the environments, owned by the result.
+      seed: of the first `reset`; as Gymnasium's vectors take it, environment e gets `seed + e`.
+        None gives none. EnvPool takes its seed where a pool is made.
 
     Raises:
-      ValueError: an attribute is missing, of another type, or raises an error.
+      ValueError: it is neither, its autoreset mode is unknown, a space is not supported, or a pool
+        is asynchronous (`batch_size` below `num_envs`).
     """
+    from .gymnasium_vector import GymnasiumVectorAdapter  # its import takes longer than the rest
+
+    return GymnasiumVectorAdapter(vector, seed=seed)
+
+
+def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnvironment:
+    """A `VectorEnvironment` of what somebody made.
+
+    Args:
+      made: one already, what `from_gymnasium_vector` takes, or one `gymnasium.Env` or
+        `dm_env.Environment`.
+      name: of it, for errors.
+      num_envs: that it must have.
+      seed: of Gymnasium's environments, where they take one from `reset`.
+
+    Raises:
+      ValueError: it is none of these, or has another number of environments.
+    """
+    if isinstance(made, dm_env.Environment):
+        _check_one(made, name, num_envs)
+        return DmEnvVector([made])
+    if "gymnasium" in sys.modules:  # whose import takes longer than the rest
+        from . import gymnasium_vector
+
+        if gymnasium_vector.is_gymnasium_vector(made):
+            takes = not gymnasium_vector.is_pool(made)
+            made = gymnasium_vector.GymnasiumVectorAdapter(made, seed=seed if takes else None)
+        elif isinstance(made, sys.modules["gymnasium"].Env):
+            _check_one(made, name, num_envs)
+            return _vector([made], name, seed, {})
+    _check_vector(made, name, num_envs)
+    return made
+
+
+def _check_one(made: Any, name: str, num_envs: int) -> None:
+    if num_envs != 1:
+        raise ValueError(
+            f"{name} must have {num_envs} environments (num_envs), but it is a single "
+            f"{type(made).__name__}: give a vector, or a function that makes one."
+        )
+
+
+def _check_vector(made: Any, name: str, num_envs: int) -> None:
+    """Refuses what is not a `VectorEnvironment`, by the types of its attributes."""
     kind = type(made).__name__
     with one_sentence(f"{name} cannot be read"):
         missing = [attribute for attribute in _INTERFACE if not hasattr(made, attribute)]
@@ -133,6 +186,11 @@ def _vector(
         return DmEnvVector(environments, **limit)
     import gymnasium  # takes longer than the rest
 
+    if hasattr(environments[0], "single_action_space") or hasattr(environments[0], "all_env_ids"):
+        raise ValueError(
+            f"{name} returns a vector of environments, so it must have the parameters num_envs and "
+            "seed: it is called once for all of them."
+        )
     if not all(isinstance(one, gymnasium.Env) for one in environments):
         raise ValueError(
             f"{name} must return a gymnasium.Env or a dm_env.Environment; the type of its result "

@@ -3,10 +3,11 @@
 `E` denotes the number of environments.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions
@@ -109,6 +110,35 @@ class SequentialVector:
             truncated |= self._lengths >= self._limit
         self._starts = terminated | truncated
         return arrival(observation, reward, terminated, truncated, first)
+
+    def recorded(self, observations: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Recorded observations `[n, ...]` and actions `[m, ...]`, in the form of the spec.
+
+        Args:
+          observations: as an environment returns them, batched: trees of arrays.
+          actions: as an environment takes them. Continuous ones are clipped.
+
+        Raises:
+          ValueError: an observation does not fit its space, or an action is none of the space.
+        """
+        seen, taken = self.spec.observations, self.spec.actions
+        first = next(iter(leaves_of(observations)))
+        found = np.empty((len(first), *seen.shape), seen.dtype)
+        for t in range(len(found)):
+            try:
+                self._see.read(part_of(observations, t), found[t])
+            except MisfitError as error:
+                raise RefusedError(f"observation{error.where} {t} {error.what}.") from error
+        given = np.asarray(actions)
+        if not isinstance(taken, specs.DiscreteArray):
+            flat = given.reshape(len(given), -1).astype(taken.dtype)
+            return found, np.clip(flat, taken.minimum, taken.maximum)
+        known = self._act(np.arange(taken.num_values, dtype=np.int32))
+        number = {tuple(np.ravel(action).tolist()): i for i, action in enumerate(known)}
+        numbers = [number.get(tuple(np.ravel(action).tolist()), -1) for action in given]
+        if -1 in numbers:
+            raise RefusedError(f"action {(t := numbers.index(-1))} is {given[t]}, which is none.")
+        return found, np.array(numbers, np.int32)
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`. The attributes of the environments and of their wrappers."""
@@ -213,6 +243,24 @@ def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, A
                     f"the {name} of environment {e} is {found}, that of environment 0 is "
                     f"{wanted[name]}."
                 )
+
+
+def part_of(batch: Any, index: int) -> Any:
+    """One of a batch of observations: of a tree of arrays with a leading axis."""
+    if isinstance(batch, Mapping):
+        return {key: part_of(value, index) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(part_of(value, index) for value in batch)
+    return batch[index]
+
+
+def leaves_of(batch: Any) -> Iterator[Any]:
+    """The arrays of a tree of them."""
+    if isinstance(batch, Mapping | tuple):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
+            yield from leaves_of(part)
+    else:
+        yield batch
 
 
 def _array(value: Any) -> np.ndarray:

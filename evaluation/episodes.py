@@ -15,6 +15,7 @@ from ..agents.base import ActorState, Agent, Decision, Params
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
 from ..replay.waiting import Stopped
+from ..runtime.actor import act_where
 from ..runtime.metrics import RunningReturns
 from ..runtime.stop import StopEvent
 
@@ -125,9 +126,13 @@ def run_episodes(
     while True:
         if on_frame is not None and not tally.done(0):
             on_frame(drawn(environment.render))
-        decision = decide(params, states, timestep)
+        moved = getattr(environment, "moved", None)
+        if moved is None:
+            decision = decide(params, states, timestep)
+        else:
+            decision = _batched_where(agent.exploit)(params, states, timestep, moved)
         states = decision.state
-        tally.add(timestep, jax.device_get([decision.extras[name] for name in tally.names]))
+        tally.add(timestep, moved, jax.device_get([decision.extras[name] for name in tally.names]))
         if tally.all_done():
             return tally.results()._replace(states=states)
         timestep = environment.step(np.asarray(decision.action))
@@ -145,8 +150,8 @@ class _Tally:
         self.names, self._num_modes = (*modes, *metrics), len(modes)
         self._running = RunningReturns(num_envs)
 
-    def add(self, timestep: TimeStep, chosen: list[np.ndarray]) -> None:
-        for index, *episode in zip(*self._running.add(timestep), strict=True):
+    def add(self, timestep: TimeStep, moved: np.ndarray | None, chosen: list[np.ndarray]) -> None:
+        for index, *episode in zip(*self._running.add(timestep, moved), strict=True):
             if not self.done(index):
                 self._finished[index].append((*episode, *(extra[index] for extra in chosen)))
 
@@ -182,6 +187,9 @@ def _batched(
     exploit: Callable[[Params, ActorState, TimeStep], Decision],
 ) -> Callable[[Params, Any, TimeStep], Decision]:
     return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)), donate_argnums=1)
+
+
+_batched_where = functools.lru_cache(maxsize=8)(act_where)
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from ..datatypes import EnvironmentSpec
+from ..replay.logged import LoggedReplay
 from ..runtime.loop import LoopReplay
 from ..runtime.metrics import Counters
 from ..runtime.presets import describe_default_preset
@@ -29,12 +30,14 @@ def describe(
 ) -> list[str]:
     """The first lines of a run's log."""
     rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)
+    learns = f"learning starts at {config.replay.min_rows} rows"
+    if isinstance(replays[0], LoggedReplay):
+        learns = "each step is an update"
     return [
         f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "
         f"seed {config.seed}, {config.num_envs} environments, in {directory}",
-        f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; learning starts at "
-        f"{config.replay.min_rows} rows. Compiling comes before the first steps and the first "
-        "updates.",
+        f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; {learns}. "
+        "Compiling comes before the first steps and the first updates.",
         describe_default_preset(config.entry, config.environment, spec),
     ]
 

@@ -6,11 +6,10 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
 from ..run_directory import resuming
 from ..run_directory.config_file import check_new_directory, new_directory, write_config
@@ -20,7 +19,7 @@ from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.metrics_writer import MetricsTable
 from ..run_directory.resuming import Unfinished, open_snapshots
 from ..run_directory.snapshots import Snapshots
-from ..runtime.assembly import check_given
+from ..runtime.assembly import given_environments
 from ..runtime.checks import checked_agent
 from ..runtime.intervals import SnapshotInterval, next_multiple
 from ..runtime.loop import Loop
@@ -59,14 +58,14 @@ def train(
     *,
     resume: bool = False,
     plain: bool = False,
-    environment: VectorEnvironment | None = None,
+    environment: Any = None,
+    data: Iterable[Any] | None = None,
     on_metrics: Callable[[int, dict[str, float]], Any] | None = None,
     raise_interrupt: bool = False,
 ) -> Summary:
     """Trains an agent in this process. Everything is checked before anything is written.
 
-    Ctrl-C ends the run with a snapshot, and so does an error in an environment's step. A second
-    Ctrl-C waits for nothing.
+    Ctrl-C, or an error in an environment's step, ends it with a snapshot; a second Ctrl-C at once.
 
     Args:
       config: what to run.
@@ -74,8 +73,9 @@ def train(
       resume: continue from the newest whole snapshot in the directory; start from the beginning
         if there is none yet.
       plain: log lines instead of a progress bar.
-      environment: `config.num_envs` environments of the id and the seed of the config, which are
-        closed at the end; made if None. For one actor, and not with `resume`.
+      environment: `config.num_envs` environments of the id of the config, closed at the end; made
+        if None. See `environments.custom.as_vector`. For one actor, and not with `resume`.
+      data: `retrax.Episode`s, or Minari's, to learn from in place of acting; steps are updates.
       on_metrics: gets the steps and the numbers of each row of metrics.csv, evaluations included.
         If it returns True, the run is stopped, with a snapshot. Its errors end no run. See
         `MetricsLogger`.
@@ -90,7 +90,7 @@ def train(
     assert directory or not resume, "resume needs a directory"
     if on_metrics is not None and not callable(on_metrics):
         raise ValueError(f"on_metrics must be a function of steps and metrics, got {on_metrics!r}.")
-    check_given(environment, config, resume)
+    environment = given_environments(environment, config, resume)
     directory, config = Path(directory or new_directory(config)).absolute(), config.anchored()
     with contextlib.ExitStack() as stack:
         lock = stack.enter_context(DirectoryLock(directory))
@@ -110,7 +110,7 @@ def train(
             if not resume:
                 check_new_directory(directory, config)
             agent = checked_agent(config, spec)
-            loop = resuming.loop_of(config, agent, environments, unfinished)
+            loop = resuming.loop_of(config, agent, environments, unfinished, data)
             on_error.pop_all()
         closing = stack.enter_context(contextlib.ExitStack())
         closing.callback(loop.close)

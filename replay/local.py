@@ -219,9 +219,10 @@ class _LocalWriter:
     def __init__(self, replay: LocalReplay, environments: np.ndarray):
         self._replay, self._environments = replay, environments
 
-    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
         """Ignores the priority: the selector chooses it."""
-        self._replay.add(rows, self._environments)
+        chosen = slice(None) if which is None else which
+        self._replay.add(rows, self._environments[chosen])
 
     def close(self) -> None:
         pass

@@ -72,7 +72,7 @@ class ReplayNode:
     def add(
         self,
         writer: int,
-        number: int,
+        numbers: Sequence[int],
         environments: Sequence[int],
         rows: np.ndarray,
         timeout: float,
@@ -81,7 +81,7 @@ class ReplayNode:
 
         Args:
           writer: an actor's, unlike that of all others and of its earlier lives.
-          number: of the first row, by the writer.
+          numbers: `[n]`, of the first row of each environment, by the writer.
           environments: `[n]`, whose rows they are.
           rows: packed, uint8 `[T, n, row_bytes]`.
           timeout: seconds to wait.
@@ -95,7 +95,7 @@ class ReplayNode:
         shape = (len(rows), len(environments), self._packing.row_bytes)
         if rows.shape != shape or rows.dtype != np.uint8:
             raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
-        return self._wait(lambda: self._take_in(writer, number, environments, rows), timeout)
+        return self._wait(lambda: self._take_in(writer, numbers, environments, rows), timeout)
 
     def begin(self, updates: int) -> tuple[int, int]:
         """A learner begins: the node's life, and the number of the first request.
@@ -232,13 +232,13 @@ class ReplayNode:
             return True
 
     def _take_in(
-        self, writer: int, number: int, environments: Sequence[int], rows: np.ndarray
+        self, writer: int, numbers: Sequence[int], environments: Sequence[int], rows: np.ndarray
     ) -> bool:
         """Adds the rows that the pace permits; whether these are all."""
         is_first, _ = self._packing.flags(self._packing.split(rows)[0])
         begins = [
             self._arrivals.begin(environment, writer, number, is_first[:, column])
-            for column, environment in enumerate(environments)
+            for column, (environment, number) in enumerate(zip(environments, numbers, strict=True))
         ]
         index = min(begins)
         columns, starts = np.array(environments), np.array(begins)
@@ -251,7 +251,7 @@ class ReplayNode:
             self._note_due()
             self._serve()
             index += 1
-        for environment, begin in zip(environments, begins, strict=True):
+        for environment, number, begin in zip(environments, numbers, begins, strict=True):
             self._arrivals.passed(environment, number + index, added=begin < index)
         return index == len(rows)
 

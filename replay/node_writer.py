@@ -1,6 +1,7 @@
 """The actors' side of a `ReplayNode`."""
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -21,7 +22,8 @@ _CLOSE_SECONDS = 3.0
 
 
 class _Chunk(NamedTuple):
-    number: int  # of its first row
+    numbers: list[int]  # of its first rows, by environment
+    environments: list[int]
     rows: np.ndarray  # uint8 [T, n, row_bytes]
 
 
@@ -69,18 +71,19 @@ class NodeWriter:
         self._max_rows, self._stop, self._max_wait = max_chunks * chunk_rows, stop, max_wait
         check_greeting(peer, self._packing, max(self._environments) + 1)
         self._writer = time.time_ns()
-        self._number = 0  # of the next row
-        self._rows: list[np.ndarray] = []  # not sent
+        self._numbers = dict.fromkeys(self._environments, 0)  # of the next rows
+        self._rows: list[tuple[list[int], np.ndarray]] = []  # not sent: environments, row of each
         self._sent: _Chunk | None = None  # not taken in
         self._answer: Answer | None = None  # to it
         self._sent_at = time.monotonic()
 
-    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
         """Writes one row of each environment; waits while `max_chunks` are not taken in.
 
         Args:
           rows: as of `Writer`.
           new_priority: ignored, the selector chooses it.
+          which: as of `Writer`.
 
         Raises:
           ValueError: rows do not match the spec or the number of environments.
@@ -88,11 +91,14 @@ class NodeWriter:
           WaitTimeout: the node took nothing for `max_wait` seconds.
         """
         packed = np.concatenate(self._packing.pack(rows), axis=-1)
-        if len(packed) != len(self._environments):
+        environments = self._environments
+        if which is not None:
+            environments = [environments[i] for i in which]
+        if len(packed) != len(environments):
             raise ValueError(
-                f"rows must be of {len(self._environments)} environments, got {len(packed)}."
+                f"rows must be of {len(environments)} environments, got {len(packed)}."
             )
-        self._rows.append(packed)
+        self._rows.append((environments, packed))
         late = time.monotonic() - self._sent_at >= self._chunk_seconds
         if late or len(self._rows) % self._chunk_rows == 0:
             self._send()
@@ -127,9 +133,13 @@ class NodeWriter:
         self._is_taken(0.0)  # known at once where nodes share a process
 
     def _next_chunk(self) -> None:
-        rows, self._rows = np.stack(self._rows), []
-        self._sent = _Chunk(self._number, rows)
-        self._number += len(rows)
+        environments = self._rows[0][0]
+        same = itertools.takewhile(lambda row: row[0] == environments, self._rows)
+        rows = np.stack([row for _, row in same])
+        self._rows = self._rows[len(rows) :]
+        self._sent = _Chunk([self._numbers[e] for e in environments], environments, rows)
+        for environment in environments:
+            self._numbers[environment] += len(rows)
         self._sent_at = time.monotonic()
 
     def _is_taken(self, deadline: float) -> bool:
@@ -137,10 +147,10 @@ class NodeWriter:
         while self._sent is not None:
             try:
                 if self._answer is None:
-                    number, rows = self._sent
+                    numbers, environments, rows = self._sent
                     hold = 0.0 if self._stop() else _HOLD_SECONDS
                     self._answer = self._peer.send(
-                        "add", self._writer, number, self._environments, rows, hold
+                        "add", self._writer, numbers, environments, rows, hold
                     )
                 if self._answer.result(max(0.0, deadline - time.monotonic())):
                     self._sent = None

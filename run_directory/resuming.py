@@ -1,6 +1,6 @@
 """Resuming a run: its newest whole snapshot, environments, running episodes and open means."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from ..environments.failures import close_quietly
 from ..environments.plain_data import pack, unpack
 from ..environments.pure import PureVector
 from ..runtime.assembly import make_environments, make_loop
+from ..runtime.logged import LoggedLoop
 from ..runtime.loop import Loop
 from ..runtime.run_config import RunConfig
 from .best_parameters import BEST
@@ -145,7 +146,10 @@ def environments_of(
         return make_environments(config, resumed_at), unfinished
     environments = make_environments(config, None)
     try:
-        for environment, state in zip(environments, unfinished.environment_states(), strict=True):
+        states = unfinished.environment_states()
+        if not states:  # a run on data
+            return environments, unfinished
+        for environment, state in zip(environments, states, strict=True):
             environment.restore(state)  # type: ignore[attr-defined]
     except (Exception, SystemExit) as error:
         for environment in environments:
@@ -157,12 +161,18 @@ def environments_of(
 
 
 def loop_of(
-    config: RunConfig, agent: Agent, environments: list[VectorEnvironment], unfinished: Unfinished
+    config: RunConfig,
+    agent: Agent,
+    environments: list[VectorEnvironment],
+    unfinished: Unfinished,
+    data: Iterable[Any] | None,
 ) -> Loop:
-    """The loop of a run at its beginning, in this process or on a device; see `make_loop`.
+    """The loop of a run at its beginning, on data if there are any; see `make_loop`.
 
     Episodes that do not continue begin here: an environment may refuse before a file is written.
     """
+    if data is not None:
+        return LoggedLoop(config, agent, environments[0], data)
     if not config.on_device:
         loop = make_loop(config, agent, environments)
         if unfinished.running is None:

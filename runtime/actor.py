@@ -3,14 +3,15 @@
 `E` denotes the environments of one actor.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..agents.base import Agent, Params
+from ..agents.base import Agent, Decision, Params
 from ..agents.shapes import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
@@ -75,6 +76,7 @@ class Actor:
         self._agent = agent
         # Donated, the states are updated in place: they may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
+        self._act_where = act_where(agent.explore)
         # Jitted, each array has a buffer of its own, which donation requires.
         begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
         ids = first_id + np.arange(len(keys), dtype=np.int32)
@@ -83,6 +85,7 @@ class Actor:
         self._episodes: dict[str, list[float]] = {}
         self.is_stepping = False
         self._timestep: TimeStep | None = None  # the newest
+        self._moved: np.ndarray | None = None  # as of `VectorEnvironment`
         self._running = RunningReturns(environment.num_envs)
 
     def reset(self) -> None:
@@ -93,6 +96,7 @@ class Actor:
         """
         with one_sentence("the environments cannot be reset"):
             self._timestep = self._environment.reset()
+        self._moved = None
         self._running = RunningReturns(self._environment.num_envs)
 
     def compile(self) -> None:
@@ -112,16 +116,17 @@ class Actor:
         """One time step in every environment.
 
         Returns:
-          The transitions taken: E less the environments whose episode was at its end.
+          The transitions taken: E less the environments whose episode was at its end, or that wait.
         """
-        ended = self._newest().step_type == StepType.LAST
+        before = self._newest().step_type
         actions = self.decide()
         self.is_stepping = True
         timestep = self._environment.step(actions)
         self.is_stepping = False
         self.observe(timestep)
         self.update()
-        return int(np.sum(~np.asarray(ended)))
+        took = np.asarray(before != StepType.LAST)
+        return int(np.sum(took if self._moved is None else took & self._moved))
 
     def decide(self) -> np.ndarray:
         """Decides on the newest time steps, last ones too, and writes their rows.
@@ -129,11 +134,19 @@ class Actor:
         Returns:
           Actions `[E, ...]`.
         """
-        timestep = self._newest()
-        decision = self._act(self._parameters.params, self.state, timestep)
+        timestep, moved, params = self._newest(), self._moved, self._parameters.params
+        if moved is None:
+            decision = self._act(params, self.state, timestep)
+        else:
+            decision = self._act_where(params, self.state, timestep, moved)
         self.state = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
-        self._writer.write(rows_of(timestep, action, extras), self._parameters.new_priority)
+        rows, priority = rows_of(timestep, action, extras), self._parameters.new_priority
+        if moved is None:
+            self._writer.write(rows, priority)
+        else:
+            rows = jax.tree.map(lambda x: x[moved], rows)
+            self._writer.write(rows, priority, np.flatnonzero(moved))
         ended = np.asarray(timestep.step_type == StepType.LAST)
         self._note({name: extras[name][ended] for name in self._episode_metrics})
         return np.asarray(action)
@@ -141,7 +154,8 @@ class Actor:
     def observe(self, timestep: TimeStep) -> None:
         """Takes the time steps `[E, ...]` that follow a decision, or that begin episodes."""
         self._timestep = timestep
-        _, returns, lengths = self._running.add(timestep)
+        self._moved = getattr(self._environment, "moved", None)
+        _, returns, lengths = self._running.add(timestep, self._moved)
         self._note({"return": returns, "length": lengths})
 
     def update(self) -> None:
@@ -196,3 +210,23 @@ class Actor:
     def _note(self, ended: dict[str, np.ndarray]) -> None:
         for name, values in ended.items():
             self._episodes.setdefault(name, []).extend(values.tolist())
+
+
+def act_where(act: Callable[..., Decision]) -> Callable[..., Decision]:
+    """An acting function of E environments, of which only some have a new time step.
+
+    Args:
+      act: `(Params, ActorState, TimeStep) -> Decision`, of one.
+
+    Returns:
+      A jitted `(Params, states, time steps, moved) -> Decision`, that donates the states: where
+      `moved` (bool `[E]`) is False they stay as they are, and the rest of the decision means
+      nothing.
+    """
+
+    def one(params: Params, state: Any, timestep: TimeStep, moved: jax.Array) -> Decision:
+        decision = act(params, state, timestep)
+        kept = jax.tree.map(lambda new, old: jnp.where(moved, new, old), decision.state, state)
+        return decision._replace(state=kept)
+
+    return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)), donate_argnums=1)

@@ -1,10 +1,12 @@
 """The parts of a run in one process, put together."""
 
+from typing import Any
+
 import numpy as np
 
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..environments.custom import check_vector
+from ..environments.custom import as_vector
 from ..environments.failures import closing_quietly, one_sentence
 from ..replay.local import LocalReplay
 from .actor import ParameterSource
@@ -32,21 +34,23 @@ def spec_of(config: RunConfig) -> EnvironmentSpec:
         return environment.spec
 
 
-def check_given(environment: VectorEnvironment | None, config: RunConfig, resume: bool) -> None:
-    """Checks the environments that a caller made; None if the run makes its own.
+def given_environments(
+    environment: Any, config: RunConfig, resume: bool
+) -> VectorEnvironment | None:
+    """The environments that a caller made, see `as_vector`; None if the run makes its own.
 
     Raises:
-      ValueError: they are no `VectorEnvironment`, or do not fit the run.
+      ValueError: they are no environments, or do not fit the run.
     """
     if environment is None:
-        return
+        return None
     if resume:
         raise ValueError("environment must be None if resume is True: a run makes its own.")
     if config.num_actors != 1:
         raise ValueError(
             f"environment must be None if num_actors is not 1, got num_actors {config.num_actors}."
         )
-    check_vector(environment, "environment", config.num_envs)
+    return as_vector(environment, "environment", num_envs=config.num_envs, seed=config.seed)
 
 
 def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorEnvironment]:

@@ -41,15 +41,21 @@ class RunningReturns:
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
 
-    def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def add(
+        self, timestep: TimeStep, moved: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Adds time steps `[E, ...]`, each following the one before.
+
+        Args:
+          timestep: of the environments.
+          moved: bool `[E]`, those whose time step is new; None for all. The others have reward 0.
 
         Returns:
           Which environments' episodes ended now, in order; their returns, and their lengths.
         """
         first = timestep.step_type == dm_env.StepType.FIRST
         self._returns = np.where(first, 0.0, self._returns + timestep.reward)
-        self._lengths = np.where(first, 0, self._lengths + 1)
+        self._lengths = np.where(first, 0, self._lengths + (1 if moved is None else moved))
         ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
         return ended, self._returns[ended], self._lengths[ended]
 

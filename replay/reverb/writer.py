@@ -75,7 +75,7 @@ class ReverbWriter:
             pause=_POLL_MS / 1000,
         )
 
-    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
         """Writes one row of each environment; waits while the table accepts no items.
 
         Raises:
@@ -87,13 +87,14 @@ class ReverbWriter:
         if new_priority != self._checked:  # also true for NaN
             check_priorities(np.array([new_priority]), 1)
             self._checked = new_priority
-        if len(rows.is_last) != len(self._streams):
+        streams = self._streams if which is None else [self._streams[i] for i in which]
+        if len(rows.is_last) != len(streams):
             raise ValueError(
-                f"rows must be of {len(self._streams)} environments, got {len(rows.is_last)}."
+                f"rows must be of {len(streams)} environments, got {len(rows.is_last)}."
             )
-        columns = self._layout.pack(rows, [stream.origin for stream in self._streams])
+        columns = self._layout.pack(rows, [stream.origin for stream in streams])
         for stream, first, last, *packed in zip(
-            self._streams, rows.is_first, rows.is_last, *columns, strict=True
+            streams, rows.is_first, rows.is_last, *columns, strict=True
         ):
             stream.write(packed, new_priority, is_first=bool(first), is_last=bool(last))
 

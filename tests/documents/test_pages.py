@@ -1,9 +1,12 @@
 """A page's blocks do what they are there for: they run in turn, in one directory."""
 
+import importlib
 import importlib.util
 import os
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from document_blocks import (
     EXECUTED,
@@ -16,6 +19,9 @@ from document_blocks import (
     run_block,
     run_command,
 )
+
+from retrax.datatypes import Row, Sample
+from retrax.environments import make
 
 
 def first_of_each_command():
@@ -31,8 +37,8 @@ def first_of_each_command():
 def cases():
     """The blocks of each page; those that need an engine of programs apart."""
     for page in PAGES:
-        # The README's first two blocks install; `.ci/run` runs them.
-        all_blocks = blocks(read(page))[2 if page == "README.md" else 0 :]
+        # The README's blocks that install are run by `.ci/run`.
+        all_blocks = [block for block in blocks(read(page)) if "venv" not in block.text]
         for distributed in (False, True):
             found = [
                 block
@@ -90,6 +96,49 @@ def test_a_tutorial_is_one_program(page, tmp_path, monkeypatch):
     names = {"__name__": "tutorial"}
     for block in blocks(read(page)):
         run_block(page, block, names)
+
+
+def test_the_example_of_an_agent_learns_by_the_definition_of_dqn(tmp_path, monkeypatch):
+    """Errors and the gradient of the last bias, in NumPy: a step, a termination, a time limit."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (module,) = (b for b in blocks(read("docs/how_to/agent.md")) if b.module == "dqn.py")
+    run_block("docs/how_to/agent.md", module)
+    dqn = importlib.import_module("dqn")
+    spec, rng = make("catch", seed=0, num_envs=1).spec, np.random.default_rng(0)
+    agent, size = dqn.make_agent(spec, dqn.Config(discount=0.8)), spec.observations.shape
+    first, second = (agent.init(jax.random.key(k)) for k in range(2))
+    learner = first._replace(target_params=second.params)
+    discount, weights = np.array([1, 0, 1], np.float32), np.array([1, 0.5, 2], np.float32)
+    rows = Row(
+        observation=rng.random((3, 2, *size), np.float32),
+        reward=np.stack([np.zeros(3), [0.5, -3.0, 0.1]], axis=1).astype(np.float32),
+        discount=np.stack([np.ones(3), discount], axis=1).astype(np.float32),
+        is_first=np.array([[True, False]] * 3),
+        is_last=np.array([[False, False], [False, True], [False, True]]),
+        action=rng.integers(3, size=(3, 2)).astype(np.int32),
+        extras={},
+    )
+    gradients, update = agent.gradients(learner, Sample(rows, weights, np.ones((3, 2), bool)))
+
+    def values(params, seen):
+        hidden = seen.reshape(3, -1)
+        layers = list(params.values())
+        for layer in layers[:-1]:
+            hidden = np.maximum(hidden @ np.float64(layer["w"]) + layer["b"], 0)
+        return hidden @ np.float64(layers[-1]["w"]) + layers[-1]["b"]
+
+    q_tm1 = values(learner.params, rows.observation[:, 0])
+    q_t = values(learner.target_params, rows.observation[:, 1])
+    action = rows.action[:, 0]
+    target = rows.reward[:, 1] + 0.8 * discount * q_t.max(axis=1)
+    error = target - q_tm1[np.arange(3), action]
+    np.testing.assert_allclose(update.priorities, np.abs(error), rtol=1e-4)
+    wanted = np.zeros(3)
+    np.add.at(wanted, action, -weights * np.clip(error, -1, 1) / 3)
+    np.testing.assert_allclose(
+        gradients[list(learner.params)[-1]]["b"], wanted, rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(

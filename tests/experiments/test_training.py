@@ -327,11 +327,12 @@ def test_any_failure_is_told(tiny, retrax, tmp_path, monkeypatch):
         ({}, lambda: Catch(num_envs=3), {}, "environment has 3 environments instead of 2"),
         (
             {},
-            lambda: gymnasium.make_vec("CartPole-v1", 2),
+            lambda: gymnasium.make_vec("CartPole-v1", 3),
             {},
-            "it is a CartPoleVectorEnv whose spec is Env",
+            "environment has 3 environments instead of 2",
         ),
-        ({}, lambda: gymnasium.make("CartPole-v1"), {}, "it is a TimeLimit, which has no num_envs"),
+        ({}, lambda: gymnasium.make("CartPole-v1"), {}, "it is a single TimeLimit: give a vector"),
+        ({}, lambda: 3, {}, "must be a VectorEnvironment, but it is a int, which has no num_envs"),
         ({}, lambda: Catch(num_envs=2), {"resume": True}, "must be None if resume is True"),
         (
             {"num_actors": 2, "actor_update_period": 10},
@@ -348,6 +349,22 @@ def test_environments_that_do_not_fit_the_run_are_refused(
     with pytest.raises(ValueError, match=f"^environment .*{sentence}|^{sentence}"):
         train(config, tmp_path / "run", environment=make(), **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_environments_of_gymnasium_that_were_made_before(number, tmp_path):
+    """One, and a vector whose environments wait for each other."""
+    mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+    environment = gymnasium.make("CartPole-v1")
+    if number > 1:
+        environment = gymnasium.make_vec("CartPole-v1", number, "sync", vector_kwargs=mode)
+    config = RunConfig(
+        agent="noisy_agent:NOISY", environment="CartPole-v1", steps=120, num_envs=number
+    )
+    summary = train(config, tmp_path / "run", environment=environment, plain=True)
+    assert summary.steps == 120
+    assert summary.updates > 20
+    assert 8 <= summary.last_return < 60
 
 
 def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):

@@ -99,6 +99,20 @@ def test_all_is_as_in_one_process(selector, cut, changes):
     assert drawn > 20
 
 
+def test_rows_of_some_environments_are_as_in_one_process():
+    """Each environment's rows are numbered by themselves."""
+    sequence = sequence_spec()
+    local, node = local_replay(sequence), ReplayNode(local_replay(sequence), max_lead=1000)
+    writers = local.writer(BOTH), open_writer(DirectPeer(node), sequence=sequence, chunk_rows=4)
+    for index, rows in enumerate(stream(40)):
+        which = (None, np.array([1]), None, np.array([0]), None)[index % 5]
+        for writer in writers:
+            writer.write(rows if which is None else part(rows, which[0]), 1.0, which)
+    writers[1].close()
+    assert local.store.state()["heads"].tolist() == [32, 32]
+    assert_equal(node.local.store.state(), local.store.state())
+
+
 @pytest.mark.parametrize("max_lead", [0, 1, 7])
 @pytest.mark.parametrize("num_environments", [1, 2])
 @pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.4}, ROUNDS])
@@ -117,13 +131,13 @@ def test_rows_lead_by_the_bound_exactly(max_lead, num_environments, changes):
     chunk, environments = packed(rows, sequence), list(range(num_environments))
     for number, count in enumerate(needed, start=first):
         allowed = (count + max_lead) // num_environments * num_environments
-        taken = node.add(7, 0, environments, chunk, 0.0)
+        taken = node.add(7, [0] * len(environments), environments, chunk, 0.0)
         assert taken == (allowed >= 50 * num_environments)
         assert node.local.counters[0] == sum(
             int(np.sum(~row.is_last)) for row in rows[: allowed // num_environments]
         )
         assert node.draw(life, number, 0.0) is not None
-    assert node.add(7, 0, environments, chunk, 0.0)
+    assert node.add(7, [0] * len(environments), environments, chunk, 0.0)
     assert len(needed) > 5
 
 
@@ -147,7 +161,7 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
     for thread in threads:
         thread.start()
     wait_for(lambda: len(node._waiting) == len(wanted))
-    assert node.add(7, 0, [0, 1], packed(rows), 0.0)
+    assert node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
     for thread in threads:
         thread.join()
     assert len(wanted) > 8
@@ -231,7 +245,7 @@ def test_gaps_cut_episodes(name, max_lead):
     number = 0
     for writer, first, indices in chunks:
         chunk = packed([rows[index] for index in indices], sequence)
-        while not node.add(writer, first, [0], chunk, 0.0):
+        while not node.add(writer, [first], [0], chunk, 0.0):
             assert node.draw(0, number, 0.0) is not None
             number += 1
     assert (number > 0) == (max_lead == 0 and len(added) > 3)
@@ -247,7 +261,7 @@ def test_a_gap_concerns_each_environment_apart():
         for n, row in enumerate(rows)
     ]
     node = ReplayNode(local_replay(), max_lead=1000)
-    assert node.add(7, 0, [0, 1], packed(rows), 0.0)
+    assert node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
     assert node.status()[0] == (12 - 5) + (12 - 8)
 
 
@@ -296,7 +310,7 @@ def test_another_life_is_noticed_without_a_lost_call():
     peer = LatePeer(old)
     replay = open_replay(peer)
     peer.node = ReplayNode(local_replay(), max_lead=1000, life=1)
-    peer.node.add(7, 0, [0, 1], packed(stream(20)), 0.0)
+    peer.node.add(7, [0, 0], [0, 1], packed(stream(20)), 0.0)
     draw = replay.sample(SECONDS)
     assert draw.keys[:2] == (1, 0)
 
@@ -311,7 +325,7 @@ def test_unused_draws_count_as_not_made(changes, again):
     node = ReplayNode(local_replay(sequence, **changes), max_lead=1000)
     replay, used = open_replay(DirectPeer(node), sequence, **changes), []
     for number, row in enumerate(rows[:40]):
-        while not node.add(7, number, [0, 1], packed([row], sequence), 0.0):
+        while not node.add(7, [number] * 2, [0, 1], packed([row], sequence), 0.0):
             assert node.draw(0, node._number, 0.0) is not None
         local.add(row)
         if number < 20:
@@ -336,7 +350,7 @@ def test_unused_draws_count_as_not_made(changes, again):
     drawn = draw_all(local, replay, np.random.default_rng(0), used)
     first = [row._replace(is_first=np.ones(2, bool)) for row in rows[40:41]]
     for number, row in enumerate([*first, *rows[41:]]):
-        assert node.add(7, 40 + number, [0, 1], packed([row], sequence), 0.0)
+        assert node.add(7, [40 + number] * 2, [0, 1], packed([row], sequence), 0.0)
         local.add(row)
         drawn += draw_all(local, replay, np.random.default_rng(0), used)
     assert drawn > 6
@@ -346,7 +360,7 @@ def test_unused_draws_count_as_not_made(changes, again):
 def test_updates_that_a_learner_has_lost_are_due_again(changes):
     """Its snapshot is older than its death. What another life of the node drew is unknown."""
     node = ReplayNode(local_replay(**changes), max_lead=1000)
-    assert node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    assert node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
 
     def learn(updates):
         replay, made = open_replay(DirectPeer(node), **changes), 0
@@ -375,7 +389,7 @@ def test_no_round_begins_before_the_newest_sequences_are_drawn():
         while (draw := local.draw()) is not None:
             wanted.append(draw.keys[:2])
     node, found = ReplayNode(local_replay(sequence, **changes), max_lead=1000), []
-    while not node.add(7, 0, [0, 1], packed(rows, sequence), 0.0):
+    while not node.add(7, [0, 0], [0, 1], packed(rows, sequence), 0.0):
         found.append(one_draw(node, node.draw(0, len(found), 0.0)).keys[:2])
     assert len(wanted) == 13
     assert_equal(found, wanted[: len(found)])
@@ -384,7 +398,7 @@ def test_no_round_begins_before_the_newest_sequences_are_drawn():
 
 def test_priorities_are_set_once_and_use_the_draws_before():
     node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
-    node.add(7, 0, [0, 1], packed(stream(20)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(20)), 0.0)
     draws = [one_draw(node, node.draw(0, number, 0.0)) for number in range(3)]
     assert_equal(node.draw(0, 1, 0.0), draws[1].data)
     slots = draws[1].keys[0]
@@ -409,7 +423,7 @@ def test_a_request_has_as_many_draws_as_are_due_and_wanted():
     local, node = local_replay(), ReplayNode(local_replay(), max_lead=1000)
     for row in rows:
         local.add(row)
-    node.add(7, 0, [0, 1], packed(rows), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
     wanted = list(iter(local.draw, None))
     assert len(wanted) == 9
     answers = [node.draw(0, request, 0.0, (), 4) for request in range(3)]
@@ -432,13 +446,13 @@ def test_a_request_has_as_many_draws_as_are_due_and_wanted():
 def test_late_priorities_are_set():
     """Calls of a learner may overtake each other."""
     node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
-    node.add(7, 0, [0, 1], packed(stream(30, ends=0.0)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(30, ends=0.0)), 0.0)
     draws = [one_draw(node, node.draw(0, number, 0.0)) for number in range(17)]
     node.set_priorities(0, [(16, np.full(3, 5.0))])
     assert node.draw(0, 17, 0.0, [(0, np.full(3, 9.0))]) is None, "no more are due"
     assert (node.local.store.state()["selector"]["priorities"][draws[0].keys[0]] == 9).all()
     assert node.state()["counters"][1] == 17
-    node.add(7, 30, [0, 1], packed(stream(6, ends=0.0)), 0.0)
+    node.add(7, [30] * 2, [0, 1], packed(stream(6, ends=0.0)), 0.0)
     for number, waits in [(17, True), (18, False)]:
         assert node.draw(0, number, 0.0) is not None
         node.set_priorities(0, [(number, np.ones(3))])
@@ -448,12 +462,12 @@ def test_late_priorities_are_set():
 def test_a_restored_node_waits_for_new_episodes():
     """Though its writer is the same, and no row is missing."""
     node, rows = ReplayNode(local_replay(), max_lead=1000), list(stream(12, ends=0.0))
-    node.add(7, 0, [0, 1], packed(rows[:6]), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(rows[:6]), 0.0)
     node.restore(node.state())
-    node.add(7, 6, [0, 1], packed(rows[6:9]), 0.0)
+    node.add(7, [6] * 2, [0, 1], packed(rows[6:9]), 0.0)
     assert node.status()[0] == 2 * 6
     new = rows[9]._replace(is_first=np.ones(2, bool))
-    node.add(7, 9, [0, 1], packed([new, *rows[10:]]), 0.0)
+    node.add(7, [9] * 2, [0, 1], packed([new, *rows[10:]]), 0.0)
     assert node.status()[0] == 2 * 9
 
 
@@ -471,11 +485,11 @@ def test_wrong_rows_are_refused():
     node = ReplayNode(local_replay(), max_lead=0)
     rows = packed(stream(3))
     with pytest.raises(ValueError, match=r"uint8 \(3, 1, \d+\), got uint8 \(3, 2, \d+\)\."):
-        node.add(7, 0, [0], rows, 0.0)
+        node.add(7, [0], [0], rows, 0.0)
     with pytest.raises(ValueError, match=r"got uint8 \(3, 2, \d+\)\."):
-        node.add(7, 0, [0, 1], rows[..., 1:], 0.0)
+        node.add(7, [0, 0], [0, 1], rows[..., 1:], 0.0)
     with pytest.raises(ValueError, match=r"Rows of environment 2 arrived, but .* made for 2"):
-        node.add(7, 0, [1, 2], rows, 0.0)
+        node.add(7, [0, 0], [1, 2], rows, 0.0)
     with pytest.raises(ValueError, match=r"max_lead must be at least 0 rows, got -1\."):
         ReplayNode(local_replay(), max_lead=-1)
 

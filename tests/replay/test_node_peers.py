@@ -164,7 +164,7 @@ def test_rows_of_another_number_of_environments_are_refused():
 def test_draws_are_requested_ahead_and_arrive_in_their_order():
     node, peer = make_node()
     local, rows = local_replay(), list(stream(40))
-    node.add(7, 0, [0, 1], packed(rows), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
     for row in rows:
         local.add(row)
     peer.silent = True
@@ -186,14 +186,14 @@ def test_a_draw_that_was_not_due_is_requested_again():
     node, peer = make_node()
     replay = open_replay(peer, ahead=2)
     assert replay.sample() is None
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
     assert replay.sample() is None, "the answers are older"
     assert replay.sample().keys.number == 0
 
 
 def test_priorities_travel_with_requests_in_the_order_of_the_draws():
     node, peer = make_node(selector="proportional")
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
     replay = open_replay(peer, ahead=1)
     draws = [replay.sample() for _ in range(4)]
     peer.silent = True
@@ -213,7 +213,7 @@ def test_priorities_travel_with_requests_in_the_order_of_the_draws():
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_priorities_are_sent_although_no_draw_is_due(ahead):
     node, peer = make_node(selector="proportional", acting_steps_per_update=30.0)
-    node.add(7, 0, [0, 1], packed(stream(22, ends=0.0)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(22, ends=0.0)), 0.0)
     replay = open_replay(peer, ahead=ahead)
     draw = replay.sample()
     replay.set_priorities(draw.keys, np.full(3, 5.0))
@@ -226,7 +226,7 @@ def test_the_status_is_not_asked_for_again_and_again():
     node, peer = make_node()
     replay, exact = open_replay(peer, ahead=2), open_replay(peer)
     assert replay.status().num_rows == exact.status().num_rows == 0
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
     assert exact.status() == node.local.status()
     assert replay.status().num_rows == 0
     replay._status_until = 0.0
@@ -246,7 +246,7 @@ class Keeper(ReplayNode):
 def test_a_state_is_kept_by_the_node():
     """After the priorities that were sent have been set; the learner's state has no rows."""
     node = Keeper(local_replay(), max_lead=1000)
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
     peer = LatePeer(node)
     replay = open_replay(peer)
     replay.set_priorities(replay.sample().keys, np.ones(3))
@@ -269,7 +269,7 @@ def test_a_state_is_kept_by_the_node():
 def test_a_state_is_kept_when_all_priorities_are_set(ahead):
     """Those of requests too that have not been answered."""
     node = Keeper(local_replay(selector="proportional"), max_lead=1000)
-    node.add(7, 0, [0, 1], packed(stream(40)), 0.0)
+    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
     peer = LatePeer(node)
     replay = open_replay(peer, ahead=ahead)
     draws = [replay.sample() for _ in range(2)]
@@ -295,7 +295,7 @@ def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
     for full in (False, True):
         node, peer = make_node()
         if full:
-            node.add(7, 0, [0, 1], packed(stream(3)), 0.0)
+            node.add(7, [0, 0], [0, 1], packed(stream(3)), 0.0)
         open_replay(peer).restore(local.state(), counters)
         assert node.status()[0] == (6 if full else local.status().num_rows)
     reverbs = {"stored_as": local.state()["stored_as"], "reverb_checkpoint": np.zeros(1)}

@@ -90,6 +90,22 @@ def test_close_sends_the_last_rows():
         assert replay.status().num_rows == 5
 
 
+def test_rows_of_some_environments():
+    sequence = sequence_spec()
+    with (
+        server(sequence, CONTEXTUAL, 2) as address,
+        open_replay(address, sequence, CONTEXTUAL, 2) as replay,
+    ):
+        writer = make_writer(address, sequence, CONTEXTUAL, range(2))
+        for row in streams(2, 5):
+            writer.write(row)
+        for row in stream(1, 3):
+            writer.write(row, which=np.array([1]))
+        writer.close()
+        assert replay.sample(0.3) is None
+        assert replay.status().num_rows == 5 + 8
+
+
 def test_close_of_many_environments_takes_bounded_time():
     sequence = sequence_spec()
     with server(sequence, CONTEXTUAL, 1) as address:

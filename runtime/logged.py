@@ -1,0 +1,178 @@
+"""A loop without actors: updates on episodes that somebody recorded.
+
+What an agent stores with an action is given with the episodes, unless it can be computed: the sums
+that scale rewards are, and a recurrent network begins each sequence with zeros (R2D2's zero start).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType, TimeStep, specs
+
+from ..agents.base import Agent
+from ..agents.recurrent import MEMORY
+from ..agents.reward_scale import DISCOUNTED_SUM, logged_sums
+from ..datatypes import EnvironmentSpec, Row, VectorEnvironment
+from ..environments.failures import closing_quietly
+from ..environments.sequential import SequentialVector
+from ..replay.logged import Episode, LoggedReplay, rows_of
+from .actors import make_run_learner, run_keys
+from .learner import Snapshot
+from .loop import Loop
+from .run_config import RunConfig
+
+_TOLERANCE = 1e-3  # of the sum of probabilities
+
+
+class LoggedLoop(Loop):
+    """A `Loop` whose time steps are counted, but taken in no environment: each is one update.
+
+    Attributes:
+      counters: as of `Loop`.
+      learner: the learner.
+      replays: the replay of the episodes.
+      seconds: spent learning.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        agent: Agent,
+        environment: VectorEnvironment,
+        episodes: Iterable[Any],
+    ):
+        """Takes in the episodes.
+
+        Args:
+          config: resolved, of one process.
+          agent: made by the config's entry.
+          environment: says what observations and actions are; closed here.
+          episodes: `Episode`s, or others with the same attributes.
+
+        Raises:
+          ValueError: an episode is not as the environment says, or lacks what the agent needs.
+        """
+        with closing_quietly(environment):
+            spec = environment.spec
+            found = [_converted(x, n, environment) for n, x in enumerate(episodes)]
+        if config.num_actors > 1 or config.workers.num_workers or config.on_device:
+            raise ValueError("data must be None for several actors, workers and --on-device.")
+        if not found:
+            raise ValueError("data must have at least one episode, got none.")
+        rows = list(_with_extras(found, config, agent, spec))
+        self._replay = LoggedReplay(spec, agent.sequence, config.replay, rows, seed=config.seed)
+        learner = make_run_learner(config, agent, self._replay)
+        super().__init__([], learner, [self._replay])
+        begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
+        ids = jnp.arange(config.num_envs, dtype=jnp.int32)
+        self._states = begin(run_keys(config)[1], ids, config.num_envs)
+
+    def act(self) -> None:
+        """Makes one more update due."""
+        self._replay.tick()
+        self.counters.steps += 1
+
+    def actor_states(self) -> Any:
+        """Those of `Agent.begin`: nobody has acted."""
+        return self._states
+
+    def actors_template(self) -> Any:
+        """Shapes and dtypes of a snapshot's `actors`."""
+        return jax.eval_shape(lambda: self._states)
+
+    def running(self) -> dict[str, Any]:
+        """Nothing: there are no environments."""
+        return {"actors": []}
+
+    def restore(
+        self,
+        snapshot: Snapshot,
+        window: Sequence[Any] | None = None,
+        running: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Restores a snapshot, whose replay has the episodes."""
+        super().restore(snapshot, window, {"actors": [], "order": None, "published": None})
+
+
+def _converted(data: Any, number: int, environment: VectorEnvironment) -> Episode:
+    """An episode with observations and actions in the form of the environment's spec."""
+    names = ("observations", "actions", "rewards", "terminations")
+    missing = [name for name in names if not hasattr(data, name)]
+    if missing:
+        raise ValueError(
+            f"episode {number} must be a retrax.Episode or have its attributes; a "
+            f"{type(data).__name__} has no {', '.join(missing)}."
+        )
+    observations, actions, rewards, terminations = (getattr(data, name) for name in names)
+    if isinstance(environment, SequentialVector):
+        try:
+            observations, actions = environment.recorded(observations, actions)
+        except Exception as error:  # of whatever stands in place of arrays
+            raise ValueError(f"episode {number} does not fit the environment: {error}") from error
+    return Episode(observations, actions, rewards, terminations, getattr(data, "extras", {}))
+
+
+def _with_extras(
+    episodes: Sequence[Episode], config: RunConfig, agent: Agent, spec: EnvironmentSpec
+) -> Iterator[Row]:
+    """The rows of each episode, with everything that the agent stores."""
+    rows = [rows_of(episode, number, spec, {}) for number, episode in enumerate(episodes)]
+    sums: list[np.ndarray] = []
+    if DISCOUNTED_SUM in agent.sequence.extras:
+        whole: Row = jax.tree.map(lambda *x: np.concatenate(x), *rows)
+        kind = np.where(whole.is_first, StepType.FIRST, StepType.MID).astype(np.int32)
+        kind[whole.is_last] = StepType.LAST
+        timesteps = TimeStep(kind, whole.reward, whole.discount, np.zeros(len(kind)))
+        found = np.asarray(logged_sums(timesteps, config.agent_config.discount))
+        sums = np.split(found, np.cumsum([len(row.reward) for row in rows])[:-1])
+    for number, (row, episode) in enumerate(zip(rows, episodes, strict=True)):
+        extras: dict[str, Any] = {}
+        for name, like in agent.sequence.extras.items():
+            if name == DISCOUNTED_SUM:
+                extras[name] = sums[number]
+            elif name == MEMORY and name in agent.sequence.first_row_extras:
+                extras[name] = _zeros(like, len(row.reward))
+            else:
+                extras[name] = _given(name, like, episode, number, config.agent)
+        if "mu" in extras and isinstance(spec.actions, specs.DiscreteArray):
+            _check_mu(extras["mu"][:-1], row.action[:-1], number)
+        yield row._replace(extras=extras)
+
+
+def _zeros(like: Any, count: int) -> Any:
+    return jax.tree.map(lambda x: np.zeros((count, *x.shape), x.dtype), like)
+
+
+def _given(name: str, like: Any, episode: Episode, number: int, agent: str) -> np.ndarray:
+    """An extra that came with an episode, and zeros for its last row."""
+    if name not in episode.extras:
+        why = "what the behaviour that chose the actions knew"
+        if name == "mu":
+            why = "the probabilities with which the actions were chosen, by which Retrace divides"
+        raise ValueError(
+            f"{agent} needs {name}, {why}: episode {number} must have it in its extras "
+            f"([{len(episode.actions)}, {', '.join(map(str, like.shape))}])."
+        )
+    array, shape = np.asarray(episode.extras[name]), (len(episode.actions), *like.shape)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(
+            f"the extra {name} of episode {number} must be finite numbers {[*shape]}, got "
+            f"{[*array.shape]}."
+        )
+    return np.concatenate([array, np.zeros_like(array[:1])]).astype(like.dtype)
+
+
+def _check_mu(mu: np.ndarray, actions: np.ndarray, number: int) -> None:
+    """Refuses probabilities that are none, or by which nothing can be divided."""
+    if mu.shape[1:] and (
+        (mu < 0).any()
+        or (np.abs(mu.sum(axis=-1) - 1) > _TOLERANCE).any()
+        or (np.take_along_axis(mu, actions[:, None], axis=1) == 0).any()
+    ):
+        raise ValueError(
+            f"mu of episode {number} must be probabilities that sum to 1 and are above 0 for the "
+            "actions taken."
+        )

@@ -1,0 +1,250 @@
+"""Gymnasium's vectors and EnvPool's, against the same environments one by one."""
+
+import functools
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+
+from retrax.environments import check_environment, from_gymnasium_vector, make
+
+FIRST, MID, LAST = range(3)
+NUM_ENVS, COUNT, SEED = 3, 60, 5
+ACTIONS = np.random.default_rng(0).integers(4, size=(NUM_ENVS, 2 * COUNT))
+MODES = list(AutoresetMode)
+FORMS = {
+    "Box": spaces.Box(-99, 99, (3,), np.float32),
+    "Dict": spaces.Dict({"a": spaces.Box(-9, 9, (2,), np.float32), "b": spaces.Discrete(9)}),
+    "Tuple": spaces.Tuple([spaces.Discrete(9), spaces.Box(-9, 9, (), np.float32)]),
+}
+
+
+class Walk(gymnasium.Env):
+    """Episodes of 1 to 4 steps, by chance; half of them end by a termination."""
+
+    def __init__(self, form="Box"):
+        self.form, self.observation_space = form, FORMS[form]
+        self.action_space = spaces.Discrete(4, start=2)
+        self.render_mode = "rgb_array"
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = self.action = 0
+        self.length = int(self.np_random.integers(1, 5))
+        return self.see(), {}
+
+    def step(self, action):
+        assert 2 <= action < 6
+        assert self.time < self.length, "an episode that has ended is not stepped"
+        self.time, self.action = self.time + 1, int(action)
+        over = self.time == self.length
+        terminated = bool(over and self.np_random.random() < 0.5)
+        return self.see(), float(action) / 2, terminated, over and not terminated, {}
+
+    def see(self):
+        noise = np.float32(self.np_random.random())
+        if self.form == "Box":
+            return np.array([self.time, self.action, noise], np.float32)
+        if self.form == "Dict":
+            return {"a": np.array([noise, self.action], np.float32), "b": np.int64(self.time)}
+        return np.int64(self.time), np.asarray(noise)
+
+    def render(self):
+        return np.full((2, 2, 3), self.time, np.uint8)
+
+
+class Pool(gymnasium.Env):
+    """A stand-in with the interface of EnvPool: spaces of one environment, no seed in `reset`."""
+
+    def __init__(self, batch_size=NUM_ENVS):
+        self.config = {"num_envs": NUM_ENVS, "batch_size": batch_size, "max_episode_steps": 7}
+        self.is_async, self.all_env_ids = batch_size != NUM_ENVS, np.arange(NUM_ENVS)
+        self.observation_space, self.action_space = Walk().observation_space, Walk().action_space
+        self.inner = SyncVectorEnv([Walk] * NUM_ENVS)
+
+    def reset(self):
+        return self.inner.reset(seed=SEED)
+
+    def step(self, actions):
+        return self.inner.step(actions)
+
+
+def vector(mode=AutoresetMode.NEXT_STEP, form="Box"):
+    return SyncVectorEnv([functools.partial(Walk, form)] * NUM_ENVS, autoreset_mode=mode)
+
+
+def alone(e, form):
+    """The time steps of environment e as Gymnasium gives them: kind, reward, discount, numbers."""
+    one, found = Walk(form), []
+
+    def note(kind, reward, discount, seen):
+        numbers = spaces.flatten(one.observation_space, seen)
+        found.append((kind, reward, discount, *numbers.tolist()))
+
+    note(FIRST, 0.0, 1.0, one.reset(seed=SEED + e)[0])
+    while len(found) < COUNT:
+        seen, reward, terminated, truncated, _ = one.step(2 + ACTIONS[e, len(found) - 1])
+        kind = LAST if terminated or truncated else MID
+        note(kind, reward, 1.0 - terminated, seen)
+        if kind == LAST:
+            note(FIRST, 0.0, 1.0, one.reset()[0])
+    return found[:COUNT]
+
+
+def together(environment):
+    """The new time steps of each environment; whoever waits or has ended gets another action."""
+    found = [[] for _ in range(NUM_ENVS)]
+    timestep, actions = environment.reset(), np.zeros(NUM_ENVS, np.int32)
+    while min(map(len, found)) < COUNT:
+        moved = np.ones(NUM_ENVS, bool) if environment.moved is None else environment.moved
+        for e in range(NUM_ENVS):
+            actions[e] = 0
+            if moved[e]:
+                numbers = np.ravel(timestep.observation[e]).tolist()
+                parts = (timestep.step_type, timestep.reward, timestep.discount)
+                found[e].append((*(part[e].item() for part in parts), *numbers))
+                actions[e] = ACTIONS[e, len(found[e]) - 1]
+            else:
+                assert (timestep.step_type[e], timestep.reward[e]) == (MID, 0)
+                assert np.ravel(timestep.observation[e]).tolist() == list(found[e][-1][3:])
+        timestep = environment.step(actions)
+    return [steps[:COUNT] for steps in found]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("mode", MODES)
+def test_all_steps_are_those_of_the_environments_one_by_one(mode, form):
+    environment = from_gymnasium_vector(vector(mode, form), seed=SEED)
+    assert together(environment) == [alone(e, form) for e in range(NUM_ENVS)]
+
+
+def test_wrapped_vectors_and_pools():
+    wanted = [alone(e, "Box") for e in range(NUM_ENVS)]
+    wrapped = VectorWrapper(vector(AutoresetMode.SAME_STEP))
+    assert together(from_gymnasium_vector(wrapped, seed=SEED)) == wanted
+    pool = from_gymnasium_vector(Pool())
+    assert together(pool) == wanted
+    assert pool.spec.max_episode_steps == 7
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_they_pass_the_conformance_test(mode):
+    environment = from_gymnasium_vector(vector(mode, "Dict"), seed=SEED)
+    check_environment(environment, steps=50)
+    assert environment.render().shape == (2, 2, 3)
+    environment.close()
+    environment.close()
+
+
+def test_gymnasiums_own_vectors_from_a_function():
+    def several(num_envs, seed):
+        return gymnasium.make_vec("CartPole-v1", num_envs=num_envs)
+
+    environment = make(several, num_envs=2, seed=3)
+    check_environment(environment, steps=60)
+    assert environment.spec.max_episode_steps == 500
+    again = make(several, num_envs=2, seed=3).reset().observation
+    np.testing.assert_array_equal(again, make(several, num_envs=2, seed=3).reset().observation)
+    with pytest.raises(ValueError, match=r"^the result of .* has 2 environments instead of 3\.$"):
+        make(lambda num_envs, seed: several(2, seed), num_envs=3)
+    with pytest.raises(ValueError, match="so it must have the parameters num_envs and seed"):
+        make(lambda: several(2, 0), num_envs=2)
+    with pytest.raises(ValueError, match="so it must have the parameters num_envs and seed"):
+        make(Pool, num_envs=NUM_ENVS)
+
+
+class Broken(VectorEnv):
+    """A vector that lacks something, or that returns something else."""
+
+    num_envs, metadata = 1, {"autoreset_mode": AutoresetMode.SAME_STEP}
+    single_observation_space, single_action_space = FORMS["Box"], spaces.Discrete(2)
+
+    def __init__(self, **changes):
+        self.results = (
+            np.zeros((1, 3), np.float32),
+            np.ones(1),
+            np.ones(1, bool),
+            np.zeros(1, bool),
+            {},
+        )
+        vars(self).update(changes)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((1, 3), np.float32), {}
+
+    def step(self, actions):
+        return self.results
+
+
+def results(**changes):
+    names = ("observation", "reward", "terminated", "truncated", "info")
+    whole = dict(zip(names, Broken().results, strict=True))
+    return {"results": tuple({**whole, **changes}.values())}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"metadata": {}}, 'metadata["autoreset_mode"] of Broken must be one of gymnasium.vector.'),
+        ({"single_action_space": spaces.Text(3)}, "the action space Text(1, 3, charset="),
+        ({}, "the last observation of environment 0 at step 1 is missing: in the mode SAME_STEP"),
+        (results(info={"final_obs": np.array([None])}), "the last observation of environment 0"),
+        (
+            {"results": (1, 2)},
+            "the vector's step must return observation, reward, terminated, trun",
+        ),
+        (results(reward=np.ones(2)), "the reward at step 1 is float64 [2]; it must be one number"),
+        (
+            results(reward=np.array([np.nan]), terminated=np.zeros(1, bool)),
+            "the reward of environment 0 at step 1 is nan; it mus",
+        ),
+        (results(terminated=np.array([2])), "the terminated of environment 0 at step 1 is "),
+        (
+            results(observation=None, terminated=np.zeros(1, bool)),
+            "the vector's observation at step 1 is None; it must have a part for each environment",
+        ),
+    ],
+)
+def test_what_vectors_lack_is_one_sentence(changes, sentence):
+    def use():
+        environment = from_gymnasium_vector(Broken(**changes))
+        environment.reset()
+        environment.step(np.zeros(1, int))
+
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}") as caught:
+        use()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "seed", "sentence"),
+    [
+        (
+            Walk,
+            None,
+            "vector must be a gymnasium.vector.VectorEnv, or a pool of EnvPool with the i",
+        ),
+        (
+            lambda: Pool(batch_size=2),
+            None,
+            "a pool must have a batch_size of all its 3 environment",
+        ),
+        (Pool, 1, "seed must be None for EnvPool"),
+    ],
+)
+def test_other_things_are_refused(given, seed, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        from_gymnasium_vector(given(), seed=seed)
+
+
+def test_errors_of_a_vector_are_one_sentence():
+    environment = from_gymnasium_vector(vector(), seed=SEED)
+    environment.reset()
+    environment._vector.step = lambda actions: 1 / 0
+    with pytest.raises(ValueError, match=r"the vector failed in step\(\), at step 1: ZeroDivision"):
+        environment.step(np.zeros(NUM_ENVS, int))
+    with pytest.raises(ValueError, match="SyncVectorEnv has no state that could be kept"):
+        environment.state()
