@@ -9,14 +9,14 @@ import logging
 import os
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
 from .node import Node
-from .peers import MakeNode, Peers
+from .peers import Peers
 
 if TYPE_CHECKING:
     from .config import ProgramConfig
@@ -30,7 +30,7 @@ class NodeKind(NamedTuple):
 
     Attributes:
       label: its name; the nodes of the kind are named LABEL/0, LABEL/1, ...
-      factory: "module:function" of this folder, a `MakeNode`.
+      factory: "module:function" of this folder, `(config, index, peers, *, stop) -> Node`.
       calls: labels of the nodes that it calls, where the program has them.
       is_called: whether other nodes call it.
       holds_rows: whether it is the replay that actors write into and the learner draws from.
@@ -198,7 +198,7 @@ def nodes_of(config: "ProgramConfig") -> list[NodeSpec]:
 def make_node(spec: NodeSpec, config: "ProgramConfig", peers: Peers, *, stop: StopEvent) -> Node:
     """Makes a node, in its own process or thread."""
     module, _, name = spec.kind.factory.partition(":")
-    factory: MakeNode = getattr(importlib.import_module(f".{module}", __package__), name)
+    factory: Callable[..., Node] = getattr(importlib.import_module(f".{module}", __package__), name)
     return factory(config, spec.index, peers, stop=stop)
 
 

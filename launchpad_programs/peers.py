@@ -3,16 +3,16 @@
 A node is made in its own process by the factory of its kind (see `kinds`).
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import Replay, Writer
+from ..replay.waiting import PeerLost, Stopped, WaitTimeout
 from ..runtime.stop import StopEvent
-from .node import Node
 
-if TYPE_CHECKING:
-    from .config import ProgramConfig
+_PAUSE_SECONDS = 0.1  # before a node that is not there is called again
 
 
 class Caller(Protocol):
@@ -70,11 +70,45 @@ class Peers(Protocol):
         ...
 
 
-class MakeNode(Protocol):
-    """The factory of a kind of nodes."""
+class Starting(PeerLost):
+    """The node is being made: it lives, and the call must be made again."""
 
-    def __call__(
-        self, config: "ProgramConfig", index: int, peers: Peers, *, stop: StopEvent
-    ) -> Node:
-        """Makes node number `index` of its kind."""
-        ...
+
+def title_of(name: str) -> str:
+    """A node in messages: "The learner", "actor/1"."""
+    label, _, index = name.partition("/")
+    return f"The {label.replace('_', ' ')}" if index == "0" else name
+
+
+def until_answered(
+    attempt: Callable[[], Any], title: str, stop: StopEvent, *, max_wait: float = 120.0
+) -> Any:
+    """The answer to a call, for which it is attempted again and again.
+
+    Args:
+      attempt: the answer. TimeoutError if there is none after about a second, PeerLost if the node
+        is not there.
+      title: of the other node, for messages.
+      stop: when to give up.
+      max_wait: seconds without a sign of life after which it is an error.
+
+    Raises:
+      Stopped: the program ended before there was an answer.
+      WaitTimeout: there was none for too long.
+    """
+    started = time.monotonic()
+    while True:
+        pause = 0.0
+        try:
+            return attempt()
+        except TimeoutError:
+            pass
+        except PeerLost as error:
+            pause = _PAUSE_SECONDS
+            if isinstance(error, Starting):
+                started = time.monotonic()
+        if stop.wait(pause) if pause else stop.is_set():
+            raise Stopped(f"{title} gave no answer before the program ended.")
+        waited = time.monotonic() - started
+        if waited >= max_wait:
+            raise WaitTimeout(f"{title} gave no answer for {waited:.0f} s.")

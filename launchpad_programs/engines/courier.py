@@ -1,8 +1,6 @@
 """How Launchpad's nodes reach each other: calls over Courier, rows through Reverb."""
 
-import functools
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from courier.python.client import StatusNotOk
@@ -10,14 +8,11 @@ from courier.python.client import StatusNotOk
 from ...datatypes import EnvironmentSpec, SequenceSpec
 from ...replay.interface import Replay
 from ...replay.reverb import Checkpoints, ReverbWriter, make_replay
-from ...replay.waiting import Stopped
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
-from ..kinds import kind_of
-from ..peers import Caller
+from ..peers import Caller, title_of, until_answered
 
 CALL_SECONDS = 1.0  # call timeout of Courier clients
-_MAX_SILENCE = 120.0  # seconds without an answer
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 
 
@@ -83,44 +78,21 @@ class _Once:
 
 
 class _Repeating:
-    """A Courier client whose calls are repeated until they are answered."""
-
-    def __init__(self, client: Any, name: str, stop: StopEvent):
-        self._once = _Once(client)
-        self._title, self._stop = f"The {kind_of(name).label.replace('_', ' ')}", stop
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        attempt = functools.partial(self._once.call, method, *arguments)
-        return retry_until_stopped(attempt, self._title, self._stop)
-
-
-def retry_until_stopped(
-    attempt: Callable[[], Any], name: str, stop: StopEvent, *, max_wait: float = _MAX_SILENCE
-) -> Any:
-    """The answer to a call over Courier, which is made again until there is one.
+    """A Courier client whose calls are repeated until they are answered.
 
     A call over Courier cannot be interrupted, so each has a short timeout.
-
-    Args:
-      attempt: makes the call; twice must do no harm.
-      name: of the other node, for the message.
-      stop: when to give up.
-      max_wait: seconds without an answer after which it is an error.
-
-    Raises:
-      Stopped: the program ended before there was an answer.
-      TimeoutError: there was none for too long.
-      RuntimeError: the method failed; with the other node's traceback.
     """
-    started = time.monotonic()
-    while True:
-        try:
-            return attempt()
-        except StatusNotOk as error:
-            if error.code.name not in _NO_ANSWER:
-                raise RuntimeError(f"{name} refused a call: {error}") from None
-        if stop.is_set():
-            raise Stopped(f"{name} gave no answer before the program ended.")
-        waited = time.monotonic() - started
-        if waited >= max_wait:
-            raise TimeoutError(f"{name} gave no answer for {waited:.0f} s.")
+
+    def __init__(self, client: Any, name: str, stop: StopEvent):
+        self._client, self._title, self._stop = client, title_of(name), stop
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        def attempt() -> Any:
+            try:
+                return getattr(self._client, method)(*arguments)
+            except StatusNotOk as error:
+                if error.code.name in _NO_ANSWER:
+                    raise TimeoutError from None
+                raise RuntimeError(f"{self._title} refused a call: {error}") from None
+
+        return until_answered(attempt, self._title, self._stop)

@@ -4,18 +4,17 @@ A node is in an actor of Ray with the node's name. The actor's process may die a
 its name: calls then find the new one, and are made again.
 """
 
-import time
 from typing import Any, NamedTuple
 
 import ray
 
-from ...replay.waiting import PeerLost, Stopped, WaitTimeout
+from ...replay.waiting import PeerLost
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
+from ..peers import Starting, title_of, until_answered
 from .replay_peers import ReplayPeers
 
 _ANSWER_SECONDS = 1.0  # after which a caller looks whether the program stops
-_RETRY_SECONDS = 0.1
 _AHEAD = 2  # draws of the learner
 _MAX_SILENCE = 120.0  # seconds without an answer
 
@@ -51,12 +50,8 @@ class RayAnswer:
         if isinstance(answer, NoResult):
             if answer.traceback:
                 raise RuntimeError(f"{self._peer.title} refused a call: {answer.traceback}")
-            raise _Starting(f"{self._peer.title} starts.")
+            raise Starting(f"{self._peer.title} starts.")
         return answer
-
-
-class _Starting(PeerLost):
-    """The node is being made: the call must be made again."""
 
 
 class RayPeer:
@@ -68,8 +63,7 @@ class RayPeer:
 
     def __init__(self, name: str, stop: StopEvent, *, max_wait: float = _MAX_SILENCE):
         """Takes the node's name, when to give up, and how many seconds of silence are an error."""
-        label, _, index = name.partition("/")
-        self.title = f"The {label.replace('_', ' ')}" if index == "0" else name
+        self.title = title_of(name)
         self._node, self._stop, self._max_wait = name, stop, max_wait
         self._actor: Any = None
 
@@ -85,23 +79,18 @@ class RayPeer:
 
     def call(self, method: str, *arguments: Any) -> Any:
         """As `Peer.call`. Ray loses no calls but with a process, so one is made again only then."""
-        started, answer = time.monotonic(), self.send(method, *arguments)
-        while True:
+        answer: RayAnswer | None = None
+
+        def attempt() -> Any:
+            nonlocal answer
+            answer = answer or self.send(method, *arguments)
             try:
                 return answer.result(_ANSWER_SECONDS)
-            except TimeoutError:
-                is_lost = False
-            except PeerLost as error:
-                is_lost = True
-                if isinstance(error, _Starting):  # it lives
-                    started = time.monotonic()
-            if self._stop.wait(_RETRY_SECONDS) if is_lost else self._stop.is_set():
-                raise Stopped(f"{self.title} gave no answer before the program ended.")
-            waited = time.monotonic() - started
-            if waited >= self._max_wait:
-                raise WaitTimeout(f"{self.title} gave no answer for {waited:.0f} s.")
-            if is_lost:
-                answer = self.send(method, *arguments)
+            except PeerLost:
+                answer = None
+                raise
+
+        return until_answered(attempt, self.title, self._stop, max_wait=self._max_wait)
 
     def forget(self) -> None:
         """Looks for the node again at the next call."""

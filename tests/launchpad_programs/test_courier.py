@@ -1,14 +1,16 @@
 """Calls between nodes over Courier."""
 
 import threading
+import types
 
 import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
 from retrax.launchpad_programs.counter_client import CounterClient
-from retrax.launchpad_programs.engines.courier import CourierPeers, retry_until_stopped
-from retrax.replay.waiting import Stopped
+from retrax.launchpad_programs.engines.courier import CourierPeers
+from retrax.launchpad_programs.peers import until_answered
+from retrax.replay.waiting import Stopped, WaitTimeout
 
 pytestmark = pytest.mark.distributed
 
@@ -38,8 +40,10 @@ def answering(*answers):
     return method
 
 
-def call(method, stop=None, **options):
-    return retry_until_stopped(method, "The counter", stop or threading.Event(), **options)
+def call(method, stop=None):
+    client = types.SimpleNamespace(get=method)
+    peers = CourierPeers(None, {"counter/0": client}, stop or threading.Event())
+    return peers.peer("counter/0").call("get")
 
 
 def test_calls_are_repeated_until_they_are_answered():
@@ -52,8 +56,8 @@ def test_an_error_of_the_other_node_is_raised_here():
 
 
 def test_calls_end_with_the_program_and_after_a_time_without_answer():
-    with pytest.raises(TimeoutError, match="The counter gave no answer for 0 s"):
-        call(answering(StatusError()), max_wait=0.0)
+    with pytest.raises(WaitTimeout, match="The counter gave no answer for 0 s"):
+        until_answered(answering(TimeoutError()), "The counter", threading.Event(), max_wait=0.0)
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped, match="The counter gave no answer before"):

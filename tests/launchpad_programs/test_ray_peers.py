@@ -9,6 +9,7 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
 import ray
 
+from retrax.launchpad_programs import peers
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_peers
 from retrax.launchpad_programs.engines.ray import Host
@@ -26,7 +27,7 @@ class Ray:
     def __init__(self, monkeypatch):
         self.actors, self.waited, self.lookups = {}, 0.0, 0
         monkeypatch.setattr(ray_peers, "ray", self)
-        monkeypatch.setattr(ray_peers.time, "monotonic", lambda: self.waited)
+        monkeypatch.setattr(peers.time, "monotonic", lambda: self.waited)
 
     def get_actor(self, name):
         self.lookups += 1
