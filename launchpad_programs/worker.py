@@ -21,15 +21,15 @@ from ..runtime.workers.remote_updates import STALENESS
 from .config import ProgramConfig
 from .counter_client import CounterClient
 from .kinds import publisher_of
+from .node import Node
 from .peers import Peers
 
 _ACTING = "acting and learning"
-_POLL_SECONDS = 0.1
 _BEHIND_SECONDS = 1e-3
 _REPORT_SECONDS = 1.0
 
 
-class WorkerNode:
+class WorkerNode(Node):
     """A loop that is advanced as often as steps are granted."""
 
     def __init__(
@@ -57,7 +57,8 @@ class WorkerNode:
           decoupled: see `WorkerOptions`.
           stop: when to end.
         """
-        self._worker, self._actor, self._counter, self._stop = worker, actor, counter, stop
+        super().__init__(stop)
+        self._worker, self._actor, self._counter = worker, actor, counter
         self._loop = Loop([actor], worker.learner, [worker.replay])
         self._snapshots = snapshots
         if snapshots.steps():
@@ -95,16 +96,6 @@ class WorkerNode:
             self.save()
         return True
 
-    def run(self) -> None:
-        """Steps until the program ends, and saves a snapshot, unless the worker fails."""
-        with contextlib.closing(self._snapshots):
-            with contextlib.suppress(Stopped):
-                self.start()
-                while not self._stop.is_set():
-                    if not self.step():
-                        self._stop.wait(_POLL_SECONDS)
-            self.close()
-
     def close(self) -> None:
         """Reports and saves a last time; closes the loop."""
         if self._learning is not None:
@@ -112,6 +103,7 @@ class WorkerNode:
         with contextlib.suppress(Stopped):  # the counter may have ended
             self._report("saving a snapshot")
         self.save()
+        self._snapshots.close()
         self._loop.close()
 
     def save(self) -> None:
