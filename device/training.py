@@ -3,7 +3,6 @@
 `E` denotes the environments that are stepped together, `R` time steps in one call.
 """
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from ..agents.base import Agent, LearnerState
 from ..datatypes import ReplayConfig, rows_of
 from ..environments import pure
 from ..environments.pure import PureEnvironment
-from ..networks.convolution import convolutions_as_products
+from ..networks.loops import within_loops
 from ..replay.rows import sample_shapes
 from ..replay.schedule import UpdateSchedule
 from .learning import Learning, Progress, Sums, TrainState
@@ -86,7 +85,7 @@ def make_training(
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         none = jnp.full((len(calls), num_envs), jnp.nan, jnp.float32)
 
-        @_fast_within_loops
+        @within_loops()
         def step(index: jax.Array, carry: Any) -> Any:
             state, found = _act(agent, environment, replay, carry[0], episode_metrics)
             episodes = {name: x.at[index].set(found[name]) for name, x in carry[1].items()}
@@ -146,18 +145,6 @@ def make_train(
         return state.learner, {**episodes, **state.sums.means()}
 
     return train
-
-
-def _fast_within_loops(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose convolutions are those that are fast within loops of the platform."""
-
-    @functools.wraps(function)
-    def traced(*arguments: Any) -> Any:
-        on_cpu = jax.default_backend() == "cpu"
-        with convolutions_as_products() if on_cpu else contextlib.nullcontext():
-            return function(*arguments)
-
-    return traced
 
 
 def _init(

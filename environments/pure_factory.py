@@ -14,7 +14,7 @@ from ..basics.imports import import_from
 from ..basics.sentences import reason
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .pure import PureEnvironment, State, Transition, check_pure
-from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory
+from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
 from .switches import split, values
 
 PGX = "pgx:"
@@ -24,6 +24,7 @@ _TASKS: dict[str, Callable[..., PureEnvironment]] = {
     "deep_sea": PureDeepSea,
     "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
     "CartPole-v1": PureCartPole,
+    "Pendulum-v1": PurePendulum,
 }
 
 
@@ -32,9 +33,9 @@ def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
 
     Args:
       id: one of our tasks that have a form in JAX ("catch", "memory", "deep_sea",
-        "noisy_deep_sea", "CartPole-v1"), "pgx:minatar-breakout", or "my_module:NAME", where NAME is
-        a function or a class that returns a `PureEnvironment`, or an environment of the form of
-        gymnax's. Switches may follow, as in `make`.
+        "noisy_deep_sea", "CartPole-v1", "Pendulum-v1"), "pgx:minatar-breakout", or
+        "my_module:NAME", where NAME is a function or a class that returns a `PureEnvironment`, or
+        an environment of the form of gymnax's. Switches may follow, as in `make`.
       search_path: the directory from which `my_module` may be imported.
 
     Raises:

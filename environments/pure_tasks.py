@@ -1,4 +1,4 @@
-"""Our tiny tasks and CartPole, written in JAX: the same rules as those of the host's classes."""
+"""Our tiny tasks, CartPole and Pendulum in JAX: the same rules as those of the host's classes."""
 
 import dataclasses
 import math
@@ -181,3 +181,36 @@ class PureCartPole:
         state = state + seconds * jnp.stack([v, acceleration, omega, turn])
         fallen = (jnp.abs(state[0]) > 2.4) | (jnp.abs(state[2]) > 12 * 2 * math.pi / 360)
         return state, Transition(state, jnp.float32(1.0), fallen, _NEVER)
+
+
+@dataclasses.dataclass(frozen=True)
+class PurePendulum:
+    """Gymnasium's Pendulum-v1, in float32. The state is the angle from upright, and its speed."""
+
+    spec = EnvironmentSpec(
+        specs.Array((3,), np.float32, "observation"),
+        specs.BoundedArray((1,), np.float32, [-2.0], [2.0], "action"),
+        max_episode_steps=200,
+    )
+
+    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Any angle, and a slow speed."""
+        high = jnp.array([math.pi, 1.0])
+        state = jax.random.uniform(key, (2,), jnp.float32, -high, high)
+        return state, self._observe(state)
+
+    def step(
+        self, key: jax.Array, state: jax.Array, action: jax.Array
+    ) -> tuple[jax.Array, Transition]:
+        """A torque for 0.05 s; angle, speed and torque cost."""
+        del key
+        (angle, speed), torque = state, jnp.clip(action[0], -2.0, 2.0)
+        turned = (angle + math.pi) % (2 * math.pi) - math.pi
+        cost = turned**2 + 0.1 * speed**2 + 0.001 * torque**2
+        acceleration = 15.0 * jnp.sin(angle) + 3.0 * torque  # 3 g / (2 l), 3 / (m l^2)
+        speed = jnp.clip(speed + 0.05 * acceleration, -8.0, 8.0)
+        state = jnp.stack([angle + 0.05 * speed, speed])
+        return state, Transition(self._observe(state), -cost, _NEVER, _NEVER)
+
+    def _observe(self, state: jax.Array) -> jax.Array:
+        return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), state[1]])

@@ -1,5 +1,6 @@
 """Converts Haiku modules to pure functions. `hk.transform` is called in this module only."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -7,6 +8,8 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 from dm_env import specs
+
+from .loops import weights_for_loops
 
 Params = Any
 State = Any
@@ -53,7 +56,7 @@ def make_recurrent_network(
       make_module: builds the module; called inside Haiku's transform.
       observation: the spec of one observation, or a pytree of specs.
     """
-    unroll = hk.without_apply_rng(hk.transform(lambda *inputs: make_module()(*inputs)))
+    unroll = hk.without_apply_rng(hk.transform(functools.partial(_applied, make_module)))
     start = hk.without_apply_rng(hk.transform(lambda: make_module().initial_state()))
 
     def initial_state() -> State:
@@ -94,10 +97,15 @@ def make_feed_forward_network(
       make_module: builds the module; called inside Haiku's transform.
       *inputs: the spec of each of its inputs, unbatched.
     """
-    network = hk.without_apply_rng(hk.transform(lambda *batches: make_module()(*batches)))
+    network = hk.without_apply_rng(hk.transform(functools.partial(_applied, make_module)))
 
     def init(key: jax.Array) -> Params:
         batches = [jnp.zeros((1, *spec.shape), spec.dtype) for spec in inputs]
         return network.init(key, *batches)
 
     return FeedForwardNetwork(init, network.apply)
+
+
+def _applied(make_module: Callable[[], Callable[..., Any]], *inputs: Any) -> Any:
+    with weights_for_loops():
+        return make_module()(*inputs)

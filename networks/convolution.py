@@ -1,31 +1,15 @@
 """Convolutions of images whose gradient is fast on CPUs, too."""
 
-import contextlib
-import contextvars
 import functools
-from collections.abc import Iterator
 
 import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .loops import are_for_loops, with_transposed_gradient
+
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
-_AS_PRODUCTS = contextvars.ContextVar("as_products", default=False)
-
-
-@contextlib.contextmanager
-def convolutions_as_products() -> Iterator[None]:
-    """Convolutions that are traced in the block are matrix products.
-
-    For functions that will run within a loop on a CPU, where XLA computes convolutions 15 to 60
-    times as slowly as outside.
-    """
-    token = _AS_PRODUCTS.set(True)
-    try:
-        yield
-    finally:
-        _AS_PRODUCTS.reset(token)
 
 
 class Convolution(hk.Module):
@@ -47,7 +31,7 @@ class Convolution(hk.Module):
         init = hk.initializers.TruncatedNormal(deviation)
         weights = hk.get_parameter("w", shape, inputs.dtype, init=init)
         biases = hk.get_parameter("b", shape[-1:], inputs.dtype, init=jnp.zeros)
-        form = convolve_patches if _AS_PRODUCTS.get() else convolve
+        form = convolve_patches if are_for_loops() else convolve
         return form(inputs, weights, self._stride) + biases
 
 
@@ -91,7 +75,7 @@ def convolve_blocks(inputs: jax.Array, weights: jax.Array, stride: int) -> jax.A
 
 def convolve_patches(inputs: jax.Array, weights: jax.Array, stride: int) -> jax.Array:
     """The same, as the product of the patches under the kernel and the weights."""
-    kernel, _, channels, outputs = weights.shape
+    kernel, *_, outputs = weights.shape
     sides = inputs.shape[1:3]
     rows, columns = (stride * ((side - kernel) // stride) + 1 for side in sides)
     patches = jnp.concatenate(
@@ -102,7 +86,7 @@ def convolve_patches(inputs: jax.Array, weights: jax.Array, stride: int) -> jax.
         ],
         axis=-1,
     )
-    return patches @ weights.reshape(kernel * kernel * channels, outputs)
+    return patches @ with_transposed_gradient(weights.reshape(-1, outputs))
 
 
 @convolve.defjvp

@@ -60,6 +60,10 @@ BENCHMARKS = pathlib.Path(__file__).parents[2] / "benchmarks"
             ["one process", "steps per second of processor time", "on the device / one process: "],
         ),
         (
+            "ppo.py --environment catch --seeds 1 --acer-steps 800 --ppo-steps 1024 --goal -2",
+            ["acer       800 steps", "ppo      1,024 steps", " steps/s, -2 after "],
+        ),
+        (
             "replay_node.py --direct --rows 400 --seconds 0.05 --repeats 1",
             ["sequences/s read", "rows/s written", "MB/s of frames read"],
         ),

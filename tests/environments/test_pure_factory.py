@@ -13,7 +13,13 @@ import pytest
 from retrax.environments import check_environment, make
 from retrax.environments.pure import PureVector
 from retrax.environments.pure_factory import Gymnax, Pgx, make_pgx, make_pure
-from retrax.environments.pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory
+from retrax.environments.pure_tasks import (
+    PureCartPole,
+    PureCatch,
+    PureDeepSea,
+    PureMemory,
+    PurePendulum,
+)
 
 
 class GameState(NamedTuple):
@@ -101,6 +107,7 @@ def test_environments_of_gymnax_are_truncated_at_their_own_limit():
         ("deep_sea,size=5,mapping_seed=none", PureDeepSea(5, None)),
         ("noisy_deep_sea", PureDeepSea(screen=16)),
         ("CartPole-v1", PureCartPole()),
+        ("Pendulum-v1", PurePendulum()),
     ],
 )
 def test_our_tasks_have_the_switches_of_the_host(id, environment):

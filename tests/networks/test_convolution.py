@@ -11,11 +11,11 @@ import pytest
 
 from retrax.networks.convolution import (
     Convolution,
-    convolutions_as_products,
     convolve,
     convolve_blocks,
     convolve_patches,
 )
+from retrax.networks.loops import within_loops
 
 SHAPES = [
     # height, width, channels, kernel, stride, outputs
@@ -107,7 +107,7 @@ def test_within_the_block_and_only_there_it_is_a_product():
         return lambda: network.apply(params, images)
 
     usual, outside = applied()(), str(jax.make_jaxpr(applied())())
-    with convolutions_as_products():
+    with within_loops():
         product, inside = applied()(), str(jax.make_jaxpr(applied())())
     assert "conv_general_dilated" in outside
     assert "conv_general_dilated" not in inside
