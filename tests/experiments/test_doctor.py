@@ -316,7 +316,6 @@ def test_prints_within_80_columns(installed):
     assert status == 1
     assert max(map(len, text.splitlines())) <= 80
     for word in (
-        "jaxlib",
         "optax is missing",
         "imageio 1.0 is not",
         f"retrax {retrax.__version__}",
