@@ -269,13 +269,11 @@ class _Fields:
             return None
         hidden = getattr(info.default, "hidden", ())
         make = functools.partial(dataclasses.replace, info.default) if hidden else spec.instantiate
-        bounds = {name: bounds for name, (_, bounds, _) in field_types(info.type).items()}
+        types = field_types(info.type)
         fields = tuple(
-            dataclasses.replace(f, helptext=_with_bounds(f.helptext, str(bounds[f.name])))
-            if bounds.get(f.name)
-            else f
-            for f in spec.fields
-            if f.name not in hidden
+            dataclasses.replace(field, helptext=_help(field.helptext, types[field.name].bounds))
+            for field in spec.fields
+            if field.name not in hidden
         )
         return dataclasses.replace(spec, instantiate=_refusing_plainly(make), fields=fields)
 
@@ -283,11 +281,11 @@ class _Fields:
 _REGISTRY.struct_rule(_Fields())
 
 
-def _with_bounds(doc: Any, bounds: str) -> Any:
-    """A field's help followed by its bounds. tyro may give a function that makes the help."""
+def _help(doc: Any, bounds: Any) -> Any:
+    """A field's doc in one line, and its bounds. tyro may give a function that makes the doc."""
     if callable(doc):
-        return lambda: _with_bounds(doc(), bounds)
-    return f"{doc or ''} Must be {bounds}.".strip()
+        return lambda: _help(doc(), bounds)
+    return " ".join([*(doc or "").split(), *([f"Must be {bounds}."] if bounds else [])]) or None
 
 
 def _refusing_plainly(instantiate: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,8 +37,11 @@ _ACTOR_BYTES = 300e6  # memory of an actor's process, at least
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LaunchArguments(RunArguments[AgentConfig], EngineOptions):
+class LaunchArguments(EngineOptions, RunArguments[AgentConfig]):
     """Train an agent as a program of many processes, or continue one."""
+
+    def __post_init__(self) -> None:
+        """Leaves the checks to `run` and to `EngineOptions`."""
 
     @classmethod
     def resumed(cls, directory: Path) -> "LaunchArguments[Any]":

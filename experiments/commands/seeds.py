@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
-from ...basics.validation import Range, check_fields
+from ...basics.validation import Range
 from ...run_directory.config_file import read_config, write_config
 from ...run_directory.directory_lock import DirectoryLock
 from ...run_directory.seed_runs import seed_runs
@@ -24,9 +24,6 @@ class SeedOptions:
 
     jobs: Annotated[int, Range(1)] = 1
     """Runs of several seeds at a time."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def train_seeds(config: RunConfig, directory: Path, options: SeedOptions, *, plain: bool) -> int:

@@ -20,7 +20,7 @@ from .seeds import SeedOptions, train_seeds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainArguments(RunArguments[AgentConfig], SeedOptions):
+class TrainArguments(SeedOptions, RunArguments[AgentConfig]):
     """Train an agent in one process, or continue a run. Ctrl-C leaves a snapshot too."""
 
     @property

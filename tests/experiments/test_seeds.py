@@ -112,8 +112,8 @@ def test_ctrl_c_ends_all_with_snapshots(tiny, retrax, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--seeds", "0"], "SeedOptions.seeds must be an integer >= 1, got 0."),
-        (["--seeds", "2", "--jobs", "0"], "SeedOptions.jobs must be an integer >= 1, got 0."),
+        (["--seeds", "0"], "--seeds must be an integer >= 1, got 0."),
+        (["--seeds", "2", "--jobs", "0"], "--jobs must be an integer >= 1, got 0."),
         (["--seeds", "2", "--seed", str(2**32 - 1)], "RunConfig.seed must be an integer"),
         (
             ["--seeds", "2", "--agent.replay.capacity", "3", "--agent.replay.min-rows", "3"],
