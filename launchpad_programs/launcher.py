@@ -198,7 +198,7 @@ class _Progress:
             return
         with contextlib.suppress(ValueError):  # no rows yet
             columns = read_metrics(self._directory)
-            for row in zip(*columns.values(), strict=True):
+            for row in zip(*(values.tolist() for values in columns.values()), strict=True):
                 found = {k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)}
                 if (steps := int(found.pop("steps"))) > self._logged_at:
                     self._logger.write(steps, found)

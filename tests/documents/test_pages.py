@@ -77,7 +77,8 @@ def libraries(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("page", "found"), [*cases()])
 def test_a_page_does_what_it_says(page, found, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for block in found:
+    modules = [block for block in blocks(read(page)) if block.module]
+    for block in [*modules, *found]:
         run_block(page, block, processes=first_of_each_command())
     logs = [path.read_text() for path in tmp_path.rglob("log.txt")]
     assert not [log for log in logs if "A logger of metrics failed" in log]

@@ -190,3 +190,4 @@ def test_a_logger_gets_new_rows_once(tmp_path, monkeypatch, resumed_at):
     assert rows == expected[:-1]
     progress.log_rows()
     assert rows == expected
+    assert {type(value) for _, row in rows for value in row.values()} == {float}
