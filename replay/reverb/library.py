@@ -7,7 +7,7 @@ import TensorFlow too.
 import warnings
 
 # TensorFlow Probability's JAX half can be imported before TensorFlow only.
-from ...basics import libraries
+from ...basics import libraries  # noqa: F401
 
 MISSING = (
     "Reverb needs Python 3.10 on Linux and the distributed tier: pip install -r requirements.txt"
@@ -26,4 +26,4 @@ except ImportError as error:
 # Only the learner may take the accelerator, and it does so through JAX.
 tensorflow.config.set_visible_devices([], "GPU")
 
-__all__ = ["MISSING", "libraries", "reverb", "tensorflow"]
+__all__ = ["MISSING", "reverb", "tensorflow"]
