@@ -116,7 +116,7 @@ class Learning:
         return state._replace(progress=progress._replace(learning_since=since))
 
     def _is_due(self, progress: Progress) -> jax.Array:
-        """As of `UpdateSchedule`: the acted steps pay for one more call."""
+        """See `UpdateSchedule`: the acted steps pay for one more call."""
         acted = progress.steps - progress.learning_since
         wanted = (acted / self._config.acting_steps_per_update).astype(jnp.int32)
         due = wanted - progress.updates >= self._per_call

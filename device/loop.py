@@ -31,7 +31,7 @@ class DeviceLoop(Loop):
     All of it is in a snapshot, the environments too: a resumed run continues exactly.
 
     Attributes:
-      counters: as of `Loop`.
+      counters: see `Loop`.
       learner: the learner's side of the state.
       replays: the replay, described.
       seconds: spent in calls, the compilation included.
@@ -113,7 +113,7 @@ class DeviceLoop(Loop):
         return jax.eval_shape(lambda: self.learner.whole.actors)
 
     def window(self) -> list[Any]:
-        """As of `Loop`, with the sums of the state in place of the learner's metrics."""
+        """See `Loop`, with the sums of the state in place of the learner's metrics."""
         since, episodes, _ = super().window()
         return [since, episodes, [np.array(x) for x in leaves_of(self.learner.whole.sums)]]
 
@@ -187,7 +187,7 @@ class _Learner:
     def finish(self) -> None: ...
 
     def snapshot(self) -> Snapshot:
-        """Orbax saves no empty arrays: they are left out, as they are made anew."""
+        """Orbax saves no empty arrays: they are left out, and `restore` makes them."""
         leaves = {str(i): x for i, x in enumerate(leaves_of(self._rest())) if x.size}
         kind = stored_as(self._agent.sequence, self._config)
         return Snapshot(_copy(self.state), {**leaves, **kind}, {"updates": self.updates})

@@ -68,7 +68,7 @@ def make_training(
       environment: one of them.
       config: of the replay, and the pace.
       num_envs: E >= 1.
-      episode_metrics: as of `AgentEntry`.
+      episode_metrics: see `AgentEntry`.
 
     Raises:
       ValueError: the environment is not written in JAX, or the replay is not possible.
@@ -121,7 +121,7 @@ def make_train(
       config: of the replay, and the pace.
       num_envs: E >= 1.
       steps: time steps over all environments, the first one of each episode included; rounded up.
-      episode_metrics: as of `AgentEntry`.
+      episode_metrics: see `AgentEntry`.
 
     Returns:
       From a key to the learner's last state and the metrics: `return`, `length` and the agent's
@@ -129,7 +129,7 @@ def make_train(
       updates of what they report, `[]`.
 
     Raises:
-      ValueError: as of `make_training`, or there are too many steps.
+      ValueError: see `make_training`, or there are too many steps.
     """
     if not 1 <= steps <= LARGEST_COUNT:
         raise ValueError(f"steps must be from 1 to {LARGEST_COUNT}, got {steps}.")

@@ -13,7 +13,7 @@ _GAME = frozenset({"game"})  # no switch: it follows from the id
 def make_atari(
     id: str, *, num_envs: int, seed: int, render: bool, evaluation: bool, switches: dict[str, Any]
 ) -> VectorEnvironment:
-    """Makes the environments of a game of `games()`; arguments and errors as of `make`."""
+    """Makes the environments of a game of `games()`; arguments and errors: see `make`."""
     switches = values(switches, Atari, id, hidden=_GAME, evaluation=evaluation, strict=True)
     if render and switches.keys() <= parameters(EmulatedAtari):
         return EmulatedAtari(games()[id], num_envs=num_envs, seed=seed, **switches)

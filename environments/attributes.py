@@ -85,7 +85,7 @@ def set_attributes(thing: Any, skipped: Collection[str], state: Mapping[str, Any
 
     Args:
       thing: an object that was made in the same way.
-      skipped: as of `attributes`.
+      skipped: see `attributes`.
       state: of the other one, by `attributes`.
 
     Raises:

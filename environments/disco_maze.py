@@ -20,7 +20,7 @@ class RandomDiscoMaze(TinyTask):
     From any of the maze's `CELLS` = 199 free cells exactly one way leads to any other; the agent
     starts in one of them. Actions: 0 up, 1 right, 2 down, 3 left. Hitting a wall terminates the
     episode; after `max_steps` actions it is truncated. Each cell of the walls has one of 5 colours,
-    drawn anew at each step: they are always new, and nothing that the agent controls. (The size,
+    drawn again at each step: they are always new, and nothing that the agent controls. (The size,
     the moves, the colours and the end are the paper's; the limit and how mazes are made are ours.)
 
     Returns are 0. How much was explored is the number of different cells that the agent has been

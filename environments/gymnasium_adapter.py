@@ -159,7 +159,7 @@ def note_on_statistics(environment: gymnasium.Env) -> str:
         return ""
     return (
         f"The running statistics of {' and '.join(names)} belong to each environment alone: a "
-        "resumed run keeps them, evaluations begin them anew."
+        "resumed run keeps them, evaluations start with new ones."
     )
 
 

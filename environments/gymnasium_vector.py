@@ -65,7 +65,7 @@ class GymnasiumVectorAdapter(SequentialVector):
         """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
 
         Raises:
-          ValueError: as of `SequentialVector`; or in the mode SAME_STEP a last observation is
+          ValueError: see `SequentialVector`; or in the mode SAME_STEP a last observation is
             missing.
         """
         assert self._newest is not None, "reset comes first"

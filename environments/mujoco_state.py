@@ -1,7 +1,7 @@
 """The complete state of a MuJoCo simulation: all arrays of its data, and what changed in its model.
 
 MuJoCo's own `mj_getState` leaves out what follows from the state. Tasks read some of it before the
-next step computes it anew (`xpos`, sensors), and then it is that of the step before.
+next step computes it again (`xpos`, sensors), and then it is that of the step before.
 """
 
 import hashlib

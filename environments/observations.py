@@ -168,13 +168,13 @@ class Group:
             self.size += part.size
 
     def read(self, value: Any, out: np.ndarray) -> None:
-        """As of `Part`."""
+        """See `Part`."""
         self._check_keys(value)
         for key, part, place in self._parts:
             part.read(value[key], out[place])
 
     def check_contained(self, value: Any) -> None:
-        """As of `Part`."""
+        """See `Part`."""
         for key, part, _ in self._parts:
             part.check_contained(value[key])
 

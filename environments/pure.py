@@ -74,7 +74,7 @@ class Running(NamedTuple):
 
 
 def begin(environment: PureEnvironment, key: jax.Array) -> Running:
-    """Starts the first episode; `key` is typed, as of `jax.random.key`."""
+    """Starts the first episode; `key` is a typed key (`jax.random.key`)."""
     return _first(environment, *jax.random.split(key))
 
 
@@ -169,7 +169,7 @@ class PureVector:
         return TimeStep(*map(np.array, self._running.timestep))
 
 
-@functools.lru_cache(maxsize=16)  # evaluations make their environments anew
+@functools.lru_cache(maxsize=16)  # evaluations make new environments
 def _compiled(environment: Any) -> tuple[Callable[..., Running], ...]:
     return tuple(
         jax.jit(jax.vmap(functools.partial(function, environment))) for function in (begin, advance)

@@ -69,7 +69,7 @@ class PureMemory:
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """As of `Memory`, which refuses a wrong length."""
+        """See `Memory`, which refuses a wrong length."""
         return Memory(length=self.length).spec
 
     def reset(self, key: jax.Array) -> tuple[MemoryState, jax.Array]:
@@ -113,7 +113,7 @@ class PureDeepSea:
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """As of `DeepSea`, which refuses wrong switches."""
+        """See `DeepSea`, which refuses wrong switches."""
         return self._host.spec
 
     def reset(self, key: jax.Array) -> tuple[DeepSeaState, jax.Array]:

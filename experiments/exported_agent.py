@@ -79,8 +79,8 @@ class ExportedAgent:
           state: of the time step before, or of `begin`.
           step_type: 0 on the first time step of an episode, 2 on its last, else 1.
           reward: that arrived with the observation; 0 on a first step.
-          discount: likewise; 1 on a first step, 0 on termination.
-          observation: as of the spec in agent.json.
+          discount: that arrived with it; 1 on a first step, 0 on termination.
+          observation: as the spec in agent.json says.
 
         Raises:
           ValueError: an argument has another shape, or values of another kind.

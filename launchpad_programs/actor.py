@@ -126,7 +126,7 @@ def _unpacked(data: bytes, template: Any) -> Any:
 def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:
     """Actor number `index`."""
     run, mine = config.run, config.run.environments_of(index)
-    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.part)
+    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.seed_numbers)
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(

@@ -66,7 +66,6 @@ class ProgramConfig(ProgramOptions):
             raise ValueError(
                 f"acme must be None with workers, which step themselves, got {self.acme}."
             )
-        self.acme_options()  # imported before any process starts
 
     @property
     def schedule(self) -> tuple[int, int, int]:
@@ -79,7 +78,7 @@ class ProgramConfig(ProgramOptions):
         return self.resumed_at is not None or self.restarts > 0
 
     @property
-    def part(self) -> tuple[int, int]:
+    def seed_numbers(self) -> tuple[int, int]:
         """Numbers that distinguish the seeds of a node's processes."""
         return self.resumed_at or 0, self.restarts
 
@@ -140,10 +139,10 @@ def resumed(
 
     Args:
       config: of the program.
-      also: as of `open_snapshots`.
+      also: see `open_snapshots`.
 
     Returns:
-      The config, and warnings, as of `open_snapshots`.
+      The config, and warnings: see `open_snapshots`.
 
     Raises:
       ValueError: no snapshot is whole, or the state of an actor or the evaluator is damaged.
@@ -168,6 +167,4 @@ def _fields(config: ProgramConfig) -> dict[str, Any]:
 
 def _unpickle(search_path: str, fields: bytes) -> ProgramConfig:
     make_importable(Path(search_path))
-    config = object.__new__(ProgramConfig)  # checked already
-    config.__dict__.update(pickle.loads(fields))
-    return config
+    return ProgramConfig(**pickle.loads(fields))

@@ -81,7 +81,7 @@ class Counter(Node):
         self._counters = Counters(**kept)
         self._leases.restore(self._counters.steps, {})
         self._started = time.monotonic()
-        # A program that ended before its first snapshot begins anew, and left metrics.
+        # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
         resumed_at = self._counters.steps if resumed else None
         self._columns = list(names)
@@ -101,13 +101,13 @@ class Counter(Node):
             self._note(name, values)
 
     def claim(
-        self, name: str, process: int, number: int, taken: int, values: Mapping[str, Any]
+        self, name: str, restarts: int, number: int, taken: int, values: Mapping[str, Any]
     ) -> int:
         """An actor reports the steps that it took, and asks for more.
 
         Args:
           name: of the actor: "actor/0".
-          process: how often the actor was restarted before; calls of earlier processes are ignored.
+          restarts: of the actor before; calls of earlier processes are ignored.
           number: of the call, different from that of the process's last one.
           taken: steps since its last call.
           values: of the actor, for the status; `episodes` has those that ended since the last call,
@@ -117,12 +117,12 @@ class Counter(Node):
           Steps that it may take; 0 for none now.
         """
         with self._lock:
-            answer = self._leases.answered(name, process, number)
+            answer = self._leases.answered(name, restarts, number)
             if answer is None:
                 self._note_actor(name, taken, dict(values))
                 is_open = self._phase != "starting"
                 rate = values.get("steps_per_second", 0.0)
-                answer = self._leases.renew(name, process, number, taken, rate, is_open=is_open)
+                answer = self._leases.renew(name, restarts, number, taken, rate, is_open=is_open)
             return answer
 
     def _note_actor(self, name: str, taken: int, values: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ class Counter(Node):
     def _learner_is_up(self) -> bool:
         """Not from its death until it learns again: it has the last snapshot to save."""
         return all(
-            self._nodes.get(name, {}).get("process", 0) == count
+            self._nodes.get(name, {}).get("restarts", 0) == count
             for name, count in read_restarts(self._directory).items()
             if kind_of(name).publishes
         )

@@ -36,7 +36,7 @@ class CounterClient:
         """Whether a step may be taken; asks the counter if none is left.
 
         Args:
-          values: for the counter, as of `Counter.claim`; called if it is asked.
+          values: for the counter (see `Counter.claim`); called if it is asked.
         """
         return self._taken < self._granted or self._claim(values())
 

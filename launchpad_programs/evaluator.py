@@ -173,7 +173,7 @@ def make_evaluator(
     config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
 ) -> EvaluatorNode:
     """The evaluator."""
-    seed = derive_seed(config.run.seed, Purpose.EVALUATOR, *config.part)
+    seed = derive_seed(config.run.seed, Purpose.EVALUATOR, *config.seed_numbers)
     num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
     environment = config.run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
     agent = config.make_agent(environment.spec)

@@ -47,7 +47,7 @@ class LaunchSummary(NamedTuple):
     Attributes:
       directory: the run directory.
       steps: transitions taken, earlier parts of the run included.
-      updates: updates of the learner, likewise.
+      updates: updates of the learner, earlier parts of the run included.
       finished: whether the last step was taken.
       failed: whether a node failed; `log.txt` of the run has its traceback.
       snapshot: steps of the newest snapshot, None if there is none.
@@ -78,7 +78,7 @@ def run_program(
       mode: local_mp: every node is a process. local_mt: every node is a thread of this process.
       plain: log lines instead of a live table.
       notes: for the log.
-      warnings: likewise.
+      warnings: for the log.
 
     Raises:
       ValueError: the state of a resumed run cannot be read.

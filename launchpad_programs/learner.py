@@ -82,7 +82,7 @@ class LearnerNode(Node):
         )
         self._next_report = 0.0
         self._reported_at, self._reported = time.monotonic(), (learner.updates, 0.0)
-        self._is_started, self._process = False, config.restarts
+        self._is_started, self._restarts = False, config.restarts
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
         """`ParameterServer.get`, which the other nodes call."""
@@ -150,7 +150,7 @@ class LearnerNode(Node):
             "updates_per_second": (self._learner.updates - updates) / seconds,
             "idle_share": min(1.0, (self._learner.idle_seconds - idle_seconds) / seconds),
             "version": self._parameters.version,
-            "process": self._process,
+            "restarts": self._restarts,
         }
         if self._replay is not None:
             status = self._replay.status()

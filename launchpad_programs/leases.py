@@ -11,12 +11,12 @@ class Lease(NamedTuple):
     """Steps that an actor was granted, and has not reported yet.
 
     Attributes:
-      process: of the actor: how often it was restarted before.
+      restarts: of the actor before.
       number: of the call that was answered with the grant, -1 before the first.
       steps: the grant.
     """
 
-    process: int = 0
+    restarts: int = 0
     number: int = -1
     steps: int = 0
 
@@ -46,21 +46,21 @@ class Leases:
         self.held = dict(held)
         self._granted = steps + sum(lease.steps for lease in held.values())
 
-    def answered(self, name: str, process: int, number: int) -> int | None:
+    def answered(self, name: str, restarts: int, number: int) -> int | None:
         """The grant of a call that was answered before, 0 of a dead process, None of a new one."""
         lease = self.held.get(name, Lease())
-        if process < lease.process:
+        if restarts < lease.restarts:
             return 0
-        return lease.steps if (process, number) == lease[:2] else None
+        return lease.steps if (restarts, number) == lease[:2] else None
 
     def renew(
-        self, name: str, process: int, number: int, taken: int, rate: float, *, is_open: bool
+        self, name: str, restarts: int, number: int, taken: int, rate: float, *, is_open: bool
     ) -> int:
         """Grants steps to an actor.
 
         Args:
           name: of the actor.
-          process: as in `Lease`; a newer one does not take the steps of the one before.
+          restarts: as in `Lease`; a newer process does not take the steps of the one before.
           number: of its call.
           taken: steps since its last call; an actor of several environments may take a few more
             than it was granted.
@@ -68,12 +68,12 @@ class Leases:
           is_open: whether steps may be granted now.
         """
         lease = self.held.get(name, Lease())
-        if process > lease.process:
+        if restarts > lease.restarts:
             self._granted -= lease.steps
-            lease = Lease(process)
+            lease = Lease(restarts)
         self._granted += max(0, taken - lease.steps)
         left = max(0, self._last_step - self._granted) if is_open else 0
         grant = min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
         self._granted += grant
-        self.held[name] = Lease(process, number, grant)
+        self.held[name] = Lease(restarts, number, grant)
         return grant

@@ -154,7 +154,7 @@ class WorkerNode(Node):
 def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> WorkerNode:
     """Worker number `index`, restored if it has a snapshot."""
     run, mine = config.run, config.run.environments_of(index)
-    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.part)
+    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.seed_numbers)
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     parts = WorkerParts(run, config.make_agent(environment.spec), environment.spec)
     server = peers.peer(publisher_of(run))

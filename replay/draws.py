@@ -22,7 +22,7 @@ class PackedDraw(NamedTuple):
       data: the buffer, uint8 `[n]`.
       header: int64: B, updates in the call, whether the sequences are the newest; the rest is for
         those who carry it.
-      keys: int64 `[3, B]`, as of `LocalReplay`.
+      keys: int64 `[3, B]` (see `LocalReplay`).
       weights: float32 `[B]`.
       parts: packed sequences, for `SequencePacking.unpack`.
     """

@@ -27,7 +27,7 @@ class LocalReplay:
       packing: of the rows.
       draws: the packing of what `draw` returns.
       shapes: see `Replay`.
-      metric_names: likewise.
+      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = ("replay_age",)
@@ -70,7 +70,7 @@ class LocalReplay:
 
     @property
     def calls(self) -> tuple[int, int]:
-        """As of `UpdateSchedule`."""
+        """See `UpdateSchedule`."""
         return self._schedule.calls
 
     @property
@@ -88,7 +88,7 @@ class LocalReplay:
         return self._schedule.due is not None
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
-        """Appends one row to every environment, or to some; arguments as of the store's `add`."""
+        """Appends one row to every environment, or to some; arguments: see the store's `add`."""
         every = np.arange(self.num_environments)
         self.add_packed(self.packing.pack(rows), every if environments is None else environments)
 

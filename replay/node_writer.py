@@ -14,7 +14,7 @@ from .peer import Answer, Peer, check_greeting
 from .rows import row_spec
 from .waiting import PeerLost, Stopped, WaitTimeout, never
 
-CHUNK_ROWS, MAX_CHUNKS = 32, 2  # unless a writer is told otherwise
+CHUNK_ROWS, MAX_CHUNKS = 32, 2  # the defaults of a writer
 _HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 _PAUSE_SECONDS = 0.1  # before a node that died is called again
@@ -52,7 +52,7 @@ class NodeWriter:
         Args:
           peer: a `ReplayNode`.
           environment_spec: of one environment.
-          sequence: as of the node's replay.
+          sequence: those of the node's replay.
           environments: numbers of the environments among all of the program, 0 ...
           chunk_rows: rows of each environment that are sent at once.
           chunk_seconds: after which fewer are sent, by the next `write`.
@@ -81,9 +81,9 @@ class NodeWriter:
         """Writes one row of each environment; waits while `max_chunks` are not taken in.
 
         Args:
-          rows: as of `Writer`.
+          rows: see `Writer`.
           new_priority: ignored, the selector chooses it.
-          which: as of `Writer`.
+          which: see `Writer`.
 
         Raises:
           ValueError: rows do not match the spec or the number of environments.

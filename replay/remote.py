@@ -47,7 +47,7 @@ class RemoteReplay:
 
     Attributes:
       shapes: see `Replay`.
-      metric_names: likewise.
+      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = LocalReplay.metric_names
@@ -67,9 +67,9 @@ class RemoteReplay:
         Args:
           peer: a `ReplayNode`.
           environment_spec: of one environment.
-          sequence: as of the node's replay.
-          config: likewise.
-          num_environments: likewise.
+          sequence: those of the node's replay.
+          config: of the node's replay.
+          num_environments: of the node's replay.
           ahead: requests of draws that are made before they are asked for.
 
         Raises:
@@ -141,7 +141,7 @@ class RemoteReplay:
             self._priorities.append((keys.number, priorities))
 
     def metrics(self, keys: _Keys) -> dict[str, float]:
-        """As of `LocalReplay`."""
+        """See `LocalReplay`."""
         return LocalReplay.metrics(keys.local)
 
     def status(self) -> ReplayStatus:

@@ -9,7 +9,7 @@ class WaitTimeout(RuntimeError):  # noqa: N818 - a RuntimeError whose name says 
     """A wait took too long; the message describes the state of what was waited for."""
 
 
-class PeerLost(RuntimeError):  # noqa: N818 - likewise
+class PeerLost(RuntimeError):  # noqa: N818 - a RuntimeError too
     """The node that was called died before it answered; it may come back."""
 
 

@@ -57,7 +57,7 @@ class MetricsTable:
 
         Rows after the snapshot from which a run is resumed are dropped, and so is an incomplete
         last line. An event makes TensorBoard drop them too. Damaged rows are removed, and a missing
-        file begins anew; the log says so.
+        file is started again; the log says so.
 
         Args:
           directory: the run directory, made if it does not exist. Its config.json, if there is one,
@@ -193,8 +193,8 @@ def _line(cells: Iterable[str]) -> str:
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     """Keeps whole rows up to `steps`. The file is replaced in one go: a kill loses nothing.
 
-    Other engines of programs may have written fewer columns, or in another order. A run that begins
-    anew, at 0 steps, misses no rows.
+    Other engines of programs may have written fewer columns, or in another order. A run that
+    starts from the beginning, at 0 steps, misses no rows.
     """
     data = path.read_bytes() if path.is_file() else b""
     # A spreadsheet may have written it, with a byte order mark and \r\n; the rows are the same.
@@ -213,7 +213,7 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     with replacing(path) as partial:
         partial.write_text("".join(map(_line, [columns, *kept])), encoding="utf-8", newline="")
     if steps and not complete:
-        _log.warning(f"{path} was missing or empty: it begins anew, without the earlier rows.")
+        _log.warning(f"{path} was missing or empty: it starts again, without the earlier rows.")
     elif len(whole) < len(rows):
         _log.warning(f"{path}: damaged rows were removed, {len(rows) - len(whole)} of {len(rows)}.")
 

@@ -85,7 +85,7 @@ class Actor:
         self._episodes: dict[str, list[float]] = {}
         self.is_stepping = False
         self._timestep: TimeStep | None = None  # the newest
-        self._moved: np.ndarray | None = None  # as of `VectorEnvironment`
+        self._moved: np.ndarray | None = None  # see `VectorEnvironment`
         self._running = RunningReturns(environment.num_envs)
 
     def reset(self) -> None:

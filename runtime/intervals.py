@@ -33,6 +33,6 @@ class SnapshotInterval:
         return steps >= self.next or (steps > self._steps and time.monotonic() >= self._at)
 
     def saved(self, steps: int, *, took: float) -> None:
-        """Begins anew after a snapshot, which took so many seconds."""
+        """Starts the next interval after a snapshot, which took so many seconds."""
         self._steps, self.next = steps, next_multiple(steps, self._every)
         self._at = time.monotonic() + max(self._seconds, took / _SHARE)

@@ -31,7 +31,7 @@ class LoggedLoop(Loop):
     """A `Loop` whose time steps are counted, but taken in no environment: each is one update.
 
     Attributes:
-      counters: as of `Loop`.
+      counters: see `Loop`.
       learner: the learner.
       replays: the replay of the episodes.
       seconds: spent learning.

@@ -50,7 +50,7 @@ class ActorState(NamedTuple):
       intrinsic: `IntrinsicState`, or None without intrinsic rewards.
       intrinsic_reward: float32 `[]`, that of the newest observation.
       extrinsic_return: float32 `[]`, undiscounted, of the episode so far.
-      intrinsic_return: float32 `[]`, likewise.
+      intrinsic_return: float32 `[]`, undiscounted, of the episode so far.
     """
 
     key: jax.Array
@@ -157,7 +157,7 @@ def warm_start(evaluator: ActorState, actors: ActorState) -> ActorState:
     """`AgentEntry.warm_start`: the best arm by all actors' pulls, and an actor's novelty moments.
 
     The greedy arm stays so: neither mode's episodes change it. The networks read intrinsic rewards,
-    so those of an evaluation must have the scale that they had in training: evaluator e goes on
+    so those of an evaluation must have the scale that they had in training: evaluator e starts
     with the moments of the actor e modulo E.
 
     Args:

@@ -1,6 +1,6 @@
 """The intrinsic reward of each observation, computed by the actor when the observation arrives.
 
-The learner may compute it anew, with the newest life-long novelty. Like the extrinsic reward, it
+The learner may compute it again, with the newest life-long novelty. Like the extrinsic reward, it
 arrives with the observation, as a consequence of the previous action; the networks read both. An
 episode's first intrinsic reward is 0: the memory is empty.
 """

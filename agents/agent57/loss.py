@@ -54,7 +54,7 @@ def value_loss(
 
     Args:
       params: parameters of the value networks, by name; they take the gradient.
-      target_params: likewise, of the target networks.
+      target_params: parameters of the target networks, by name.
       sample: B sequences.
       intrinsic_rewards: `[B, T + 1]`, of the targets; the network reads those of the actor.
       config: hyper-parameters.

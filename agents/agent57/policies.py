@@ -30,7 +30,7 @@ def is_curious(config: Config) -> bool:
 
 
 def recomputes(config: Config) -> bool:
-    """Whether the learner computes intrinsic rewards anew."""
+    """Whether the learner computes intrinsic rewards again."""
     return is_curious(config) and config.intrinsic_rewards == "recomputed"
 
 

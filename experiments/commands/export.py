@@ -23,7 +23,7 @@ class ExportArguments:
     parameters.npz, and the functions as StableHLO."""
 
     snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
-    """Which one, as of evaluate."""
+    """Which one; see retrax evaluate."""
 
     platforms: tuple[Platform, ...] = PLATFORMS
     """Where the functions can run."""

@@ -24,17 +24,17 @@ class CourierPeers:
         self._config, self._clients, self._stop = config, clients, stop
 
     def peer(self, name: str) -> Caller:
-        """As of `Peers`."""
+        """See `Peers`."""
         return _Repeating(self._clients[name], name, self._stop)
 
     def once(self, name: str) -> Caller:
-        """As of `Peers`."""
+        """See `Peers`."""
         return _Once(self._clients[name])
 
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
     ) -> ReverbWriter:
-        """As of `Peers`."""
+        """See `Peers`."""
         return ReverbWriter(
             self._clients["replay/0"],
             spec,
@@ -47,7 +47,7 @@ class CourierPeers:
     def replay(
         self, spec: EnvironmentSpec, sequence: SequenceSpec
     ) -> tuple[Replay, Checkpoints | None]:
-        """As of `Peers`."""
+        """See `Peers`."""
         run = self._config.run
         replay = make_replay(
             self._clients["replay/0"].server_address,

@@ -40,7 +40,7 @@ class LaunchpadEngine:
     """Starts the nodes of a program as processes; an `Engine`."""
 
     def start(self, config: ProgramConfig) -> "list[ProcessNode]":
-        """As of `Engine`.
+        """See `Engine`.
 
         Raises:
           ValueError: the Reverb checkpoint of a resumed run is missing or incomplete.
@@ -153,7 +153,7 @@ class ProcessNode:
         return self._process.pid
 
     def ended(self) -> str:
-        """As of `RunningNode`."""
+        """See `RunningNode`."""
         code = self._process.poll()
         if code is None:
             return ""

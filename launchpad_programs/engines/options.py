@@ -75,6 +75,7 @@ class EngineOptions(ProgramOptions):
           ModuleNotFoundError: the engine is not installed.
           ValueError: one sentence about what is wrong.
         """
+        program.acme_options()  # imported before any process starts
         has_processes = self.launch == "local_mp"
         if not has_processes and self.engine is not None:
             raise ValueError(

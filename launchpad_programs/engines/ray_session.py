@@ -131,7 +131,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
     import ray
 
     own = own_address(address)
-    if own.startswith("127."):  # as of `_variables`, if Ray was imported before
+    if own.startswith("127."):  # see `_variables`: Ray may have been imported before
         ray._private.ray_constants.ENABLE_RAY_CLUSTER = False
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR", _node_ip_address=own)

@@ -20,19 +20,19 @@ class ReplayPeers(abc.ABC):
 
     @abc.abstractmethod
     def peer(self, name: str) -> Peer:
-        """As of `Peers`."""
+        """See `Peers`."""
 
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
     ) -> NodeWriter:
-        """As of `Peers`."""
+        """See `Peers`."""
         peer, stop = self.peer("replay/0"), self._stop.is_set
         return NodeWriter(peer, spec, sequence, environments=environments, stop=stop)
 
     def replay(
         self, spec: EnvironmentSpec, sequence: SequenceSpec
     ) -> tuple[RemoteReplay, RemoteReplay]:
-        """As of `Peers`: the node keeps its own states."""
+        """See `Peers`: the node keeps its own states."""
         replay = RemoteReplay(
             self.peer("replay/0"),
             spec,

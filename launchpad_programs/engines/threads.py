@@ -17,7 +17,7 @@ class ThreadEngine:
     """Starts the nodes of a program as threads; an `Engine`."""
 
     def start(self, config: ProgramConfig) -> "list[ThreadNode]":
-        """As of `Engine`: makes all nodes, then starts threads, which print to the terminal.
+        """See `Engine`: makes all nodes, then starts threads, which print to the terminal.
 
         Raises:
           Exception: a node cannot be made; its own error.
@@ -43,7 +43,7 @@ class ThreadNode:
         self._thread.start()
 
     def ended(self) -> str:
-        """As of `RunningNode`."""
+        """See `RunningNode`."""
         if self._thread.is_alive():
             return ""
         return f"failed with {type(self._error).__name__}" if self._error else "done"
@@ -82,7 +82,7 @@ class ThreadPeers(ReplayPeers):
         self._made = made
 
     def peer(self, name: str) -> DirectPeer:
-        """As of `Peers`."""
+        """See `Peers`."""
         return DirectPeer(self._made[name])
 
     once = peer

@@ -19,19 +19,19 @@ class ContextualReplay:
     """A `Replay` whose rows arrive through a queue in a `LocalReplay`.
 
     No more rows are taken from the queue than the schedule of updates permits, so the queue fills
-    and fast actors wait: for each environment a few chunks at most are in flight. Which rows are
-    added is told in `Arrivals`.
+    and fast actors wait: for each environment a few chunks at most are in flight. `Arrivals`
+    says which rows are added.
 
     Attributes:
       local: holds the rows.
       shapes: see `Replay`.
-      metric_names: likewise.
+      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = LocalReplay.metric_names
 
     def __init__(self, address: str, layout: Layout, local: LocalReplay, *, max_wait: float):
-        """Starts reading the queue; arguments as of `make_replay`."""
+        """Starts reading the queue; arguments: see `make_replay`."""
         self.local, self.shapes, self._layout = local, local.shapes, layout
         self._arrivals = Arrivals(local.num_environments, local.cut)
         self._reader = Reader(

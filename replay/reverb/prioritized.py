@@ -32,13 +32,13 @@ class PrioritizedReplay:
 
     Attributes:
       shapes: see `Replay`.
-      metric_names: likewise.
+      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = ()
 
     def __init__(self, address: str, layout: Layout, *, num_environments: int, max_wait: float):
-        """Starts reading; arguments as of `make_replay`."""
+        """Starts reading; arguments: see `make_replay`."""
         self._layout, self._config = layout, layout.config
         self.shapes = sample_shapes(
             layout.environment_spec,
@@ -95,7 +95,7 @@ class PrioritizedReplay:
         return {}
 
     def status(self) -> ReplayStatus:
-        """As of the newest batch; rows are estimated from sequences, actors count the steps.
+        """At the newest batch; rows are estimated from sequences, actors count the steps.
 
         `new_priority` is the largest so far, as in prioritised experience replay.
         """

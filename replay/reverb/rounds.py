@@ -26,7 +26,7 @@ class RoundsReplay:
 
     Attributes:
       shapes: see `Replay`.
-      metric_names: likewise.
+      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class RoundsReplay:
         num_environments: int,
         max_wait: float,
     ):
-        """Starts reading the queue; arguments as of `make_replay`."""
+        """Starts reading the queue; arguments: see `make_replay`."""
         self.shapes = replayed.shapes
         self._layout, self._replayed, self._schedule = layout, replayed, schedule
         self._num_environments = num_environments

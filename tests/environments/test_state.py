@@ -329,7 +329,7 @@ def test_running_statistics_of_wrappers_are_kept(monkeypatch):
 def test_a_note_says_what_becomes_of_running_statistics():
     assert make(normalised).spec.note == (
         "The running statistics of NormalizeReward and NormalizeObservation belong to each "
-        "environment alone: a resumed run keeps them, evaluations begin them anew."
+        "environment alone: a resumed run keeps them, evaluations start with new ones."
     )
     assert make("Pendulum-v1").spec.note == ""
 

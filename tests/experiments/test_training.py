@@ -180,7 +180,7 @@ def test_a_run_without_metrics_is_resumed(run, retrax):
     (run / "metrics.csv").unlink()
     status, _, err = retrax("train", "--resume", run, "--steps", 280)
     assert status == 0
-    sentence = f"{run / 'metrics.csv'} was missing or empty: it begins anew"
+    sentence = f"{run / 'metrics.csv'} was missing or empty: it starts again"
     assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
     assert [row["steps"] for row in rows(run)] == ["280"]
 

@@ -151,7 +151,7 @@ def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path)
 )
 def test_wrong_options(tmp_path, acme_module, changes, expected):
     with pytest.raises(ValueError, match=expected):
-        make_config(tmp_path, run=make_run(search_path=str(acme_module)), **changes)
+        make_config(tmp_path, run=make_run(search_path=str(acme_module)), **changes).acme_options()
 
 
 def test_acmes_loop_steps_one_environment(tmp_path, acme_module):

@@ -44,8 +44,8 @@ def read_rows(directory):
         return list(csv.DictReader(file))
 
 
-def act(counter, name, number, taken, *, process=0, **values):
-    return counter.claim(name, process, number, taken, values)
+def act(counter, name, number, taken, *, restarts=0, **values):
+    return counter.claim(name, restarts, number, taken, values)
 
 
 def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_path):
@@ -239,15 +239,15 @@ def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
     counter.open({}, [])
     total = process = 0
     while counter.status()["steps"] < 103:
-        granted = act(counter, "actor/0", 0, 0, process=process)
+        granted = act(counter, "actor/0", 0, 0, restarts=process)
         assert counter.status()["leases"]["actor/0"] == (process, 0, granted)
         if process % 3 == 2:
-            act(counter, "actor/0", 1, granted, process=process)
+            act(counter, "actor/0", 1, granted, restarts=process)
             total += granted
         process += 1
         assert process < 1000
     assert total == counter.status()["steps"] == 103
-    assert act(counter, "actor/0", 1, 50, process=process - 2) == 0  # a late call of a dead one
+    assert act(counter, "actor/0", 1, 50, restarts=process - 2) == 0  # a late call of a dead one
     assert counter.status()["steps"] == 103
 
 
@@ -292,7 +292,7 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     """It has the last snapshot to save."""
     counter = make_counter(tmp_path, steps=1, seconds=0.0)
     counter.open({}, [])
-    counter.report("learner/0", {"updates": 1, "process": 0})
+    counter.report("learner/0", {"updates": 1, "restarts": 0})
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
     write_restarts(tmp_path, {"learner/0": 1})
@@ -301,7 +301,7 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
     counter.report("learner/0", {"state": "compiling"})
     assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
-    counter.report("learner/0", {"updates": 1, "process": 1})
+    counter.report("learner/0", {"updates": 1, "restarts": 1})
     assert counter.report("evaluator/0", {"final": True})["phase"] == "finished"
 
 

@@ -96,9 +96,11 @@ def test_a_new_directory_is_made_only_when_the_lock_is_acquired(tmp_path):
         assert [path.name for path in directory.iterdir()] == [LOCK]
         with pytest.raises(ValueError, match="is in use"):
             DirectoryLock(directory)
-    assert list(directory.iterdir()) == []
+    assert not directory.exists()  # nothing was written into it
+    directory.mkdir()
     with DirectoryLock(directory):
         pass
+    assert list(directory.iterdir()) == []  # it was there before
 
 
 def test_a_directory_that_cannot_be_made(tmp_path):
