@@ -7,7 +7,7 @@ from courier.python.client import StatusNotOk
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
 from ...replay.interface import Replay
-from ...replay.reverb import Checkpoints, ReverbWriter, make_replay
+from ...replay.reverb import Checkpoints, ReverbWriter, is_queued, make_replay
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
 from ..peers import Caller, title_of, until_answered
@@ -64,7 +64,7 @@ class CourierPeers:
 
 def has_checkpoints(config: ProgramConfig) -> bool:
     """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
-    return config.run.replay.selector != "contextual" and not config.has_workers
+    return not (is_queued(config.run.replay) or config.has_workers)
 
 
 class _Once:

@@ -1,31 +1,28 @@
-"""Replay over Reverb. Contextual selection needs the learner's own store: rows travel in a queue.
+"""Replay over Reverb. Contextual selection and rounds need the learner's own store.
 
-Otherwise Reverb's table keeps the sequences and draws them.
+Rows travel in a queue then. Otherwise Reverb's table keeps the sequences and draws them.
 """
 
 from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from ..interface import Replay
 from ..local import LocalReplay
-from ..schedule import UpdateSchedule
 from .checkpoints import Checkpoints, check_tables
-from .contextual import ContextualReplay
-from .layout import NEWEST, QUEUE, SEQUENCES, Layout
+from .layout import QUEUE, SEQUENCES, Layout, is_queued
 from .prioritized import PrioritizedReplay
-from .rounds import RoundsReplay
+from .queued import QueuedReplay
 from .tables import make_tables
 from .writer import ReverbWriter
 
 __all__ = [
-    "NEWEST",
     "QUEUE",
     "SEQUENCES",
     "Checkpoints",
-    "ContextualReplay",
     "Layout",
     "PrioritizedReplay",
+    "QueuedReplay",
     "ReverbWriter",
-    "RoundsReplay",
     "check_tables",
+    "is_queued",
     "make_replay",
     "make_tables",
 ]
@@ -55,23 +52,10 @@ def make_replay(
     Raises:
       ValueError: the capacity is too small for one sequence per environment, or too large.
     """
-    config = config.for_environments(num_environments)
     layout = Layout(environment_spec, sequence, config)
-    if config.selector == "contextual":
+    if layout.queued:
         local = LocalReplay(
             environment_spec, sequence, config, num_environments=num_environments, seed=seed
         )
-        return ContextualReplay(address, layout, local, max_wait=max_wait)
-    replayed = PrioritizedReplay(
-        address, layout, num_environments=num_environments, max_wait=max_wait
-    )
-    if config.pace != "rounds":
-        return replayed
-    return RoundsReplay(
-        address,
-        layout,
-        replayed,
-        UpdateSchedule(config, num_environments=num_environments, seed=seed),
-        num_environments=num_environments,
-        max_wait=max_wait,
-    )
+        return QueuedReplay(address, layout, local, max_wait=max_wait)
+    return PrioritizedReplay(address, layout, num_environments=num_environments, max_wait=max_wait)

@@ -14,26 +14,32 @@ from ..packing import Packing, SequencePacking
 from ..rows import row_spec
 from .library import reverb, tensorflow
 
-QUEUE = "rows"  # a queue of chunks of rows, for contextual selection
+QUEUE = "rows"  # a queue of chunks of rows, where the learner keeps them
 SEQUENCES = "sequences"  # the table of sequences otherwise
-NEWEST = "newest"  # a queue of sequences that counts rounds, besides that table
+CHUNK_ROWS = 16  # of one environment, travelling together: about three updates at Reactor's ratio
 _ANSWER_SECONDS = 1  # until a server describes its tables
-_ORIGIN = jax.ShapeDtypeStruct((3,), np.int64)  # environment, writer, number of the row
+
+
+def is_queued(config: ReplayConfig) -> bool:
+    """Whether the learner keeps the rows: Reverb has neither contextual selection nor rounds."""
+    return config.selector == "contextual" or config.pace == "rounds"
 
 
 class Layout:
     """Maps rows to the columns of a table's items, and back.
 
     In a table of sequences the columns are the parts of a `SequencePacking`. In the queue each row
-    is packed with all extras, since only the learner's store knows where sequences start, and with
-    its origin.
+    is packed with all extras, since only the learner's store knows where sequences start, and a
+    chunk has the origin of its first row: environment, writer, number of the row.
 
     Attributes:
       environment_spec: of one environment.
       sequence: length, period and extras of the sequences.
       config: of the replay.
-      tables: names of the tables that every item goes to.
-      queued: whether they are the queue of chunks of rows.
+      queued: see `is_queued`.
+      table: its name.
+      length: rows of an item, at most, without those before.
+      period: rows between the starts of adjacent items.
       before: rows of an item before its sequence, for stacks of frames.
     """
 
@@ -41,24 +47,27 @@ class Layout:
         self, environment_spec: EnvironmentSpec, sequence: SequenceSpec, config: ReplayConfig
     ):
         self.environment_spec, self.sequence, self.config = environment_spec, sequence, config
-        self.queued = config.selector == "contextual"
-        self.tables: tuple[str, ...] = (QUEUE,)
-        if not self.queued:
-            self.tables = (SEQUENCES, NEWEST) if config.pace == "rounds" else (SEQUENCES,)
-        row = row_spec(environment_spec, sequence)
-        self._sequences = SequencePacking(row, sequence)
-        self._chunks = Packing((row, _ORIGIN))
-        self.before = 0 if self.queued else self._sequences.before
+        self.queued = is_queued(config)
+        self._sequences = SequencePacking(row_spec(environment_spec, sequence), sequence)
+        if self.queued:
+            # In rounds, a chunk completes one sequence: no environment is further ahead.
+            self.length = self.period = sequence.period if config.pace == "rounds" else CHUNK_ROWS
+            self.table, self.before = QUEUE, 0
+        else:
+            self.length, self.period = sequence.length, sequence.period
+            self.table, self.before = SEQUENCES, self._sequences.before
 
     def signature(self) -> tuple[tensorflow.TensorSpec, ...]:
         """Columns of an item, named with hashes of their layouts; a chunk's length is open."""
+        if self.queued:
+            shape, name = (None, self._sequences.row_bytes), f"rows_{self._sequences.layout}"
+            origin = tensorflow.TensorSpec((3,), np.int64, "origin")
+            return tensorflow.TensorSpec(shape, np.uint8, name), origin
 
-        def column(name: str, packing: Packing, *axes: int | None) -> tensorflow.TensorSpec:
+        def column(name: str, packing: Packing, *axes: int) -> tensorflow.TensorSpec:
             shape = (*axes, packing.dtype.itemsize)
             return tensorflow.TensorSpec(shape, np.uint8, f"{name}_{packing.layout}")
 
-        if self.queued:
-            return (column("rows", self._chunks, None),)
         rows, *first = self._sequences.parts
         return (
             column("rows", rows, self.before + self.sequence.length),
@@ -66,7 +75,7 @@ class Layout:
         )
 
     def pack(self, rows: Row, origins: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Packs rows `[n, ...]` into columns, uint8 `[n, bytes]` each.
+        """Packs rows `[n, ...]` into columns: uint8 `[n, bytes]`, and origins.
 
         Args:
           rows: all extras included.
@@ -75,14 +84,10 @@ class Layout:
         Raises:
           ValueError: rows are not as specified.
         """
+        packed = self._sequences.pack(rows)
         if not self.queued:
-            return self._sequences.pack(rows)
-        return [self._chunks.pack((rows, np.array(origins, np.int64)))]
-
-    def chunk(self, columns: Sequence[np.ndarray]) -> tuple[list[int], Row]:
-        """Origin of the first row of an item of the queue, and its rows `[n, ...]`."""
-        rows, origins = self._chunks.unpack(columns[0])
-        return origins[0].tolist(), rows
+            return packed
+        return [np.concatenate(packed, axis=-1), np.array(origins, np.int64)]
 
     def sample(self, columns: Sequence[np.ndarray], weights: np.ndarray) -> Sample:
         """The sample of a batch of sequences; its rows are views of the columns.
@@ -96,20 +101,19 @@ class Layout:
         return Sample(rows, weights.astype(np.float32), mask)
 
     def check_server(self, client: reverb.Client) -> None:
-        """Checks that a server has the tables, with this layout.
+        """Checks that a server has the table, with this layout.
 
         Raises:
-          ValueError: a table is missing, or has another layout.
+          ValueError: the table is missing, or has another layout.
           DeadlineExceededError: no server answers (Reverb's error).
         """
         served = client.server_info(timeout=_ANSWER_SECONDS)
-        for table in self.tables:
-            if table not in served:
-                raise ValueError(
-                    f"The Reverb server at {client.server_address} has the tables "
-                    f"{sorted(served)}, but the config asks for {table}."
-                )
-            check_signature(table, served[table].signature, self.signature())
+        if self.table not in served:
+            raise ValueError(
+                f"The Reverb server at {client.server_address} has the tables {sorted(served)}, "
+                f"but the config asks for {self.table}."
+            )
+        check_signature(self.table, served[self.table].signature, self.signature())
 
 
 def check_signature(table: str, served: Any, wanted: Any) -> None:

@@ -49,9 +49,7 @@ class PrioritizedReplay:
         self._client = reverb.Client(address)
         self._table_size, self._largest, self._mean_power = 0, 1.0, 1.0
         self._calls = ServerCalls(self._client, SEQUENCES, max_wait=max_wait)
-        self._reader = Reader(
-            address, SEQUENCES, layout, batch_size=self._config.draw_size, max_wait=max_wait
-        )
+        self._reader = Reader(address, layout, batch_size=self._config.draw_size, max_wait=max_wait)
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """The next batch that the table has drawn."""

@@ -47,33 +47,28 @@ class Reader:
     def __init__(
         self,
         address: str,
-        table: str,
         layout: Layout,
         *,
         batch_size: int,
-        in_order: bool = False,
         max_wait: float,
     ):
         """Starts reading.
 
         Args:
           address: "host:port" of the server.
-          table: its name.
           layout: of the table.
           batch_size: B.
-          in_order: whether a batch must be complete as soon as B items have arrived, as from a
-            queue. Otherwise a batch may wait for a few more items, which is faster.
           max_wait: seconds to wait for the server at the start.
         """
-        self._client, self._table, self._layout = reverb.Client(address), table, layout
-        self._batch_size, self._in_order, self._max_wait = batch_size, in_order, max_wait
+        self._client, self._layout = reverb.Client(address), layout
+        self._batch_size, self._max_wait = batch_size, max_wait
         # Not a SimpleQueue: in Python 3.10 its `get(timeout=0)` seldom waits without end, when the
         # thread loses the processor between the two looks at the clock.
         self._results: queue.Queue[Batch | Exception] = queue.Queue()
         self._taken = threading.Semaphore(0)
         self._closed = threading.Event()
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"read {table}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"read {layout.table}", daemon=True)
         self._thread.start()
 
     def take(self, timeout: float) -> Batch | None:
@@ -128,7 +123,7 @@ class Reader:
             retry,
             what="the replay's server",
             client=self._client,
-            table=self._table,
+            table=self._layout.table,
             stop=self._closed.is_set,
             max_wait=self._max_wait,
             pause=_POLL_SECONDS,
@@ -148,15 +143,15 @@ class Reader:
         self._layout.check_server(self._client)
         signature = self._layout.signature()
         # Two workers read 1.2 times as many items per second as one with as many in flight
-        # (benchmarks/reverb_replay.py), but not in order.
-        workers = 1 if self._in_order else min(2, self._batch_size)
+        # (benchmarks/reverb_replay.py), but not in order, which a queue's batches of 1 need.
+        workers = min(2, self._batch_size)
         dataset = reverb.TrajectoryDataset(
             self._client.server_address,
-            self._table,
+            self._layout.table,
             dtypes=tuple(spec.dtype for spec in signature),
             shapes=tuple(spec.shape for spec in signature),
             max_in_flight_samples_per_worker=-(-self._batch_size // workers),
             num_workers_per_iterator=workers,
             rate_limiter_timeout_ms=int(1000 * _POLL_SECONDS),
         )
-        return dataset.batch(1 if self._in_order else self._batch_size)
+        return dataset.batch(self._batch_size)

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
-from .layout import NEWEST, QUEUE, SEQUENCES, Layout
+from ..rings import rows_per_environment
+from .layout import QUEUE, SEQUENCES, Layout
 from .library import reverb
 
 _BATCHES_AHEAD = 3  # drawn, but not yet learned from: two in the reader, one in the learner
@@ -17,12 +18,12 @@ def make_tables(
     *,
     num_environments: int,
 ) -> list[reverb.Table]:
-    """Makes the tables of a replay server: one, or two for updates in rounds.
+    """Makes the table of a replay server.
 
-    For contextual selection it is a queue of chunks of rows, so short that actors wait as soon as
-    the learner takes no more. Otherwise it is a table of sequences whose rate limiter keeps the
-    acting steps per update; it counts rows, and each episode has one row more than steps. In
-    rounds, a queue of one sequence per environment limits the actors instead.
+    Where the learner keeps the rows (`is_queued`), it is a queue of chunks of them, so short that
+    actors wait as soon as the learner takes no more. Otherwise it is a table of sequences whose
+    rate limiter keeps the acting steps per update; it counts rows, and each episode has one row
+    more than steps.
 
     Args:
       environment_spec: of one environment.
@@ -33,28 +34,21 @@ def make_tables(
     Raises:
       ValueError: the capacity is too small for one sequence per environment.
     """
-    config = config.for_environments(num_environments)
     layout = Layout(environment_spec, sequence, config)
     signature = layout.signature()
     if layout.queued:
         return [reverb.Table.queue(QUEUE, num_environments, signature=signature)]
-    if config.capacity // num_environments < sequence.length:
-        raise ValueError(
-            f"A replay capacity of {config.capacity} rows over {num_environments} environments "
-            f"keeps {config.capacity // num_environments} rows each, but a sequence "
-            f"needs {sequence.length}."
+    rows = rows_per_environment(sequence, config, num_environments)
+    return [
+        reverb.Table(
+            name=SEQUENCES,
+            sampler=_sampler(config),
+            remover=reverb.selectors.Fifo(),
+            max_size=num_environments * rows // sequence.period,
+            rate_limiter=_rate_limiter(sequence, config, num_environments),
+            signature=signature,
         )
-    table = reverb.Table(
-        name=SEQUENCES,
-        sampler=_sampler(config),
-        remover=reverb.selectors.Fifo(),
-        max_size=max(1, config.capacity // sequence.period),
-        rate_limiter=_rate_limiter(sequence, config, num_environments),
-        signature=signature,
-    )
-    if NEWEST not in layout.tables:
-        return [table]
-    return [table, reverb.Table.queue(NEWEST, num_environments, signature=signature)]
+    ]
 
 
 def _sampler(config: ReplayConfig) -> Any:
@@ -68,8 +62,6 @@ def _rate_limiter(sequence: SequenceSpec, config: ReplayConfig, num_environments
     # The number of sequences in the table once the environments have made `min_rows` rows.
     rows = max(0, config.min_rows // num_environments - sequence.length)
     minimum = num_environments * (rows // sequence.period + 1)
-    if config.pace == "rounds":
-        return reverb.rate_limiters.MinSize(minimum)
     per_insert = config.batch_size * sequence.period / config.acting_steps_per_update
     # Tolerance: one insert of every environment, and the batches drawn ahead.
     room = max(1.0, per_insert) * num_environments + config.draw_size * _BATCHES_AHEAD

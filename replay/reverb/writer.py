@@ -10,11 +10,10 @@ import numpy as np
 from ...datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from ..priorities import check_priorities
 from ..waiting import never
-from .layout import SEQUENCES, Layout
+from .layout import Layout
 from .library import reverb
 from .waiting import retry
 
-CHUNK_ROWS = 16  # of one environment, travelling together: about three updates at Reactor's ratio
 _ROWS_AHEAD = 32  # not yet confirmed: a confirmation takes milliseconds
 _POLL_MS = 500  # between the checks of a wait for whether it must end
 _CONNECT_MS = 1000  # Reverb rounds this one down to whole seconds
@@ -61,7 +60,7 @@ class ReverbWriter:
         client = reverb.Client(address) if isinstance(address, str) else address
         self._layout, self._checked = Layout(environment_spec, sequence, config), 1.0
         wait = functools.partial(
-            retry, client=client, table=self._layout.tables[-1], stop=stop, max_wait=max_wait
+            retry, client=client, table=self._layout.table, stop=stop, max_wait=max_wait
         )
 
         def connect() -> list[_Stream]:
@@ -113,15 +112,12 @@ class _Stream:
         self, environment: int, client: reverb.Client, layout: Layout, wait: Callable[..., Any]
     ):
         self._environment, self._id, self._wait = environment, time.time_ns(), wait
-        self._tables, self._queued, sequence = layout.tables, layout.queued, layout.sequence
-        # Rows of an item, and between the starts of adjacent items.
-        self._length, self._period = sequence.length, sequence.period
-        if self._queued:
-            self._length = self._period = CHUNK_ROWS
+        self._table, self._queued = layout.table, layout.queued
+        self._length, self._period = layout.length, layout.period
         self._before, self._begins = layout.before, True
-        self._pads = not (self._queued or sequence.crosses_episodes)
+        self._pads = not (self._queued or layout.sequence.crosses_episodes)
         # Actors may be ahead of a table by the sequences that are incomplete at a time.
-        ahead = max(self._length, _ROWS_AHEAD) if self._tables == (SEQUENCES,) else 0
+        ahead = 0 if self._queued else max(self._length, _ROWS_AHEAD)
         self._pending = -(-ahead // self._period)
         self._time = 0  # rows since starts are counted
         num_refs = self._before + self._length * (1 + self._pads)
@@ -158,7 +154,7 @@ class _Stream:
 
     def close(self, deadline: float) -> None:
         try:
-            incomplete = self._time % CHUNK_ROWS
+            incomplete = self._time % self._length
             if self._queued and incomplete:
                 self._create(incomplete, incomplete, 1.0)
             self._writer.flush(0, max(1, int(1000 * (deadline - time.monotonic()))))
@@ -180,9 +176,8 @@ class _Stream:
         return [self._time - start for start in starts if start >= 0 and start % self._period == 0]
 
     def _create(self, age: int, num_rows: int, priority: float) -> None:
-        """Makes an item of rows that begin `age` rows ago, in each table."""
+        """Makes an item of rows that begin `age` rows ago."""
         rows, *once = self._writer.history
         begin = -age - self._before
         item = [rows[begin : num_rows - age or None], *(column[-age] for column in once)]
-        for table in self._tables:
-            self._writer.create_item(table, priority, item)
+        self._writer.create_item(self._table, priority, item)

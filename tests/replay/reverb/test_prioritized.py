@@ -67,7 +67,8 @@ def set_priorities_to_numbers(replay, missing):
     Sequences that begin with row 0 have none.
     """
     for _ in range(20):
-        keys, sample, _ = draw(replay)
+        keys, sample, updates = draw(replay)
+        assert updates == 2
         numbers = sample.rows.observation[:, 0, 1]
         replay.set_priorities(keys, numbers)
         missing.difference_update(numbers.astype(int).tolist())
@@ -80,8 +81,9 @@ def test_priorities_decide_what_the_table_draws_and_weights_correct_for_it():
         selector="proportional",
         capacity=100,
         min_rows=1,
-        batch_size=20,
-        acting_steps_per_update=0.02,
+        batch_size=10,
+        updates_per_call=2,
+        acting_steps_per_update=0.01,
         uniform_fraction=0.2,
     )
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:

@@ -43,15 +43,13 @@ def _short_pauses(monkeypatch):
 
 
 @contextlib.contextmanager
-def reading(*, in_order):
+def reading():
     """A writer with an endless stream, and a reader of batches of 4 of its sequences, each once."""
     layout = Layout(SPEC, SEQUENCE, CONFIG)
     with (
         serve([each_once(SEQUENCE, CONFIG)]) as address,
         contextlib.closing(make_writer(address, SEQUENCE, CONFIG)) as writer,
-        contextlib.closing(
-            Reader(address, SEQUENCES, layout, batch_size=4, in_order=in_order, max_wait=SECONDS)
-        ) as reader,
+        contextlib.closing(Reader(address, layout, batch_size=4, max_wait=SECONDS)) as reader,
     ):
         rows = stream(0, 1000, ends=0.0)
         writer.write(next(rows))
@@ -73,11 +71,10 @@ def reading(*, in_order):
         yield write, take
 
 
-@pytest.mark.parametrize("in_order", [False, True])
-def test_no_item_is_lost_when_nothing_arrives_for_a_while(in_order):
+def test_no_item_is_lost_when_nothing_arrives_for_a_while():
     """Each of the items is drawn once; two workers draw them in another order."""
     drawn = []
-    with reading(in_order=in_order) as (write, take):
+    with reading() as (write, take):
         write(6)
         drawn += take(SECONDS)
         assert take(PAUSE) is None
@@ -89,7 +86,7 @@ def test_no_item_is_lost_when_nothing_arrives_for_a_while(in_order):
         assert take(PAUSE) is None
         write(3)
         drawn += take(SECONDS)
-    assert (drawn if in_order else sorted(drawn)) == list(range(16))
+    assert sorted(drawn) == list(range(16))
 
 
 class _Reset:
@@ -108,22 +105,9 @@ class _Reset:
 def test_a_server_that_dies_as_a_pass_begins_is_waited_for(monkeypatch):
     connect = Reader._connect
     monkeypatch.setattr(Reader, "_connect", lambda reader: _Reset(connect(reader)))
-    with reading(in_order=True) as (write, take):
+    with reading() as (write, take):
         write(4)
-        assert take(SECONDS) == [0, 1, 2, 3]
-
-
-def test_in_order_a_batch_does_not_wait_for_more_items_than_it_has():
-    """Items arrive one by one, without a pause of Reverb's; the first three came before one."""
-    with reading(in_order=True) as (write, take):
-        write(3)
-        assert take(PAUSE) is None
-        batches = []
-        while batches.count(None) == len(batches) < 4:
-            write(1)
-            batches.append(take(0.1))
-        assert batches[-1] == [0, 1, 2, 3]
-        assert len(batches) < 4, "it waited for four items"
+        assert sorted(take(SECONDS)) == [0, 1, 2, 3]
 
 
 def test_two_batches_are_drawn_ahead():
@@ -148,10 +132,7 @@ def test_a_look_without_waiting_never_waits(monkeypatch):
     """Python 3.10's `SimpleQueue` waits without end after some hundred of these."""
     monkeypatch.setattr(Reader, "_run", lambda self: None)
     layout = Layout(SPEC, SEQUENCE, CONFIG)
-    readers = [
-        Reader("localhost:1", SEQUENCES, layout, batch_size=4, max_wait=SECONDS)
-        for _ in range(2000)
-    ]
+    readers = [Reader("localhost:1", layout, batch_size=4, max_wait=SECONDS) for _ in range(2000)]
     done = threading.Event()
 
     def look():

@@ -29,9 +29,9 @@ from reverb_servers import (
 )
 from waiting import wait_for
 
+from retrax.replay.reverb.layout import CHUNK_ROWS
 from retrax.replay.reverb.library import reverb
 from retrax.replay.reverb.waiting import ServerCalls, describe
-from retrax.replay.reverb.writer import CHUNK_ROWS
 from retrax.replay.waiting import Stopped, WaitTimeout
 
 pytestmark = pytest.mark.distributed

@@ -1,21 +1,19 @@
-"""The learner's own replay at the end of a Reverb queue, for contextual selection."""
+"""The learner's own replay at the end of a Reverb queue."""
 
 import time
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from ...datatypes import Row
 from ..arrivals import Arrivals
 from ..interface import Draw, ReplayStatus
 from ..local import LocalReplay
-from .layout import QUEUE, Layout
+from .layout import Layout
 from .reader import Reader
 
 
-class ContextualReplay:
+class QueuedReplay:
     """A `Replay` whose rows arrive through a queue in a `LocalReplay`.
 
     No more rows are taken from the queue than the schedule of updates permits, so the queue fills
@@ -32,11 +30,9 @@ class ContextualReplay:
 
     def __init__(self, address: str, layout: Layout, local: LocalReplay, *, max_wait: float):
         """Starts reading the queue; arguments: see `make_replay`."""
-        self.local, self.shapes, self._layout = local, local.shapes, layout
+        self.local, self.shapes = local, local.shapes
         self._arrivals = Arrivals(local.num_environments, local.cut)
-        self._reader = Reader(
-            address, QUEUE, layout, batch_size=1, in_order=True, max_wait=max_wait
-        )
+        self._reader = Reader(address, layout, batch_size=1, max_wait=max_wait)
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """Draws if a call is due; takes rows from the queue until one is."""
@@ -45,8 +41,8 @@ class ContextualReplay:
             item = self._reader.take(deadline - time.monotonic())
             if item is None:
                 return None
-            origin, rows = self._layout.chunk([column[0] for column in item.columns])
-            self._add(rows, *origin)
+            rows, origin = (column[0] for column in item.columns)
+            self._add(rows, *origin.tolist())
         return batch
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
@@ -75,11 +71,12 @@ class ContextualReplay:
         """Ends the reader's thread."""
         self._reader.close()
 
-    def _add(self, rows: Row, environment: int, writer: int, number: int) -> None:
-        """Adds rows `[n, ...]` of one environment; `number` is the first one's, by its writer."""
-        num_rows = len(rows.is_last)
-        begin = self._arrivals.begin(environment, writer, number, rows.is_first)
-        for index in range(begin, num_rows):
-            row = jax.tree.map(lambda x, index=index: x[index : index + 1], rows)
-            self.local.add(row, np.array([environment]))
-        self._arrivals.passed(environment, number + num_rows, added=begin < num_rows)
+    def _add(self, rows: np.ndarray, environment: int, writer: int, number: int) -> None:
+        """Adds packed rows of one environment; `number` is the first one's, by its writer."""
+        packing = self.local.packing
+        is_first, _ = packing.flags(packing.split(rows)[0])
+        begin = self._arrivals.begin(environment, writer, number, is_first)
+        for index in range(begin, len(rows)):
+            row = packing.split(rows[index : index + 1])
+            self.local.add_packed(row, np.array([environment]))
+        self._arrivals.passed(environment, number + len(rows), added=begin < len(rows))

@@ -5,6 +5,7 @@ import dataclasses
 import threading
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -13,17 +14,21 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 from reverb_servers import (
     BIG,
     SECONDS,
+    SPEC,
+    draw,
     make_writer,
     open_replay,
     sequence_spec,
     server,
     stream,
+    streams,
     write_all,
     write_on,
+    writing,
 )
 
-from retrax.replay import ReplayConfig
-from retrax.replay.reverb.writer import CHUNK_ROWS
+from retrax.replay import LocalReplay, ReplayConfig
+from retrax.replay.reverb.layout import CHUNK_ROWS
 from retrax.replay.waiting import Stopped
 
 pytestmark = pytest.mark.distributed
@@ -61,6 +66,32 @@ def test_the_queue_admits_as_many_rows_as_the_ratio_permits():
         stop.set()
         actor.join(SECONDS)
         assert time.monotonic() - asked < 1.5
+
+
+@pytest.mark.parametrize("per_call", [1, 2])
+@pytest.mark.parametrize("on_policy", [False, True])
+def test_rounds_draw_what_one_process_draws(on_policy, per_call):
+    """A chunk completes one sequence, so each is the newest once. Replays begin in round 3."""
+    sequence, rounds = sequence_spec(length=4, period=3), {"pace": "rounds", "replay_ratio": 6.0}
+    config = dataclasses.replace(
+        BIG, **rounds, min_rows=18, on_policy=on_policy, updates_per_call=per_call
+    )
+    local, wanted = LocalReplay(SPEC, sequence, config, num_environments=2, seed=0), []
+    for rows in streams(2, 34):
+        local.add(rows)
+        wanted += iter(local.sample, None)
+    assert len(wanted) > 20 / per_call
+    with (
+        server(sequence, config, 2) as address,
+        open_replay(address, sequence, config, 2) as replay,
+        writing(address, sequence, config, streams(2, 34), (0, 1)),
+    ):
+        for keys, sample, updates in wanted:
+            found = draw(replay)
+            np.testing.assert_array_equal(found.keys[:2], keys[:2])
+            jax.tree.map(np.testing.assert_array_equal, found.sample, sample)
+            assert found.updates == updates
+        assert replay.sample(0.3) is None
 
 
 def test_a_restarted_actor_cuts_its_episode():
