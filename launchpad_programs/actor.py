@@ -102,7 +102,6 @@ class ActorNode(Node):
         return {
             "state": "acting",
             "staleness": self._parameters.staleness,
-            "failures": self._parameters.failures,
             "episodes": self._actor.take_episodes(),
         }
 
@@ -130,7 +129,7 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEve
     environment = run.make_environment(seed=seed, num_envs=len(mine))
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        functools.partial(peers.once(publisher_of(run)).call, "get"),
+        functools.partial(peers.peer(publisher_of(run)).call, "get"),
         packing_of(agent),
         update_period=config.run.actor_update_period or 1,
         stop=stop.is_set,

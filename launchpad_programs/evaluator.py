@@ -108,9 +108,7 @@ class EvaluatorNode(Node):
         self._report(state="waiting")
         self._parameters.step()
         final = self._phase == "evaluating"
-        is_old = self._parameters.version == self._version and not final
-        # Those that did not arrive at the end are asked for again.
-        if self._phase == "finished" or is_old or (final and self._parameters.failures):
+        if self._phase == "finished" or (self._parameters.version == self._version and not final):
             return
         self._report(state="evaluating")
         self._version, params, steps = (
@@ -178,7 +176,7 @@ def make_evaluator(
     environment = config.run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        functools.partial(peers.once(publisher_of(config.run)).call, "get"),
+        functools.partial(peers.peer(publisher_of(config.run)).call, "get"),
         packing_of(agent),
         update_period=1,
         stop=stop.is_set,

@@ -135,8 +135,6 @@ def _more(values: Mapping[str, Any]) -> str:
         parts.append(f"{_share(values['idle_share'])} idle")
     if "staleness" in values:
         parts.append(f"{values['staleness']} versions behind")
-    if values.get("failures"):
-        parts.append("learner away")
     if values.get("restarts"):
         parts.append(f"restarts: {values['restarts']}")
     return ", ".join(parts)

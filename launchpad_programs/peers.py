@@ -47,13 +47,6 @@ class Peers(Protocol):
         """
         ...
 
-    def once(self, name: str) -> Caller:
-        """A node whose `call` is one attempt of about a second, which may raise anything.
-
-        For callers that can go on without an answer.
-        """
-        ...
-
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
     ) -> Writer:

@@ -151,7 +151,7 @@ class ParameterClient:
         """Starts fetching.
 
         Args:
-          get: `ParameterServer.get`, over Courier with a call timeout; may raise anything.
+          get: `ParameterServer.get`, which may take long where it is threaded, and raise anything.
           packing: the server's.
           update_period: calls of `step` between fetches.
           stop: whether the program must end.
@@ -248,7 +248,7 @@ class ParameterClient:
     def _fetch(self) -> None:
         try:
             version, blob = self._get(self._known)
-        except Exception as error:  # Courier raises many types; the learner may come back
+        except Exception as error:  # of many types; the learner may come back
             self.failures += 1
             self._reason = str(error) or type(error).__name__
             return

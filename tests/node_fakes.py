@@ -12,8 +12,6 @@ class DirectPeers:
     def peer(self, name):
         return DirectPeer(self.counter if name == "counter/0" else self.publisher)
 
-    once = peer
-
 
 class Counter:
     """Grants what it is given, and keeps what it receives."""
@@ -45,7 +43,7 @@ class Counter:
 class Parameters:
     """A parameter client whose parameters never change."""
 
-    staleness, failures, version, params, new_priority, closed = 2, 0, 7, None, 1.0, False
+    staleness, version, params, new_priority, closed = 2, 7, None, 1.0, False
 
     def wait(self):
         self.version = 1

@@ -27,10 +27,6 @@ class CourierPeers:
         """See `Peers`."""
         return _Repeating(self._clients[name], name, self._stop)
 
-    def once(self, name: str) -> Caller:
-        """See `Peers`."""
-        return _Once(self._clients[name])
-
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
     ) -> ReverbWriter:
@@ -65,16 +61,6 @@ class CourierPeers:
 def has_checkpoints(config: ProgramConfig) -> bool:
     """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
     return not (is_queued(config.run.replay) or config.has_workers)
-
-
-class _Once:
-    """A Courier client, called by the name of a method."""
-
-    def __init__(self, client: Any):
-        self._client = client
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._client, method)(*arguments)
 
 
 class _Repeating:

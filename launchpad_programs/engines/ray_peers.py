@@ -97,14 +97,6 @@ class RayPeer:
         self._actor = None
 
 
-class OneAttempt(RayPeer):
-    """A node whose `call` waits for a second at most."""
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Raises what `RayAnswer.result` does."""
-        return self.send(method, *arguments).result(_ANSWER_SECONDS)
-
-
 class RayPeers(ReplayPeers):
     """How a node in an actor of Ray reaches the others; `Peers`."""
 
@@ -115,7 +107,3 @@ class RayPeers(ReplayPeers):
     def peer(self, name: str) -> RayPeer:
         """As `Peers.peer`."""
         return RayPeer(name, self._stop)
-
-    def once(self, name: str) -> OneAttempt:
-        """As `Peers.once`."""
-        return OneAttempt(name, self._stop)

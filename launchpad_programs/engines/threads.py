@@ -84,5 +84,3 @@ class ThreadPeers(ReplayPeers):
     def peer(self, name: str) -> DirectPeer:
         """See `Peers`."""
         return DirectPeer(self._made[name])
-
-    once = peer

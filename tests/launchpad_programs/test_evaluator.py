@@ -45,7 +45,6 @@ def make_node(tmp_path, monkeypatch):
         )
         monkeypatch.setattr(RunConfig, "entry", entry)
         environment, parameters = make("catch", seed=1, num_envs=2), Parameters()
-        parameters.failures = 0
         return EvaluatorNode(
             make_config(tmp_path, evaluation_episodes=4, resumed_at=resumed_at),
             AGENT,
@@ -77,18 +76,6 @@ def test_each_version_is_evaluated_once_and_the_last_one_again_at_the_end(make_n
     counter.phase = "finished"
     node.evaluate()
     assert len(evaluations(counter)) == 2
-
-
-def test_the_last_evaluation_is_of_parameters_that_have_arrived(make_node):
-    counter = Counter()
-    counter.phase = "evaluating"
-    node = make_node(counter)
-    node._parameters.failures = 1
-    node.evaluate()
-    assert evaluations(counter) == []
-    node._parameters.failures = 0
-    node.evaluate()
-    assert [e["final"] for e in evaluations(counter)] == [True]
 
 
 def test_the_last_evaluation_takes_limited_time(make_node, monkeypatch):

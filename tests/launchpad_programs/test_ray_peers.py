@@ -13,7 +13,7 @@ from retrax.launchpad_programs import peers
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_peers
 from retrax.launchpad_programs.engines.ray import Host
-from retrax.launchpad_programs.engines.ray_peers import NoResult, OneAttempt, RayPeer
+from retrax.launchpad_programs.engines.ray_peers import NoResult, RayPeer
 from retrax.replay.waiting import PeerLost, Stopped, WaitTimeout
 
 PENDING, DEAD = "no answer yet", "no answer any more"
@@ -71,11 +71,11 @@ class Stop:
         return self.is_set()
 
 
-def make(monkeypatch, *actors, stop=None, kind=RayPeer, **options):
+def make(monkeypatch, *actors, stop=None, **options):
     """A peer of a node that is these actors, one after the other, and the stand-in for Ray."""
     fake, left = Ray(monkeypatch), list(actors)
     fake.actors["parameter_server/0"] = lambda: left.pop(0) if left else _raise(ValueError("none"))
-    return kind("parameter_server/0", stop or Stop(), **options), fake
+    return RayPeer("parameter_server/0", stop or Stop(), **options), fake
 
 
 def test_a_slow_answer_is_waited_for_and_the_call_is_made_once(monkeypatch):
@@ -144,16 +144,6 @@ def test_answers_that_are_not_waited_for(monkeypatch):
     peer.forget()
     with pytest.raises(PeerLost, match="is not there"):
         peer.send("get").result(0.0)
-
-
-def test_one_attempt_fails_at_once(monkeypatch):
-    peer, fake = make(monkeypatch, Actor([PENDING, 7], [DEAD]), Actor([8]), kind=OneAttempt)
-    with pytest.raises(TimeoutError):
-        peer.call("get")
-    assert fake.waited == 1.0
-    with pytest.raises(PeerLost):
-        peer.call("get")
-    assert peer.call("get") == 8
 
 
 @pytest.fixture
