@@ -107,10 +107,12 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
     assert not left
     assert not list(temporary.iterdir())
     steps = int(re.search(r"Stopped by you. Snapshot at (\d+) steps.", output)[1])
+    # What actors and workers were granted, and may have taken and not reported.
+    held = sum(granted for _, _, granted in program.status()["leases"].values())
     own = [int(p.name) for p in directory.glob("workers/*/snapshots/*") if p.name.isdigit()]
     assert len(own) == LABELS[acting].count("worker")
     if own:
-        assert abs(sum(own) - steps) <= 100  # what they were granted and had not reported
+        assert abs(sum(own) - steps) <= held
 
     # In threads: a process imports everything, once.
     resumed = ["--resume", directory, "--steps", steps + 500, "--launch", "local_mt"]
@@ -123,7 +125,7 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
     assert int(last["steps"]) == steps + 500
     assert last["evaluator_return"] != ""
     # One in three steps; some are on their way to an update, and some were not reported.
-    assert (steps + 500 - 300) // 3 < int(last["updates"]) <= (steps + 500 + 100) // 3
+    assert (steps + 500 - 300) // 3 < int(last["updates"]) <= (steps + 500 + held) // 3
     if own:
         assert float(last["worker_waiting_share"]) <= 1.0
         assert last["gradient_staleness"] != ""
