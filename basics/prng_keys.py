@@ -6,8 +6,8 @@ import jax
 
 
 def without_keys(state: Any) -> Any:
-    """A pytree whose PRNG keys are replaced by their data: NumPy has no PRNG keys."""
-    return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, state)
+    """A pytree whose PRNG keys are replaced by their data."""
+    return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, state)
 
 
 def with_keys(template: Any, state: Any) -> Any:
@@ -20,11 +20,12 @@ def with_keys(template: Any, state: Any) -> Any:
     return jax.tree.map(_with_key, template, state)
 
 
+def is_key(x: Any) -> bool:
+    """Whether an array, or its shape and dtype, is of PRNG keys."""
+    return bool(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key))
+
+
 def _with_key(template: Any, leaf: Any) -> Any:
-    if _is_key(template) and not _is_key(leaf):
+    if is_key(template) and not is_key(leaf):
         return jax.random.wrap_key_data(jax.numpy.asarray(leaf))
     return leaf
-
-
-def _is_key(x: Any) -> bool:
-    return bool(jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key))

@@ -14,6 +14,7 @@ import numpy as np
 from dm_env import StepType
 
 from ..agents.base import Agent, LearnerState
+from ..basics.prng_keys import is_key
 from ..datatypes import ReplayConfig, rows_of
 from ..environments import pure
 from ..environments.pure import PureEnvironment
@@ -174,12 +175,8 @@ def _init(
     )
     # Some agents begin with weakly typed numbers, which a loop must not change.
     return jax.tree.map(
-        lambda x: jax.lax.convert_element_type(x, x.dtype) if _plain(x) else x, state
+        lambda x: jax.lax.convert_element_type(x, x.dtype) if not is_key(x) else x, state
     )
-
-
-def _plain(x: jax.Array) -> bool:
-    return not jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _act(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
+from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import reason
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import checked_actions
@@ -183,7 +184,7 @@ def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:
 
 def leaves_of(tree: Any) -> list[np.ndarray]:
     """The arrays of a tree, those of keys as numbers: plain data."""
-    return [np.asarray(jax.random.key_data(x) if _is_key(x) else x) for x in jax.tree.leaves(tree)]
+    return [np.asarray(x) for x in jax.tree.leaves(without_keys(tree))]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
@@ -195,10 +196,7 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     shapes, structure = jax.tree.flatten(like)
     if len(shapes) != len(leaves):
         raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(shapes)}")
-    restored = [
-        jax.random.wrap_key_data(jnp.array(x)) if _is_key(shape) else jnp.array(x)
-        for shape, x in zip(shapes, leaves, strict=True)
-    ]
+    restored = with_keys(shapes, [jnp.array(x) for x in leaves])
     for shape, x in zip(shapes, restored, strict=True):
         if (shape.shape, shape.dtype) != (x.shape, x.dtype):
             raise ValueError(
@@ -206,10 +204,6 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
                 f"{shape.shape}"
             )
     return jax.tree.unflatten(structure, restored)
-
-
-def _is_key(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def check_pure(environment: Any, name: str = "") -> None:

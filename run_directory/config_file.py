@@ -8,7 +8,7 @@ import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,8 @@ def values_of(run: Any) -> dict[str, Any]:
     return {"version": VERSION, **dataclasses.asdict(run)}
 
 
-def run_fields(
-    values: Any, run_class: type, agent_class: Callable[[str, str], type]
-) -> dict[str, Any]:
-    """The arguments of `run_class`, from what config.json holds.
-
-    Args:
-      values: parsed JSON.
-      run_class: `RunConfig`.
-      agent_class: from `agent` and `search_path` to the class of `agent_config`.
+def _run_of(values: Any) -> RunConfig:
+    """The inverse of `values_of`, from parsed JSON.
 
     Raises:
       ValueError: it is of another version, or fields are missing or unknown; names all of them.
@@ -43,15 +36,16 @@ def run_fields(
     version = values.pop("version", None)
     if not (type(version) is int and version == VERSION):
         raise ValueError(f"its version must be {VERSION}, got {version!r}")
-    problems, config_class = _problems(run_class, values), run_class
+    problems, config_class = _problems(RunConfig, values), type(None)
     if {"agent", "search_path", "agent_config"} <= values.keys():
-        config_class = agent_class(values["agent"], values["search_path"])
+        place = Path(values["search_path"] or ".")
+        config_class = find_agent(values["agent"], search_path=place).Config
         given = _object(values["agent_config"], "agent_config")
         problems += _problems(config_class, given, "agent_config.")
     if problems:
         raise ValueError("; ".join(problems))
     config = _build(config_class, values["agent_config"])
-    return {**_fields(run_class, values), "agent_config": config}
+    return RunConfig(**{**_fields(RunConfig, values), "agent_config": config})
 
 
 def _problems(config_class: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -123,7 +117,7 @@ def read_config(directory: Path) -> RunConfig:
         raise ValueError(f"{directory} is not a run directory: it has no config.json.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        return RunConfig(**run_fields(values, RunConfig, _config_class)).anchored()
+        return _run_of(values).anchored()
     except (TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."
@@ -162,7 +156,3 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
         elif before != after:
             found.append(f"{prefix}{field.name}: {before} -> {after}")
     return found
-
-
-def _config_class(agent: str, search_path: str) -> type:
-    return find_agent(agent, search_path=Path(search_path or ".")).Config

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...agents.base import Agent, LearnerState, Update
+from ...basics.prng_keys import is_key
 from ...datatypes import Sample
 from ..learner import check_finite
 from ..parameters import Get
@@ -163,7 +164,7 @@ def _with_own_keys(state: LearnerState, number: int) -> LearnerState:
     """The state with its PRNG keys folded with a number; as it is for number 0."""
 
     def folded(leaf: jax.Array) -> jax.Array:
-        if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if not is_key(leaf):
             return leaf
         fold = jax.random.fold_in
         for _ in leaf.shape:
