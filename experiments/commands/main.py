@@ -16,7 +16,7 @@ usage: retrax COMMAND [...]
 
   train AGENT --environment ID    train an agent; --help lists every field of its config
   train --resume RUN              continue a run from its newest snapshot
-  launch AGENT --num-actors N     the same as a program of many processes (Linux, Python 3.10)
+  launch AGENT --num-actors N     the same as a program of many processes, by Ray or Launchpad
   evaluate RUN                    mean return of the trained policy, with its interval; video
   evaluate-suite RUN...           mean returns of runs on many Atari games, as a CSV for atari57
   record-states RUN               emulator states of a run's play, in which episodes can begin
@@ -75,7 +75,7 @@ def _refuse(sentence: str, status: int = 2) -> int:
 
 
 # Each command's module is imported when it runs: `--help` and `doctor` must not wait for JAX.
-# `launch` lives above this folder, and needs libraries that only Linux with Python 3.10 has.
+# `launch` lives above this folder.
 _COMMANDS = {
     "train": "retrax.experiments.commands.train:train_command",
     "launch": "retrax.launchpad_programs.launch_command:launch_command",
