@@ -5,18 +5,22 @@ import psutil
 GB = 1e9
 
 
-def check_memory(what: str, needed: float, rows: int = 0) -> None:
+def check_memory(
+    what: str, needed: float, rows: int = 0, *, available: float | None = None
+) -> None:
     """Refuses what needs more memory than is available.
 
     Args:
       what: needs it, as the beginning of a sentence.
       needed: bytes.
       rows: that the bytes are for, if fewer of them are an advice; 0 if not.
+      available: bytes; this machine's if None.
 
     Raises:
       ValueError: names both numbers.
     """
-    available = psutil.virtual_memory().available
+    if available is None:
+        available = psutil.virtual_memory().available
     if needed > available:
         fitting = f": at most {int(rows * available / needed)} rows fit" if rows else ""
         raise ValueError(

@@ -1,6 +1,5 @@
 """The loop of a run on a device: many time steps in one compiled call, snapshots between them."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +17,40 @@ from ..runtime.loop import Loop
 from ..runtime.metrics import MetricsAccumulator
 from ..runtime.run_config import RunConfig
 from .learning import TrainState
-from .training import LARGEST_COUNT, make_training
+from .seeds import Seed, Seeds, memory
+from .training import LARGEST_COUNT, Training, make_training
 
-_MAX_ROWS = 1024  # time steps of every environment in one call
-_FIRST_ROWS = 16
-_SECONDS = 0.25  # that a call should take: a stop waits for it
+
+def make_loops(
+    configs: Sequence[RunConfig], agent: Agent, environment: PureVector
+) -> list["DeviceLoop"]:
+    """The loops of runs that differ in their seeds alone, whose time steps are computed together.
+
+    Args:
+      configs: resolved, of one actor.
+      agent: made by the configs' entry.
+      environment: whose pure environment is stepped.
+
+    Raises:
+      ValueError: the replay is not possible on a device or larger than the memory.
+    """
+    config = configs[0]
+    if config.schedule[0] > LARGEST_COUNT:
+        raise ValueError(
+            f"steps must be at most {LARGEST_COUNT} on a device, got {config.schedule[0]}."
+        )
+    training = make_training(
+        agent,
+        environment.pure,
+        config.replay,
+        num_envs=config.num_envs,
+        episode_metrics=tuple(config.entry.episode_metrics),
+    )
+    replay, count = training.replay, len(configs)
+    what = f"A replay of {replay.capacity} rows{f' for each of {count} seeds' * (count > 1)}"
+    check_memory(what, count * replay.nbytes, replay.capacity, available=memory())
+    seeds = Seeds(training, [config.seed for config in configs])
+    return [DeviceLoop(config, agent, training, seeds, seed) for seed in seeds.all]
 
 
 class DeviceLoop(Loop):
@@ -33,89 +61,65 @@ class DeviceLoop(Loop):
     Attributes:
       counters: see `Loop`.
       learner: the learner's side of the state.
-      replays: the replay, described.
+      replays: the replay.
       seconds: spent in calls, the compilation included.
     """
 
     learner: "_Learner"
 
-    def __init__(self, config: RunConfig, agent: Agent, environment: PureVector):
-        """Makes the first state.
+    def __init__(
+        self, config: RunConfig, agent: Agent, training: Training, seeds: Seeds, seed: Seed
+    ):
+        """Takes one of the seeds."""
+        learner = _Learner(agent, sorted(training.no_sums.metrics), config.replay, seed)
+        super().__init__([], learner, [training.replay])
+        self._num_envs, self._seeds, self._seed = config.num_envs, seeds, seed
 
-        Args:
-          config: resolved, of one actor.
-          agent: made by the config's entry.
-          environment: whose pure environment is stepped.
-
-        Raises:
-          ValueError: the replay is not possible on a device or larger than the memory.
-        """
-        if config.schedule[0] > LARGEST_COUNT:
-            raise ValueError(
-                f"steps must be at most {LARGEST_COUNT} on a device, got {config.schedule[0]}."
-            )
-        training = make_training(
-            agent,
-            environment.pure,
-            config.replay,
-            num_envs=config.num_envs,
-            episode_metrics=tuple(config.entry.episode_metrics),
-        )
-        learner = _Learner(agent, sorted(training.no_sums.metrics), config.replay)
-        replay = _Described(training.replay.capacity, training.replay.nbytes)
-        check_memory(f"A replay of {replay.capacity} rows", replay.nbytes, replay.capacity)
-        super().__init__([], learner, [replay])
-        self._training, self._num_envs = training, config.num_envs
-        self._init = jax.jit(training.init)
-        self._advance = jax.jit(training.advance, donate_argnums=0)
-        self._calls, self._rows = training.calls(), _FIRST_ROWS
-        learner.whole = self._init(jax.random.key(config.seed))
+    def announce(self, until: int) -> None:
+        """See `Loop`; may be left out where there is one seed."""
+        self._seed.allowed = max(1, (until - self.counters.steps) // self._num_envs)
 
     def advance(self, until: int = 0) -> None:
-        """Time steps in every environment with all updates that are due after each: at least one.
+        """Time steps in every environment with all updates that are due after each.
+
+        At least one, but none in seeds that have taken more than others.
 
         Args:
           until: steps of the run, at which this returns, or with the first time step beyond.
         """
-        started, self._is_advancing = time.perf_counter(), True
-        allowed = max(1, (until - self.counters.steps) // self._num_envs)
-        count = min(self._rows, allowed)
-        calls = np.zeros((_MAX_ROWS, 2), np.int32)
-        calls[:count] = [next(self._calls) for _ in range(count)]
-        self.learner.whole, episodes = self._advance(self.learner.whole, calls, jnp.int32(count))
-        self._take(jax.device_get(episodes), count)
+        seed, self._is_advancing = self._seed, True
+        if seed.episodes is None and not seed.seconds:
+            self.announce(until)
+            self._seeds.compute()
+        self._take(seed.episodes or {})
         self._is_advancing = False
-        elapsed = time.perf_counter() - started
-        if elapsed > 2 * _SECONDS:
-            self._rows = max(1, self._rows // 2)
-        elif elapsed < _SECONDS and count == self._rows:
-            self._rows = min(_MAX_ROWS, 2 * self._rows)
-        self.seconds += elapsed
+        self.seconds += seed.seconds
         # One call does both: the rates of acting and learning are of the same seconds.
-        self._acting_seconds = self._learning_seconds = self._acting_seconds + elapsed
+        self._acting_seconds = self._learning_seconds = self._acting_seconds + seed.seconds
+        seed.episodes, seed.seconds = None, 0.0
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second of calls, since the last call."""
-        sums = jax.device_get(self.learner.whole.sums)
+        state = self._seed.state
+        sums = jax.device_get(state.sums)
         if sums.updates:
             self.learner.metrics.add(jax.device_get(sums.means()), int(sums.updates))
-            zeros = jax.tree.map(jnp.zeros_like, sums)
-            self.learner.whole = self.learner.whole._replace(sums=zeros)
+            self._seed.state = state._replace(sums=jax.tree.map(jnp.zeros_like, state.sums))
         means, clock = super().flush()
         return means, {**clock, "steps_per_second": clock["acting_steps_per_second"]}
 
     def actor_states(self) -> Any:
         """The states of all actors, `[num_envs, ...]`; valid until the next step."""
-        return self.learner.whole.actors
+        return self._seed.state.actors
 
     def actors_template(self) -> Any:
         """Shapes and dtypes of a snapshot's `actors`."""
-        return jax.eval_shape(lambda: self.learner.whole.actors)
+        return jax.eval_shape(lambda: self._seed.state.actors)
 
     def window(self) -> list[Any]:
         """See `Loop`, with the sums of the state in place of the learner's metrics."""
         since, episodes, _ = super().window()
-        return [since, episodes, [np.array(x) for x in leaves_of(self.learner.whole.sums)]]
+        return [since, episodes, [np.array(x) for x in leaves_of(self._seed.state.sums)]]
 
     def running(self) -> dict[str, Any]:
         """Nothing: the replay's part of a snapshot has the environments."""
@@ -133,22 +137,20 @@ class DeviceLoop(Loop):
             since, episodes, sums = window
             window = [since, episodes, self.learner.metrics.state()]
         super().restore(snapshot, window, {"actors": [], "order": None, "published": None})
+        seed = self._seed
         if sums is not None:
-            whole = self.learner.whole
-            self.learner.whole = whole._replace(sums=with_leaves(whole.sums, sums))
-        self._calls = self._training.calls()
-        for _ in range(int(self.learner.whole.progress.rows)):
-            next(self._calls)
+            seed.state = seed.state._replace(sums=with_leaves(seed.state.sums, sums))
+        seed.state = jax.device_put(seed.state, seed.device)
+        seed.rows = int(seed.state.progress.rows)
 
-    def _take(self, episodes: dict[str, np.ndarray], count: int) -> None:
-        """Counts what a call has done, and refuses to go on after a divergence."""
-        progress = jax.device_get(self.learner.whole.progress)
+    def _take(self, episodes: Mapping[str, np.ndarray]) -> None:
+        """Counts what was computed, and refuses to go on after a divergence."""
+        progress = jax.device_get(self._seed.state.progress)
         if progress.diverged_at >= 0:
             raise diverged(int(progress.diverged_at))
-        found = {name: values[:count].ravel() for name, values in episodes.items()}
-        ended = {name: x[~np.isnan(x)].tolist() for name, x in found.items()}
+        ended = {name: x[~np.isnan(x)].tolist() for name, x in episodes.items()}
         self._episodes.add_episodes(ended)
-        self.counters.episodes += len(ended["return"])
+        self.counters.episodes += len(ended.get("return", ()))
         self.counters.steps = int(progress.steps)
         self._count_updates()
 
@@ -156,16 +158,14 @@ class DeviceLoop(Loop):
 class _Learner:
     """A `LoopLearner` that is part of the state; nothing else publishes or steps it."""
 
-    whole: TrainState
-
-    def __init__(self, agent: Agent, names: Sequence[str], config: ReplayConfig):
+    def __init__(self, agent: Agent, names: Sequence[str], config: ReplayConfig, seed: Seed):
         self.metrics = MetricsAccumulator()
         self.metric_names = names
-        self._agent, self._config = agent, config
+        self._agent, self._config, self._seed = agent, config, seed
 
     @property
     def state(self) -> LearnerState:
-        return self.whole.learner
+        return self._seed.state.learner
 
     @property
     def params(self) -> Params:
@@ -173,11 +173,11 @@ class _Learner:
 
     @property
     def updates(self) -> int:
-        return int(self.whole.progress.updates)
+        return int(self._seed.state.progress.updates)
 
     @property
     def learning_since(self) -> int:
-        return int(self.whole.progress.learning_since)
+        return int(self._seed.state.progress.learning_since)
 
     def publish(self) -> None: ...
 
@@ -198,13 +198,12 @@ class _Learner:
         leaves = leaves_of(self._rest())
         rest = [found[str(i)] if x.size else x for i, x in enumerate(leaves)]
         restored: TrainState = with_leaves(self._rest(), rest)
-        self.whole = restored._replace(
-            learner=jax.device_put(_copy(snapshot.learner)),
-            actors=jax.device_put(_copy(snapshot.actors)),
+        self._seed.state = restored._replace(
+            learner=_copy(snapshot.learner), actors=_copy(snapshot.actors)
         )
 
     def _rest(self) -> TrainState:
-        return self.whole._replace(learner=(), actors=())
+        return self._seed.state._replace(learner=(), actors=())
 
     def published(self) -> None:
         return None
@@ -212,15 +211,6 @@ class _Learner:
     def restore_published(self, state: Any) -> None: ...
 
     def close(self) -> None: ...
-
-
-class _Described:
-    """A `LoopReplay`: the rows are in the state, and no episode is ever left in the middle."""
-
-    def __init__(self, capacity: int, nbytes: int):
-        self.capacity, self.nbytes = capacity, nbytes
-
-    def cut(self) -> None: ...
 
 
 def _copy(tree: Any) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 FILE_ONLY = "file_only"  # `extra` of records that the console must not show
 
-# What the log of this thread's run is known by. Runs in several threads share the logger.
+# What the log of this context's run is known by. All runs of a process share the logger.
 _run: contextvars.ContextVar[object] = contextvars.ContextVar("run", default=None)
 
 
 class _OfRun(logging.Filter):
-    """Keeps the records of a run's thread, and those of threads that have no run."""
+    """Keeps the records of a run's context, and those of contexts that have no run."""
 
     def __init__(self, run: object):
         super().__init__()
@@ -80,15 +80,17 @@ def _why() -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def setup_log(directory: Path) -> logging.Logger:
+def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
     """The log of a run: `log.txt` in its directory (appended to), and the console (stderr).
 
-    It is the logger `retrax`, from level INFO on; a log that this thread set up before is closed
-    first. Runs in other threads have logs of their own; what a thread without a run logs goes to
-    all of them. Tracebacks go to the file alone, and the file is made with its first line.
+    It is the logger `retrax`, from level INFO on; a log that this context (`contextvars`) set up
+    before is closed first. Runs in other contexts, as in other threads, have logs of their own;
+    what is logged where there is no run goes to all of them. Tracebacks go to the file alone, and
+    the file is made with its first line.
 
     Args:
       directory: the run directory, made if it does not exist.
+      console: whether the console has the log, too.
 
     Returns:
       The logger; `close_log` closes it.
@@ -101,10 +103,10 @@ def setup_log(directory: Path) -> logging.Logger:
     _run.set(run)
     file = _FileHandler(directory / "log.txt", encoding="utf-8", delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    console = _StderrHandler()
-    console.setFormatter(_TerminalFormatter("%(message)s"))
-    console.addFilter(lambda record: not (record.exc_info or getattr(record, FILE_ONLY, False)))
-    for handler in (file, console):
+    shown = _StderrHandler()
+    shown.setFormatter(_TerminalFormatter("%(message)s"))
+    shown.addFilter(lambda record: not (record.exc_info or getattr(record, FILE_ONLY, False)))
+    for handler in (file, shown)[: 1 + console]:
         handler.addFilter(_OfRun(run))
         logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -113,7 +115,7 @@ def setup_log(directory: Path) -> logging.Logger:
 
 
 def close_log(logger: logging.Logger) -> None:
-    """Closes the log that this thread set up by `setup_log`. Calling it twice does no harm."""
+    """Closes the log that this context set up by `setup_log`. Calling it twice does no harm."""
     run = _run.get()
     _run.set(None)
     for handler in [handler for handler in logger.handlers if run in _runs(handler)]:

@@ -1,6 +1,6 @@
 """Resuming a run: its newest whole snapshot, environments, running episodes and open means."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from ..agents.base import Agent
 from ..basics.checksums import read_sealed
 from ..basics.sentences import first_line
 from ..datatypes import VectorEnvironment
-from ..device.loop import DeviceLoop
+from ..device.loop import make_loops
 from ..environments.failures import close_quietly
 from ..environments.plain_data import pack, unpack
 from ..environments.pure import PureVector
@@ -160,27 +160,29 @@ def environments_of(
     return environments, unfinished
 
 
-def loop_of(
-    config: RunConfig,
+def loops_of(
+    configs: Sequence[RunConfig],
     agent: Agent,
     environments: list[VectorEnvironment],
     unfinished: Unfinished,
     data: Iterable[Any] | None,
-) -> Loop:
-    """The loop of a run at its beginning, on data if there are any; see `make_loop`.
+) -> Sequence[Loop]:
+    """The loops of runs at their beginning, which differ in their seeds alone.
 
+    One in this process, on data if there are any, see `make_loop`; or several on a device.
     Episodes that do not continue begin here: an environment may refuse before a file is written.
     """
+    if data is None and configs[0].on_device:
+        (environment,) = environments
+        assert isinstance(environment, PureVector), "make_environments gives no others"
+        return make_loops(configs, agent, environment)
+    (config,) = configs
     if data is not None:
-        return LoggedLoop(config, agent, environments[0], data)
-    if not config.on_device:
-        loop = make_loop(config, agent, environments)
-        if unfinished.running is None:
-            loop.reset()
-        return loop
-    (environment,) = environments
-    assert isinstance(environment, PureVector), "make_environments gives no others"
-    return DeviceLoop(config, agent, environment)
+        return [LoggedLoop(config, agent, environments[0], data)]
+    loop = make_loop(config, agent, environments)
+    if unfinished.running is None:
+        loop.reset()
+    return [loop]
 
 
 def restore(loop: Loop, snapshots: Snapshots, unfinished: Unfinished) -> float:

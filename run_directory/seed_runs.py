@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..runtime.run_config import RunConfig
@@ -15,11 +16,11 @@ def seed_runs(directory: Path) -> list[Path]:
     return [named[seed] for seed in sorted(filter(str.isdecimal, named), key=int)]
 
 
-def write_seed_runs(directory: Path, config: RunConfig, count: int) -> None:
-    """Makes the run directories of new runs, each with its config.json.
+def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
+    """The run directories of new runs, which are not made yet, and their runs.
 
     Args:
-      directory: is made if it does not exist.
+      directory: of them all.
       config: the resolved run of the first seed.
       count: seeds, one after the other.
 
@@ -31,10 +32,14 @@ def write_seed_runs(directory: Path, config: RunConfig, count: int) -> None:
         raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
     if directory.exists() and (not directory.is_dir() or set(os.listdir(directory)) - {LOCK}):
         raise ValueError(f"{directory} must be a new directory or an empty one.")
-    for each in configs:
-        run = directory / f"seed_{each.seed}"
+    return {directory / f"seed_{each.seed}": each for each in configs}
+
+
+def write_seed_runs(runs: Mapping[Path, RunConfig]) -> None:
+    """Makes the run directories of new runs, each with its config.json."""
+    for run, config in runs.items():
         run.mkdir(parents=True)
-        write_config(run, each)
+        write_config(run, config)
 
 
 def _configs(directory: Path) -> list[Path]:

@@ -19,13 +19,9 @@ from .metrics import Counters, MetricsAccumulator
 
 
 class LoopLearner(Protocol):
-    """What a loop, and the run that has it, ask of whatever learns.
+    """What a loop, and the run that has it, ask of whatever learns."""
 
-    Attributes:
-      metrics: means over updates since the last flush.
-    """
-
-    metrics: MetricsAccumulator
+    metrics: MetricsAccumulator  # means over updates since the last flush
 
     @property
     def state(self) -> LearnerState:
@@ -161,6 +157,9 @@ class Loop:
         self.learner.publish()
         for actor in self._actors:
             actor.start()
+
+    def announce(self, until: int) -> None:
+        """Says until which step `advance` will be called, for seeds that are computed together."""
 
     def advance(self, until: int = 0) -> None:
         """One time step in every environment, and all updates that are due after it.

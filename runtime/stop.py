@@ -24,6 +24,19 @@ class StopEvent(Protocol):
         ...
 
 
+class EitherStop(threading.Event):
+    """Is set with another event, which it does not set."""
+
+    def __init__(self, other: StopEvent):
+        """Takes the other one."""
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        """Whether one of them is set."""
+        return super().is_set() or self._other.is_set()
+
+
 @contextlib.contextmanager
 def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threading.Event]:
     """Sets an event on the first SIGINT, SIGTERM or SIGHUP; the second raises KeyboardInterrupt.

@@ -8,7 +8,7 @@ from typing import Any
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...environments.failures import close_quietly
 from ...run_directory.config_file import PROGRAM
-from ...run_directory.seed_runs import seed_runs, write_seed_runs
+from ...run_directory.seed_runs import new_seed_runs, seed_runs, write_seed_runs
 from ...runtime.assembly import MANY, spec_of
 from ...runtime.checks import checked_agent
 from ...runtime.run_config import RunConfig
@@ -16,7 +16,7 @@ from ..failing import RunFailedError
 from ..parsing import part, tell
 from ..training import Summary, train
 from .run_arguments import AgentConfig, RunArguments, parse_run
-from .seeds import SeedOptions, train_seeds
+from .seeds import SeedOptions, train_seeds, train_seeds_together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,10 @@ def _train(arguments: Sequence[str]) -> int:
             return _finish(train(run, directory, plain=given.plain, **given_one))
     assert spec is not None, "seeds is hidden where a run is resumed"
     checked_agent(run, spec)
-    write_seed_runs(directory, run, options.seeds)
+    runs = new_seed_runs(directory, run, options.seeds)
+    if run.on_device:
+        return train_seeds_together(runs, directory, resume=False, plain=given.plain)
+    write_seed_runs(runs)
     return train_seeds(run, directory, options, plain=given.plain)
 
 

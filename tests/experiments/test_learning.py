@@ -102,6 +102,23 @@ def test_acer_on_cart_pole(learn):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("environment", "steps", "least"), [("catch", 20_000, 1.0), ("CartPole-v1", 40_000, 475.0)]
+)
+def test_acer_on_a_device(environment, steps, least, retrax, tmp_path):
+    """Three seeds of three, together."""
+    options = {"seeds": 3, "steps": steps, "run-directory": tmp_path / "run"}
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    status, _, err = retrax("train", "acer", "--environment", environment, "--on-device", *words)
+    assert status == 0, err
+    for seed in range(3):
+        directory = tmp_path / "run" / f"seed_{seed}"
+        status, out, err = retrax("evaluate", directory, "--episodes", 50, "--json")
+        assert status == 0, err
+        assert json.loads(out)["mean_return"] >= least
+
+
+@pytest.mark.slow
 def test_catch(learn):
     assert learn("catch") >= 0.95
 

@@ -1,15 +1,25 @@
 """`retrax train --on-device`: run directories, exact resume, evaluation, and what is refused."""
 
+import contextvars
 import dataclasses
+import shutil
 import sys
 import types
 
+import jax
+import jax.numpy as jnp
 import noisy_agent
+import numpy as np
 import pytest
+from dm_env import specs
 from run_files import check_equal, rows, snapshots
 
-from retrax.datatypes import ReplayConfig
+from retrax.datatypes import EnvironmentSpec, ReplayConfig
 from retrax.device import loop as device_loop
+from retrax.device import seeds as device_seeds
+from retrax.environments.pure import Transition
+from retrax.experiments import training
+from retrax.experiments.failing import RunFailedError
 from retrax.experiments.training import train
 from retrax.run_directory.config_file import read_config
 from retrax.runtime.run_config import RunConfig
@@ -60,8 +70,8 @@ def test_a_run_on_a_device_leaves_what_every_run_leaves(on_device, retrax):
 
 
 def test_a_resumed_run_is_the_whole_run_whatever_the_calls(on_device, tmp_path, monkeypatch):
-    monkeypatch.setattr(device_loop, "_FIRST_ROWS", 3)
-    monkeypatch.setattr(device_loop, "_SECONDS", 1e-9)  # calls of ever fewer time steps
+    monkeypatch.setattr(device_seeds, "_FIRST_ROWS", 3)
+    monkeypatch.setattr(device_seeds, "_SECONDS", 1e-9)  # calls of ever fewer time steps
     run = tmp_path / "run"
     train(config(steps=100), run, plain=True)
     (run / "config.json").write_text((on_device / "config.json").read_text())
@@ -92,12 +102,93 @@ def test_a_resumed_run_of_rounds_is_the_whole_run(tmp_path, monkeypatch):
     check_equal(tmp_path / "parts", tmp_path / "whole")
 
 
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """Until it is two places away: episodes of all lengths, so that seeds are not in step."""
+
+    spec = EnvironmentSpec(specs.Array((1,), np.float32), specs.DiscreteArray(3))
+
+    def reset(self, key):
+        place = jax.random.randint(key, (), -1, 2)
+        return place, place[None].astype(jnp.float32)
+
+    def step(self, key, place, action):
+        place = place + action - 1 + jax.random.randint(key, (), -1, 2)
+        seen, away = place[None].astype(jnp.float32), jnp.abs(place) > 1
+        return place, Transition(seen, jnp.sign(place) * 1.0, away, jnp.bool_(False))
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory):
+    """Finished runs of seeds 3 and 4, each by itself; tests must not change them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "walks", types.SimpleNamespace(Walk=Walk))
+        found = [tmp_path_factory.mktemp("walks") / f"seed_{seed}" for seed in (3, 4)]
+        for directory, seed in zip(found, (3, 4), strict=True):
+            train(config(seed=seed, environment="walks:Walk"), directory, plain=True)
+        assert rows(found[0]) != rows(found[1])
+        yield found
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_path, monkeypatch):
+    """All in one call of `vmap`, as on accelerators, or in turn; stopped and resumed."""
+    monkeypatch.setattr(device_seeds, "_batches", lambda: batches)
+    run, names = tmp_path / "run", [directory.name for directory in walks]
+    fields = {"steps": 100, "num-envs": 4, "snapshot-every": 80, "log-every": 40, "seed": 3}
+    fields |= {"evaluate-every": 120, "evaluation-episodes": 2, "keep-snapshots": 9, "seeds": 2}
+    options = [word for name, value in fields.items() for word in (f"--{name}", value)]
+    new = ("train", "noisy_agent:ARMS", "--environment", "walks:Walk", "--on-device", *options)
+    status, out, _ = retrax(*new, "--run-directory", run)
+    assert status == 0
+    assert out == f"Runs in {run}. Next: retrax plot {run}\n"
+    logs = [(run / name / "log.txt").read_text() for name in names]
+    assert ["seed 3" in log for log in logs] == ["seed 4" not in log for log in logs] == [True, 0]
+    assert f"{run} holds runs already" in retrax(*new, "--run-directory", run)[2]
+    shutil.rmtree(run / names[1] / "snapshots" / str(snapshots(run / names[1])[-1]))
+    assert retrax("train", "--resume", run, "--steps", 240)[0] == 0
+    for name, directory in zip(names, walks, strict=True):
+        check_equal(run / name, directory)
+    status, _, error = retrax("train", "--resume", run)
+    assert status == 2
+    assert "is at 24" in error
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    context: contextvars.Context
+
+
+def test_a_run_that_fails_does_not_end_the_others():
+    ended = []
+
+    def run(steps):
+        for _ in range(steps):
+            yield
+        ended.append(steps)
+        if steps < 3:
+            raise RunFailedError(f"failed at {steps}")
+
+    parts = [Part(contextvars.copy_context()) for _ in range(3)]
+    with pytest.raises(RunFailedError, match="failed at 1 failed at 2"):
+        training._in_turn(dict(zip(parts, map(run, (2, 3, 1)), strict=True)))
+    assert ended == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("noisy_agent:NOISY", "--environment", "Acrobot-v1"), "Acrobot-v1 is not an environment"),
         (("reactor", "--environment", "catch"), "needs the selector uniform or proportional"),
         (("noisy_agent:NOISY", "--environment", "pgx:chess"), "pgx"),
+        (
+            ("noisy_agent:NOISY", "--environment", "retrax.environments.tiny:Catch"),
+            "Catch is not an environment written in JAX: it must have a spec",
+        ),
+        (
+            ("noisy_agent:NOISY", "--environment", "catch", "--agent.replay.capacity", 10**11),
+            "A replay of 100000000000 rows needs",
+        ),
     ],
 )
 def test_what_does_not_run_on_a_device_is_refused(arguments, sentence, retrax, tmp_path):
@@ -123,6 +214,13 @@ def test_what_does_not_run_on_a_device_is_refused(arguments, sentence, retrax, t
 def test_a_run_on_a_device_has_one_actor_and_one_device(changes, sentence):
     with pytest.raises(ValueError, match=sentence):
         config(**changes)
+
+
+def test_replays_are_not_larger_than_the_memory_of_the_devices(tmp_path, monkeypatch):
+    monkeypatch.setattr(device_loop, "memory", lambda: 5_000)
+    with pytest.raises(ValueError, match="A replay of 80 rows for each of 2 seeds needs"):
+        training.train_together({tmp_path / name: config() for name in "ab"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_steps_are_counted_in_32_bits(tmp_path):

@@ -11,10 +11,14 @@ from pathlib import Path
 import jax
 import noisy_agent
 import numpy as np
+from run_files import rows
 
 import retrax
 from retrax.agents import testing
 from retrax.agents.entry import find_agent
+from retrax.device import make_train
+from retrax.environments.pure_tasks import PureCatch
+from retrax.experiments.training import train_together
 from retrax.replay.interface import Draw, ReplayStatus
 from retrax.run_directory.config_file import read_config
 from retrax.runtime.devices import Devices
@@ -150,8 +154,32 @@ def train_and_resume(directory):
     return counts, first.updates, second.updates
 
 
+def train_seeds(directory):
+    """Two seeds, each on a device of its own, against one of them by itself; in Python, too."""
+    run = RunConfig(agent="noisy_agent:NOISY", environment="catch", steps=80, on_device=True)
+    runs = {directory / str(seed): dataclasses.replace(run, seed=seed) for seed in (0, 1)}
+    (first, second), _ = train_together(runs, plain=True)
+    alone = retrax.train(dataclasses.replace(run, seed=1), directory / "alone", plain=True)
+    environment = PureCatch()
+    agent = noisy_agent.make_agent(environment.spec, noisy_agent.Config())
+    train = make_train(agent, environment, noisy_agent.Config().replay, num_envs=2, steps=80)
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:2]), ("seeds",))
+    axis, keys = jax.sharding.PartitionSpec("seeds"), jax.random.split(jax.random.key(0), 4)
+    batched = jax.vmap(train)
+    split = jax.shard_map(batched, mesh=mesh, in_specs=axis, out_specs=axis, check_vma=False)
+    many, one = jax.jit(split)(keys), jax.jit(batched)(keys)
+    scores = [x[0]["scores"] for x in (many, one)]
+    return {
+        "equal": rows(second.directory) == rows(alone.directory) != rows(first.directory),
+        "devices": len(scores[0].devices()),
+        "difference": difference(*scores),
+        "learned": difference(scores[0], 0.0),
+    }
+
+
 if __name__ == "__main__":
     found = {f"{name}-{per_call}": compare(name, per_call) for name, per_call in CASES}
     with tempfile.TemporaryDirectory() as folder:
         found["run"] = train_and_resume(Path(folder) / "run")
+        found["seeds"] = train_seeds(Path(folder) / "seeds")
     print(json.dumps(found))

@@ -52,6 +52,13 @@ def test_a_run_uses_them_and_continues_on_another_number(found):
     assert more > updates > 0
 
 
+def test_seeds_of_a_run_on_devices_are_spread_over_them(found):
+    seeds = found["seeds"]
+    assert seeds["equal"]
+    assert seeds["devices"] == 2
+    assert seeds["difference"] == 0.0 < seeds["learned"]
+
+
 def test_devices_that_there_are_not():
     count = jax.local_device_count() + 1
     with pytest.raises(ValueError, match=f"learner_devices is {count}, but JAX has {count - 1} he"):

@@ -1,0 +1,266 @@
+"""One run with all its files, from its start to its end: metrics, log, snapshots."""
+
+import contextlib
+import contextvars
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..agents.base import Agent
+from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..run_directory import resuming
+from ..run_directory.config_file import check_new_directory, write_config
+from ..run_directory.directory_lock import DirectoryLock
+from ..run_directory.log import FILE_ONLY, close_log, setup_log
+from ..run_directory.metrics_logger import MetricsLogger
+from ..run_directory.metrics_writer import MetricsTable
+from ..run_directory.resuming import open_snapshots
+from ..run_directory.snapshots import Snapshots
+from ..runtime.intervals import SnapshotInterval, next_multiple
+from ..runtime.loop import Loop
+from ..runtime.metrics import Advice, episode_columns
+from ..runtime.run_config import RunConfig
+from ..runtime.stop import EitherStop
+from .evaluations import PeriodicEvaluation
+from .failing import kept_on_failure, run_failed
+from .progress import Expectation, Progress, describe, ending
+
+
+class Summary(NamedTuple):
+    """How a run ended.
+
+    Attributes:
+      directory: the run directory.
+      steps: transitions taken, earlier parts of the run included.
+      updates: updates of the learner, earlier parts of the run included.
+      last_return: mean return of the last log row in which an episode ended, NaN if none did.
+      interrupted: whether it was stopped before its last step, by a signal or by `on_metrics`.
+      best_evaluation: mean return of the best evaluation, NaN if there was none. Its parameters are
+        those of the snapshot `best`.
+    """
+
+    directory: Path
+    steps: int
+    updates: int
+    last_return: float
+    interrupted: bool
+    best_evaluation: float = math.nan
+
+
+class Run:
+    """The loop of a run with its outputs. The methods are called in their order.
+
+    Attributes:
+      config: resolved by `check`.
+      context: in which its log is known.
+      unfinished: at the snapshot from which it is resumed.
+      logger: of its metrics, once `open` was called.
+    """
+
+    def __init__(
+        self, config: RunConfig, directory: Path, *, resume: bool, stack: contextlib.ExitStack
+    ):
+        """Reads what a resumed run needs; writes nothing."""
+        self.config, self._directory = config.anchored(), directory.absolute()
+        self.context, self._resume = contextvars.copy_context(), resume
+        self._lock = stack.enter_context(DirectoryLock(self._directory))
+        self._snapshots: Snapshots | None = None
+        self._notes: list[str] = []
+        self._resumed_at = None
+        if resume:
+            self._snapshots, self._notes = open_snapshots(self._directory, config.steps)
+        if self._snapshots:
+            stack.callback(self._snapshots.close)
+            self._resumed_at = self._snapshots.newest_whole()
+        self.unfinished = resuming.read_unfinished(self._snapshots)
+        self._seconds = 0.0  # wall-clock time of earlier parts of the run
+        self._last_return = float("nan")
+        self._evaluated: dict[str, float] = {}  # the newest evaluation, until it has a row
+        self._extra: dict[str, float] = {}  # that at the end, if it is due at no interval
+
+    def make_environments(self) -> list[VectorEnvironment]:
+        """Those of each actor."""
+        environments, self.unfinished = resuming.environments_of(
+            self.config, self._resumed_at, self.unfinished
+        )
+        return environments
+
+    def check(self, spec: EnvironmentSpec) -> None:
+        """Resolves the config, and refuses a directory of another run."""
+        self.config, self._spec = self.config.resolve(spec), spec
+        if not self._resume:
+            check_new_directory(self._directory, self.config)
+
+    def restore(self, loop: Loop, agent: Agent) -> None:
+        """Locks the directory, and takes a loop at its beginning, which continues if it has to."""
+        self._lock.acquire()
+        self._loop, self._advice = loop, Advice(self.config.entry, self.config.agent_config)
+        self._evaluation = PeriodicEvaluation(self.config, agent, start=self._resumed_at or 0)
+        self._where: list[str] = []
+        if self._snapshots:
+            unfinished = self.unfinished
+            self._seconds = resuming.restore(loop, self._snapshots, unfinished)
+            self._where = [unfinished.describe(loop.counters.steps)]
+            if unfinished.outputs is not None:
+                self._evaluated, self._evaluation.next, self._last_return = unfinished.outputs
+
+    def open(self, stack: contextlib.ExitStack, *, console: bool) -> None:
+        """Writes the first files; the console has the log, too, if it is free."""
+        loop, directory, config = self._loop, self._directory, self.config
+        names = [*episode_columns(config.entry), *loop.learner.metric_names]
+        names += self._evaluation.columns
+        if not self._resume:
+            write_config(directory, config)  # first: what a kill leaves can be resumed
+        self._log = setup_log(directory, console=console)
+        stack.callback(self.context.run, close_log, self._log)
+        resumed_at = loop.flushed_at if self._resume else None
+        self._table = MetricsTable(directory, names, resumed_at=resumed_at)
+        stack.callback(self._table.close)
+        for note in self._notes:
+            self._log.warning(note)
+        write_config(directory, config)
+
+    def begin(
+        self,
+        stack: contextlib.ExitStack,
+        stop: threading.Event,
+        on_metrics: Callable[[int, dict[str, float]], Any] | None,
+    ) -> None:
+        """Describes the run, and gives it to its loggers, which may stop it alone."""
+        for line in describe(self.config, self._directory, self._loop.replays, self._spec):
+            self._log.info(line)
+        for line in self._where:
+            self._log.info(line)
+        self._stop = EitherStop(stop)
+        self.logger = MetricsLogger(self.config, self._directory, on_metrics, stop=self._stop)
+        self.logger.__enter__()
+        stack.push(lambda *error: self.context.run(self.logger.__exit__, *error))
+
+    def run(self, *, plain: bool) -> Generator[None, None, Summary]:
+        """Runs to the last step, or until a stop is requested; leaves a snapshot either way.
+
+        Pauses before each `Loop.advance`, which it has announced.
+
+        Raises:
+          RunFailedError: see `train`.
+        """
+        try:
+            return (yield from self._steps(plain))
+        except (Exception, SystemExit) as error:
+            self._log.exception("The run failed.")
+            raise run_failed(error, self._loop, self._directory) from error
+
+    def _steps(self, plain: bool) -> Generator[None, None, Summary]:
+        config, loop, evaluation, stop = self.config, self._loop, self._evaluation, self._stop
+        steps, log_every, snapshot_every = config.schedule
+        self._started = time.perf_counter() - self._seconds
+        next_log = next_multiple(loop.flushed_at, log_every)
+        seconds = config.snapshot_seconds
+        interval = SnapshotInterval(loop.counters.steps, every=snapshot_every, seconds=seconds)
+        with contextlib.ExitStack() as stack:
+            snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
+            stack.enter_context(contextlib.closing(snapshots))
+            snapshots.remove_newer(loop.counters.steps)
+            progress = Progress(steps, loop.counters, plain=plain)
+            stack.enter_context(progress)
+            keep = functools.partial(self._keep, progress, snapshots)
+            stack.enter_context(kept_on_failure(loop, keep))
+            expectation = Expectation(steps, loop.counters)
+            loop.start()
+            while True:  # a stopped run is resumed in the middle of a round
+                evaluated, is_best = self._evaluate(snapshots)
+                if stop.is_set():
+                    break
+                if loop.counters.steps >= next_log and not self._extra:
+                    self._write_row(progress)
+                    next_log = next_multiple(loop.counters.steps, log_every)
+                    if stop.is_set():  # a logger has asked for it
+                        break
+                at_end = loop.counters.steps >= steps
+                if is_best or (interval.is_due(loop.counters.steps) and not at_end):
+                    took = self._save(snapshots, self._unfinished(), evaluated)
+                    interval.saved(loop.counters.steps, took=took)
+                if at_end:
+                    break
+                until = min(steps, next_log, interval.next, evaluation.next or steps)
+                loop.announce(until)
+                yield
+                loop.advance(until)
+                elapsed = time.perf_counter() - self._started
+                if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
+                    self._log.info(line)
+            keep(self._unfinished(), evaluated)
+            best = snapshots.best()
+        interrupted = stop.is_set() and loop.counters.steps < steps
+        seconds = time.perf_counter() - self._started
+        self._log.info(ending(loop.counters, seconds, self._last_return, interrupted=interrupted))
+        counted = loop.counters.steps, loop.counters.updates, self._last_return
+        return Summary(self._directory, *counted, interrupted, best[1] if best else math.nan)
+
+    def _evaluate(self, snapshots: Snapshots) -> tuple[float | None, bool]:
+        """An evaluation if one is due: its return, and whether that is the best so far."""
+        steps, loop, evaluation = self._loop.counters.steps, self._loop, self._evaluation
+        if not evaluation.is_due(steps):
+            return None, False
+        awaiting = self._extra if steps < evaluation.next else self._evaluated
+        means = evaluation.run(steps, loop.learner.params, loop.actor_states, self._stop)
+        if not means:
+            return None, False
+        found, best = means["evaluation_return"], snapshots.best()
+        awaiting.update(means)
+        is_best = found >= (-math.inf if best is None else best[1])
+        self._log.info(
+            f"Evaluation at {steps} steps: return {found:.3g} over "
+            f"{self.config.evaluation_episodes} episodes{', the best so far' * is_best}."
+        )
+        return found, is_best
+
+    def _write_row(self, progress: Progress) -> None:
+        means, clock = self._loop.flush()
+        clock["seconds"] = time.perf_counter() - self._started
+        found = {**means, **self._evaluated, **self._extra}
+        row = self._table.write(self._loop.counters, found, clock)
+        self.logger.write(self._loop.counters.steps, row)
+        self._evaluated = {}
+        self._last_return = means.get("episode_return", self._last_return)
+        if line := progress.show(self._loop.counters, self._last_return, clock):
+            self._log.info(line, extra={FILE_ONLY: progress.has_bar})
+        if advice := self._advice.first(means):
+            self._log.warning(advice)
+
+    def _unfinished(self) -> bytes:
+        outputs = [self._evaluated, self._evaluation.next, self._last_return]
+        return resuming.pack_unfinished(self._loop, outputs)
+
+    def _keep(
+        self,
+        progress: Progress,
+        snapshots: Snapshots,
+        unfinished: bytes | None = None,
+        evaluated: float | None = None,
+    ) -> None:
+        """Writes what the last steps add: a row and a snapshot.
+
+        `unfinished` was packed before the row: a resumed run replaces it by that of the whole
+        interval. Without it, as after a failure, a resumed run begins new episodes.
+        """
+        if self._loop.has_new_steps:
+            self._write_row(progress)
+        self._save(snapshots, unfinished, evaluated)
+
+    def _save(
+        self, snapshots: Snapshots, unfinished: bytes | None, evaluated: float | None
+    ) -> float:
+        """Saves a snapshot, unless there is one of this step; the seconds that it took."""
+        steps, began = self._loop.counters.steps, time.perf_counter()
+        if steps in snapshots.steps():
+            return 0.0
+        snapshot = self._loop.snapshot()
+        counters = {**snapshot.counters, "seconds": time.perf_counter() - self._started}
+        snapshot = snapshot._replace(counters=counters, unfinished=unfinished)
+        snapshots.save(steps, snapshot, evaluation_return=evaluated)
+        return time.perf_counter() - began
