@@ -1,4 +1,4 @@
-"""Learning curves of run directories.
+"""Learning curves of run directories, and evaluations of all arms of an agent, as pictures.
 
 A run directory has `config.json` (with the keys `agent`, `environment` and `seed`) and
 `metrics.csv` (a header, the column `steps`, and a column for each metric; an empty cell is a
@@ -9,12 +9,13 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..basics.writing import writing
 from ..run_directory.seed_runs import seed_runs
 from . import statistics
 
@@ -29,6 +30,7 @@ _APART = (
 )
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
+_ARM_INCHES = (7.0, 2.4)
 _MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
 _BESIDE_INCHES = 3.6
 _DOTS_PER_INCH = 120
@@ -133,6 +135,45 @@ def plot_learning_curves(
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         Path(output).write_bytes(figure._repr_png_())
     return figure
+
+
+def plot_arms(
+    panels: Mapping[str, Sequence[statistics.Interval]], output: Path, *, title: str
+) -> None:
+    """Plots one panel for each quantity, over the numbers of the arms, from 0.
+
+    Args:
+      panels: from the name of a quantity to its mean and interval for each arm; an interval of NaN
+        is not drawn.
+      output: the PNG file to write; its directory is made if it does not exist.
+      title: above the panels.
+
+    Raises:
+      ValueError: `output` does not end in `.png`.
+    """
+    check_png(output)
+    # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    size = (_ARM_INCHES[0], _ARM_INCHES[1] * len(panels))
+    figure = Figure(figsize=size, dpi=_DOTS_PER_INCH, layout="constrained")
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
+    for axis, (name, values) in zip(axes, panels.items(), strict=True):
+        arms = range(len(values))
+        axis.plot(arms, [value.mean for value in values], "o-", color="C0")
+        drawn = [arm for arm in arms if not math.isnan(values[arm].low)]
+        low, high = ([values[arm][bound] for arm in drawn] for bound in (1, 2))
+        axis.vlines(drawn, low, high, color="C0")
+        axis.set_ylabel(name)
+        axis.grid(alpha=0.3)
+    axes[-1].set_xlabel("arm")
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.suptitle(title)
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        FigureCanvasAgg(figure).print_png(output)
 
 
 def check_png(output: Path) -> None:

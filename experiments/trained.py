@@ -24,8 +24,7 @@ from ..run_directory.config_file import PROGRAM, read_config
 from ..run_directory.snapshots import Snapshots
 from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
-from .evaluations import MAX_ENVS, evaluate_params
-from .starts import make_with_starts
+from .evaluations import MAX_ENVS, evaluate_params, make_with_starts
 
 
 class TrainedAgent(NamedTuple):

@@ -14,9 +14,8 @@ from ..run_directory.metrics_writer import MetricsTable
 from ..runtime.intervals import next_multiple
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.stop import StopEvent
-from .columns import RESTARTS, newest_values
 from .config import ProgramConfig
-from .kinds import index_of, kind_of
+from .kinds import RESTARTS, index_of, kind_of, newest_values
 from .leases import Lease, Leases
 from .node import Node
 from .peers import Peers

@@ -73,6 +73,7 @@ class NodeKind(NamedTuple):
         return kind_of, (self.label,)
 
 
+RESTARTS = "node_restarts"  # a column of metrics.csv
 _REPLAY_COLUMNS = {"replay_rows": "replay_rows", "replay_sequences": "replay_sequences"}
 _KINDS = (
     NodeKind(
@@ -217,6 +218,31 @@ def log_restart(kind: NodeKind, steps: int | None) -> None:
 def cpus() -> int:
     """CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def program_columns(run: RunConfig) -> list[str]:
+    """Columns of metrics.csv that only programs have."""
+    acting = next(kind.label for kind in kinds_of(run) if kind.acts)
+    actors = [
+        f"{acting}_{index}_episode_{name}"
+        for index in range(run.num_actors)
+        for name in ("return", *run.entry.episode_metrics)
+    ]
+    modes = [f"evaluator_return_{name}" for name in run.entry.evaluation_modes]
+    return [*actors, *modes, *newest_values(run), RESTARTS]
+
+
+def newest_values(run: RunConfig) -> dict[str, tuple[str, str]]:
+    """Columns that are means over nodes of values of their newest reports.
+
+    Returns:
+      From column to the label of the nodes, and the value.
+    """
+    return {
+        column: (kind.label, value)
+        for kind in kinds_of(run)
+        for column, value in kind.columns.items()
+    }
 
 
 def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:

@@ -18,9 +18,9 @@ from ..runtime.metrics import Advice, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.stop import StopEvent
 from ..runtime.workers.server import GradientServer
-from .columns import program_columns
 from .config import ProgramConfig
 from .counter_client import CounterClient
+from .kinds import program_columns
 from .node import Node
 from .peers import Caller, KeptReplay, Peers
 

@@ -7,8 +7,8 @@ from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.stop import StopEvent
 from ..runtime.workers.assembly import WorkerParts
 from ..runtime.workers.server import Call, GradientServer, Receipt
-from .columns import program_columns
 from .config import ProgramConfig
+from .kinds import program_columns
 from .learner import LearnerNode
 from .peers import Peers
 

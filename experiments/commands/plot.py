@@ -10,8 +10,7 @@ import tyro
 
 from ...basics.validation import Range
 from ...evaluation import Interval, plot_learning_curves
-from ...evaluation.arm_plot import plot_arms
-from ...evaluation.plots import check_png
+from ...evaluation.plots import check_png, plot_arms
 from ..parsing import parse
 from ..trained import evaluate_arms
 

@@ -22,8 +22,8 @@ from ...evaluation.state_recorder import StateRecorder
 from ...run_directory.config_file import read_config
 from ...run_directory.snapshots import Snapshots
 from ...runtime.seeds import Purpose, derive_seed
+from ..evaluations import states_of
 from ..parsing import parse, tell
-from ..starts import states_of
 from ..trained import evaluate, load_for
 
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")

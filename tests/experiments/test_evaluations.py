@@ -20,7 +20,7 @@ from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
-from retrax.evaluation import arm_plot, statistics
+from retrax.evaluation import plots, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
@@ -170,7 +170,7 @@ def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
     intervals = [(value.low, value.high) for value in drawn["return"]]
     assert intervals == [(result.low, result.high) for result in found]
     output = tmp_path / "new" / "arms.png"
-    arm_plot.plot_arms(drawn, output, title="arms")
+    plots.plot_arms(drawn, output, title="arms")
     assert output.read_bytes().startswith(b"\x89PNG")
     for runs, message in (([arms, arms], "draws one run, got 2"), ([finished], "has no arms")):
         status, _, err = retrax("plot", *runs, "--arms", "--output", tmp_path / "none.png")

@@ -12,7 +12,7 @@ from retrax.environments.emulated_atari import EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
 from retrax.experiments.commands.main import main
-from retrax.experiments.starts import make_with_starts, states_of
+from retrax.experiments.evaluations import make_with_starts, states_of
 from retrax.runtime.run_config import RunConfig
 
 LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"

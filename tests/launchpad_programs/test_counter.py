@@ -9,8 +9,8 @@ from program_configs import make_config
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
 from retrax.launchpad_programs import counter as counter_module
-from retrax.launchpad_programs.columns import program_columns
 from retrax.launchpad_programs.counter import Counter
+from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.status import read_status, write_restarts
 from retrax.runtime.run_config import RunConfig
 

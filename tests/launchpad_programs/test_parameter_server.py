@@ -10,8 +10,8 @@ import pytest
 from node_fakes import Counter, DirectPeers
 from program_configs import make_config, make_run, make_workers
 
-from retrax.launchpad_programs.columns import program_columns
 from retrax.launchpad_programs.config import resumed as resumed_program
+from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.live_table import line, table
 from retrax.launchpad_programs.parameter_server import make_parameter_server
 from retrax.launchpad_programs.worker import make_worker
