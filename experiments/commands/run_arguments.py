@@ -72,7 +72,10 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
     @property
     def hidden(self) -> set[str]:
         """Fields that are no options."""
-        return {"agent", "search_path"} if self.resume is None else _KEPT
+        if self.resume is not None:
+            return _KEPT
+        fields = {"agent", "search_path"}
+        return fields if self.agent_config else {*fields, "agent_config"}  # not known yet
 
     def run(self, **changes: Any) -> RunConfig:
         """The run, with changes.

@@ -168,6 +168,7 @@ def test_switches_and_nested_fields(parsed):
             ("train", "--environment", "catch"),
             "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)",
         ),
+        (("train", "--agent", "reactor", "--environment", "catch"), "needs an agent first (acer,"),
         (("train", "reactr"), "unknown agent 'reactr' (did you mean reactor?)"),
         (("train", "no_module:X"), "module 'no_module' cannot be imported"),
         (("train", "reactor"), "needs --environment STR: catch, a Gymnasium id"),
