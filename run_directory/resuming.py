@@ -179,6 +179,11 @@ def loops_of(
     (config,) = configs
     if data is not None:
         return [LoggedLoop(config, agent, environments[0], data)]
+    if unfinished.running is not None and not unfinished.environment_states():
+        raise ValueError(
+            "The run learned from data: continue it with "
+            "retrax.train(config, directory, data=..., resume=True)."
+        )
     loop = make_loop(config, agent, environments)
     if unfinished.running is None:
         loop.reset()

@@ -108,6 +108,10 @@ def test_a_resumed_run_is_the_whole_one(tmp_path):
     data = [x._replace(extras={"score": np.ones(len(x.actions), np.float32)}) for x in voyages(5)]
     arguments = "noisy_agent:NOISY", SEA, data
     run(*arguments, tmp_path / "half", 20, None)
+    with pytest.raises(
+        ValueError, match=r"^The run learned from data: continue it with retrax\.tr"
+    ):
+        run(*arguments[:2], None, tmp_path / "half", 40, None, resume=True)
     run(*arguments, tmp_path / "half", 40, None, resume=True)
     run(*arguments, tmp_path / "whole", 40, None)
     half, whole = (retrax.load_agent(tmp_path / name).params for name in ("half", "whole"))
