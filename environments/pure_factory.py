@@ -132,29 +132,37 @@ def make_pgx(game: str) -> Pgx:
 class Gymnax:
     """An environment of the form of gymnax's: `reset_env` and `step_env` with parameters.
 
-    gymnax says `done` for both kinds of ends; an episode that reaches `max_steps_in_episode` of the
-    parameters is truncated here.
+    gymnax before 1.0 says `done` for both kinds of ends; an episode that reaches
+    `max_steps_in_episode` of the parameters is truncated here.
 
     Args:
       environment: with `default_params`.
 
     Raises:
-      ValueError: its observations are not floats, or its actions not discrete.
+      ValueError: its actions are neither discrete nor have bounds.
     """
 
     def __init__(self, environment: Any) -> None:
         self._environment, self._params = environment, environment.default_params
         actions = environment.action_space(self._params)
         seen = environment.observation_space(self._params)
-        if not hasattr(actions, "n"):
-            raise ValueError(f"{type(environment).__name__} must have discrete actions.")
-        limit = getattr(self._params, "max_steps_in_episode", DEFAULT_LIMIT)
+        if hasattr(actions, "n"):
+            allowed: specs.Array = specs.DiscreteArray(int(actions.n), np.int32, "action")
+        elif hasattr(actions, "low"):
+            shape = tuple(actions.shape)
+            bounds = (np.broadcast_to(x, shape) for x in (actions.low, actions.high))
+            allowed = specs.BoundedArray(shape, np.float32, *bounds, "action")
+        else:
+            raise ValueError(
+                f"{type(environment).__name__} must have actions that are discrete or have bounds."
+            )
+        self._limit = int(getattr(self._params, "max_steps_in_episode", DEFAULT_LIMIT))
+        self._is_mixed = not hasattr(environment, "is_truncated")
         self.spec = EnvironmentSpec(
             specs.Array(tuple(seen.shape), np.float32, "observation"),
-            specs.DiscreteArray(int(actions.n), np.int32, "action"),
-            max_episode_steps=int(limit),
+            allowed,
+            max_episode_steps=self._limit,
         )
-        self._limit = int(limit)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """A new episode."""
@@ -165,6 +173,6 @@ class Gymnax:
         """A step, after which the environment does not restart by itself."""
         stepped = self._environment.step_env(key, state, action, self._params)
         observation, state, reward, done, *_ = stepped
-        late = getattr(state, "time", -1) >= self._limit
+        late = self._is_mixed & jnp.asarray(getattr(state, "time", -1) >= self._limit)
         observation = jnp.asarray(observation, jnp.float32)
         return state, Transition(observation, reward, done & ~late, done & late)

@@ -75,6 +75,20 @@ class Swing:
         return state.time[None] * 1.0, state, jnp.float32(0.5), done, {}
 
 
+class Pushed(Swing):
+    """Of the form of gymnax 1.0: the limit is asked for apart; an action is two numbers."""
+
+    def action_space(self, params):
+        return types.SimpleNamespace(shape=(2,), low=-1.0, high=np.array([1.0, 3.0]))
+
+    def is_truncated(self, state, params):
+        return state.time >= params.max_steps_in_episode
+
+    def step_env(self, key, state, action, params):
+        state = SwingState(state.time + 1)
+        return state.time[None] * 1.0, state, action[1], action[0] > 0, {}
+
+
 def kinds(vector, actions):
     vector.reset()
     steps = [vector.step(np.array([action])) for action in actions]
@@ -97,6 +111,19 @@ def test_environments_of_gymnax_are_truncated_at_their_own_limit():
     found, _ = kinds(vector, [0, 1, 0, 0, 0, 0, 0])
     assert found[:3] == [(1, 0.5, 1.0), (2, 0.5, 0.0), (0, 0.0, 1.0)]
     assert found[3:] == [(1, 0.5, 1.0)] * 3 + [(2, 0.5, 1.0)]
+
+
+def test_environments_of_gymnax_1_say_themselves_what_ends_them():
+    vector = PureVector(Gymnax(Pushed()))
+    check_environment(vector, steps=20)
+    np.testing.assert_array_equal(vector.spec.actions.maximum, [1.0, 3.0])
+    still, end = [0.0, 2.0], [1.0, 2.0]  # the first episode ends by itself at its limit
+    found, _ = kinds(vector, [still, still, still, end, end, still, still, still, still])
+    assert found[2:5] == [(1, 2.0, 1.0), (2, 2.0, 0.0), (0, 0.0, 1.0)]
+    assert found[-1] == (2, 2.0, 1.0)
+    space = types.SimpleNamespace(shape=(2,))
+    with pytest.raises(ValueError, match="Odd must have actions that are discrete or have bounds"):
+        Gymnax(type("Odd", (Swing,), {"action_space": lambda self, params: space})())
 
 
 @pytest.mark.parametrize(
