@@ -18,7 +18,7 @@ import time
 import jax
 
 from retrax.device import make_train
-from retrax.device.loop import DeviceLoop
+from retrax.device.loop import make_loops
 from retrax.environments.pure_factory import make_pure
 from retrax.runtime.assembly import make_environments, make_loop
 from retrax.runtime.run_config import RunConfig
@@ -47,7 +47,7 @@ def resolved(given, *, on_device):
 def make(given, *, on_device):
     """A loop that has begun to learn."""
     run, agent, environments = resolved(given, on_device=on_device)
-    loop = DeviceLoop(run, agent, environments[0]) if on_device else None
+    loop = make_loops([run], agent, environments[0])[0] if on_device else None
     loop = loop or make_loop(run, agent, environments)
     loop.start()
     while loop.counters.updates < WARM_UPDATES:
