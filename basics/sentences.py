@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+_LEAST_SIMILAR = 0.4  # as difflib counts: PongNoFrameskip-v4 and ALE/Pong-v5 have more
+
 
 def first_line(error: BaseException) -> str:
     """The first line of an error; its type if it says nothing."""
@@ -24,5 +26,6 @@ def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
       most: how many of them are named.
     """
     lowered = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=most, cutoff=0.5)
-    return f" (did you mean {' or '.join(lowered[each] for each in close)}?)" if close else ""
+    close = difflib.get_close_matches(name.lower(), lowered, n=most, cutoff=_LEAST_SIMILAR)
+    *others, last = [lowered[each] for each in close] or [""]
+    return f" (did you mean {', '.join(others)}{' or ' if others else ''}{last}?)" if last else ""
