@@ -6,6 +6,7 @@ GB/s on one core), and it finds every change of up to 32 consecutive bits.
 
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 MANIFEST = "manifest.txt"
 _MARK = b"\ncrc32 "
@@ -24,7 +25,10 @@ def write_manifest(folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     ]
-    (folder / MANIFEST).write_bytes(sealed("\n".join(lines).encode()))
+    with (folder / MANIFEST).open("wb") as file:
+        sealed = Sealing(file)
+        sealed.write("\n".join(lines).encode())
+        sealed.seal()
 
 
 def check_manifest(folder: Path) -> None:
@@ -42,31 +46,58 @@ def check_manifest(folder: Path) -> None:
         if not path.is_file():
             raise ValueError(f"{path} is missing")
         if path.stat().st_size != int(size) or checksum(path) != int(crc, 16):
-            raise ValueError(f"{path} is not what was written: its checksum differs")
+            raise _damaged(path)
 
 
-def checksum(path: Path) -> int:
-    """CRC-32 of a file."""
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            crc = zlib.crc32(chunk, crc)
-    return crc
+class Sealing:
+    """Writes a file from its beginning to its end, where its checksum is: a sealed file."""
+
+    def __init__(self, file: BinaryIO):
+        """Takes a file that is empty."""
+        self._file, self._crc = file, 0
+
+    def write(self, data: bytes) -> int:
+        """Writes bytes."""
+        self._crc = zlib.crc32(data, self._crc)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """As of files."""
+        self._file.flush()
+
+    def seal(self) -> None:
+        """Writes the checksum, after all else."""
+        self._file.write(_MARK + f"{self._crc:08x}".encode())
 
 
-def sealed(data: bytes) -> bytes:
-    """The contents of a file that `read_sealed` reads."""
-    return data + _MARK + f"{zlib.crc32(data):08x}".encode()
-
-
-def read_sealed(path: Path) -> bytes:
-    """The data in a file with a checksum at its end.
+def check_sealed(path: Path) -> None:
+    """Compares a sealed file with its checksum.
 
     Raises:
       ValueError: it is damaged; names the file, without a full stop.
     """
-    contents = path.read_bytes()
-    data = contents[:-_SEAL_BYTES]
-    if contents != sealed(data):
-        raise ValueError(f"{path} is not what was written: its checksum differs")
-    return data
+    size = path.stat().st_size - _SEAL_BYTES
+    with path.open("rb") as file:
+        file.seek(max(size, 0))
+        seal = file.read()
+    if size < 0 or seal != _MARK + f"{checksum(path, size):08x}".encode():
+        raise _damaged(path)
+
+
+def read_sealed(path: Path) -> bytes:
+    """What was written into a sealed file; raises as `check_sealed`."""
+    check_sealed(path)
+    return path.read_bytes()[:-_SEAL_BYTES]
+
+
+def checksum(path: Path, size: int | None = None) -> int:
+    """CRC-32 of a file, or of its first `size` bytes."""
+    crc, left = 0, path.stat().st_size if size is None else size
+    with path.open("rb") as file:
+        while chunk := file.read(min(left, _CHUNK)):
+            crc, left = zlib.crc32(chunk, crc), left - len(chunk)
+    return crc
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path} is not what was written: its checksum differs")

@@ -4,26 +4,19 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-_FULL = "No space left on device"
-
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Names a file in the errors of the code that writes it.
 
     Raises:
-      OSError: "PATH cannot be written: REASON."; also for errors of libraries that have other types
-        for a full disk.
+      OSError: "PATH cannot be written: REASON.".
     """
     try:
         yield
-    except Exception as error:
-        if _FULL in str(error):
-            raise OSError(f"{path} cannot be written: {_FULL}.") from error
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            raise OSError(f"{path} cannot be written: {reason}.") from error
-        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"{path} cannot be written: {reason}.") from error
 
 
 @contextlib.contextmanager
@@ -31,12 +24,18 @@ def replacing(path: Path) -> Iterator[Path]:
     """Replaces a file in one go: a process that is killed leaves the old one, or the new one.
 
     Yields:
-      Where the code writes it: PATH.partial. It takes the name when the code ends without an error.
+      Where the code writes it: PATH.partial. It takes the name when the code ends without an error,
+      and is removed otherwise: a full disk needs the room.
 
     Raises:
       OSError: see `writing`.
     """
     partial = path.with_name(f"{path.name}.partial")
     with writing(path):
-        yield partial
-        partial.replace(path)
+        try:
+            yield partial
+            partial.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise

@@ -47,7 +47,7 @@ class Watch:
             self.open_sockets |= sockets_beyond_loopback(process)
         self.processes |= set(children)
         folder = self.program.directory / "snapshots"
-        self.snapshots |= {int(path.name) for path in folder.glob("*") if path.name.isdigit()}
+        self.snapshots |= {int(path.stem) for path in folder.glob("*.npz")}
 
     def wait(self, seconds):
         """Looks from time to time; whether the program still takes steps."""

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import numpy as np
-import orbax.checkpoint as ocp
 
 import retrax
 from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.run_directory.snapshots import Snapshots, newest_snapshot
+from retrax.run_directory.state_file import read_state
 from retrax.runtime.assembly import spec_of
 from retrax.runtime.checks import checked_agent
 
@@ -52,22 +52,14 @@ def config_of(given: argparse.Namespace, agent: str, environment: str) -> retrax
     return config
 
 
-def newest(directory: Path) -> int:
-    """Steps of the newest complete snapshot."""
-    names = [path.name for path in (directory / "snapshots").iterdir()]
-    return max(int(name) for name in names if name.isdigit())
-
-
 def outcome(directory: Path) -> dict[str, object]:
     """The newest snapshot, array by array, and metrics.csv without the times."""
-    folder = directory / "snapshots" / str(newest(directory))
-    found: dict[str, object] = {"steps": folder.name}
-    for part in ("learner", "replay", "actors"):
-        tree = ocp.StandardCheckpointer().restore(folder / part)
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-            is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-            found[part + jax.tree_util.keystr(path)] = array.tobytes()
+    snapshots = Snapshots(directory, writable=False)
+    found: dict[str, object] = {"steps": snapshots.newest()}
+    templates = dict.fromkeys(("learner", "replay", "actors"))
+    parts = read_state(snapshots.path(snapshots.newest()), templates)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(parts)[0]:
+        found[jax.tree_util.keystr(path)] = leaf.tobytes()
     with (directory / "metrics.csv").open() as file:
         for row in csv.DictReader(file):
             found[f"row {row['steps']}"] = [row[k] for k in row if k not in WALL_CLOCK_COLUMNS]
@@ -96,10 +88,10 @@ def kills(config: retrax.RunConfig, folder: Path, whole: Path, generator: random
     retrax.train(dataclasses.replace(config, steps=config.snapshot_every), folder, plain=True)
     command = [sys.executable, "-c", TRAIN, "train", "--resume", folder, "--steps", config.steps]
     count, status = 0, -9
-    while status == -9 and newest(folder) < config.steps:
-        before = newest(folder)
+    while status == -9 and newest_snapshot(folder) < config.steps:
+        before = newest_snapshot(folder)
         process = subprocess.Popen(list(map(str, command)), stdout=QUIET, stderr=QUIET)
-        while process.poll() is None and newest(folder) == before:
+        while process.poll() is None and newest_snapshot(folder) == before:
             time.sleep(0.01)
         time.sleep(generator.uniform(0, 0.3))
         process.kill()

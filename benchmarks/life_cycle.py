@@ -101,7 +101,7 @@ def run(act, rng, options):
         _, left = psutil.wait_procs(nodes, timeout=ORPHAN_SECONDS)
         for process in left:
             process.kill()
-        snapshots = [int(p.name) for p in (directory / "snapshots").glob("*") if p.name.isdigit()]
+        snapshots = [int(p.stem) for p in (directory / "snapshots").glob("*.npz")]
         return what, program.process.returncode, seconds, len(left), max(snapshots, default=None)
 
 

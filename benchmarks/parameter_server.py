@@ -67,7 +67,8 @@ def server_times(parts, count):
     """Seconds of a gradient and of a fetch, and bytes of each."""
     server = parts.server()
     server.compile()
-    blob = parts.gradients.pack(np.zeros(parts.gradients.size, parts.gradients.dtype))
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), parts.gradients.like)
+    blob = parts.gradients.pack(zeros)
     _, state = server.get(-1)
     jax.block_until_ready(server.state)
     fetching = 0.0

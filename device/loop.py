@@ -187,17 +187,15 @@ class _Learner:
     def finish(self) -> None: ...
 
     def snapshot(self) -> Snapshot:
-        """Orbax saves no empty arrays: they are left out, and `restore` makes them."""
-        leaves = {str(i): x for i, x in enumerate(leaves_of(self._rest())) if x.size}
+        leaves = {str(i): x for i, x in enumerate(leaves_of(self._rest()))}
         kind = stored_as(self._agent.sequence, self._config)
         return Snapshot(_copy(self.state), {**leaves, **kind}, {"updates": self.updates})
 
     def restore(self, snapshot: Snapshot) -> None:
         found = snapshot.replay
         check_stored_as(found, self._agent.sequence, self._config)
-        leaves = leaves_of(self._rest())
-        rest = [found[str(i)] if x.size else x for i, x in enumerate(leaves)]
-        restored: TrainState = with_leaves(self._rest(), rest)
+        leaves = [found[str(i)] for i in range(len(jax.tree.leaves(self._rest())))]
+        restored: TrainState = with_leaves(self._rest(), leaves)
         self._seed.state = restored._replace(
             learner=_copy(snapshot.learner), actors=_copy(snapshot.actors)
         )

@@ -1,14 +1,12 @@
 """bsuite.csv: bsuite's scores of the agents of a benchmark, and the data of its radar plot."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..environments.bsuite_tasks import PREFIX
-from ..environments.plain_data import unpack
 from ..evaluation import bsuite
-from ..run_directory.resuming import read_unfinished
+from ..run_directory.resuming import read_continuation
 from ..run_directory.snapshots import Snapshots
 from .grid import Cell
 from .grid_tables import table
@@ -34,9 +32,5 @@ def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
 
 def _record(run: Path) -> list[dict[str, Any]]:
     """What the environment of a run recorded up to the newest snapshot."""
-    with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-        running = read_unfinished(snapshots).running
-    if running is None:  # the snapshot has no state of the environment
-        return []
-    rows: list[dict[str, Any]] = unpack(running)["actors"][0]["environment"]["records"][0]
-    return rows
+    states = read_continuation(Snapshots(run, writable=False)).environment_states()
+    return states[0]["records"][0] if states else []

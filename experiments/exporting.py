@@ -23,7 +23,7 @@ from ..basics.writing import writing
 from ..datatypes import EnvironmentSpec, TimeStep
 from ..run_directory.config_file import values_of
 from . import exported_agent
-from .trained import TrainedAgent, actor_states_of, load_agent
+from .trained import TrainedAgent, load_agent
 
 Platform = Literal["cpu", "cuda", "rocm", "tpu"]
 PLATFORMS: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
@@ -63,7 +63,7 @@ def export(
     place = output.absolute()  # the environment may change the working directory
     _check_platforms(platforms)
     trained = load_agent(run, snapshot)
-    begin, exploit, names = _flat_functions(trained, run)
+    begin, exploit, names = _flat_functions(trained)
     try:
         exported = {
             "begin": _lower(begin, [jax.ShapeDtypeStruct((), np.uint32)], platforms),
@@ -118,15 +118,14 @@ def _new_directory(output: Path) -> Iterator[Path]:
 
 
 def _flat_functions(
-    trained: TrainedAgent, run: Path
+    trained: TrainedAgent,
 ) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, list[str]]]:
     """`begin` and `exploit` of flat arrays without PRNG keys, and the names of the arrays."""
     agent, params, warm_start = trained.agent, trained.params, trained.config.entry.warm_start
-    actor_states = actor_states_of(trained, run) if warm_start is not None else None
 
     def first(key: jax.Array) -> Any:
         state = agent.begin(key, jnp.zeros((), jnp.int32), 1)
-        return state if warm_start is None else warm_start(state, actor_states)
+        return state if warm_start is None else warm_start(state, trained.actors)
 
     def begin(seed: jax.Array) -> list[jax.Array]:
         return jax.tree.leaves(without_keys(first(jax.random.key(seed))))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..basics.sentences import first_line
-from ..run_directory.numbered_folders import newest_snapshot
+from ..run_directory.snapshots import newest_snapshot
 from ..runtime.loop import Loop
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task
 from ..run_directory.config_file import read_config
-from ..run_directory.numbered_folders import newest_snapshot
+from ..run_directory.snapshots import newest_snapshot
 from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent

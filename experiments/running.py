@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from ..agents.base import Agent
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..run_directory import resuming
+from ..run_directory.best_parameters import BestParameters
 from ..run_directory.config_file import check_new_directory, write_config
 from ..run_directory.directory_lock import DirectoryLock
 from ..run_directory.log import FILE_ONLY, close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.metrics_writer import MetricsTable
-from ..run_directory.resuming import open_snapshots
+from ..run_directory.resuming import check_states, open_snapshots
 from ..run_directory.snapshots import Snapshots
 from ..runtime.intervals import SnapshotInterval, next_multiple
 from ..runtime.loop import Loop
@@ -57,7 +58,7 @@ class Run:
     Attributes:
       config: resolved by `check`.
       context: in which its log is known.
-      unfinished: at the snapshot from which it is resumed.
+      continuation: from the snapshot from which it is resumed.
       logger: of its metrics, once `open` was called.
     """
 
@@ -74,9 +75,10 @@ class Run:
         if resume:
             self._snapshots, self._notes = open_snapshots(self._directory, config.steps)
         if self._snapshots:
-            stack.callback(self._snapshots.close)
             self._resumed_at = self._snapshots.newest_whole()
-        self.unfinished = resuming.read_unfinished(self._snapshots)
+        check_states(self._directory)
+        self.continuation = resuming.read_continuation(self._snapshots)
+        self._best = BestParameters(self._directory)
         self._seconds = 0.0  # wall-clock time of earlier parts of the run
         self._last_return = float("nan")
         self._evaluated: dict[str, float] = {}  # the newest evaluation, until it has a row
@@ -84,8 +86,8 @@ class Run:
 
     def make_environments(self) -> list[VectorEnvironment]:
         """Those of each actor."""
-        environments, self.unfinished = resuming.environments_of(
-            self.config, self._resumed_at, self.unfinished
+        environments, self.continuation = resuming.environments_of(
+            self.config, self._resumed_at, self.continuation
         )
         return environments
 
@@ -102,11 +104,11 @@ class Run:
         self._evaluation = PeriodicEvaluation(self.config, agent, start=self._resumed_at or 0)
         self._where: list[str] = []
         if self._snapshots:
-            unfinished = self.unfinished
-            self._seconds = resuming.restore(loop, self._snapshots, unfinished)
-            self._where = [unfinished.describe(loop.counters.steps)]
-            if unfinished.outputs is not None:
-                self._evaluated, self._evaluation.next, self._last_return = unfinished.outputs
+            continuation = self.continuation
+            self._seconds = resuming.restore(loop, self._snapshots, continuation)
+            self._where = [continuation.describe(loop.counters.steps)]
+            if continuation.outputs is not None:
+                self._evaluated, self._evaluation.next, self._last_return = continuation.outputs
 
     def open(self, stack: contextlib.ExitStack, *, console: bool) -> None:
         """Writes the first files; the console has the log, too, if it is free."""
@@ -123,6 +125,8 @@ class Run:
         for note in self._notes:
             self._log.warning(note)
         write_config(directory, config)
+        if self._snapshots is None:
+            self._best.forget()  # that of a run that was stopped before its first snapshot
 
     def begin(
         self,
@@ -163,7 +167,6 @@ class Run:
         interval = SnapshotInterval(loop.counters.steps, every=snapshot_every, seconds=seconds)
         with contextlib.ExitStack() as stack:
             snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
-            stack.enter_context(contextlib.closing(snapshots))
             snapshots.remove_newer(loop.counters.steps)
             progress = Progress(steps, loop.counters, plain=plain)
             stack.enter_context(progress)
@@ -172,7 +175,7 @@ class Run:
             expectation = Expectation(steps, loop.counters)
             loop.start()
             while True:  # a stopped run is resumed in the middle of a round
-                evaluated, is_best = self._evaluate(snapshots)
+                self._evaluate()
                 if stop.is_set():
                     break
                 if loop.counters.steps >= next_log and not self._extra:
@@ -181,8 +184,8 @@ class Run:
                     if stop.is_set():  # a logger has asked for it
                         break
                 at_end = loop.counters.steps >= steps
-                if is_best or (interval.is_due(loop.counters.steps) and not at_end):
-                    took = self._save(snapshots, self._unfinished(), evaluated)
+                if interval.is_due(loop.counters.steps) and not at_end:
+                    took = self._save(snapshots, self._continuation())
                     interval.saved(loop.counters.steps, took=took)
                 if at_end:
                     break
@@ -193,31 +196,31 @@ class Run:
                 elapsed = time.perf_counter() - self._started
                 if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
                     self._log.info(line)
-            keep(self._unfinished(), evaluated)
-            best = snapshots.best()
+            keep(self._continuation())
         interrupted = stop.is_set() and loop.counters.steps < steps
         seconds = time.perf_counter() - self._started
         self._log.info(ending(loop.counters, seconds, self._last_return, interrupted=interrupted))
         counted = loop.counters.steps, loop.counters.updates, self._last_return
-        return Summary(self._directory, *counted, interrupted, best[1] if best else math.nan)
+        return Summary(self._directory, *counted, interrupted, self._best.mean_return)
 
-    def _evaluate(self, snapshots: Snapshots) -> tuple[float | None, bool]:
-        """An evaluation if one is due: its return, and whether that is the best so far."""
+    def _evaluate(self) -> None:
+        """An evaluation if one is due; keeps the best parameters."""
         steps, loop, evaluation = self._loop.counters.steps, self._loop, self._evaluation
         if not evaluation.is_due(steps):
-            return None, False
+            return
         awaiting = self._extra if steps < evaluation.next else self._evaluated
-        means = evaluation.run(steps, loop.learner.params, loop.actor_states, self._stop)
+        params = loop.learner.params
+        means = evaluation.run(steps, params, loop.actor_states, self._stop)
         if not means:
-            return None, False
-        found, best = means["evaluation_return"], snapshots.best()
+            return
         awaiting.update(means)
-        is_best = found >= (-math.inf if best is None else best[1])
+        found = means["evaluation_return"]
+        actors = loop.actor_states() if self.config.entry.warm_start else None
+        is_best = self._best.offer(params, mean_return=found, steps=steps, actors=actors)
         self._log.info(
             f"Evaluation at {steps} steps: return {found:.3g} over "
             f"{self.config.evaluation_episodes} episodes{', the best so far' * is_best}."
         )
-        return found, is_best
 
     def _write_row(self, progress: Progress) -> None:
         means, clock = self._loop.flush()
@@ -232,35 +235,31 @@ class Run:
         if advice := self._advice.first(means):
             self._log.warning(advice)
 
-    def _unfinished(self) -> bytes:
+    def _continuation(self) -> dict[str, bytes]:
         outputs = [self._evaluated, self._evaluation.next, self._last_return]
-        return resuming.pack_unfinished(self._loop, outputs)
+        return resuming.pack_continuation(self._loop, outputs)
 
     def _keep(
         self,
         progress: Progress,
         snapshots: Snapshots,
-        unfinished: bytes | None = None,
-        evaluated: float | None = None,
+        continuation: dict[str, bytes] | None = None,
     ) -> None:
         """Writes what the last steps add: a row and a snapshot.
 
-        `unfinished` was packed before the row: a resumed run replaces it by that of the whole
+        `continuation` was packed before the row: a resumed run replaces it by that of the whole
         interval. Without it, as after a failure, a resumed run begins new episodes.
         """
         if self._loop.has_new_steps:
             self._write_row(progress)
-        self._save(snapshots, unfinished, evaluated)
+        self._save(snapshots, continuation or {})
 
-    def _save(
-        self, snapshots: Snapshots, unfinished: bytes | None, evaluated: float | None
-    ) -> float:
+    def _save(self, snapshots: Snapshots, continuation: dict[str, bytes]) -> float:
         """Saves a snapshot, unless there is one of this step; the seconds that it took."""
         steps, began = self._loop.counters.steps, time.perf_counter()
         if steps in snapshots.steps():
             return 0.0
         snapshot = self._loop.snapshot()
         counters = {**snapshot.counters, "seconds": time.perf_counter() - self._started}
-        snapshot = snapshot._replace(counters=counters, unfinished=unfinished)
-        snapshots.save(steps, snapshot, evaluation_return=evaluated)
+        snapshots.save(steps, snapshot._replace(counters=counters, **continuation))
         return time.perf_counter() - began

@@ -39,6 +39,8 @@ class TrainedAgent(NamedTuple):
       spec: of the environment that it was trained in.
       config: of the run.
       steps: training steps of the snapshot.
+      actors: the states of all actors, `[num_envs, ...]`, if the agent's entry has a `warm_start`.
+        They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
     """
 
     agent: Agent
@@ -46,6 +48,7 @@ class TrainedAgent(NamedTuple):
     spec: EnvironmentSpec
     config: RunConfig
     steps: int
+    actors: ActorState = None
 
 
 class Evaluation(NamedTuple):
@@ -79,8 +82,7 @@ def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
 
     Args:
       run: the run directory.
-      snapshot: `newest`, a number of steps, or `best` of those that were evaluated; in a program,
-        the best parameters that its evaluator has had.
+      snapshot: `newest`, a number of steps, or `best`: the best parameters that were evaluated.
 
     Raises:
       ValueError: the directory holds no run, or no such snapshot, or its agent or environment
@@ -99,13 +101,18 @@ def load_for(
     check_precision()
     agent = config.entry.make_agent(spec, config.agent_config)
     template = jax.eval_shape(agent.init, jax.random.key(0))
-    best = BestParameters(run)  # of a program, whose evaluator writes them
+    best, actors, like = BestParameters(run), None, None
+    if config.entry.warm_start is not None:
+        like = jax.eval_shape(lambda: begin_states(agent, jax.random.key(0), config.num_envs))
     if snapshot == "best" and best.exists:
-        found = best.restore(jax.eval_shape(agent.acting_params, template))
-        return TrainedAgent(agent, jax.device_put(found.params), spec, config, int(found.steps))
-    with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-        learner, counters = snapshots.restore_learner(template, snapshot)
-    return TrainedAgent(agent, agent.acting_params(learner), spec, config, counters["steps"])
+        found = best.restore(jax.eval_shape(agent.acting_params, template), like)
+        params, steps, actors = jax.device_put(found.params), found.steps, found.actors
+    else:
+        learner, counters = Snapshots(run, writable=False).restore_learner(template, snapshot)
+        params, steps = agent.acting_params(learner), counters["steps"]
+    if like is not None and actors is None:
+        actors = _actors_of(config, run, steps, like)
+    return TrainedAgent(agent, params, spec, config, steps, actors)
 
 
 def evaluate(
@@ -155,7 +162,7 @@ def evaluate(
             environment,
             seed=seed,
             episodes=episodes,
-            actor_states=lambda: actor_states_of(trained, run),
+            actor_states=lambda: trained.actors,
             on_frame=writer.append if writer else None,
             metrics=config.entry.episode_metrics,
         )
@@ -217,20 +224,12 @@ def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
     return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))
 
 
-def actor_states_of(trained: TrainedAgent, run: Path) -> ActorState:
-    """The states of all actors of a run, `[num_envs, ...]`.
-
-    They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
-    """
-    config, template = (
-        trained.config,
-        begin_states(trained.agent, jax.random.key(0), trained.config.num_envs),
-    )
+def _actors_of(config: RunConfig, run: Path, steps: int, like: ActorState) -> ActorState:
+    """The states of all actors of a run: `like` has their shapes and dtypes."""
     files = sorted((run / "actors").glob("*.npz")) if (run / PROGRAM).is_file() else []
     if not files:
-        with contextlib.closing(Snapshots(run, writable=False)) as snapshots:
-            return snapshots.restore_actors(jax.eval_shape(lambda: template), trained.steps)
+        return Snapshots(run, writable=False).restore_actors(like, steps)
     each = config.num_envs // len(files)
-    part = jax.tree.map(lambda x: x[:each], template)
+    part = jax.tree.map(lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), like)
     states = [ActorStates(run, index).restore(part) for index in range(len(files))]
     return jax.tree.map(lambda *x: jnp.concatenate(x), *states)

@@ -97,8 +97,8 @@ def train_together(
                     on_error.callback(close_quietly, made)
                 part.check(environments[0].spec)
             agent = checked_agent(parts[0].config, environments[0].spec)
-            configs, unfinished = [part.config for part in parts], parts[0].unfinished
-            loops = resuming.loops_of(configs, agent, environments, unfinished, data)
+            configs, continuation = [part.config for part in parts], parts[0].continuation
+            loops = resuming.loops_of(configs, agent, environments, continuation, data)
             on_error.pop_all()
         closing = stack.enter_context(contextlib.ExitStack())
         for part, loop in zip(parts, loops, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..replay.waiting import Stopped
-from ..run_directory.state_file import pack_state, unpack_state
+from ..run_directory.actor_states import pack_actor, unpack_actor
 from ..runtime.actor import Actor
 from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
@@ -49,7 +49,7 @@ class ActorNode(Node):
         self._actor, self._parameters = actor, parameters
         self._counter = CounterClient(counter, f"actor/{index}", config.restarts)
         if config.continues and (state := self._counter.kept()) is not None:
-            actor.state = _unpacked(state, actor.state)
+            actor.state = unpack_actor(state, actor.state)
         self._save_every = max(1, config.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
         self._loop: Callable[[], None] | None = None
@@ -112,14 +112,7 @@ class ActorNode(Node):
 
     def _save(self) -> None:
         self._next_save = self._counter.total + self._save_every
-        self._counter.keep(pack_state(self._actor.state))
-
-
-def _unpacked(data: bytes, template: Any) -> Any:
-    try:
-        return unpack_state(data, template)
-    except ValueError as error:
-        raise ValueError(f"The actor's state is of another agent or config ({error}).") from error
+        self._counter.keep(pack_actor(self._actor.state))
 
 
 def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:

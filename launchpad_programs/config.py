@@ -1,6 +1,5 @@
 """The configuration of a program: a run, and what only programs have."""
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -151,14 +150,12 @@ def resumed(
     snapshots, notes = open_snapshots(directory, also=also)
     if snapshots is None:
         return config, notes
-    with contextlib.closing(snapshots):
-        check_states(directory)
-        for folder in sorted((directory / "workers").glob("*")):
-            of_worker, found = open_snapshots(folder)
-            if of_worker is not None:
-                of_worker.close()
-                notes += found
-        return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
+    check_states(directory)
+    for folder in sorted((directory / "workers").glob("*")):
+        of_worker, found = open_snapshots(folder)
+        if of_worker is not None:
+            notes += found
+    return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
 
 
 def _fields(config: ProgramConfig) -> dict[str, Any]:

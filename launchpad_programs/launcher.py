@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from ..evaluation.plots import read_metrics
 from ..run_directory.log import close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
-from ..run_directory.numbered_folders import newest_snapshot
+from ..run_directory.snapshots import newest_snapshot
 from ..runtime.intervals import next_multiple
 from ..runtime.stop import StopEvent, stop_on_signals
 from .config import ProgramConfig

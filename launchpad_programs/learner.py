@@ -114,7 +114,6 @@ class LearnerNode(Node):
                 self._counter.report(state="saving a snapshot")
             self.save()
             self._learner.close()
-        self._snapshots.close()
         if self._logger is not None:
             self._logger.close()
 

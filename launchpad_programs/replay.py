@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..basics.checksums import check_manifest
+from ..basics.checksums import check_sealed
 from ..replay.local import LocalReplay
 from ..replay.node import ReplayNode
 from ..run_directory.snapshots import Snapshots
+from ..run_directory.state_file import SUFFIX
 from ..runtime.learner import Snapshot
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
@@ -34,7 +35,6 @@ class KeptReplayNode(ReplayNode, Node):
 
     def keep(self, steps: int) -> None:
         """Saves the state for the snapshot at `steps`, unless there are no rows."""
-        self._snapshots.remove_others(set(self._snapshots.steps()) - {steps})
         with self.paused():
             if self.local.status().num_rows:
                 self._snapshots.save(steps, Snapshot((), self.state(), {"steps": steps}))
@@ -42,10 +42,6 @@ class KeptReplayNode(ReplayNode, Node):
     def prune(self, kept: Iterable[int]) -> None:
         """Removes the states of all snapshots but those at `kept`."""
         self._snapshots.remove_others(kept)
-
-    def close(self) -> None:
-        """Ends the threads of its snapshots."""
-        self._snapshots.close()
 
 
 def make_replay(
@@ -65,17 +61,17 @@ def make_replay(
 
 def is_kept(directory: Path, steps: int) -> bool:
     """Whether a replay's node kept its state for the snapshot at `steps`."""
-    return _state(directory, steps).is_dir()
+    return _state(directory, steps).is_file()
 
 
 def check_kept(directory: Path, steps: int) -> None:
-    """Compares the state for the snapshot at `steps`, if there is one, with its checksums.
+    """Compares the state for the snapshot at `steps`, if there is one, with its checksum.
 
     Raises:
-      ValueError: names a file that is missing or damaged, without a full stop.
+      ValueError: names a file that is damaged, without a full stop.
     """
     if is_kept(directory, steps):
-        check_manifest(_state(directory, steps))
+        check_sealed(_state(directory, steps))
 
 
 def _folder(directory: Path) -> Path:
@@ -83,4 +79,4 @@ def _folder(directory: Path) -> Path:
 
 
 def _state(directory: Path, steps: int) -> Path:
-    return _folder(directory) / "snapshots" / str(steps)
+    return _folder(directory) / "snapshots" / f"{steps}{SUFFIX}"

@@ -50,8 +50,7 @@ class WorkerNode(Node):
           worker: what it learns with.
           actor: writes into the worker's replay.
           counter: grants steps.
-          snapshots: the worker's own, of which the newest whole one is restored; the node closes
-            them.
+          snapshots: the worker's own, of which the newest whole one is restored.
           save_every: steps between snapshots.
           save_seconds: between snapshots, where the steps take longer.
           decoupled: see `WorkerOptions`.
@@ -103,7 +102,6 @@ class WorkerNode(Node):
         with contextlib.suppress(Stopped):  # the counter may have ended
             self._report("saving a snapshot")
         self.save()
-        self._snapshots.close()
         self._loop.close()
 
     def save(self) -> None:

@@ -1,4 +1,4 @@
-"""Rows as bytes: one vector for each row, so that storage and transport handle a single array.
+"""Trees of arrays as bytes: rows, one vector for each, and single trees such as parameters.
 
 `T + 1` denotes the rows of a sequence, `B` a batch, `n` any leading axes.
 """
@@ -60,6 +60,46 @@ class Packing:
     def unpack(self, packed: np.ndarray) -> Any:
         """The tree of these views."""
         return jax.tree.unflatten(self._structure, self.fields(packed).values())
+
+
+class TreePacking:
+    """Packs single trees of arrays, not as pickles, which run code of whoever sends them.
+
+    The bytes are a hash of names, dtypes and shapes, then the values.
+
+    Attributes:
+      like: shapes and dtypes of the arrays.
+      num_bytes: of `pack`.
+    """
+
+    def __init__(self, what: str, like: Any):
+        """Takes what is packed, as the beginning of a sentence, and trees like it."""
+        self._what = what
+        self.like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), like)
+        self._packing = Packing((self.like,))  # its leaves need names
+        self._layout = self._packing.layout.encode()
+        self.num_bytes = len(self._layout) + self._packing.dtype.itemsize
+
+    def pack(self, tree: Any) -> bytes:
+        """Copies a tree, from its device."""
+        rows = jax.tree.map(lambda x: np.asarray(x)[None], jax.device_get(tree))
+        return self._layout + self._packing.pack((rows,)).tobytes()
+
+    def unpack(self, blob: bytes) -> Any:
+        """The tree: NumPy arrays that share the memory of the bytes.
+
+        Raises:
+          ValueError: the bytes are of another tree.
+        """
+        size = len(self._layout)
+        if blob[:size] != self._layout or len(blob) != self.num_bytes:
+            raise ValueError(
+                f"{self._what} are {len(blob)} bytes of the layout {blob[:size]!r}, and "
+                f"{self.num_bytes} bytes of {self._layout!r} are expected: both sides need the "
+                "same agent and config."
+            )
+        packed = np.frombuffer(blob, np.uint8, offset=size)[None]
+        return jax.tree.map(lambda x: x[0], *self._packing.unpack(packed))
 
 
 class SequencePacking:

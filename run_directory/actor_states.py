@@ -6,11 +6,33 @@ bandit's counts. The moment is the actor's own, so it may be shortly before or a
 snapshot.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
 from ..basics.checksums import read_sealed
-from .state_file import load_state, write_state
+from .state_file import SUFFIX, pack_state, read_kept, read_state, sealed
+
+_PART = "actor"
+
+
+def pack_actor(state: Any) -> bytes:
+    """An actor's state as bytes."""
+    file = io.BytesIO()
+    pack_state(file, {_PART: state})
+    return file.getvalue()
+
+
+def unpack_actor(data: bytes, template: Any) -> Any:
+    """The inverse of `pack_actor`.
+
+    Raises:
+      ValueError: the state is not like the template.
+    """
+    try:
+        return read_state(io.BytesIO(data), {_PART: template})[_PART]
+    except ValueError as error:
+        raise ValueError(f"The actor's state is of another agent or config ({error}).") from error
 
 
 class ActorStates:
@@ -22,11 +44,12 @@ class ActorStates:
 
     def __init__(self, directory: Path, index: int):
         """Takes the run directory, and the number of the actor."""
-        self.path = directory / "actors" / f"{index}.npz"
+        self.path = directory / "actors" / f"{index}{SUFFIX}"
 
     def write(self, data: bytes) -> None:
-        """Writes a packed state (`pack_state`), whole or not at all."""
-        write_state(self.path, data)
+        """Writes a packed state, whole or not at all."""
+        with sealed(self.path) as file:
+            file.write(data)
 
     def read(self) -> bytes | None:
         """The packed state; None if there is none.
@@ -47,9 +70,4 @@ class ActorStates:
         """
         if not self.path.is_file():
             return template
-        try:
-            return load_state(self.path, template)
-        except ValueError as error:
-            raise ValueError(
-                f"The actor state {error}: remove the file to start with a new state."
-            ) from error
+        return read_kept("The actor state", self.path, {_PART: template})[_PART]

@@ -1,32 +1,34 @@
-"""The best acting parameters of a program, in a file of its run directory.
+"""The best acting parameters of a run, in a file of its run directory.
 
-A program's evaluator plays with parameters that the learner has published, and the learner has made
-further updates when the evaluation ends. So what was evaluated is kept by the evaluator itself.
+They are kept when their evaluation ends: the learner of a program has made further updates then.
 """
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from ..agents.base import ActorState, Params
+from ..environments.plain_data import pack, unpack
+from .state_file import SUFFIX, read_kept, write_state
 
-from ..agents.base import Params
-from .state_file import load_state, pack_state, write_state
-
-BEST = "best.npz"  # in the run directory of a program
+BEST = f"best{SUFFIX}"  # in the run directory
 
 
 class Evaluated(NamedTuple):
     """Parameters with their evaluation.
 
     Attributes:
-      mean_return: float64 `[]`.
-      steps: int64 `[]`, of the run when the parameters were fetched.
+      mean_return: of the evaluation.
+      steps: of the run when the parameters were made or fetched.
       params: output of `Agent.acting_params`.
+      actors: the states of all actors at that moment, `[num_envs, ...]`; None if they were not
+        kept.
     """
 
-    mean_return: Any
-    steps: Any
+    mean_return: float
+    steps: int
     params: Params
+    actors: ActorState = None
 
 
 class BestParameters:
@@ -41,35 +43,47 @@ class BestParameters:
         """Whether parameters were evaluated."""
         return self._path.is_file()
 
-    def offer(self, params: Params, *, mean_return: float, steps: int) -> bool:
+    @property
+    def mean_return(self) -> float:
+        """Of the best evaluation; NaN if there was none.
+
+        Raises:
+          ValueError: the file is damaged.
+        """
+        return self._read({}).mean_return if self.exists else math.nan
+
+    def offer(
+        self, params: Params, *, mean_return: float, steps: int, actors: ActorState = None
+    ) -> bool:
         """Keeps the parameters if no earlier ones were better; whether it did. NaN is the worst.
 
         Raises:
           ValueError: the file is damaged.
         """
-        best = float(self.restore(params).mean_return) if self.exists else -np.inf
-        if not mean_return >= best:
+        if math.isnan(mean_return) or self.mean_return > mean_return:
             return False
-        evaluated = Evaluated(np.float64(mean_return), np.int64(steps), params)
-        write_state(self._path, pack_state(evaluated))
+        parts = {"evaluation": pack([float(mean_return), steps]), "params": params}
+        write_state(self._path, parts if actors is None else {**parts, "actors": actors})
         return True
 
-    def restore(self, params_template: Params) -> Evaluated:
+    def restore(self, params_template: Params, actors_template: ActorState = None) -> Evaluated:
         """The best parameters so far; call it if they exist.
 
         Args:
           params_template: parameters like them, or their shapes and dtypes.
+          actors_template: of the actors' states; None leaves them out.
 
         Raises:
           ValueError: the file is damaged, or of another agent.
         """
-        template = Evaluated(np.float64(0.0), np.int64(0), params_template)
-        try:
-            evaluated: Evaluated = load_state(self._path, template)
-        except ValueError as error:
-            raise ValueError(f"The best parameters {error}: remove the file.") from error
-        return evaluated
+        actors = {} if actors_template is None else {"actors": actors_template}
+        return self._read({"params": params_template, **actors})
 
     def forget(self) -> None:
-        """Removes the file, of a run that starts from the beginning."""
+        """Removes the file of a run that begins again."""
         self._path.unlink(missing_ok=True)
+
+    def _read(self, templates: dict[str, Any]) -> Evaluated:
+        found = read_kept("The best parameters", self._path, {"evaluation": None, **templates})
+        mean_return, steps = unpack(found["evaluation"])
+        return Evaluated(mean_return, steps, found.get("params"), found.get("actors"))

@@ -1,26 +1,25 @@
 """Resuming a run: its newest whole snapshot, environments, running episodes and open means."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from ..agents.base import Agent
-from ..basics.checksums import read_sealed
+from ..basics.checksums import check_sealed
 from ..basics.sentences import first_line
 from ..datatypes import VectorEnvironment
 from ..device.loop import make_loops
 from ..environments.failures import close_quietly
-from ..environments.plain_data import pack, unpack
+from ..environments.plain_data import pack
 from ..environments.pure import PureVector
 from ..runtime.assembly import make_environments, make_loop
 from ..runtime.logged import LoggedLoop
 from ..runtime.loop import Loop
 from ..runtime.run_config import RunConfig
 from .best_parameters import BEST
-from .numbered_folders import NumberedFolders
-from .snapshots import Snapshots
+from .snapshots import Snapshots, newest_snapshot
 
 
 def open_snapshots(
@@ -40,26 +39,22 @@ def open_snapshots(
     Raises:
       ValueError: no snapshot is whole, or the newest is at the last step already.
     """
-    if not NumberedFolders(directory / "snapshots").steps():
+    if newest_snapshot(directory) is None:
         has_begun = (directory / "metrics.csv").is_file()
         note = f"{directory} holds no snapshot yet: the run starts from the beginning."
         return None, [note] if has_begun else []
     snapshots = Snapshots(directory, writable=False, also=also)
-    try:
-        steps, notes = snapshots.newest_whole(), snapshots.passed_over()
-        if last_step is not None and steps >= last_step:
-            raise ValueError(
-                f"{directory} is at {steps} steps already: to continue, give more steps than that, "
-                f"got {last_step}."
-            )
-    except ValueError:
-        snapshots.close()
-        raise
+    steps, notes = snapshots.newest_whole(), snapshots.passed_over()
+    if last_step is not None and steps >= last_step:
+        raise ValueError(
+            f"{directory} is at {steps} steps already: to continue, give more steps than that, "
+            f"got {last_step}."
+        )
     return snapshots, notes
 
 
 def check_states(directory: Path) -> None:
-    """Refuses damaged states that a program's actors and evaluator keep beside the snapshots.
+    """Refuses damaged files beside the snapshots: actors' states and the best parameters.
 
     Raises:
       ValueError: names the file.
@@ -67,104 +62,100 @@ def check_states(directory: Path) -> None:
     for path in [*sorted((directory / "actors").glob("*.npz")), directory / BEST]:
         if path.is_file():
             try:
-                read_sealed(path)
+                check_sealed(path)
             except ValueError as error:
                 raise ValueError(f"{error}: remove the file to start with a new state.") from None
 
 
-class Unfinished(NamedTuple):
-    """What was unfinished when a snapshot was taken.
+class Continuation(NamedTuple):
+    """How a run continues from a snapshot.
 
     Attributes:
-      window: see `Loop.window`; None in a snapshot of an older version.
+      window: see `Loop.window`; None in a new run.
       outputs: plain data of the run's outputs; None as `window`.
-      running: see `Loop.running`, packed; None where environments cannot continue.
-      reason: why not.
+      running: see `Loop.running`; None where the environments begin new episodes.
+      reason: why they do.
     """
 
     window: list[Any] | None = None
     outputs: list[Any] | None = None
-    running: bytes | None = None
+    running: Mapping[str, Any] | None = None
     reason: str = "the snapshot has no state of them"
 
     def describe(self, steps: int) -> str:
         """A line for the log of a run that is resumed at a number of steps."""
         new = f" The environments begin new episodes: {self.reason}."
-        return f"Resumed at {steps} steps.{'' if self.running else new}"
+        return f"Resumed at {steps} steps.{new * (self.running is None)}"
 
     def environment_states(self) -> list[Any]:
         """States of each actor's environments; none where they cannot continue."""
-        actors = unpack(self.running)["actors"] if self.running else []
+        actors = (self.running or {}).get("actors", [])
         return [actor["environment"] for actor in actors]
 
 
-def pack_unfinished(loop: Loop, outputs: list[Any]) -> bytes:
-    """`Snapshot.unfinished` of a run between two steps."""
-    running, reason = None, ""
+def pack_continuation(loop: Loop, outputs: list[Any]) -> dict[str, bytes]:
+    """`window` and, where environments can continue, `running` of a snapshot between two steps."""
+    parts, reason = {}, ""
     try:
-        running = pack(loop.running())
+        parts["running"] = pack(loop.running())
     except (Exception, SystemExit) as error:  # of somebody's environment, which may have none
         reason = first_line(error).rstrip(".")
-    return pack(list(Unfinished(loop.window(), outputs, running, reason)))
+    return {"window": pack([loop.window(), outputs, reason]), **parts}
 
 
-def read_unfinished(snapshots: Snapshots | None) -> Unfinished:
-    """What was unfinished at the newest snapshot.
+def read_continuation(snapshots: Snapshots | None) -> Continuation:
+    """How a run continues from the newest whole snapshot.
 
     Raises:
       ValueError: the snapshot is damaged.
     """
-    content = snapshots.restore_unfinished() if snapshots else None
-    if snapshots is None or content is None:
-        return Unfinished()
-    try:
-        return Unfinished(*unpack(content))
-    except (TypeError, ValueError) as error:
-        raise snapshots.misfit(error) from error
+    window, running = snapshots.restore_running() if snapshots else (None, None)
+    if window is None:
+        return Continuation()
+    return Continuation(window[0], window[1], running, window[2])
 
 
 def environments_of(
-    config: RunConfig, resumed_at: int | None, unfinished: Unfinished
-) -> tuple[list[VectorEnvironment], Unfinished]:
-    """The environments of each actor, which continue or begin new episodes.
+    config: RunConfig, resumed_at: int | None, continuation: Continuation
+) -> tuple[list[VectorEnvironment], Continuation]:
+    """The environments of each actor, with running episodes or before new ones.
 
     Args:
       config: of the run.
       resumed_at: steps of the snapshot; None for a new run.
-      unfinished: of the snapshot.
+      continuation: of the snapshot.
 
     Returns:
-      The environments; and `unfinished`, without `running` if they refused their states.
+      The environments; and `continuation`, without `running` if they refused their states.
 
     Raises:
       ValueError: see `make_environments`.
     """
     if config.on_device:  # the snapshot's replay has their states
-        unfinished = unfinished._replace(running=unfinished.running or pack({}))
-        return make_environments(config, None), unfinished
-    if unfinished.running is None:
-        return make_environments(config, resumed_at), unfinished
+        return make_environments(config, None), continuation._replace(running={})
+    if continuation.running is None:
+        return make_environments(config, resumed_at), continuation
     environments = make_environments(config, None)
     try:
-        states = unfinished.environment_states()
+        states = continuation.environment_states()
         if not states:  # a run on data
-            return environments, unfinished
+            return environments, continuation
         for environment, state in zip(environments, states, strict=True):
             environment.restore(state)  # type: ignore[attr-defined]
     except (Exception, SystemExit) as error:
         for environment in environments:
             close_quietly(environment)
         reason = f"they cannot continue ({first_line(error).rstrip('.')})"
-        unfinished = unfinished._replace(running=None, reason=reason)
-        return make_environments(config, resumed_at), unfinished
-    return environments, unfinished
+        continuation = continuation._replace(running=None, reason=reason)
+        return make_environments(config, resumed_at), continuation
+    return environments, continuation
 
 
 def loops_of(
     configs: Sequence[RunConfig],
     agent: Agent,
     environments: list[VectorEnvironment],
-    unfinished: Unfinished,
+    continuation: Continuation,
     data: Iterable[Any] | None,
 ) -> Sequence[Loop]:
     """The loops of runs at their beginning, which differ in their seeds alone.
@@ -179,33 +170,29 @@ def loops_of(
     (config,) = configs
     if data is not None:
         return [LoggedLoop(config, agent, environments[0], data)]
-    if unfinished.running is not None and not unfinished.environment_states():
+    if continuation.running is not None and not continuation.environment_states():
         raise ValueError(
             "The run learned from data: continue it with "
             "retrax.train(config, directory, data=..., resume=True)."
         )
     loop = make_loop(config, agent, environments)
-    if unfinished.running is None:
+    if continuation.running is None:
         loop.reset()
     return [loop]
 
 
-def restore(loop: Loop, snapshots: Snapshots, unfinished: Unfinished) -> float:
+def restore(loop: Loop, snapshots: Snapshots, continuation: Continuation) -> float:
     """Restores the newest snapshot; returns the seconds that its run had taken.
 
     Raises:
       ValueError: it is damaged or of another config.
     """
     snapshot = snapshots.restore(jax.tree.map(_shape, loop.learner.state), loop.actors_template())
-    running = unfinished.running
     try:
         counters = dict(snapshot.counters)
         seconds = float(counters.pop("seconds"))
-        loop.restore(
-            snapshot._replace(counters=counters),
-            unfinished.window,
-            None if running is None else unpack(running),
-        )
+        snapshot = snapshot._replace(counters=counters)
+        loop.restore(snapshot, continuation.window, continuation.running)
     except Exception as error:
         raise snapshots.misfit(error) from error
     return seconds

@@ -1,41 +1,25 @@
-"""Snapshots of a run, written by orbax, whole or not at all.
+"""Snapshots of a run: numbered state files, each whole or not at all.
 
-A snapshot gets its name when all its files and their checksums are written (`manifest.txt`). None
-is read before its files were compared with them.
+None is read before it was compared with its checksum.
 """
 
-import contextlib
-import gc
-import math
-import shutil
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-import orbax.checkpoint as ocp
-
-from ..basics.checksums import read_sealed, sealed
+from ..basics.checksums import check_sealed
 from ..basics.sentences import first_line
-from ..basics.writing import writing
+from ..environments.plain_data import pack, unpack
 from ..runtime.learner import Snapshot
-from .numbered_folders import NumberedFolders
-from .quiet_orbax import ignore_orphans, quiet
-
-_ORBAX = threading.Lock()  # nodes that are threads save at once, for which orbax is not made
-_BOX = "state"
-_UNFINISHED = "unfinished"
-_MAX_REASON = 200  # letters; some of orbax's reasons fill a page
-_EVALUATION = "evaluation.txt"  # in a snapshot that was evaluated: the return
+from .best_parameters import BestParameters
+from .state_file import SUFFIX, read_state, write_state
 
 
-class Snapshots(NumberedFolders):
+class Snapshots:
     """The snapshots/ folder of a run; each snapshot is named after its number of steps.
 
-    The newest ones are kept, and the best of those that were evaluated: the one with the largest
-    return, the newer one if two are equal.
+    Attributes:
+      directory: the folder.
     """
 
     def __init__(
@@ -51,99 +35,125 @@ class Snapshots(NumberedFolders):
         Args:
           directory: the run directory.
           writable: False never creates, cleans or changes anything.
-          keep: how many of the newest are kept beside the best one, >= 1; all if None.
+          keep: how many of the newest are kept, >= 1; all if None.
           also: a further check of the snapshot at some steps, which raises ValueError.
 
         Raises:
           ValueError: there is no folder, and none may be made.
         """
-        super().__init__(directory / "snapshots", also=also)
-        self._keep = keep
+        self.directory = directory.absolute() / "snapshots"
+        self._best = BestParameters(directory)
+        self._keep, self._also = keep, also
+        self._damage: dict[int, str] = {}  # of the snapshots that were checked; "" if whole
         if writable:
-            self._clean()
+            self.directory.mkdir(parents=True, exist_ok=True)
+            for path in self.directory.glob("*.partial"):  # of a process that was killed
+                path.unlink()
         elif not self.directory.is_dir():
             raise self._none()
-        self._checkpointer = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
 
-    def best(self) -> tuple[int, float] | None:
-        """Steps and return of the best snapshot that was evaluated; None if none was.
+    def path(self, steps: int) -> Path:
+        """The file of the snapshot at some steps."""
+        return self.directory / f"{steps}{SUFFIX}"
 
-        One whose return is damaged counts as not evaluated.
+    def steps(self) -> list[int]:
+        """The steps of all snapshots, damaged or not, in order.
+
+        Raises:
+          ValueError: the folder has snapshots of an older version.
         """
-        evaluated = []
-        for steps in self.steps():
-            with contextlib.suppress(ValueError):
-                evaluated += [(found, steps) for found in self._returns(steps)]
-        if not evaluated:
-            return None
-        found, steps = max(evaluated)
-        return steps, found
+        found = [*self.directory.iterdir()] if self.directory.is_dir() else []
+        if any(path.name.isdecimal() for path in found):
+            raise ValueError(
+                f"{self.directory} holds snapshots of an older version of retrax, which this one "
+                "does not read: train in another directory."
+            )
+        numbers = (path.stem for path in found if path.suffix == SUFFIX)
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def newest(self) -> int:
+        """Steps of the newest snapshot, damaged or not.
+
+        Raises:
+          ValueError: there is none.
+        """
+        steps = self.steps()
+        if not steps:
+            raise self._none()
+        return steps[-1]
+
+    def newest_whole(self) -> int:
+        """Steps of the newest of those that are as they were written.
+
+        Raises:
+          ValueError: there is none; names a damaged file.
+        """
+        newest = self.newest()
+        found = self._newest_whole(newest)
+        if found is None:
+            raise self._damaged(newest)
+        return found
+
+    def passed_over(self) -> list[str]:
+        """A sentence about every damaged snapshot that is newer than the newest whole one."""
+        found = self.newest_whole()
+        return [
+            f"The snapshot at {steps} steps is damaged ({self._reason(steps)}): going back to the "
+            f"one at {found} steps."
+            for steps in self.steps()
+            if steps > found
+        ]
 
     def find(self, which: int | str) -> int:
         """The steps of a snapshot.
 
         Args:
-          which: `newest`, `best`, or a number of steps.
+          which: `newest`, or a number of steps.
 
         Raises:
-          ValueError: there is no such snapshot; names those that there are. Or the best one was
-            asked for, and the return of one is damaged.
+          ValueError: there is no such snapshot; names those that there are.
         """
-        newest, best = self.newest(), self.best()
+        newest = self.newest()
         if which == "newest":
             return newest
-        if which == "best" and best is not None:
-            for steps in self.steps():
-                self._returns(steps)
-            return best[0]
         if str(which).isdecimal() and int(which) in self.steps():
             return int(which)
         reason = "of an evaluation (--evaluate-every)" if which == "best" else repr(which)
-        names = ["newest", *(["best"] if best else []), *map(str, self.steps())]
+        best = ["best"] if self._best.exists else []
+        names = ["newest", *best, *map(str, self.steps())]
         raise ValueError(
             f"{self.directory} holds no snapshot {reason}: allowed are {', '.join(names)}."
         )
 
-    def save(
-        self, steps: int, snapshot: Snapshot, *, evaluation_return: float | None = None
-    ) -> None:
+    def save(self, steps: int, snapshot: Snapshot) -> None:
         """Writes a snapshot; it appears when it is complete.
 
         Args:
           steps: its name.
           snapshot: what to write.
-          evaluation_return: of its policy; None or NaN if it was not evaluated.
 
         Raises:
           OSError: it cannot be written; names its path. The older snapshots stay.
         """
-        items = {
-            "learner": ocp.args.StandardSave(_boxed(snapshot.learner)),
-            "replay": ocp.args.StandardSave(snapshot.replay),
-            "counters": ocp.args.JsonSave(snapshot.counters),
-        }
-        if snapshot.actors is not None:
-            items["actors"] = ocp.args.StandardSave(_boxed(snapshot.actors))
-        if snapshot.unfinished is not None:
-            content = np.frombuffer(snapshot.unfinished, np.uint8)
-            items[_UNFINISHED] = ocp.args.StandardSave(_boxed(content))
-        partial = self._unfinished(steps)
-        shutil.rmtree(partial, ignore_errors=True)  # of an attempt that failed
-        try:
-            with writing(partial):
-                with _ORBAX, quiet():
-                    self._checkpointer.save(partial, args=ocp.args.Composite(**items))
-                if evaluation_return is not None and not math.isnan(evaluation_return):
-                    text = repr(float(evaluation_return))
-                    (partial / _EVALUATION).write_bytes(sealed(text.encode()))
-                self._finish(steps)
-        except OSError:
-            self._clean()  # a full disk needs the room
-            raise
-        self._remove_old()
+        parts = {**snapshot._asdict(), "counters": pack(snapshot.counters)}
+        parts = {name: part for name, part in parts.items() if part is not None}
+        write_state(self.path(steps), parts)
+        self._damage[steps] = ""
+        if self._keep:
+            self.remove_others(self.steps()[-self._keep :])
+
+    def remove_newer(self, steps: int) -> None:
+        """Removes the snapshots after `steps`, from which the run continues: damaged ones."""
+        self.remove_others(other for other in self.steps() if other <= steps)
+
+    def remove_others(self, kept: Iterable[int]) -> None:
+        """Removes all snapshots but those at some steps."""
+        for other in set(self.steps()) - set(kept):
+            self.path(other).unlink()
+            self._damage.pop(other, None)
 
     def restore(self, learner_template: Any, actors_template: Any = None) -> Snapshot:
-        """Reads the newest whole snapshot.
+        """Reads the newest whole snapshot, without `window` and `running`.
 
         Args:
           learner_template: shapes and dtypes of the learner's state (`jax.eval_shape` of init).
@@ -152,101 +162,94 @@ class Snapshots(NumberedFolders):
         Raises:
           ValueError: there is none, or it belongs to another agent or config.
         """
-        items = {
-            "learner": ocp.args.StandardRestore(_boxed(learner_template)),
-            "replay": ocp.args.StandardRestore(),
-            "counters": ocp.args.JsonRestore(),
-        }
-        if actors_template is not None:
-            items["actors"] = ocp.args.StandardRestore(_boxed(actors_template))
-        return Snapshot(**self._read(self.newest_whole(), **items))
+        actors = {} if actors_template is None else {"actors": actors_template}
+        templates = {"learner": learner_template, "replay": None, **actors}
+        return Snapshot(**self._read(self.newest_whole(), templates))
 
     def restore_learner(
         self, learner_template: Any, which: int | str = "newest"
     ) -> tuple[Any, dict[str, Any]]:
         """Learner state and counters of a snapshot (see `find`), without the replay."""
-        template = ocp.args.StandardRestore(_boxed(learner_template))
-        read = self._read(self.find(which), learner=template, counters=ocp.args.JsonRestore())
+        read = self._read(self.find(which), {"learner": learner_template})
         return read["learner"], read["counters"]
 
     def restore_actors(self, actors_template: Any, which: int | str = "newest") -> Any:
         """Actor states of a snapshot (see `find`)."""
-        template = ocp.args.StandardRestore(_boxed(actors_template))
-        return self._read(self.find(which), actors=template)["actors"]
+        return self._read(self.find(which), {"actors": actors_template})["actors"]
 
-    def restore_unfinished(self) -> bytes | None:
-        """`Snapshot.unfinished` of the newest whole snapshot; None if it has none."""
-        steps = self.newest_whole()
-        if not (self.directory / str(steps) / _UNFINISHED).is_dir():
-            return None
-        read = self._read(steps, **{_UNFINISHED: ocp.args.StandardRestore()})
-        return np.asarray(read[_UNFINISHED][_BOX]).tobytes()
+    def restore_running(self) -> tuple[Any, Any]:
+        """`window` and `running` of the newest whole snapshot, unpacked; None where there is none.
 
-    def close(self) -> None:
-        """Ends orbax's threads."""
-        self._checkpointer.close()
+        Raises:
+          ValueError: there is no whole snapshot, or they are of another version.
+        """
+        try:
+            path, names = self.path(self.newest_whole()), ("window", "running")
+            found = read_state(path, dict.fromkeys(names))
+            window, running = (found.get(name) for name in names)
+            return window and unpack(window), running and unpack(running)
+        except ValueError as error:
+            raise self.misfit(error) from error
 
     def misfit(self, error: Exception, steps: int | None = None) -> ValueError:
         """One sentence for an error of a whole snapshot, by default the newest, that was read."""
         steps = self.newest_whole() if steps is None else steps
         return ValueError(
-            f"The snapshot {self.directory / str(steps)} is of another agent, config or version "
-            f"({first_line(error)[:_MAX_REASON].rstrip('.')})."
+            f"The snapshot {self.path(steps)} is of another agent, config or version "
+            f"({first_line(error).rstrip('.')})."
         )
 
-    def _returns(self, steps: int) -> list[float]:
-        """The return of a snapshot that was evaluated; nothing of another."""
-        path = self.directory / str(steps) / _EVALUATION
-        if not path.is_file():
-            return []
+    def _read(self, steps: int, templates: Mapping[str, Any]) -> dict[str, Any]:
+        if self._reason(steps):
+            raise self._damaged(steps)
         try:
-            return [float(read_sealed(path))]
-        except ValueError as error:
-            self._damage[steps] = str(error)
-            raise self._damaged(steps) from None
-
-    def _remove_old(self) -> None:
-        steps, best = self.steps(), self.best()
-        newest = steps[-(self._keep or len(steps)) :]
-        self.remove_others([*newest, *([best[0]] if best else [])])
-
-    def _read(self, steps: int, **items: Any) -> dict[str, Any]:
-        self._check(steps)
-        ignore_orphans()
-        try:
-            with _ORBAX, quiet():
-                path = self.directory / str(steps)
-                restored = self._checkpointer.restore(path, args=ocp.args.Composite(**items))
-            read = {name: restored[name] for name in items}
-            if any(value is None for value in read.values()):
-                raise ValueError("a part is missing")
-            counted = read.get("counters", {}).get("steps", steps)
+            wanted = {"counters": None, **templates}
+            read = read_state(self.path(steps), wanted)
+            if missing := wanted.keys() - read.keys():
+                raise ValueError(f"it has no part {min(missing)}")
+            read["counters"] = unpack(read["counters"])
+            counted = read["counters"].get("steps", steps)
             if counted != steps:
                 raise ValueError(f"its counters are those at {counted} steps")
-            for name in {"learner", "actors"} & set(items):
-                _check_shapes(items[name].item, read[name])
-                read[name] = read[name][_BOX]
-        except Exception as error:  # orbax raises nearly every type for damaged files
-            refusal = self.misfit(error, steps)
-        else:
-            return read
-        with quiet():
-            gc.collect()  # frees what orbax abandoned, which prints errors then
-        raise refusal
+        except ValueError as error:
+            raise self.misfit(error, steps) from error
+        return read
+
+    def _reason(self, steps: int) -> str:
+        """What is wrong with a snapshot, "" if nothing is; it is read once."""
+        if steps not in self._damage:
+            self._damage[steps] = ""
+            try:
+                check_sealed(self.path(steps))
+                if self._also is not None:
+                    self._also(steps)
+            except (ValueError, OSError) as error:
+                self._damage[steps] = str(error)
+        return self._damage[steps]
+
+    def _newest_whole(self, last: int) -> int | None:
+        return next((s for s in reversed(self.steps()) if s <= last and not self._reason(s)), None)
+
+    def _damaged(self, steps: int) -> ValueError:
+        older = self._newest_whole(steps - 1)
+        advice = (
+            f"the newest older one that is whole is at {older} steps, and --resume goes back to it"
+            if older is not None
+            else "no older one is whole, and the run must be trained again in another directory"
+        )
+        return ValueError(
+            f"The snapshot at {steps} steps is damaged ({self._reason(steps)}): {advice}."
+        )
+
+    def _none(self) -> ValueError:
+        return ValueError(
+            f"{self.directory} holds no complete snapshot: training was stopped before the first "
+            "one, and --resume starts from the beginning."
+        )
 
 
-def _boxed(tree: Any) -> dict[str, Any]:
-    """A dictionary around a tree, so that a bare array or an empty tuple can be saved too."""
-    return {_BOX: tree, "format": np.ones((), np.int32)}
-
-
-def _check_shapes(template: Any, state: Any) -> None:
-    """Orbax restores other shapes than the template's without an error."""
-
-    def check(path: Any, wanted: Any, found: Any) -> None:
-        if wanted.shape != found.shape or wanted.dtype != found.dtype:
-            raise ValueError(
-                f"{jax.tree_util.keystr(path)} has shape {found.shape}, expected {wanted.shape}"
-            )
-
-    jax.tree_util.tree_map_with_path(check, template, state)
+def newest_snapshot(directory: Path) -> int | None:
+    """Steps of the newest snapshot in a run directory, damaged or not; None if there is none."""
+    if not (directory / "snapshots").is_dir():
+        return None
+    return max(Snapshots(directory, writable=False).steps(), default=None)

@@ -1,71 +1,194 @@
-"""Pytrees in files of their own beside the snapshots, whole or not at all, with a checksum."""
+"""State files: the parts of a state in one file, whole or not at all, with a checksum.
 
-import io
+Snapshots, states of actors and replays, and the best parameters have this form. A file is a ZIP
+archive, which `numpy.load` reads too, and after it the CRC-32 of all its bytes. A part is a pytree
+of arrays, with an .npy member for each, or bytes. `state.json` describes the parts. Nothing is
+pickled. Large arrays that shrink much, such as the frames of games, are compressed.
+"""
+
+import contextlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
 
-from ..basics.checksums import read_sealed, sealed
+from ..basics.checksums import Sealing, check_sealed
 from ..basics.prng_keys import with_keys, without_keys
+from ..basics.sentences import first_line
 from ..basics.writing import replacing
 
-
-def pack_state(state: Any) -> bytes:
-    """A pytree of arrays, PRNG keys included, as NumPy's .npz."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(without_keys(state))]
-    data = io.BytesIO()
-    np.savez(data, *leaves)
-    return data.getvalue()
-
-
-def unpack_state(data: bytes, template: Any) -> Any:
-    """The inverse of `pack_state`.
-
-    Args:
-      data: the bytes.
-      template: a pytree like it.
-
-    Raises:
-      ValueError: the pytree is not like the template, or the bytes are none.
-    """
-    wanted, structure = jax.tree.flatten(without_keys(template))
-    try:
-        with np.load(io.BytesIO(data)) as arrays:
-            found = list(arrays.values())
-        leaves = [_checked(*pair) for pair in zip(found, wanted, strict=True)]
-    except Exception as error:  # NumPy and zipfile raise many types for damaged files
-        raise ValueError(str(error)) from error
-    return with_keys(template, jax.tree.unflatten(structure, leaves))
+SUFFIX = ".npz"
+_VERSION = 1
+_TEXT = "state.json"
+_MAX_REASON = 200  # letters; some of JAX's reasons fill a page
+_SAMPLE = 1 << 18  # numbers, by which it is decided whether to compress
+_RATIO = 4  # below, compression takes more time than it saves
 
 
-def write_state(path: Path, data: bytes) -> None:
-    """Writes a packed pytree, and a checksum behind it; makes the folder if there is none."""
-    with replacing(path) as partial:
-        path.parent.mkdir(exist_ok=True)
-        partial.write_bytes(sealed(data))
-
-
-def load_state(path: Path, template: Any) -> Any:
-    """The pytree in a file.
+def write_state(path: Path, parts: Mapping[str, Any]) -> None:
+    """Writes a file; makes its folder if there is none.
 
     Args:
       path: of the file.
-      template: a pytree like it.
+      parts: as of `pack_state`.
 
     Raises:
-      ValueError: the file is damaged, or its pytree is not like the template.
+      OSError: it cannot be written; names it. What was there stays.
+    """
+    with sealed(path) as file:
+        pack_state(file, parts)
+
+
+@contextlib.contextmanager
+def sealed(path: Path) -> Iterator[Any]:
+    """A file to be written from its beginning to its end; it gets its name with its checksum."""
+    with replacing(path) as partial:
+        path.parent.mkdir(exist_ok=True)
+        with partial.open("wb") as file:
+            sealing = Sealing(file)
+            yield sealing
+            sealing.seal()
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def pack_state(file: Any, parts: Mapping[str, Any]) -> None:
+    """Writes the archive.
+
+    Args:
+      file: has `write` and `flush`.
+      parts: by name: pytrees of arrays, PRNG keys included, or bytes.
+    """
+    described: dict[str, dict[str, list[str]] | None] = {}
+    with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
+        for part, value in parts.items():
+            if isinstance(value, bytes):
+                described[part] = None
+                with _member(archive, part) as member:
+                    member.write(value)
+                continue
+            arrays = described[part] = {}
+            for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+                name = "/".join((part, *_keys(path)))
+                while f"{name}.npy" in arrays:  # a key may have a / itself
+                    name += "~"
+                arrays[f"{name}.npy"] = [str(leaf.dtype), *_keys(path)]
+                array = np.asarray(without_keys(leaf))
+                archive.compression = _compression(array)
+                with _member(archive, f"{name}.npy") as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        with _member(archive, _TEXT) as member:
+            member.write(json.dumps({"version": _VERSION, "parts": described}).encode())
+
+
+def read_state(
+    source: Path | BinaryIO, templates: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Reads parts of an archive. What a file's checksum covers is not all compared: `check_sealed`.
+
+    Args:
+      source: a file, or a packed state.
+      templates: of the parts to read, by name: pytrees like them, or their shapes and dtypes. None
+        for bytes, and for pytrees that are read as dictionaries. Without templates, all are read.
+
+    Returns:
+      The parts; those that are missing are left out.
+
+    Raises:
+      ValueError: the archive is damaged, or a part is not like its template.
     """
     try:
-        return unpack_state(read_sealed(path), template)
+        with zipfile.ZipFile(source) as archive:
+            text = json.loads(archive.read(_TEXT))
+            if text["version"] != _VERSION:
+                raise ValueError(f"its version is {text['version']}, and this one's {_VERSION}")
+            described = text["parts"]
+            wanted = dict.fromkeys(described) if templates is None else templates
+            return {
+                part: _read(archive, part, described[part], template)
+                for part, template in wanted.items()
+                if part in described
+            }
+    except Exception as error:  # zipfile, JSON, NumPy and JAX raise many types
+        raise ValueError(first_line(error)[:_MAX_REASON].rstrip(".")) from error
+
+
+def read_kept(what: str, path: Path, templates: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a file that its user may remove; arguments as of `read_state`.
+
+    Raises:
+      ValueError: the file is damaged, or of another agent; begins with what it is.
+    """
+    try:
+        check_sealed(path)
+        return read_state(path, templates)
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read ({error})") from error
+        raise ValueError(f"{what} {path} cannot be read ({error}): remove the file.") from error
 
 
-def _checked(leaf: np.ndarray, wanted: Any) -> np.ndarray:
-    if leaf.dtype.kind == "V":  # NumPy's name for bfloat16 and the like
-        leaf = leaf.view(wanted.dtype)
-    if (leaf.shape, leaf.dtype) != (wanted.shape, wanted.dtype):
-        raise ValueError(f"shape {leaf.shape} where this agent has {wanted.shape}")
+def _read(
+    archive: zipfile.ZipFile, part: str, arrays: Mapping[str, list[str]] | None, template: Any
+) -> Any:
+    if arrays is None:
+        return archive.read(part)
+    found = {tuple(keys): _array(archive, name, dtype) for name, (dtype, *keys) in arrays.items()}
+    if template is None:
+        return _nested(found)
+    named, structure = jax.tree_util.tree_flatten_with_path(template)
+    wanted = {_keys(path): leaf for path, leaf in named}
+    for keys in sorted(found.keys() ^ wanted.keys()):
+        state = "unknown" if keys in found else "missing"
+        raise ValueError(f"{'/'.join((part, *keys))} is {state}")
+    leaves = [_checked("/".join((part, *keys)), found[keys], x) for keys, x in wanted.items()]
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _array(archive: zipfile.ZipFile, name: str, dtype: str) -> np.ndarray:
+    with archive.open(name) as member:
+        array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
+    if array.dtype.kind == "V":  # JAX's bfloat16 and the like: other libraries have their own
+        return array.view(getattr(jax.numpy, dtype))
+    return array
+
+
+def _nested(found: Mapping[tuple[str, ...], np.ndarray]) -> Any:
+    """Dictionaries in place of all nodes of a pytree."""
+    tree: dict[str, Any] = {"": {}}
+    for keys, array in found.items():
+        node, last = tree, ""
+        for key in keys:
+            node, last = node.setdefault(last, {}), key
+        node[last] = array
+    return tree[""]
+
+
+def _checked(name: str, array: np.ndarray, like: Any) -> Any:
+    leaf = with_keys(like, array)
+    if (leaf.shape, leaf.dtype) != (like.shape, like.dtype):
+        raise ValueError(
+            f"{name} has dtype {leaf.dtype} and shape {leaf.shape}, expected {like.dtype} and "
+            f"{like.shape}"
+        )
     return leaf
+
+
+def _compression(array: np.ndarray) -> int:
+    sample = array.flat[:_SAMPLE].tobytes() if array.size > _SAMPLE else b""
+    pays = len(sample) > _RATIO * len(zlib.compress(sample, 1))
+    return zipfile.ZIP_DEFLATED if pays else zipfile.ZIP_STORED
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> Any:
+    return archive.open(name, "w", force_zip64=True)
+
+
+def _keys(path: Any) -> tuple[str, ...]:
+    """Of dictionaries, NamedTuples and lists."""
+    names = ("key", "name", "idx")
+    return tuple(str(getattr(x, next(n for n in names if hasattr(x, n)))) for x in path)

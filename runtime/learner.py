@@ -24,17 +24,19 @@ class Snapshot(NamedTuple):
     Attributes:
       learner: the agent's `LearnerState`.
       replay: `Replay.state`.
-      counters: JSON values: steps, episodes, updates, learning_since, seconds.
+      counters: plain data: steps, episodes, updates, learning_since, seconds.
       actors: the agent's actor states; None where actors keep their own (programs).
-      unfinished: running episodes and open means, packed by whoever runs the loop; None in
-        programs.
+      window: packed plain data of metrics and outputs that no row has yet; None in programs.
+      running: packed plain data of the running episodes; None in programs, and where environments
+        cannot continue.
     """
 
     learner: Any
     replay: Any
     counters: dict[str, Any]
     actors: Any = None
-    unfinished: bytes | None = None
+    window: bytes | None = None
+    running: bytes | None = None
 
 
 class _Call(NamedTuple):

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..agents.base import Agent, Params
-from ..replay.packing import Packing
+from ..replay.packing import TreePacking
 from ..replay.waiting import Stopped, WaitTimeout, never
 
 _POLL_SECONDS = 0.05
@@ -24,9 +24,7 @@ Get = Callable[[int], tuple[int, bytes | None]]
 
 
 class ParameterPacking:
-    """Acting parameters, and the priority that actors give new sequences, as bytes.
-
-    Not as pickles, which run code of whoever sends them, and which cost more.
+    """Packs acting parameters, and the priority that actors give new sequences.
 
     Attributes:
       like: shapes and dtypes of the parameters.
@@ -35,17 +33,13 @@ class ParameterPacking:
 
     def __init__(self, like: Params):
         """Takes `jax.ShapeDtypeStruct`s or arrays."""
-        self.like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), like)
-        priority = jax.ShapeDtypeStruct((), np.dtype(np.float64))
-        self._packing = Packing({"new_priority": priority, "params": self.like})
-        self._layout = self._packing.layout.encode()
-        self.num_bytes = len(self._layout) + self._packing.dtype.itemsize
+        tree = {"new_priority": np.float64(1.0), "params": like}
+        self._packing = TreePacking("The learner's parameters", tree)
+        self.like, self.num_bytes = self._packing.like["params"], self._packing.num_bytes
 
     def pack(self, params: Params, new_priority: float) -> bytes:
-        """Copies them from the device: a hash of names, dtypes and shapes, then the values."""
-        values = {"new_priority": np.float64(new_priority), "params": jax.device_get(params)}
-        rows = jax.tree.map(lambda x: np.asarray(x)[None], values)
-        return self._layout + self._packing.pack(rows).tobytes()
+        """Copies them from the device."""
+        return self._packing.pack({"new_priority": np.float64(new_priority), "params": params})
 
     def unpack(self, blob: bytes) -> tuple[Params, float]:
         """Parameters, on the device, and the priority.
@@ -53,15 +47,7 @@ class ParameterPacking:
         Raises:
           ValueError: the bytes are of other parameters.
         """
-        size, layout = len(self._layout), blob[: len(self._layout)]
-        if layout != self._layout or len(blob) != self.num_bytes:
-            raise ValueError(
-                f"The learner's parameters are {len(blob)} bytes of the layout {layout!r}, those "
-                f"here {self.num_bytes} bytes of {self._layout!r}: both need "
-                "the same agent and config."
-            )
-        packed = np.frombuffer(blob, np.uint8, offset=size)[None]
-        values = jax.tree.map(lambda x: x[0], self._packing.unpack(packed))
+        values = self._packing.unpack(blob)
         return jax.device_put(values["params"]), float(values["new_priority"])
 
 

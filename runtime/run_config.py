@@ -72,7 +72,7 @@ class RunConfig:
     """Steps between rows of metrics.csv; by default a hundredth of the run, at most 10,000."""
 
     keep_snapshots: Annotated[int, Range(1)] = 2
-    """Newest snapshots to keep, beside the one with the best evaluation."""
+    """Newest snapshots to keep."""
 
     logger: str | None = None
     """`package.module:NAME` of a function that gets the steps and each row of metrics, for a
@@ -80,8 +80,8 @@ class RunConfig:
 
     evaluate_every: Annotated[int, Range(0)] = 0
     """Steps between evaluations of the greedy policy of a run in one process, in environments of
-    their own; 0 makes none. The last step is evaluated too. The best evaluation so far leaves a
-    snapshot."""
+    their own; 0 makes none. The last step is evaluated too. The best parameters so far are kept
+    in best.npz."""
 
     evaluation_episodes: Annotated[int, Range(1)] = 20
     """Episodes of one evaluation of the greedy policy."""

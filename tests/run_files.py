@@ -4,12 +4,12 @@ import csv
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
 from retrax.environments import make
 from retrax.run_directory.config_file import write_config
 from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.run_directory.snapshots import Snapshots
+from retrax.run_directory.state_file import read_state
 from retrax.runtime.learner import Snapshot
 
 
@@ -26,10 +26,8 @@ def write_untrained_run(directory, config):
         return generator.normal(size=leaf.shape).astype(leaf.dtype)
 
     learner = jax.tree.map(draw, jax.eval_shape(agent.init, jax.random.key(0)))
-    snapshots = Snapshots(directory)
-    counters = {"steps": config.steps}
-    snapshots.save(config.steps, Snapshot(learner, {"nothing": np.zeros(1)}, counters))
-    snapshots.close()
+    snapshot = Snapshot(learner, {"nothing": np.zeros(1)}, {"steps": config.steps})
+    Snapshots(directory).save(config.steps, snapshot)
     return directory
 
 
@@ -43,9 +41,8 @@ def rows(directory):
 
 
 def snapshots(directory):
-    """The steps of all snapshots that have been completed."""
-    names = [path.name for path in (directory / "snapshots").iterdir()]
-    return sorted(int(name) for name in names if name.isdigit())
+    """The steps of all snapshots."""
+    return Snapshots(directory, writable=False).steps()
 
 
 def plain(tree):
@@ -59,13 +56,13 @@ def plain(tree):
 
 
 def newest(directory):
-    """Steps of the newest snapshot, and everything in it, by path: bytes of arrays."""
+    """Steps of the newest snapshot, and everything in it but its counters: bytes of arrays."""
     steps = snapshots(directory)[-1]
-    folder, found = directory / "snapshots" / str(steps), {}
-    for part in ("learner", "replay", "actors", "unfinished"):
-        tree = ocp.StandardCheckpointer().restore(folder / part)
-        leaves = jax.tree_util.tree_flatten_with_path(plain(tree))[0]
-        found |= {part + jax.tree_util.keystr(path): np.asarray(x).tobytes() for path, x in leaves}
+    parts = read_state(directory / "snapshots" / f"{steps}.npz")
+    del parts["counters"]  # they tell the time
+    found = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(parts)[0]:
+        found[jax.tree_util.keystr(path)] = leaf if isinstance(leaf, bytes) else leaf.tobytes()
     return steps, found
 
 

@@ -136,7 +136,7 @@ class EngineOptions(ProgramOptions):
         Raises:
           ValueError: Launchpad is asked to continue a run whose rows are not Reverb's.
         """
-        from ...run_directory.numbered_folders import newest_snapshot
+        from ...run_directory.snapshots import newest_snapshot
         from ..replay import check_kept, is_kept
 
         directory = program.directory

@@ -21,7 +21,7 @@ import cloudpickle
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ...run_directory.numbered_folders import newest_snapshot
+from ...run_directory.snapshots import newest_snapshot
 from ..config import ProgramConfig
 from ..kinds import NodeSpec, log_restart, make_node, nodes_of, process_env
 from ..status import write_restarts

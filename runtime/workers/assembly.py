@@ -30,11 +30,7 @@ class WorkerParts:
     """
 
     def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec):
-        """Takes a resolved run, its agent, and the spec of one environment.
-
-        Raises:
-          ValueError: the agent's gradients cannot be packed.
-        """
+        """Takes a resolved run, its agent, and the spec of one environment."""
         self._config, self._agent, self._spec = config, agent, spec
         num_envs, compress = config.environments_per_replay, config.workers.compress_gradients
         calls = sample_shapes(spec, agent.sequence, config.replay, num_environments=num_envs)

@@ -1,22 +1,16 @@
-"""What travels between workers and a parameter server: packed gradients, and parts of the state.
+"""What travels between workers and a parameter server: packed gradients, and parts of the state."""
 
-`P` denotes the numbers of all gradients together.
-"""
-
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ...agents.base import Agent, Gradients, LearnerState
 from ...basics.prng_keys import with_keys, without_keys
 from ...datatypes import Sample
+from ...replay.packing import TreePacking
 from ..parameters import ParameterPacking
-
-_MAX_BYTES = 4  # of a number that float32 represents exactly
 
 
 def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sample]:
@@ -34,16 +28,10 @@ def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sampl
     return [jax.tree.map(part, replayed), *newest]
 
 
-class GradientPacking:
-    """An agent's gradients as one vector, and the vector as bytes.
+class GradientPacking(TreePacking):
+    """Packs an agent's gradients.
 
-    `flatten` and `unflatten` are meant to be traced within the functions that make and apply the
-    gradients. The bytes are a hash of names, dtypes and shapes, then the vector.
-
-    Attributes:
-      size: P.
-      dtype: of the vector.
-      num_bytes: of packed gradients.
+    `compress` and `restore` are meant to be traced within the functions that make and apply them.
     """
 
     def __init__(self, agent: Agent, sample: Sample, *, compress: bool = False):
@@ -52,60 +40,24 @@ class GradientPacking:
         Args:
           agent: whose `gradients` are packed.
           sample: as `jax.ShapeDtypeStruct`s.
-          compress: bfloat16 instead of float32.
-
-        Raises:
-          ValueError: a gradient's dtype does not fit into float32.
+          compress: bfloat16 for all floats.
         """
         state = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
-        like, _ = jax.eval_shape(agent.gradients, state, sample)
-        named = jax.tree_util.tree_leaves_with_path(like)
-        for path, leaf in named:
-            if not jnp.issubdtype(leaf.dtype, jnp.floating) or leaf.dtype.itemsize > _MAX_BYTES:
-                raise ValueError(
-                    f"A parameter server takes float gradients of at most {8 * _MAX_BYTES} bits, "
-                    f"but Agent.gradients gives {jax.tree_util.keystr(path)} as {leaf.dtype}."
-                )
-        self._leaves, self._structure = jax.tree.flatten(like)
-        self.dtype = np.dtype(jnp.bfloat16 if compress else np.float32)
-        layout = str([(jax.tree_util.keystr(path), x.shape, str(x.dtype)) for path, x in named])
-        self._layout = hashlib.sha256(f"{layout}{self.dtype}".encode()).digest()[:8]
-        self._sizes = [int(np.prod(leaf.shape)) for leaf in self._leaves]
-        self.size = sum(self._sizes)
-        self.num_bytes = len(self._layout) + self.size * self.dtype.itemsize
+        self._gradients, _ = jax.eval_shape(agent.gradients, state, sample)
 
-    def flatten(self, gradients: Gradients) -> jax.Array:
-        """The vector `[P]`, float32 or bfloat16."""
-        parts = [jnp.ravel(leaf).astype(self.dtype) for leaf in jax.tree.leaves(gradients)]
-        return jnp.concatenate(parts)
+        def sent(x: Any) -> jax.ShapeDtypeStruct:
+            is_float = compress and jnp.issubdtype(x.dtype, jnp.floating)
+            return jax.ShapeDtypeStruct(x.shape, jnp.bfloat16 if is_float else x.dtype)
 
-    def unflatten(self, vector: jax.Array) -> Gradients:
-        """The gradients of a vector `[P]`."""
-        parts = jnp.split(vector, np.cumsum(self._sizes)[:-1])
-        leaves = [
-            part.astype(leaf.dtype).reshape(leaf.shape)
-            for part, leaf in zip(parts, self._leaves, strict=True)
-        ]
-        return jax.tree.unflatten(self._structure, leaves)
+        super().__init__("A worker's gradients", jax.tree.map(sent, self._gradients))
 
-    def pack(self, vector: jax.Array) -> bytes:
-        """Copies a vector `[P]` from its device."""
-        return self._layout + np.asarray(vector).tobytes()
+    def compress(self, gradients: Gradients) -> Gradients:
+        """What is packed of gradients."""
+        return jax.tree.map(lambda x, like: x.astype(like.dtype), gradients, self.like)
 
-    def unpack(self, blob: bytes) -> np.ndarray:
-        """The vector `[P]` of packed gradients; shares their memory.
-
-        Raises:
-          ValueError: the bytes are of other gradients.
-        """
-        layout = blob[: len(self._layout)]
-        if layout != self._layout or len(blob) != self.num_bytes:
-            raise ValueError(
-                f"A worker's gradients are {len(blob)} bytes of the layout {layout.hex()}, but "
-                f"the parameter server takes {self.num_bytes} bytes of {self._layout.hex()}: both "
-                "need the same agent and config."
-            )
-        return np.frombuffer(blob, self.dtype, offset=len(self._layout))
+    def restore(self, compressed: Gradients) -> Gradients:
+        """The gradients, with the agent's dtypes."""
+        return jax.tree.map(lambda x, like: x.astype(like.dtype), compressed, self._gradients)
 
 
 class StatePacking:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...agents.base import Agent, LearnerState, Update
+from ...agents.base import Agent, Gradients, LearnerState, Update
 from ...basics.prng_keys import is_key
 from ...datatypes import Sample
 from ..learner import check_finite
@@ -77,9 +77,9 @@ class RemoteUpdates:
         self.version = -1
         self.waited_seconds = 0.0
 
-        def compute(state: LearnerState, sample: Sample, number: int) -> tuple[jax.Array, Update]:
+        def compute(state: LearnerState, sample: Sample, number: int) -> tuple[Gradients, Update]:
             grads, update = agent.gradients(_with_own_keys(state, number), sample)
-            return gradients.flatten(grads), update
+            return gradients.compress(grads), update
 
         self._compute = jax.jit(compute)
 
@@ -98,10 +98,10 @@ class RemoteUpdates:
                 state = self.newest(state)
             part = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
             number = self._worker * self._per_fetch + since_fetch
-            vector, update = self._compute(state, part, number)
+            grads, update = self._compute(state, part, number)
             update = jax.device_get(update)
             check_finite(update, self._sent, 1)
-            receipt = self._send(vector)
+            receipt = self._send(grads)
             sent: dict[str, Any] = {STALENESS: receipt.staleness, DROPPED: not receipt.applied}
             outputs.append(Update(update.priorities, {**update.metrics, **sent}))
             if not self._fetches_first and self._sent % self._per_fetch == 0:
@@ -137,10 +137,10 @@ class RemoteUpdates:
         self.version, self._sent = saved["version"], saved["sent"]
         return self._unpacked(state, saved["copy"])
 
-    def _send(self, vector: jax.Array) -> Receipt:
+    def _send(self, gradients: Gradients) -> Receipt:
         call = self._restarts, next(self._calls)
         self._sent += 1
-        blob = self._packing.pack(vector)
+        blob = self._packing.pack(gradients)
         return Receipt(*self._timed(self._apply, self._worker, call, self.version, blob))
 
     def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:

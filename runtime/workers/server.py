@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...agents.base import Agent, Params
+from ...agents.base import Agent, Gradients, Params
 from ..learner import Snapshot
 from ..metrics import MetricsAccumulator
 from ..parameters import ParameterServer
@@ -75,8 +75,8 @@ class GradientServer:
         self._lock = threading.Condition()
         self._answered: dict[int, tuple[Call, Receipt]] = {}
 
-        def apply(state: Any, vector: jax.Array) -> Any:
-            return agent.apply(state, gradients.unflatten(vector))
+        def apply(state: Any, compressed: Gradients) -> Any:
+            return agent.apply(state, gradients.restore(compressed))
 
         self._apply = jax.jit(apply, donate_argnums=0)
         self.state = jax.jit(agent.init)(key)
@@ -101,7 +101,7 @@ class GradientServer:
         Raises:
           ValueError: the gradient is that of another agent or config.
         """
-        vector = self._gradients.unpack(gradients)
+        compressed = self._gradients.unpack(gradients)
         with self._lock:
             answered, receipt = self._answered.get(worker, ((-1, -1), Receipt(False, 0)))
             restarts, number = call
@@ -113,7 +113,7 @@ class GradientServer:
                 applied = applied and staleness <= self._max_staleness
             if applied:
                 started = time.perf_counter()
-                self.state = jax.block_until_ready(self._apply(self.state, vector))
+                self.state = jax.block_until_ready(self._apply(self.state, compressed))
                 self.busy_seconds += time.perf_counter() - started
                 self.updates += 1
             else:
@@ -131,7 +131,7 @@ class GradientServer:
     def compile(self) -> None:
         """Compiles `apply`; changes nothing."""
         state = jax.tree.map(lambda x: x.copy(), self.state)
-        zeros = np.zeros(self._gradients.size, self._gradients.dtype)
+        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._gradients.like)
         for _ in range(2):  # a computed state may have another weak type than the first
             state = self._apply(state, zeros)
         jax.block_until_ready(state)
@@ -169,8 +169,7 @@ class GradientServer:
         """The state and `updates`; the caller adds what else there is."""
         with self._lock:
             state = jax.tree.map(lambda x: x.copy(), self.state)
-            # The workers have the replays; orbax saves no empty tree.
-            return Snapshot(state, {"rows": np.zeros((), np.int64)}, {"updates": self.updates})
+            return Snapshot(state, {}, {"updates": self.updates})  # the workers have the replays
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restores the learner state and the counter `updates`."""

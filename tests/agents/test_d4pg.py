@@ -512,7 +512,6 @@ def test_a_run_goes_on_from_a_snapshot_exactly(critic, tmp_path):
     snapshots = Snapshots(tmp_path)
     snapshots.save(1, Snapshot(learner, {"rows": np.zeros(1)}, {"steps": 1}))
     restored = snapshots.restore(jax.eval_shape(agent.init, jax.random.key(5))).learner
-    snapshots.close()
     chex.assert_trees_all_equal_dtypes(restored, learner)
     assert isinstance(restored, d4pg.LearnerState)
     for sample in samples[1:]:

@@ -8,10 +8,11 @@ import pytest
 
 from retrax.basics.checksums import (
     MANIFEST,
+    Sealing,
     check_manifest,
+    check_sealed,
     checksum,
     read_sealed,
-    sealed,
     write_manifest,
 )
 
@@ -71,12 +72,16 @@ def test_other_sizes_and_missing_files_are_named(folder, name, text, expected):
 
 def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path):
     path = tmp_path / "file"
-    path.write_bytes(sealed(b"some data"))
+    with path.open("wb") as file:
+        sealing = Sealing(file)
+        sealing.write(b"some ")
+        sealing.write(b"data")
+        sealing.seal()
     assert read_sealed(path) == b"some data"
     for bit in range(8 * path.stat().st_size):
         flip(path, bit)
         with pytest.raises(ValueError, match=f"{path} is not what was written"):
-            read_sealed(path)
+            check_sealed(path)
         flip(path, bit)
     assert read_sealed(path) == b"some data"
     path.write_bytes(b"")

@@ -17,6 +17,7 @@ from retrax.experiments.commands.main import main
 from retrax.experiments.training import Summary
 from retrax.run_directory.directory_lock import DirectoryLock
 from retrax.run_directory.metrics_writer import MetricsTable
+from retrax.run_directory.state_file import read_state, write_state
 from retrax.runtime.loop import Loop
 from retrax.runtime.run_config import RunConfig
 
@@ -382,8 +383,8 @@ def test_evaluate_without_a_snapshot(run, retrax, contents):
 
 
 def test_no_snapshot_is_whole(run, retrax, contents):
-    for name in ("160", "240"):
-        (run / "snapshots" / name / "manifest.txt").unlink()
+    for path in (run / "snapshots").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
     err = refused(retrax, contents, run, "train", "--resume", run)
     assert "no older one is whole, and the run must be trained again in another directory" in err
 
@@ -397,9 +398,9 @@ def test_a_field_that_was_removed_is_not_guessed(run, retrax, contents):
 
 
 def test_a_snapshot_whose_counters_contradict_its_folder(run, retrax, contents):
-    (run / "snapshots" / "240").rename(run / "snapshots" / "250")
+    (run / "snapshots" / "240.npz").rename(run / "snapshots" / "250.npz")
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert f"{run / 'snapshots' / '250'} is of another agent, config or version" in err
+    assert f"{run / 'snapshots' / '250.npz'} is of another agent, config or version" in err
     assert "(its counters are those at 240 steps)" in err
     assert "at 240 steps" in refused(retrax, contents, run, "evaluate", run)
 
@@ -425,7 +426,7 @@ def test_rows_that_were_stored_in_another_way(run, retrax, contents, old, new, s
     (run / "config.json").write_text(text.replace(old, new))
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
     assert sentence in err
-    assert f"{run / 'snapshots' / '240'} is of another agent, config or version" in err
+    assert f"{run / 'snapshots' / '240.npz'} is of another agent, config or version" in err
 
 
 def test_snapshot_of_another_config(run, retrax, contents):
@@ -435,11 +436,12 @@ def test_snapshot_of_another_config(run, retrax, contents):
     assert "is of another agent, config or version" in err
 
 
-def test_resume_with_a_damaged_replay(run, retrax, contents):
-    (run / "snapshots" / "240" / "replay" / "_METADATA").write_text("{")
-    shutil.rmtree(run / "snapshots" / "160" / "replay")
+def test_resume_with_another_replay(run, retrax, contents):
+    path = run / "snapshots" / "240.npz"
+    parts = {**read_state(path), "replay": {"rows": np.zeros(3)}}
+    write_state(path, parts)
     err = refused(retrax, contents, run, "train", "--resume", run, "--steps", 400)
-    assert f"240 steps is damaged ({run / 'snapshots' / '240' / 'replay' / '_METADATA'} is" in err
+    assert f"{path} is of another agent, config or version" in err
 
 
 # End to end

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import rows, write_untrained_run
+from run_files import rows, snapshots, write_untrained_run
 
 from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
@@ -66,21 +66,20 @@ def newest_snapshot(directory):
     """Learner and actor states of the newest snapshot, and the agent."""
     trained = load_agent(directory)
     fresh = begin_states(trained.agent, jax.random.key(0), trained.config.num_envs)
-    with contextlib.closing(Snapshots(directory, writable=False)) as snapshots:
-        shapes = jax.eval_shape(trained.agent.init, jax.random.key(0))
-        learner, _ = snapshots.restore_learner(shapes)
-        return trained, learner, snapshots.restore_actors(jax.eval_shape(lambda: fresh))
+    shapes = jax.eval_shape(trained.agent.init, jax.random.key(0))
+    found = Snapshots(directory, writable=False).restore(shapes, jax.eval_shape(lambda: fresh))
+    return trained, found.learner, found.actors
 
 
-def expected(directory):
-    """The last evaluation of a run by hand, from its newest snapshot."""
-    trained, _, actors = newest_snapshot(directory)
+def expected(directory, which):
+    """An evaluation during a run by hand, from what it left."""
+    trained = load_agent(directory, which)
     config, entry = trained.config, trained.config.entry
     seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, trained.steps)
     environment = config.make_environment(seed=seed, num_envs=EPISODES)
     states = begin_states(trained.agent, jax.random.key(seed), EPISODES)
     if entry.warm_start is not None:
-        states = jax.vmap(entry.warm_start, in_axes=(0, None))(states, actors)
+        states = jax.vmap(entry.warm_start, in_axes=(0, None))(states, trained.actors)
     with contextlib.closing(environment):
         results = run_episodes(
             trained.agent,
@@ -126,8 +125,14 @@ def test_training_is_the_same_with_and_without_evaluations(finished, evaluated):
         chex.assert_trees_all_equal(one, other)
 
 
-def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated):
-    assert numbers(rows_of(evaluated)[0][-1]) == expected(evaluated)
+@pytest.mark.parametrize("which", ["newest", "best"])
+def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, which):
+    evaluations, others = rows_of(evaluated)
+    steps = load_agent(evaluated, which).steps
+    row = next(i for i, other in enumerate(others) if int(other["steps"]) >= steps)
+    assert numbers(evaluations[row]) == expected(evaluated, which)
+    returns = [float(evaluation["evaluation_return"] or "nan") for evaluation in evaluations]
+    assert which == "newest" or returns[row] == np.nanmax(returns)
 
 
 def test_an_evaluation_starts_from_what_the_actors_have_learned():
@@ -227,7 +232,7 @@ def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
     assert status == 0
     assert "Stopped at 100 steps" in err
     assert "Evaluation" not in err
-    assert (directory / "snapshots" / "100").is_dir()
+    assert (directory / "snapshots" / "100.npz").is_file()
 
 
 @pytest.fixture
@@ -246,21 +251,21 @@ def scripted(monkeypatch):
     return script
 
 
-def snapshots_of(directory):
-    with contextlib.closing(Snapshots(directory, writable=False)) as snapshots:
-        return snapshots.steps(), snapshots.best()
+def best_steps(directory):
+    return load_agent(directory, "best").steps
 
 
-def test_the_best_snapshot_is_kept_over_a_resume_and_evaluated(tiny, retrax, tmp_path, scripted):
-    """Evaluations at 40, 80, ..., 240 steps; snapshots at 80, 160 and the end besides the best."""
+def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(tiny, retrax, tmp_path, scripted):
+    """Evaluations at 40, 80, ..., 240 steps; snapshots at 80, 160 and the end."""
     scripted(0.1, 0.5, 0.5, 0.25, 0.3, 0.125)
-    options = ["--evaluate-every", 40, "--snapshot-every", 80, "--run-directory", tmp_path / "run"]
-    status, _, err = retrax(*tiny, *options)
+    options = ["--evaluate-every", 40, "--snapshot-every", 80, "--keep-snapshots", 3]
+    status, _, err = retrax(*tiny, *options, "--run-directory", tmp_path / "run")
     assert status == 0
     assert "Evaluation at 120 steps: return 0.5 over 20 episodes, the best so far." in err
     assert "Evaluation at 160 steps: return 0.25 over 20 episodes." in err
     run = tmp_path / "run"
-    assert snapshots_of(run) == ([120, 160, 240], (120, 0.5))
+    assert snapshots(run) == [80, 160, 240]
+    assert best_steps(run) == 120
 
     for which, steps in (("best", 120), ("newest", 240), (160, 160)):
         _, out, _ = retrax("evaluate", run, "--episodes", 1, "--snapshot", which)
@@ -268,14 +273,14 @@ def test_the_best_snapshot_is_kept_over_a_resume_and_evaluated(tiny, retrax, tmp
         assert load_agent(run, which).steps == steps
     status, _, err = retrax("evaluate", run, "--episodes", 1, "--snapshot", 200)
     assert status == 2
-    assert err.endswith("holds no snapshot '200': allowed are newest, best, 120, 160, 240.\n")
+    assert err.endswith("holds no snapshot '200': allowed are newest, best, 80, 160, 240.\n")
 
     scripted(0.4, 0.0)
     assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
-    assert snapshots_of(run) == ([120, 240, 320], (120, 0.5))
+    assert (snapshots(run), best_steps(run)) == ([160, 240, 320], 120)
     scripted(0.75)
     assert retrax("train", "--resume", run, "--steps", 360)[0] == 0
-    assert snapshots_of(run) == ([320, 360], (360, 0.75))
+    assert (snapshots(run), best_steps(run)) == ([240, 320, 360], 360)
 
 
 def test_the_best_parameters_of_a_program(run, retrax, monkeypatch):
@@ -297,7 +302,7 @@ def test_kept_snapshots_are_counted(tiny, retrax, tmp_path, scripted):
     scripted(0.1, float("nan"), 0.1, float("nan"))
     options = ["--evaluate-every", 60, "--keep-snapshots", 1, "--run-directory", tmp_path / "run"]
     assert retrax(*tiny, *options)[0] == 0
-    assert snapshots_of(tmp_path / "run") == ([180, 240], (180, 0.1))
+    assert (snapshots(tmp_path / "run"), best_steps(tmp_path / "run")) == ([240], 180)
 
 
 def test_when_evaluations_are_due():

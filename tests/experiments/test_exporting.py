@@ -14,7 +14,7 @@ import retrax
 from retrax.agents import d4pg
 from retrax.experiments import exporting
 from retrax.experiments.exported_agent import ExportedAgent
-from retrax.experiments.trained import actor_states_of, load_agent
+from retrax.experiments.trained import load_agent
 from retrax.runtime.run_config import RunConfig
 
 FILES = {"act.py", "agent.json", "config.json", "parameters.npz"}
@@ -142,7 +142,7 @@ def test_an_older_snapshot_is_exported(finished, tmp_path):
 
 def test_the_first_state_is_that_of_a_warm_start(finished, tmp_path):
     retrax.export(finished, tmp_path / "agent", platforms=("cpu",))
-    calls = actor_states_of(load_agent(finished), finished).calls
+    calls = load_agent(finished).actors.calls
     *_, found = ExportedAgent(tmp_path / "agent").begin(0)
     assert found == sum(calls) > 0
 

@@ -145,7 +145,7 @@ def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
     assert status == 1
     assert "environment 0 failed at step 27: RuntimeError: no power (traceback in" in err
     assert err.endswith(f"; retrax train --resume {here / 'run'} continues at 104 steps.\n")
-    newest = max(int(path.name) for path in (here / "run" / "snapshots").iterdir())
+    newest = max(int(path.stem) for path in (here / "run" / "snapshots").iterdir())
     last = (here / "run" / "metrics.csv").read_text().splitlines()[-1]
     assert last.startswith("104,")
     assert newest == 104
@@ -162,7 +162,6 @@ def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, 
     assert err.endswith("retrax: Interrupted.\n")
     snapshots, notes = open_snapshots(here / "run")
     assert (snapshots.newest_whole(), notes) == (80, [])
-    snapshots.close()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import contextvars
 import dataclasses
-import shutil
 import sys
 import types
 
@@ -56,7 +55,7 @@ def on_device(tmp_path_factory):
 def test_a_run_on_a_device_leaves_what_every_run_leaves(on_device, retrax):
     found = rows(on_device)
     assert [row["steps"] for row in found] == ["40", "80", "120", "160", "200", "240"]
-    assert snapshots(on_device) == [80, 120, 160, 240]
+    assert snapshots(on_device) == [80, 160, 240]
     assert read_config(on_device).on_device
     last = found[-1]
     assert 70 <= int(last["updates"]) <= 80  # 240 less the first 20 rows, one in 3
@@ -145,7 +144,8 @@ def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_pa
     logs = [(run / name / "log.txt").read_text() for name in names]
     assert ["seed 3" in log for log in logs] == ["seed 4" not in log for log in logs] == [True, 0]
     assert f"{run} holds runs already" in retrax(*new, "--run-directory", run)[2]
-    shutil.rmtree(run / names[1] / "snapshots" / str(snapshots(run / names[1])[-1]))
+    newest = snapshots(run / names[1])[-1]
+    (run / names[1] / "snapshots" / f"{newest}.npz").unlink()
     assert retrax("train", "--resume", run, "--steps", 240)[0] == 0
     for name, directory in zip(names, walks, strict=True):
         check_equal(run / name, directory)

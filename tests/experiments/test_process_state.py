@@ -59,7 +59,7 @@ def test_an_environment_that_changes_the_working_directory(module, retrax, tmp_p
     assert json.loads((run / "config.json").read_text())["search_path"] == str(tmp_path)
     assert not (run / "lock").exists()
     call("train", "--resume", "run", "--steps", 80)
-    assert (run / "snapshots" / "80").is_dir()
+    assert (run / "snapshots" / "80.npz").is_file()
     assert not (run / "lock").exists()
     call("evaluate", "run", "--episodes", 2)
     call("export", "run", "--output", "exported")

@@ -25,6 +25,7 @@ from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
 from retrax.experiments import progress
 from retrax.experiments.commands.main import main
+from retrax.run_directory.best_parameters import BestParameters
 from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime import intervals
 from retrax.runtime.loop import Loop
@@ -151,7 +152,7 @@ def test_resume_continues(run, retrax):
 def test_resume_forgets_what_came_after_the_snapshot(run, retrax):
     """As after a kill: metrics go further than the newest snapshot."""
     before = rows(run)
-    shutil.rmtree(run / "snapshots" / "240")
+    (run / "snapshots" / "240.npz").unlink()
     status, _, _ = retrax("train", "--resume", run)
     assert status == 0
     steps = [int(row["steps"]) for row in rows(run)]
@@ -161,7 +162,7 @@ def test_resume_forgets_what_came_after_the_snapshot(run, retrax):
 
 
 def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, finished, retrax):
-    path = run / "snapshots" / "240" / "learner" / "manifest.ocdbt"
+    path = run / "snapshots" / "240.npz"
     path.write_bytes(path.read_bytes()[:20])
     status, _, err = retrax("evaluate", run, "--episodes", "1")
     assert status == 2
@@ -187,8 +188,9 @@ def test_a_run_without_metrics_is_resumed(run, retrax):
 
 
 def test_a_run_without_a_snapshot_begins_anew(finished, run, tiny, retrax):
-    """As after a kill before the first one."""
+    """As after a kill before the first one; what was the best before is forgotten."""
     shutil.rmtree(run / "snapshots")
+    BestParameters(run).offer((), mean_return=9.0, steps=1)
     status, _, err = retrax(*tiny, "--run-directory", run)
     assert status == 2
     assert f"retrax train --resume {run}" in err
@@ -197,6 +199,7 @@ def test_a_run_without_a_snapshot_begins_anew(finished, run, tiny, retrax):
     sentence = f"{run} holds no snapshot yet: the run starts from the beginning."
     assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
     assert rows(run) == rows(finished)
+    assert not BestParameters(run).exists
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -429,4 +432,4 @@ def test_a_killed_run_can_be_resumed(started, retrax):
     told = [int(row["steps"]) for row in rows(directory)]
     assert told == sorted(set(told))
     assert told[-1] == snapshots(directory)[-1] >= steps
-    assert not [path for path in (directory / "snapshots").iterdir() if not path.name.isdigit()]
+    assert all(path.stem.isdigit() for path in (directory / "snapshots").iterdir())

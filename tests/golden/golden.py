@@ -25,10 +25,11 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # JAX reads it whe
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
 import retrax
 from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.run_directory.snapshots import newest_snapshot
+from retrax.run_directory.state_file import read_state
 
 FOLDER = Path(__file__).parent
 TASKS = {
@@ -113,10 +114,8 @@ def metrics(directory: Path) -> dict[str, list[str]]:
 
 
 def params(directory: Path) -> dict[str, list]:
-    manager = ocp.CheckpointManager((directory / "snapshots").absolute())
-    items = ocp.args.Composite(learner=ocp.args.StandardRestore())
-    learner = manager.restore(manager.latest_step(), args=items)["learner"]["state"]
-    manager.close()
+    path = directory / "snapshots" / f"{newest_snapshot(directory)}.npz"
+    learner = read_state(path, {"learner": None})["learner"]
     learner = learner.get("learner", learner)  # where rewards are scaled
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(learner["params"]):

@@ -21,9 +21,8 @@ from retrax.launchpad_programs.config import (
 )
 from retrax.launchpad_programs.engines.installed import missing_packages
 from retrax.launchpad_programs.engines.options import EngineOptions
-from retrax.run_directory.actor_states import ActorStates
+from retrax.run_directory.actor_states import ActorStates, pack_actor
 from retrax.run_directory.snapshots import Snapshots
-from retrax.run_directory.state_file import pack_state
 from retrax.runtime.learner import Snapshot
 
 
@@ -70,16 +69,15 @@ def saved_program(directory):
         (directory / "reverb" / str(steps) / "DONE").write_text("yes")
         write_manifest(directory / "reverb" / str(steps))
         snapshots.save(steps, Snapshot(np.ones(2), {"rows": np.ones(2)}, {"steps": steps}))
-    snapshots.close()
-    ActorStates(directory, 0).write(pack_state(np.ones(3)))
+    ActorStates(directory, 0).write(pack_actor(np.ones(3)))
     return program
 
 
 def kept_replay(directory, steps):
     """The state of a replay's node."""
-    snapshots = Snapshots(directory / "replay")
-    snapshots.save(steps, Snapshot((), {"rows": np.ones(2)}, {"steps": steps}))
-    snapshots.close()
+    Snapshots(directory / "replay").save(
+        steps, Snapshot((), {"rows": np.ones(2)}, {"steps": steps})
+    )
 
 
 LAUNCHPAD = pytest.param(
@@ -93,8 +91,8 @@ LAUNCHPAD = pytest.param(
     ("engine", "damaged"),
     [
         LAUNCHPAD,
-        ("ray", "snapshots/200/manifest.txt"),
-        ("ray", "replay/snapshots/200/manifest.txt"),
+        ("ray", "snapshots/200.npz"),
+        ("ray", "replay/snapshots/200.npz"),
     ],
 )
 def test_a_program_goes_back_to_what_is_whole(tmp_path, engine, damaged):

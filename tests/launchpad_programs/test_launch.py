@@ -6,7 +6,6 @@ import pytest
 from program_configs import make_run
 
 import retrax
-from retrax.basics.checksums import write_manifest
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
@@ -15,6 +14,7 @@ from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.run_directory.config_file import write_config
 from retrax.run_directory.directory_lock import DirectoryLock
+from retrax.run_directory.state_file import write_state
 from retrax.runtime import checks
 
 needs_launchpad = pytest.mark.skipif(
@@ -239,8 +239,8 @@ def test_a_program_is_launched_and_resumed_with_its_options(
     assert f"retrax launch --resume {directory}" in refused(*new[1:])
     resume = ["launch", "--resume", str(directory), "--steps", "2000"]
     assert main(resume) == 0
-    (directory / "snapshots" / "300").mkdir(parents=True)
-    write_manifest(directory / "snapshots" / "300")
+    (directory / "snapshots").mkdir()
+    write_state(directory / "snapshots" / "300.npz", {})
     assert main([*resume[:1], "reactor", *resume[1:]]) == 0
     assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
     capsys.readouterr()

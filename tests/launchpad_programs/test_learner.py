@@ -98,10 +98,7 @@ def make_node(tmp_path, stop):
 
 
 def snapshots_of(directory):
-    snapshots = Snapshots(directory, writable=False)
-    steps = snapshots.steps()
-    snapshots.close()
-    return steps
+    return Snapshots(directory, writable=False).steps()
 
 
 def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):

@@ -109,7 +109,7 @@ def test_a_program_is_interrupted_and_resumed(acting, options, tmp_path, monkeyp
     steps = int(re.search(r"Stopped by you. Snapshot at (\d+) steps.", output)[1])
     # What actors and workers were granted, and may have taken and not reported.
     held = sum(granted for _, _, granted in program.status()["leases"].values())
-    own = [int(p.name) for p in directory.glob("workers/*/snapshots/*") if p.name.isdigit()]
+    own = [int(path.stem) for path in directory.glob("workers/*/snapshots/*.npz")]
     assert len(own) == LABELS[acting].count("worker")
     if own:
         assert abs(sum(own) - steps) <= held
@@ -185,8 +185,8 @@ def test_a_program_of_threads_from_python(tmp_path, monkeypatch):
     assert summary.updates > 0
     directory = summary.directory
     assert retrax.evaluate(directory, episodes=3).steps == 1000
-    assert (directory / "snapshots" / "1000").is_dir()
-    assert (directory / "replay" / "snapshots" / "1000").is_dir()
+    assert (directory / "snapshots" / "1000.npz").is_file()
+    assert (directory / "replay" / "snapshots" / "1000.npz").is_file()
     assert not (directory / "reverb").exists()
     assert '"acme": "my_acme:OPTIONS"' in (directory / "program.json").read_text()
     check_acme_logs(tmp_path, 1000, set(range(20)))  # the two actors share an observer

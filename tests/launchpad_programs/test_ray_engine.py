@@ -244,7 +244,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     assert json.loads((directory / "program.json").read_text()).keys().isdisjoint({"restarts"})
     steps, updates = stopped_at(output)
     assert steps < 4000
-    newest = max(int(path.name) for path in (directory / "snapshots").iterdir())
+    newest = max(int(path.stem) for path in (directory / "snapshots").iterdir())
     # Actors may report what each was granted once more.
     held = sum(granted for _, _, granted in program.status()["leases"].values())
     assert 0 <= steps - newest <= held
@@ -255,7 +255,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     last = read_rows(directory)[-1]
     assert (last["steps"], last["node_restarts"]) == ("4000", "0.0")
     assert int(last["updates"]) > updates
-    assert (directory / "snapshots" / "4000").is_dir()
+    assert (directory / "snapshots" / "4000.npz").is_file()
     assert not list(temporary.iterdir())
 
 
@@ -289,7 +289,7 @@ def test_workers_and_their_server_are_restarted(launch, tmp_path):
     options = ["--num-workers", 2, "--snapshot-every", 500]
     program = launch(*options, "--steps", 3000, *SMALL, agent="reactor")
     snapshots = tmp_path / "run" / "snapshots"
-    wait_for(lambda: any(p.name.isdigit() for p in snapshots.glob("*")), 240)
+    wait_for(lambda: any(snapshots.glob("*.npz")), 240)
     nodes = program.nodes()
     launched = psutil.Process(program.process.pid).children(recursive=True)
     nodes["parameter_server/0"].kill()

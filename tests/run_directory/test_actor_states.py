@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrax.run_directory.actor_states import ActorStates
-from retrax.run_directory.state_file import pack_state
+from retrax.run_directory.actor_states import ActorStates, pack_actor
 
 
 class State(NamedTuple):
@@ -28,19 +27,19 @@ def data(state):
 
 
 def test_a_state_comes_back_bit_for_bit(tmp_path):
-    ActorStates(tmp_path, 1).write(pack_state(make_state(5)))
-    ActorStates(tmp_path, 1).write(pack_state(make_state(7)))  # the newest counts
+    ActorStates(tmp_path, 1).write(pack_actor(make_state(5)))
+    ActorStates(tmp_path, 1).write(pack_actor(make_state(7)))  # the newest counts
     found = ActorStates(tmp_path, 1).restore(make_state(0))
     chex.assert_trees_all_equal(data(found), data(make_state(7)))
     chex.assert_trees_all_equal_dtypes(data(found), data(make_state(7)))
     draws = [jax.random.normal(state.key[1]) for state in (found, make_state(7))]
     assert draws[0] == draws[1]
     assert [path.name for path in (tmp_path / "actors").iterdir()] == ["1.npz"]
-    assert ActorStates(tmp_path, 1).read() == pack_state(make_state(7))
+    assert ActorStates(tmp_path, 1).read() == pack_actor(make_state(7))
 
 
 def test_without_a_file_the_actor_begins_anew(tmp_path):
-    ActorStates(tmp_path, 1).write(pack_state(make_state(5)))
+    ActorStates(tmp_path, 1).write(pack_actor(make_state(5)))
     template = make_state(0)
     assert ActorStates(tmp_path, 2).restore(template) is template
     assert ActorStates(tmp_path, 2).read() is None
@@ -48,7 +47,7 @@ def test_without_a_file_the_actor_begins_anew(tmp_path):
 
 @pytest.mark.parametrize("damage", ["shorter", "other agent"])
 def test_what_cannot_be_read_is_named(tmp_path, damage):
-    ActorStates(tmp_path, 0).write(pack_state(make_state(5)))
+    ActorStates(tmp_path, 0).write(pack_actor(make_state(5)))
     path = tmp_path / "actors" / "0.npz"
     if damage == "shorter":
         path.write_bytes(path.read_bytes()[:50])

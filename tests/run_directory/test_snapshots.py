@@ -1,6 +1,6 @@
 """Snapshots: exact, whole or not at all, and clear when damaged."""
 
-import shutil
+import os
 from typing import Any, NamedTuple
 
 import chex
@@ -8,9 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmark_modules import load
 
-from retrax.run_directory import numbered_folders
-from retrax.run_directory.snapshots import Snapshots
+from retrax.basics import writing
+from retrax.environments.plain_data import pack
+from retrax.run_directory.snapshots import Snapshots, newest_snapshot
+from retrax.run_directory.state_file import write_state
 from retrax.runtime.learner import Snapshot
 
 
@@ -34,27 +37,20 @@ def template(size=3):
     return jax.eval_shape(lambda: make_snapshot(0, size).learner)
 
 
-def save(directory, *steps, keep=2, returns=None):
-    """Saves snapshots; `returns` has those of the steps that were evaluated."""
+def save(directory, *steps, keep=2):
     snapshots = Snapshots(directory, keep=keep)
     for step in steps:
-        evaluated = (returns or {}).get(step)
-        snapshots.save(step, make_snapshot(step), evaluation_return=evaluated)
-    snapshots.close()
+        snapshots.save(step, make_snapshot(step))
 
 
 @pytest.fixture
 def reader(tmp_path):
-    """Opens snapshots to read, and closes them."""
-    opened = []
+    """Opens snapshots to read."""
+    return lambda: Snapshots(tmp_path, writable=False)
 
-    def open_(directory=tmp_path):
-        opened.append(Snapshots(directory, writable=False))
-        return opened[-1]
 
-    yield open_
-    for snapshots in opened:
-        snapshots.close()
+def file(directory, steps):
+    return directory / "snapshots" / f"{steps}.npz"
 
 
 def test_restores_what_was_saved(tmp_path, reader):
@@ -73,7 +69,6 @@ def test_restores_actors_with_their_keys(tmp_path, reader):
     actors = {"key": jax.random.split(jax.random.key(3), 2), "count": jnp.arange(2)}
     snapshots = Snapshots(tmp_path)
     snapshots.save(7, make_snapshot(7)._replace(actors=actors))
-    snapshots.close()
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), actors)
     found = reader().restore(template(), shapes).actors
     chex.assert_trees_all_equal(found, actors)
@@ -86,7 +81,6 @@ def test_typed_keys_are_restored_as_keys(tmp_path, reader):
     keys = {"one": jax.random.key(3), "many": jax.random.split(jax.random.key(4), (2, 3))}
     snapshots = Snapshots(tmp_path)
     snapshots.save(1, Snapshot(keys, {"rows": np.zeros(1)}, {}))
-    snapshots.close()
     found = reader().restore(jax.eval_shape(lambda: keys)).learner
     for name, key in keys.items():
         assert found[name].dtype == key.dtype
@@ -117,37 +111,9 @@ def test_as_many_are_kept_as_asked_for(tmp_path, reader):
     assert reader().steps() == [5, 6, 7, 8]
 
 
-def test_the_best_one_is_kept_beside_the_newest(tmp_path, reader):
-    save(tmp_path, 1, 2, 3, 4, 5, 6, returns={1: 0.1, 2: 0.7, 4: 0.3})
-    assert reader().steps() == [2, 5, 6]
-    assert reader().best() == (2, 0.7)
-    save(tmp_path, 7, 8, 9, returns={7: 0.6, 8: 0.7})  # as after a resume; equal returns: the newer
-    assert reader().best() == (8, 0.7)
-    assert reader().steps() == [8, 9]
-
-
-def test_what_was_not_evaluated_is_never_the_best(tmp_path, reader):
-    save(tmp_path, 1, 2, 3, returns={1: -5.0, 2: float("nan")})
-    assert reader().best() == (1, -5.0)
-    assert reader().steps() == [1, 2, 3]
-    save(tmp_path / "other", 1, 2, returns={1: float("nan")})
-    assert reader(tmp_path / "other").best() is None
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_what_is_kept_of_random_evaluations(tmp_path, reader, seed):
-    random = np.random.default_rng(seed)
-    keep, steps = int(random.integers(1, 4)), list(range(1, 9))
-    returns = {step: float(random.integers(3)) for step in steps if random.random() < 0.6}
-    save(tmp_path, *steps, keep=keep, returns=returns)
-    best = max(returns, key=lambda step: (returns[step], step))
-    assert reader().best() == (best, returns[best])
-    assert reader().steps() == sorted({*steps[-keep:], best})
-
-
 def test_a_chosen_snapshot_is_found_and_read(tmp_path, reader):
-    save(tmp_path, 1, 2, 3, 4, returns={1: 0.5, 4: 0.1})
-    found = {"newest": 4, "best": 1, 1: 1, 3: 3, "3": 3, 4: 4}
+    save(tmp_path, 1, 2, 3, 4)
+    found = {"newest": 4, 3: 3, "3": 3, 4: 4}
     assert {which: reader().find(which) for which in found} == found
     for which, step in found.items():
         learner, counters = reader().restore_learner(template(), which)
@@ -156,8 +122,9 @@ def test_a_chosen_snapshot_is_found_and_read(tmp_path, reader):
 
 @pytest.mark.parametrize("which", [2, "2", 0, "wrong", "-1", ""])
 def test_another_snapshot_is_refused_with_those_there_are(tmp_path, reader, which):
-    save(tmp_path, 1, 2, 3, 4, returns={1: 0.5})
-    expected = rf"snapshots holds no snapshot {which!r}: allowed are newest, best, 1, 3, 4\.$"
+    save(tmp_path, 1, 2, 3, 4)
+    (tmp_path / "best.npz").touch()
+    expected = rf"snapshots holds no snapshot {which!r}: allowed are newest, best, 3, 4\.$"
     with pytest.raises(ValueError, match=expected):
         reader().find(which)
 
@@ -170,29 +137,16 @@ def test_the_best_of_none_that_were_evaluated(tmp_path, reader):
 
 
 def test_a_damaged_older_one_is_told(tmp_path, reader):
-    save(tmp_path, 1, 2, 3, returns={1: 0.5})
-    shutil.rmtree(tmp_path / "snapshots" / "1" / "learner")
-    with pytest.raises(ValueError, match=r"1 steps is damaged \(.*_METADATA is missing\): no old"):
-        reader().restore_learner(template(), "best")
+    save(tmp_path, 1, 2, 3, keep=3)
+    file(tmp_path, 1).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"1 steps is damaged \(.*1.npz is not what was written: "):
+        reader().restore_learner(template(), 1)
     assert reader().restore_learner(template())[1]["steps"] == 3
-
-
-def test_a_damaged_evaluation_is_told_to_those_who_want_the_best(tmp_path, reader):
-    save(tmp_path, 1, 2, 3, returns={1: 0.5, 2: 0.2})
-    path = tmp_path / "snapshots" / "1" / "evaluation.txt"
-    path.write_text(path.read_text().replace("0.5", "0.1"))
-    with pytest.raises(ValueError, match=r"at 1 steps is damaged \(.*evaluation.txt is not what"):
-        reader().find("best")
-    assert reader().find("newest") == reader().newest_whole() == 3
-    save(tmp_path, 4, keep=1)
-    assert reader().steps() == [2, 4]
 
 
 def test_reading_changes_nothing(tmp_path, reader, contents):
     save(tmp_path, 1, 2)
-    unfinished = tmp_path / "snapshots" / "3.orbax-checkpoint-tmp-1"
-    unfinished.mkdir()
-    (unfinished / "file").write_text("half")
+    (tmp_path / "snapshots" / "3.npz.partial").write_text("half")
     before = contents(tmp_path)
     snapshots = reader()
     assert snapshots.newest() == 2
@@ -202,13 +156,12 @@ def test_reading_changes_nothing(tmp_path, reader, contents):
 
 def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path):
     save(tmp_path, 1)
-    for name in ("3.partial.orbax-checkpoint-tmp-1", "3.partial", "3.orbax-checkpoint-tmp-1"):
-        (tmp_path / "snapshots" / name).mkdir()
+    file(tmp_path, "3.npz.partial").with_suffix("").write_text("half")
     assert Snapshots(tmp_path, writable=False).steps() == [1]
-    assert numbered_folders.newest_snapshot(tmp_path) == 1
+    assert newest_snapshot(tmp_path) == 1
     save(tmp_path, 2)
-    assert numbered_folders.newest_snapshot(tmp_path) == 2
-    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1", "2"]
+    assert newest_snapshot(tmp_path) == 2
+    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1.npz", "2.npz"]
 
 
 def test_nothing_is_printed(tmp_path, capfd, reader):
@@ -220,7 +173,7 @@ def test_nothing_is_printed(tmp_path, capfd, reader):
 def test_no_snapshots(tmp_path, reader):
     with pytest.raises(ValueError, match=r"holds no complete snapshot: training was stopped"):
         reader()
-    assert numbered_folders.newest_snapshot(tmp_path) is None
+    assert newest_snapshot(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "snapshots").mkdir()
     with pytest.raises(ValueError, match=r"holds no complete snapshot"):
@@ -229,33 +182,24 @@ def test_no_snapshots(tmp_path, reader):
 
 def test_another_shape_is_refused(tmp_path, reader):
     save(tmp_path, 7)
-    with pytest.raises(ValueError, match=r"7 is of another agent, config or version \(.*shape"):
+    with pytest.raises(ValueError, match=r"7.npz is of another agent, config or version \(.*shape"):
         reader().restore(template(size=4))
 
 
 def test_another_structure_is_refused(tmp_path, reader):
     save(tmp_path, 7)
     other = template()._replace(params={"other": jax.ShapeDtypeStruct((1,), jnp.float32)})
-    with pytest.raises(ValueError, match=r"7 is of another agent, config or version"):
+    with pytest.raises(ValueError, match=r"7.npz is of another agent, config or version"):
         reader().restore(other)
 
 
-def largest(directory):
-    return max((p for p in directory.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
-
-
-@pytest.mark.parametrize(
-    "part", ["learner/_METADATA", "learner/d", "replay/_METADATA", "replay/d", "counters/metadata"]
-)
-@pytest.mark.parametrize("how", ["truncated", "missing"])
-def test_damage_is_told_in_one_sentence(tmp_path, reader, part, how):
+@pytest.mark.parametrize("how", ["truncated", "longer", "empty", "another file"])
+def test_damage_is_told_in_one_sentence(tmp_path, reader, how):
     save(tmp_path, 6, 7)
-    path = tmp_path / "snapshots" / "7" / part
-    path = largest(path) if path.is_dir() else path
-    kept = path.read_bytes()[: path.stat().st_size // 2]
-    path.unlink()
-    if how == "truncated":
-        path.write_bytes(kept)
+    path = file(tmp_path, 7)
+    data = path.read_bytes()
+    changed = {"truncated": data[: len(data) // 2], "longer": data + b"0", "empty": b""}
+    path.write_bytes(changed.get(how, b"\x89PNG" * 100))
     with pytest.raises(
         ValueError, match=r"newest older one that is whole is at 6 steps, and --resume goes back"
     ) as error:
@@ -266,14 +210,24 @@ def test_damage_is_told_in_one_sentence(tmp_path, reader, part, how):
     assert len(str(error.value)) < 400 + len(str(tmp_path))
 
 
-@pytest.mark.parametrize("part", ["learner", "replay", "counters"])
-def test_a_missing_part_is_told(tmp_path, reader, part):
+def test_without_a_whole_one_there_is_nothing_to_resume(tmp_path, reader):
     save(tmp_path, 7)
-    shutil.rmtree(tmp_path / "snapshots" / "7" / part)
+    file(tmp_path, 7).write_bytes(b"")
     with pytest.raises(
         ValueError, match=r"is damaged .* must be trained again in another directory"
     ):
         reader().restore(template())
+
+
+@pytest.mark.parametrize("part", ["learner", "replay", "counters", "actors"])
+def test_a_missing_part_is_told(tmp_path, reader, part):
+    Snapshots(tmp_path)
+    snapshot = make_snapshot(7)
+    parts = {"learner": snapshot.learner, "replay": snapshot.replay, "actors": ()}
+    parts["counters"] = pack(snapshot.counters)
+    write_state(file(tmp_path, 7), {name: x for name, x in parts.items() if name != part})
+    with pytest.raises(ValueError, match=rf"7.npz is of another .*\(it has no part {part}\)\.$"):
+        reader().restore(template(), ())
 
 
 def flip(path, bit):
@@ -284,11 +238,9 @@ def flip(path, bit):
 
 def test_100_of_100_flipped_bits_are_refused(tmp_path, reader):
     save(tmp_path, 5, 6, 7, keep=None)
-    flip(largest(tmp_path / "snapshots" / "6" / "learner"), 0)
-    files = [path for path in (tmp_path / "snapshots" / "7").rglob("*") if path.is_file()]
-    random = np.random.default_rng(0)
-    for path in (files[int(i)] for i in random.integers(len(files), size=100)):
-        bit = random.integers(8 * path.stat().st_size)
+    flip(file(tmp_path, 6), 0)
+    path = file(tmp_path, 7)
+    for bit in np.random.default_rng(0).integers(8 * path.stat().st_size, size=100):
         flip(path, bit)
         snapshots = reader()
         with pytest.raises(ValueError, match=f"{path} is not what .* whole is at 5 steps"):
@@ -303,16 +255,16 @@ def test_100_of_100_flipped_bits_are_refused(tmp_path, reader):
     assert reader().passed_over() == []
 
 
-def test_a_snapshot_without_checksums_does_not_count(tmp_path, reader):
-    """A kill after orbax, before the manifest; or another version of retrax."""
-    save(tmp_path, 6, 7)
-    (tmp_path / "snapshots" / "7" / "manifest.txt").unlink()
-    assert reader().newest_whole() == 6
-    with pytest.raises(ValueError, match=r"7 steps is damaged \(.*manifest.txt is missing: "):
-        reader().restore_learner(template())
+def test_snapshots_of_older_versions_are_refused(tmp_path, reader):
+    """They were folders."""
+    (tmp_path / "snapshots" / "7").mkdir(parents=True)
+    with pytest.raises(ValueError, match="holds snapshots of an older version of retrax, which"):
+        newest_snapshot(tmp_path)
+    with pytest.raises(ValueError, match="holds snapshots of an older version of retrax, which"):
+        reader().restore(template())
 
 
-@pytest.mark.parametrize("call", ["write_manifest", "rename"])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_kill_while_saving_leaves_the_older_ones(tmp_path, reader, monkeypatch, call):
     class Killed(BaseException):
         pass
@@ -321,9 +273,8 @@ def test_a_kill_while_saving_leaves_the_older_ones(tmp_path, reader, monkeypatch
         raise Killed
 
     save(tmp_path, 6, keep=1)
-    where = numbered_folders if call == "write_manifest" else numbered_folders.Path
     with monkeypatch.context() as patch:
-        patch.setattr(where, call, kill)
+        patch.setattr(os if call == "fsync" else writing.Path, call, kill)
         with pytest.raises(Killed):
             save(tmp_path, 7, keep=1)
     assert reader().steps() == [6]
@@ -339,7 +290,6 @@ def test_newer_ones_are_removed_when_a_run_goes_back(tmp_path):
     assert snapshots.steps() == [5]
     snapshots.save(6, make_snapshot(6))
     assert snapshots.newest_whole() == 6
-    snapshots.close()
 
 
 def test_a_further_check_counts_too(tmp_path):
@@ -351,7 +301,6 @@ def test_a_further_check_counts_too(tmp_path):
     snapshots = Snapshots(tmp_path, writable=False, also=also)
     assert snapshots.newest_whole() == 6
     assert "(its checkpoint is missing)" in snapshots.passed_over()[0]
-    snapshots.close()
 
 
 @pytest.mark.parametrize(
@@ -361,10 +310,23 @@ def test_any_pytree_is_a_learner_or_an_actor(tmp_path, reader, state):
     """A bare key and an empty tuple included."""
     snapshots = Snapshots(tmp_path)
     snapshots.save(1, Snapshot(state, {"rows": np.zeros(1)}, {"steps": 1}, state))
-    snapshots.close()
     shapes = jax.eval_shape(lambda: state)
     found = reader().restore(shapes, shapes)
     assert reader().restore_learner(shapes)[1] == {"steps": 1}
     for restored in (found.learner, found.actors, reader().restore_actors(shapes)):
         assert jax.tree.structure(restored) == jax.tree.structure(state)
         chex.assert_trees_all_equal(restored, state)
+
+
+def test_the_benchmark_measures_what_it_says(tmp_path, monkeypatch):
+    """snapshots.py, as far as it takes no time."""
+    module = load("snapshots")
+    frames = np.random.default_rng(0).integers(9, size=(20, 8, 8, 1)).astype(np.uint8)
+    monkeypatch.setattr(module, "frames", lambda: frames)
+    *_, written, read = module.store(tmp_path / "store", 1e-4)
+    assert written.startswith("| ours | write |")
+    assert read.startswith("| ours | read |")
+    (flips,) = module.flips(tmp_path / "flips", 20)
+    assert flips.startswith("20 of 20 flipped bits")
+    (memory,) = module.memory(tmp_path / "memory", 7)
+    assert memory.startswith("7 snapshots: ")

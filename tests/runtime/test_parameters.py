@@ -170,7 +170,7 @@ def test_any_tree_of_arrays_is_packed(params):
 )
 def test_parameters_of_another_layout_are_refused(other):
     blob = ParameterPacking(other).pack(other, 1.0)
-    with pytest.raises(ValueError, match="both need the same agent and config"):
+    with pytest.raises(ValueError, match="both sides need the same agent and config"):
         PACKING.unpack(blob)
-    with pytest.raises(ValueError, match="both need the same agent and config"):
+    with pytest.raises(ValueError, match="both sides need the same agent and config"):
         PACKING.unpack(PACKING.pack(PARAMS, 1.0)[:-1])

@@ -28,7 +28,7 @@ def packed(parts, reward):
     """A gradient of the mean reward alone."""
     like = parts[0].init(jax.random.key(0)).means
     zeros = {name: np.zeros(x.shape, np.float32) for name, x in like.items()}
-    return parts[1].pack(parts[1].flatten({**zeros, "reward": np.float32(reward)}))
+    return parts[1].pack({**zeros, "reward": np.float32(reward)})
 
 
 def mean(server):
@@ -173,7 +173,7 @@ def test_gradients_of_one_version_differ_in_their_noise(parts):
         updates = make_updates((agent, *parts[1:]), server, worker=worker, gradients_per_fetch=3)
         for _ in range(3):
             updates(state, zeros(parts[3]), 1)
-        unpacked = [parts[1].unflatten(parts[1].unpack(blob)) for blob in server.gradients]
+        unpacked = [parts[1].unpack(blob) for blob in server.gradients]
         values += [float(gradient["reward"]) for gradient in unpacked]
     assert len(set(values)) == 6
     assert values[0] == float(jax.random.uniform(state.key))
