@@ -29,6 +29,7 @@ from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
 from retrax.run_directory.best_parameters import BestParameters
 from retrax.run_directory.config_file import read_config
 from retrax.run_directory.snapshots import Snapshots
+from retrax.run_directory.state_file import read_state
 from retrax.runtime.run_config import RunConfig
 from retrax.runtime.seeds import Purpose, derive_seed
 
@@ -133,6 +134,7 @@ def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, which):
     assert numbers(evaluations[row]) == expected(evaluated, which)
     returns = [float(evaluation["evaluation_return"] or "nan") for evaluation in evaluations]
     assert which == "newest" or returns[row] == np.nanmax(returns)
+    assert "actors" in read_state(evaluated / "best.npz")
 
 
 def test_an_evaluation_starts_from_what_the_actors_have_learned():
