@@ -92,7 +92,6 @@ def test_it_writes_what_happened_on_every_time_step_last_ones_too(parts):
     assert set(parts.writer.priorities) == {3.0}
     assert parts.actor.take_episodes() == {"return": returns, "length": [9, 9, 9]}
     replayed = make("catch", seed=1)
-    replayed.reset()  # the actor's own
     timestep, found = replayed.reset(), [0.0]
     (key,) = jax.random.split(jax.random.key(0), 1)
     for row in rows:
