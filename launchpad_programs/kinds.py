@@ -250,7 +250,7 @@ def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
 
     Without an accelerator a node computes on one core, as Reactor's and ACER's workers do; one that
     may use an accelerator on those that the acting nodes leave, at least on half of all: threads
-    that wait for a core which another node has cost both of them time.
+    that wait for a core which another node has cost both of them time. `NPROC` overrides that.
     """
     shared = {
         "PYTHONUNBUFFERED": "1",
@@ -259,5 +259,6 @@ def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
     }
     if kind.sees_accelerator:
         acting = sum(spec.kind.acts for spec in nodes_of(config))
-        return {**shared, "NPROC": str(max(1, cpus() // 2, cpus() - acting))}
+        left = max(1, cpus() // 2, cpus() - acting)
+        return {**shared, "NPROC": os.environ.get("NPROC", str(left))}
     return {**shared, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}

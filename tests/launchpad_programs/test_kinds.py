@@ -71,8 +71,11 @@ def test_the_learner_computes_on_the_cores_that_are_left(
     tmp_path, monkeypatch, cores, num_actors, left
 ):
     monkeypatch.setattr("retrax.launchpad_programs.kinds.cpus", lambda: cores)
+    monkeypatch.delenv("NPROC", raising=False)
     config = make_config(tmp_path, run=make_run(num_envs=num_actors, num_actors=num_actors))
     assert process_env(KINDS["learner"], config)["NPROC"] == str(left)
+    monkeypatch.setenv("NPROC", "3")
+    assert process_env(KINDS["learner"], config)["NPROC"] == "3", "the user's own"
 
 
 def test_a_compilation_cache_of_the_users_is_kept(tmp_path, monkeypatch):
