@@ -55,16 +55,19 @@ def cases():
 # in place of those that are not installed. They check what they get.
 STAND_INS = Path(__file__).parent / "stand_ins"
 NEEDED = {"ray.tune": "pyarrow"}  # what there must be, where it is another module
+# Found before a page imports a stand-in, which would then count as installed.
+MISSING = [
+    folder
+    for folder in STAND_INS.iterdir()
+    if not importlib.util.find_spec(NEEDED.get(folder.name, folder.name))
+]
 
 
 @pytest.fixture
 def libraries(page, tmp_path, monkeypatch):
     """Makes stand-ins importable, and keeps trackers from the network."""
-    here = [str(tmp_path)]
-    for folder in STAND_INS.iterdir():
-        is_used = f"import {folder.name.rpartition('.')[2]}\n" in read(page)
-        if is_used and not importlib.util.find_spec(NEEDED.get(folder.name, folder.name)):
-            here.append(str(folder))
+    used = [f for f in MISSING if f"import {f.name.rpartition('.')[2]}\n" in read(page)]
+    here = [str(tmp_path), *map(str, used)]
     for folder in here:
         monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*here, os.environ.get("PYTHONPATH", "")]))
