@@ -62,7 +62,7 @@ class Sealing:
         return self._file.write(data)
 
     def flush(self) -> None:
-        """As of files."""
+        """Writes what is buffered, as a file does."""
         self._file.flush()
 
     def seal(self) -> None:

@@ -258,7 +258,6 @@ def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
         **shared_programs(config.directory),
     }
     if kind.sees_accelerator:
-        acting = sum(spec.kind.acts for spec in nodes_of(config))
-        left = max(1, cpus() // 2, cpus() - acting)
+        left = max(1, cpus() // 2, cpus() - config.run.num_actors)
         return {**shared, "NPROC": os.environ.get("NPROC", str(left))}
     return {**shared, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}

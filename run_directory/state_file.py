@@ -36,7 +36,7 @@ def write_state(path: Path, parts: Mapping[str, Any]) -> None:
 
     Args:
       path: of the file.
-      parts: as of `pack_state`.
+      parts: see `pack_state`.
 
     Raises:
       OSError: it cannot be written; names it. What was there stays.
@@ -120,7 +120,7 @@ def read_state(
 
 
 def read_kept(what: str, path: Path, templates: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a file that its user may remove; arguments as of `read_state`.
+    """The parts of a file that its user may remove; arguments: see `read_state`.
 
     Raises:
       ValueError: the file is damaged, or of another agent; begins with what it is.

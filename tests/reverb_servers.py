@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import socket
 import threading
 
@@ -17,6 +18,7 @@ from retrax.replay.reverb.library import reverb
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
 State = collections.namedtuple("State", ["hidden", "cell"])
 BIG = ReplayConfig(capacity=2000, min_rows=1, batch_size=4, acting_steps_per_update=0.3)
+ONLY_ROWS = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
 SECONDS = 20.0  # no wait takes as long, unless it fails
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from reverb_servers import (
     BIG,
+    ONLY_ROWS,
     SECONDS,
     SPEC,
     draw,
@@ -32,8 +33,6 @@ from retrax.replay.reverb.layout import CHUNK_ROWS
 from retrax.replay.waiting import Stopped
 
 pytestmark = pytest.mark.distributed
-
-ONLY_ROWS = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
 
 
 def test_the_queue_admits_as_many_rows_as_the_ratio_permits():

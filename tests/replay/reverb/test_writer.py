@@ -10,6 +10,7 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from reverb_servers import (
     BIG,
+    ONLY_ROWS,
     SPEC,
     make_writer,
     open_replay,
@@ -27,13 +28,11 @@ from retrax.replay.waiting import WaitTimeout
 
 pytestmark = pytest.mark.distributed
 
-CONTEXTUAL = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
-
 
 def test_rows_of_another_number_of_environments_are_refused():
     sequence = sequence_spec()
-    with server(sequence, CONTEXTUAL, 2) as address:
-        writer = make_writer(address, sequence, CONTEXTUAL, (0, 1))
+    with server(sequence, ONLY_ROWS, 2) as address:
+        writer = make_writer(address, sequence, ONLY_ROWS, (0, 1))
         with pytest.raises(ValueError, match="rows must be of 2 environments, got 1"):
             write_on(writer, stream(0, 1))
         writer.close()
@@ -82,10 +81,10 @@ def test_new_sequences_have_the_priority_that_was_given():
 def test_close_sends_the_last_rows():
     sequence = sequence_spec()
     with (
-        server(sequence, CONTEXTUAL) as address,
-        open_replay(address, sequence, CONTEXTUAL) as replay,
+        server(sequence, ONLY_ROWS) as address,
+        open_replay(address, sequence, ONLY_ROWS) as replay,
     ):
-        write_all(address, sequence, CONTEXTUAL, stream(0, 5))
+        write_all(address, sequence, ONLY_ROWS, stream(0, 5))
         assert replay.sample(0.3) is None
         assert replay.status().num_rows == 5
 
@@ -93,10 +92,10 @@ def test_close_sends_the_last_rows():
 def test_rows_of_some_environments():
     sequence = sequence_spec()
     with (
-        server(sequence, CONTEXTUAL, 2) as address,
-        open_replay(address, sequence, CONTEXTUAL, 2) as replay,
+        server(sequence, ONLY_ROWS, 2) as address,
+        open_replay(address, sequence, ONLY_ROWS, 2) as replay,
     ):
-        writer = make_writer(address, sequence, CONTEXTUAL, range(2))
+        writer = make_writer(address, sequence, ONLY_ROWS, range(2))
         for row in streams(2, 5):
             writer.write(row)
         for row in stream(1, 3):
@@ -108,8 +107,8 @@ def test_rows_of_some_environments():
 
 def test_close_of_many_environments_takes_bounded_time():
     sequence = sequence_spec()
-    with server(sequence, CONTEXTUAL, 1) as address:
-        writer = make_writer(address, sequence, CONTEXTUAL, range(4), max_wait=0.5)
+    with server(sequence, ONLY_ROWS, 1) as address:
+        writer = make_writer(address, sequence, ONLY_ROWS, range(4), max_wait=0.5)
         with pytest.raises(WaitTimeout, match="to take the rows of environment"):
             write_on(writer, streams(4, 100))  # nobody reads the queue
         started = time.monotonic()
