@@ -56,10 +56,10 @@ class LoggedLoop(Loop):
           ValueError: an episode is not as the environment says, or lacks what the agent needs.
         """
         with closing_quietly(environment):
+            if config.num_actors > 1 or config.workers.num_workers or config.on_device:
+                raise ValueError("data must be None for several actors, workers and --on-device.")
             spec = environment.spec
             found = [_converted(x, n, environment) for n, x in enumerate(episodes)]
-        if config.num_actors > 1 or config.workers.num_workers or config.on_device:
-            raise ValueError("data must be None for several actors, workers and --on-device.")
         if not found:
             raise ValueError("data must have at least one episode, got none.")
         rows = list(_with_extras(found, config, agent, spec))
