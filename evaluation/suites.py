@@ -26,7 +26,7 @@ _ABOUT = {
     BSUITE: "the first, middle and last id of ten of bsuite's experiments (Osband et al. 2020); 1 "
     "is about the best return; bsuite's own scores stand beside that",
     "classic": "Gymnasium's classic control, and LunarLander; 1 is the return that solves a task",
-    "control": "17 tasks of the DeepMind Control Suite, from state; 1 is a return of 1000",
+    "control": "18 tasks of the DeepMind Control Suite, from state; 1 is a return of 1000",
     "minatar": "five small games (Young and Tian 2019), all actions; 1 is DQN's after 5M frames",
 }
 
