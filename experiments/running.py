@@ -23,7 +23,7 @@ from ..run_directory.resuming import check_states, open_snapshots
 from ..run_directory.snapshots import Snapshots
 from ..runtime.intervals import SnapshotInterval, next_multiple
 from ..runtime.loop import Loop
-from ..runtime.metrics import Advice, episode_columns
+from ..runtime.metrics import Advice, EqualReturns, episode_columns
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import EitherStop
 from .evaluations import PeriodicEvaluation
@@ -101,6 +101,7 @@ class Run:
         """Locks the directory, and takes a loop at its beginning, which continues if it has to."""
         self._lock.acquire()
         self._loop, self._advice = loop, Advice(self.config.entry, self.config.agent_config)
+        self._equal = EqualReturns(self.config.steps, start=self._resumed_at or 0)
         self._evaluation = PeriodicEvaluation(self.config, agent, start=self._resumed_at or 0)
         self._where: list[str] = []
         if self._snapshots:
@@ -234,6 +235,8 @@ class Run:
             self._log.info(line, extra={FILE_ONLY: progress.has_bar})
         if advice := self._advice.first(means):
             self._log.warning(advice)
+        if sentence := self._equal.sentence(self._loop.counters.steps, means):
+            self._log.warning(sentence)
 
     def _continuation(self) -> dict[str, bytes]:
         outputs = [self._evaluated, self._evaluation.next, self._last_return]

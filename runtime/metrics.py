@@ -158,6 +158,37 @@ class Advice:
         return sentence
 
 
+class EqualReturns:
+    """Says once that no reward has told an agent yet which actions are better."""
+
+    def __init__(self, steps: int, *, start: int = 0) -> None:
+        """Takes the run's last step, and the step from which it is resumed."""
+        self._tenth = steps / 10
+        self._is_over = start > self._tenth
+        self._returns: list[float] = []
+
+    def sentence(self, steps: int, metrics: Mapping[str, float]) -> str | None:
+        """The sentence, after a tenth of the run in which all episodes had the same return.
+
+        Args:
+          steps: of a log row.
+          metrics: its means; `episode_return` is missing where no episode ended.
+        """
+        if self._is_over or "episode_return" not in metrics:
+            return None
+        self._returns.append(metrics["episode_return"])
+        differ = len(set(self._returns)) > 1
+        # One row may be the mean of different returns; two such means are hardly ever equal.
+        self._is_over = differ or (steps >= self._tenth and len(self._returns) > 1)
+        if differ or not self._is_over:
+            return None
+        return (
+            f"All episodes of the first tenth of the run returned {self._returns[0]:g}: no reward "
+            "has told yet which actions are better. Agent57 seeks what is new, D4PG's noise moves "
+            "what has inertia, ACER and Reactor meet rare rewards by chance (docs/guide.md)."
+        )
+
+
 def episode_columns(entry: AgentEntry) -> list[str]:
     """Names of an agent's episode metrics, as columns: `episode_NAME`."""
     return [f"episode_{name}" for name in entry.episode_metrics]

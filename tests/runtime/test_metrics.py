@@ -4,9 +4,10 @@ import dataclasses
 
 import dm_env
 import numpy as np
+import pytest
 
 from retrax.agents import acer, d4pg
-from retrax.runtime.metrics import Advice, MetricsAccumulator, Rate, RunningReturns
+from retrax.runtime.metrics import Advice, EqualReturns, MetricsAccumulator, Rate, RunningReturns
 
 FIRST, MID, LAST = dm_env.StepType
 
@@ -57,6 +58,27 @@ def test_advice_is_given_once():
     assert advice.first({"loss": 1.0}) is None
     assert advice.first({"loss": 2.0}) == "too large"
     assert advice.first({"loss": 2.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "returns", "rows"),
+    [
+        (0, [-200.0, None, -200.0, -200.0], [3]),
+        (5, [-200.0, -200.0, -200.0, -200.0], [2]),
+        (0, [-200.0, -200.0, -199.0, -200.0], []),
+        (0, [None, None, -200.0, -200.0], [4]),  # one row may be the mean of different returns
+        (0, [-200.0, -199.0, -200.0, -200.0], []),
+        (50, [-200.0] * 4, []),  # of a run that is resumed after its first tenth
+    ],
+)
+def test_equal_returns_of_the_first_tenth_are_told_once(start, returns, rows):
+    equal, found = EqualReturns(100, start=start), []
+    for row, value in enumerate([*returns, -200.0], start=1):
+        metrics = {} if value is None else {"episode_return": value}
+        if sentence := equal.sentence(start + 3.5 * row, metrics):
+            found.append(row)
+            assert "returned -200:" in sentence
+    assert found == rows
 
 
 def test_an_agent_may_have_none():
