@@ -141,7 +141,6 @@ def run_loop(
     options: AcmeOptions,
     environment: VectorEnvironment,
     actor: Actor,
-    *,
     index: int,
     before_step: Callable[[], None],
 ) -> None:

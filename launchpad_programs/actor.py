@@ -10,15 +10,16 @@ from ..run_directory.actor_states import pack_actor, unpack_actor
 from ..runtime.actor import Actor
 from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
-from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .counter_client import CounterClient
 from .kinds import publisher_of
 from .node import Node
-from .peers import Caller, Peers
+from .peers import Peers
 
 _POLL_SECONDS = 0.1
+
+Loop = Callable[[Callable[[], None]], None]
 
 
 class ActorNode(Node):
@@ -30,8 +31,9 @@ class ActorNode(Node):
         index: int,
         actor: Actor,
         parameters: ParameterClient,
-        counter: Caller,
+        peers: Peers,
         *,
+        loop: Loop | None = None,
         stop: StopEvent,
     ):
         """Takes its parts.
@@ -42,21 +44,18 @@ class ActorNode(Node):
           actor: its state is restored if the run is resumed or the node restarted; the node closes
             it.
           parameters: the actor's.
-          counter: grants steps, and keeps the state.
+          peers: of which the counter grants steps, and keeps the state.
+          loop: steps the actor, without end; it must call the function that it gets, which may
+            raise `Stopped`, before every step. None for the node's own.
           stop: when to end.
         """
         super().__init__(stop)
-        self._actor, self._parameters = actor, parameters
-        self._counter = CounterClient(counter, f"actor/{index}", config.restarts)
+        self._actor, self._parameters, self._loop = actor, parameters, loop
+        self._counter = CounterClient(peers.peer("counter/0"), f"actor/{index}", config.restarts)
         if config.continues and (state := self._counter.kept()) is not None:
             actor.state = unpack_actor(state, actor.state)
-        self._save_every = max(1, config.schedule[2] // config.run.num_actors)
+        self._save_every = max(1, config.run.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
-        self._loop: Callable[[], None] | None = None
-
-    def use_loop(self, loop: Callable[[], None]) -> None:
-        """Lets a loop step the actor, without end; it must call `take` before every step."""
-        self._loop = loop
 
     def start(self) -> None:
         """Compiles, and waits for the learner's first parameters."""
@@ -71,22 +70,11 @@ class ActorNode(Node):
         With a loop, all its steps.
         """
         if self._loop is not None:
-            self._loop()
-        if not self._is_granted():
+            self._loop(self._take)
+        if not self._counter.is_granted(self._values):
             return False
         self._count(self._actor.step())
         return True
-
-    def take(self) -> None:
-        """Waits until a step is granted, and counts it; for loops that step the actor themselves.
-
-        Raises:
-          Stopped: the program ends.
-        """
-        while self._stop.is_set() or not self._is_granted():
-            if self._stop.wait(_POLL_SECONDS):
-                raise Stopped("Stopped while waiting for steps.")
-        self._count(1)
 
     def close(self) -> None:
         """Saves the actor's state; closes the actor and its parameters."""
@@ -95,8 +83,12 @@ class ActorNode(Node):
         self._parameters.close()
         self._actor.close()
 
-    def _is_granted(self) -> bool:
-        return self._counter.is_granted(self._values)
+    def _take(self) -> None:
+        """Waits until a step is granted, and counts it."""
+        while self._stop.is_set() or not self._counter.is_granted(self._values):
+            if self._stop.wait(_POLL_SECONDS):
+                raise Stopped("Stopped while waiting for steps.")
+        self._count(1)
 
     def _values(self) -> dict[str, Any]:
         return {
@@ -117,22 +109,19 @@ class ActorNode(Node):
 
 def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:
     """Actor number `index`."""
-    run, mine = config.run, config.run.environments_of(index)
-    seed = derive_seed(run.seed, Purpose.ACTOR, index, *config.seed_numbers)
-    environment = run.make_environment(seed=seed, num_envs=len(mine))
+    run, environment = config.run, config.make_actors_environment(index)
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
         functools.partial(peers.peer(publisher_of(run)).call, "get"),
         packing_of(agent),
-        update_period=config.run.actor_update_period or 1,
+        update_period=run.actor_update_period or 1,
         stop=stop.is_set,
     )
-    writer = peers.writer(environment.spec, agent.sequence, mine)
+    writer = peers.writer(environment.spec, agent.sequence, run.environments_of(index))
     actor = make_run_actor(run, agent, environment, index, writer, parameters)
-    node = ActorNode(config, index, actor, parameters, peers.peer("counter/0"), stop=stop)
+    loop: Loop | None = None
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second
 
-        loop = functools.partial(run_loop, options, environment, actor, index=index)
-        node.use_loop(functools.partial(loop, before_step=node.take))
-    return node
+        loop = functools.partial(run_loop, options, environment, actor, index)
+    return ActorNode(config, index, actor, parameters, peers, loop=loop, stop=stop)

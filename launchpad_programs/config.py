@@ -11,15 +11,12 @@ from typing import Annotated, Any
 from ..agents.base import Agent
 from ..basics.imports import import_from, make_importable
 from ..basics.validation import Range, check_fields
-from ..datatypes import EnvironmentSpec
+from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
-from ..run_directory.config_file import PROGRAM
-from ..run_directory.resuming import check_states, open_snapshots
+from ..run_directory.config_file import PROGRAM, write_config
 from ..runtime.run_config import RunConfig
+from ..runtime.seeds import Purpose, derive_seed
 from .engines.options import ProgramOptions
-
-# config.json, the snapshots and the launcher have them.
-_NOT_WRITTEN = ("run", "directory", "resumed_at", "restarts")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,19 +64,9 @@ class ProgramConfig(ProgramOptions):
             )
 
     @property
-    def schedule(self) -> tuple[int, int, int]:
-        """`RunConfig.schedule` of the run."""
-        return self.run.schedule
-
-    @property
     def continues(self) -> bool:
         """Whether there may be states of earlier processes to continue from."""
         return self.resumed_at is not None or self.restarts > 0
-
-    @property
-    def seed_numbers(self) -> tuple[int, int]:
-        """Numbers that distinguish the seeds of a node's processes."""
-        return self.resumed_at or 0, self.restarts
 
     @property
     def has_workers(self) -> bool:
@@ -96,6 +83,15 @@ class ProgramConfig(ProgramOptions):
         """The agent of the run."""
         return self.run.entry.make_agent(spec, self.run.agent_config)
 
+    def derive_seed(self, purpose: Purpose, *more: int) -> int:
+        """A seed of a node, another one in each of its processes."""
+        return derive_seed(self.run.seed, purpose, *more, self.resumed_at or 0, self.restarts)
+
+    def make_actors_environment(self, index: int) -> VectorEnvironment:
+        """The environments of an actor or a worker."""
+        seed = self.derive_seed(Purpose.ACTOR, index)
+        return self.run.make_environment(seed=seed, num_envs=self.run.environments_per_actor)
+
     def acme_options(self) -> AcmeOptions | None:
         """What `acme` names; ValueError if that is not `AcmeOptions`."""
         if self.acme is None:
@@ -108,14 +104,15 @@ class ProgramConfig(ProgramOptions):
 
     def __reduce__(self) -> Any:
         """Unpickled in nodes, where the module of the agent's config must be importable first."""
-        fields = pickle.dumps(_fields(self))
-        return _unpickle, (self.run.search_path, fields)
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _unpickle, (self.run.search_path, pickle.dumps(values))
 
 
-def write_options(config: ProgramConfig) -> None:
-    """Writes program.json."""
-    kept = {name: value for name, value in _fields(config).items() if name not in _NOT_WRITTEN}
-    text = json.dumps(kept, indent=2) + "\n"
+def write_program(config: ProgramConfig) -> None:
+    """Writes config.json and program.json."""
+    write_config(config.directory, config.run)
+    names = [field.name for field in dataclasses.fields(ProgramOptions)]
+    text = json.dumps({name: getattr(config, name) for name in names}, indent=2) + "\n"
     (config.directory / PROGRAM).write_text(text, encoding="utf-8")
 
 
@@ -131,37 +128,6 @@ def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConf
     return ProgramConfig(run=run, directory=directory, **{**options, **changes})
 
 
-def resumed(
-    config: ProgramConfig, also: Callable[[int], None] | None
-) -> tuple[ProgramConfig, list[str]]:
-    """The config of a program that continues at its newest whole snapshot.
-
-    Args:
-      config: of the program.
-      also: see `open_snapshots`.
-
-    Returns:
-      The config, and warnings: see `open_snapshots`.
-
-    Raises:
-      ValueError: no snapshot is whole, or the state of an actor or the evaluator is damaged.
-    """
-    directory = config.directory
-    snapshots, notes = open_snapshots(directory, also=also)
-    if snapshots is None:
-        return config, notes
-    check_states(directory)
-    for folder in sorted((directory / "workers").glob("*")):
-        of_worker, found = open_snapshots(folder)
-        if of_worker is not None:
-            notes += found
-    return dataclasses.replace(config, resumed_at=snapshots.newest_whole()), notes
-
-
-def _fields(config: ProgramConfig) -> dict[str, Any]:
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-
-
-def _unpickle(search_path: str, fields: bytes) -> ProgramConfig:
+def _unpickle(search_path: str, values: bytes) -> ProgramConfig:
     make_importable(Path(search_path))
-    return ProgramConfig(**pickle.loads(fields))
+    return ProgramConfig(**pickle.loads(values))

@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,29 @@ from ..runtime.intervals import next_multiple
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
-from .kinds import RESTARTS, index_of, kind_of, newest_values
-from .leases import Lease, Leases
+from .kinds import RESTARTS_COLUMN, kind_of, newest_values
 from .node import Node
 from .peers import Peers
-from .status import read_restarts, read_status, write_status
+from .status import RESTARTS, STATUS, read_json, write_json
 
 _STATUS_SECONDS = 0.5
 _FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
+_PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
+_PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so long
+
+
+class Lease(NamedTuple):
+    """The newest report of a node, and the steps that it was granted and has not reported yet.
+
+    Attributes:
+      restarts: of the node before.
+      number: of the report.
+      steps: the grant.
+    """
+
+    restarts: int = 0
+    number: int = -1
+    steps: int = 0
 
 
 class Counter(Node):
@@ -41,15 +56,16 @@ class Counter(Node):
         super().__init__(stop)
         self._directory = config.directory
         self._lock = threading.RLock()
-        self._steps, self._log_every, _ = config.schedule
-        self._leases = Leases(self._steps, config.run.num_actors)
+        self._steps, self._log_every, _ = config.run.schedule
+        self._largest = max(self._steps // (_PORTIONS * config.run.num_actors), 1)  # of the grants
         self._counters = Counters()
         self._phase = "starting"
         self._evaluating_since = math.inf
         self._earlier_seconds, self._started = 0.0, time.monotonic()
-        self._nodes: dict[str, dict[str, Any]] = {}  # the newest reports
+        self._nodes: dict[str, dict[str, Any]] = {}  # values of the newest reports
         self._reported: dict[str, float] = {}
-        self._answered: dict[str, list[int]] = {}  # the newest call of `report` of each node
+        self._leases: dict[str, Lease] = {}
+        self._granted = 0  # steps, those that were taken included
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._table: MetricsTable | None = None
@@ -58,7 +74,7 @@ class Counter(Node):
         self._next_row = 0
         self._next_status = 0.0
         if config.restarts:
-            self._restore(read_status(self._directory))
+            self._restore(read_json(self._directory / STATUS))
 
     def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         """Lets the actors begin; the learner calls it when it is ready.
@@ -72,110 +88,49 @@ class Counter(Node):
                 return
             self._begin(counters, names)
             self._phase = "collecting"
-            write_status(self._directory, self.status())  # a restarted counter must know it
-
-    def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
-        kept = dict(counters)
-        self._earlier_seconds = kept.pop("seconds", 0.0)
-        self._counters = Counters(**kept)
-        self._leases.restore(self._counters.steps, {})
-        self._started = time.monotonic()
-        # A program that ended before its first snapshot left metrics and starts from the beginning.
-        resumed = kept or (self._directory / "metrics.csv").exists()
-        resumed_at = self._counters.steps if resumed else None
-        self._columns = list(names)
-        self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
-        self._next_row = self._counters.steps + self._log_every
-
-    def _restore(self, status: Mapping[str, Any]) -> None:
-        if status.get("phase", "starting") == "starting":
-            return
-        self._begin({name: status[name] for name in self._snapshot_counters()}, status["columns"])
-        self._phase = status["phase"]
-        if self._phase == "evaluating":
-            self._evaluating_since = time.monotonic()
-        held = {name: Lease(*lease) for name, lease in status["leases"].items()}
-        self._leases.restore(self._counters.steps, held)
-        for name, values in status["nodes"].items():
-            self._note(name, values)
-
-    def claim(
-        self, name: str, restarts: int, number: int, taken: int, values: Mapping[str, Any]
-    ) -> int:
-        """An actor reports the steps that it took, and asks for more.
-
-        Args:
-          name: of the actor: "actor/0".
-          restarts: of the actor before; calls of earlier processes are ignored.
-          number: of the call, different from that of the process's last one.
-          taken: steps since its last call.
-          values: of the actor, for the status; `episodes` has those that ended since the last call,
-            as `Actor.take_episodes` returns them.
-
-        Returns:
-          Steps that it may take; 0 for none now.
-        """
-        with self._lock:
-            answer = self._leases.answered(name, restarts, number)
-            if answer is None:
-                self._note_actor(name, taken, dict(values))
-                is_open = self._phase != "starting"
-                rate = values.get("steps_per_second", 0.0)
-                answer = self._leases.renew(name, restarts, number, taken, rate, is_open=is_open)
-            return answer
-
-    def _note_actor(self, name: str, taken: int, values: dict[str, Any]) -> None:
-        episodes = values.pop("episodes", {})
-        self._metrics.add_episodes(episodes)
-        self._metrics.add_episodes(episodes, prefix=f"{name.replace('/', '_')}_")
-        if returns := episodes.get("return"):
-            self._counters.episodes += len(returns)
-            values["return"] = float(np.mean(returns))
-        self._counters.steps += taken
-        self._note(name, values)
+            self._write_status()  # a restarted counter must know it
 
     def report(
-        self, name: str, values: Mapping[str, Any], call: Sequence[int] | None = None
+        self, name: str, call: Sequence[int], values: Mapping[str, Any], taken: int | None = None
     ) -> dict[str, Any]:
-        """A node reports its state.
+        """A node reports its state; an actor also the steps that it took, and asks for more.
 
         Args:
-          name: of the node.
+          name: of the node: "actor/0".
+          call: how often the node was restarted before, and the number of its report, larger than
+            that of the one before. An equal one is a repetition; those of processes that were
+            followed by another are ignored.
           values: for the status; `metrics` for metrics.csv, means over `weight` updates (1 without
-            it); the learner's `updates` and `learning_since`; the evaluator's `return` and, after
-            its last evaluation, `final`.
-          call: how often the node was restarted before, and the number of its call: an equal one
-            is a repetition, which adds no metrics. None: it is not.
+            it); `episodes` that ended, as `Actor.take_episodes` returns them; the learner's
+            `updates` and `learning_since`; the evaluator's `return` and, after its last evaluation,
+            `final`.
+          taken: steps since the actor was last granted some; None asks for none. An actor of
+            several environments may take a few more than it was granted.
 
         Returns:
-          `phase`, and `counters` with `seconds`.
+          `phase`, `counters` with `seconds`, and `granted`: steps that the actor may take.
         """
+        restarts, number = call
         with self._lock:
-            kept = dict(values)
-            metrics, weight = kept.pop("metrics", {}), kept.pop("weight", 1)
-            if call is None or list(call) != self._answered.get(name):
-                self._metrics.add(metrics, weight)
-                self._answered[name] = list(call or ())
-            if kind_of(name).publishes:
-                self._note_learner(kept)
-            is_final = kept.pop("final", False) and self._phase == "evaluating"
-            if is_final and self._learner_is_up():
-                self._phase = "finished"
-            self._note(name, kept)
-            return {"phase": self._phase, "counters": self._snapshot_counters()}
-
-    def _note_learner(self, values: Mapping[str, Any]) -> None:
-        self._counters.updates = values.get("updates", self._counters.updates)
-        since = values.get("learning_since", self._counters.learning_since)
-        if since < 0 < self._counters.updates:  # where the replay does not see every row
-            since = self._counters.steps
-        self._counters.learning_since = since
-        if self._phase == "collecting" and since >= 0:
-            self._phase = "learning"
+            lease = self._leases.get(name, Lease())
+            if (restarts, number) > lease[:2]:
+                if restarts > lease.restarts:
+                    self._granted -= lease.steps
+                    lease = Lease(restarts)
+                self._note(name, dict(values))
+                if taken is not None:
+                    rate = values.get("steps_per_second", 0.0)
+                    lease = lease._replace(steps=self._grant(lease.steps, taken, rate))
+                self._leases[name] = lease = lease._replace(number=number)
+            return {
+                "phase": self._phase,
+                "counters": self._snapshot_counters(),
+                "granted": lease.steps if restarts == lease.restarts else 0,
+            }
 
     def keep(self, name: str, state: bytes) -> None:
         """Writes the packed state of an actor in the run directory."""
-        ActorStates(self._directory, index_of(name)).write(state)
+        self._states_of(name).write(state)
 
     def kept(self, name: str) -> bytes | None:
         """The packed state that an actor last gave to `keep`; None if there is none.
@@ -183,7 +138,7 @@ class Counter(Node):
         Raises:
           ValueError: the file is damaged.
         """
-        return ActorStates(self._directory, index_of(name)).read()
+        return self._states_of(name).read()
 
     def step(self) -> bool:
         """Updates the phase, status.json and metrics.csv; False."""
@@ -201,7 +156,7 @@ class Counter(Node):
             if self._next_row <= self._counters.steps < self._steps:
                 self._write_row()
             if now >= self._next_status or self._phase == "finished":
-                write_status(self._directory, self.status())
+                self._write_status()
                 self._next_status = now + _STATUS_SECONDS
         return False
 
@@ -212,7 +167,7 @@ class Counter(Node):
             if self._table is not None:
                 self._table.close()
                 self._table = None
-            write_status(self._directory, self.status())
+            self._write_status()
 
     def status(self) -> dict[str, Any]:
         """The state of the program, as JSON values.
@@ -229,8 +184,8 @@ class Counter(Node):
             "steps_per_second": rate,
             "updates_per_second": self._rates["updates"].per_second(),
             "eta_seconds": left / rate if rate else None,
-            "restarts": read_restarts(self._directory),
-            "leases": self._leases.held,
+            "restarts": self._restarts(),
+            "leases": self._leases,
             "columns": self._columns,
             "nodes": {
                 name: {**values, "silent_seconds": now - self._reported[name]}
@@ -238,21 +193,85 @@ class Counter(Node):
             },
         }
 
-    def _note(self, name: str, values: Mapping[str, Any]) -> None:
+    def _states_of(self, name: str) -> ActorStates:
+        return ActorStates(self._directory, int(name.partition("/")[2]))
+
+    def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
+        kept = dict(counters)
+        self._earlier_seconds = kept.pop("seconds", 0.0)
+        self._counters = Counters(**kept)
+        self._granted = self._counters.steps + sum(lease.steps for lease in self._leases.values())
+        self._started = time.monotonic()
+        # A program that ended before its first snapshot left metrics and starts from the beginning.
+        resumed = kept or (self._directory / "metrics.csv").exists()
+        resumed_at = self._counters.steps if resumed else None
+        self._columns = list(names)
+        self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
+        self._next_row = self._counters.steps + self._log_every
+
+    def _restore(self, status: Mapping[str, Any]) -> None:
+        if status.get("phase", "starting") == "starting":
+            return
+        self._leases = {name: Lease(*lease) for name, lease in status["leases"].items()}
+        self._begin({name: status[name] for name in self._snapshot_counters()}, status["columns"])
+        self._phase = status["phase"]
+        if self._phase == "evaluating":
+            self._evaluating_since = time.monotonic()
+        for name, values in status["nodes"].items():
+            self._nodes[name], self._reported[name] = values, time.monotonic()
+
+    def _note(self, name: str, values: dict[str, Any]) -> None:
+        """Takes in a report."""
+        self._metrics.add(values.pop("metrics", {}), values.pop("weight", 1))
+        episodes = values.pop("episodes", {})
+        self._metrics.add_episodes(episodes)
+        self._metrics.add_episodes(episodes, prefix=f"{name.replace('/', '_')}_")
+        if returns := episodes.get("return"):
+            self._counters.episodes += len(returns)
+            values["return"] = float(np.mean(returns))
+        if kind_of(name).publishes:
+            self._note_learner(values)
+        is_final = values.pop("final", False) and self._phase == "evaluating"
+        if is_final and self._learner_is_up():
+            self._phase = "finished"
         self._nodes[name] = {**self._nodes.get(name, {}), **values}
         self._reported[name] = time.monotonic()
+
+    def _note_learner(self, values: Mapping[str, Any]) -> None:
+        self._counters.updates = values.get("updates", self._counters.updates)
+        since = values.get("learning_since", self._counters.learning_since)
+        if since < 0 < self._counters.updates:  # where the replay does not see every row
+            since = self._counters.steps
+        self._counters.learning_since = since
+        if self._phase == "collecting" and since >= 0:
+            self._phase = "learning"
+
+    def _grant(self, held: int, taken: int, rate: float) -> int:
+        """Grants steps to an actor that takes `rate` in a second, and has `taken` those it held."""
+        self._counters.steps += taken
+        self._granted += max(0, taken - held)
+        left = max(0, self._steps - self._granted) if self._phase != "starting" else 0
+        steps = min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
+        self._granted += steps
+        return steps
+
+    def _restarts(self) -> dict[str, int]:
+        return read_json(self._directory / RESTARTS)
 
     def _learner_is_up(self) -> bool:
         """Not from its death until it learns again: it has the last snapshot to save."""
         return all(
             self._nodes.get(name, {}).get("restarts", 0) == count
-            for name, count in read_restarts(self._directory).items()
+            for name, count in self._restarts().items()
             if kind_of(name).publishes
         )
 
     def _snapshot_counters(self) -> dict[str, Any]:
         running = time.monotonic() - self._started if self._phase != "starting" else 0.0
         return {**dataclasses.asdict(self._counters), "seconds": self._earlier_seconds + running}
+
+    def _write_status(self) -> None:
+        write_json(self._directory / STATUS, self.status())
 
     def _write_row(self) -> None:
         if self._table is None:
@@ -265,7 +284,7 @@ class Counter(Node):
             "steps_per_second": status["steps_per_second"],
         }
         newest = {column: self._newest(*source) for column, source in self._newest_of.items()}
-        newest[RESTARTS] = float(sum(status["restarts"].values()))
+        newest[RESTARTS_COLUMN] = float(sum(status["restarts"].values()))
         self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
         self._next_row = next_multiple(self._counters.steps, self._log_every)
 

@@ -15,13 +15,13 @@ from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
 from ..run_directory.best_parameters import BestParameters
 from ..runtime.parameters import ParameterClient, packing_of
-from ..runtime.seeds import Purpose, derive_seed
+from ..runtime.seeds import Purpose
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .counter_client import CounterClient
 from .kinds import publisher_of
 from .node import Node
-from .peers import Caller, Peers
+from .peers import Peers
 
 _ENVIRONMENTS = 4  # stepped together
 _REPORT_SECONDS = 0.5
@@ -60,7 +60,7 @@ class EvaluatorNode(Node):
         agent: Agent,
         environment: VectorEnvironment,
         parameters: ParameterClient,
-        counter: Caller,
+        peers: Peers,
         *,
         key: jax.Array,
         stop: StopEvent,
@@ -72,18 +72,14 @@ class EvaluatorNode(Node):
           agent: whose `exploit` is used.
           environment: its own; the node closes it.
           parameters: not threaded.
-          counter: receives reports.
+          peers: of which the counter receives reports.
           key: a PRNG key.
           stop: when to end.
         """
         super().__init__(stop)
-        self._agent, self._parameters = agent, parameters
-        self._counter = CounterClient(counter, "evaluator/0", config.restarts)
+        self._run, self._agent, self._parameters = config.run, agent, parameters
+        self._counter = CounterClient(peers.peer("counter/0"), "evaluator/0", config.restarts)
         self._environment: Any = _Paced(environment, stop, self._before_step)
-        self._episodes, self._modes = (
-            config.run.evaluation_episodes,
-            config.run.entry.evaluation_modes,
-        )
         self._key, self._version = key, -1
         self._states: ActorState = None  # an agent may learn over evaluations
         self._phase, self._steps = "", 0  # of the run, when the node last reported
@@ -111,11 +107,8 @@ class EvaluatorNode(Node):
         if self._phase == "finished" or (self._parameters.version == self._version and not final):
             return
         self._report(state="evaluating")
-        self._version, params, steps = (
-            self._parameters.version,
-            self._parameters.params,
-            self._steps,
-        )
+        params, steps = self._parameters.params, self._steps
+        self._version = self._parameters.version
         self._key, key = jax.random.split(self._key)
         try:
             results = run_episodes(
@@ -123,9 +116,9 @@ class EvaluatorNode(Node):
                 params,
                 self._environment,
                 key=key,
-                num_episodes=self._episodes,
+                num_episodes=self._run.evaluation_episodes,
                 states=self._states,
-                modes=self._modes,
+                modes=self._run.entry.evaluation_modes,
             )
         except _TooLong:
             self._report(state="waiting", final=True)
@@ -171,16 +164,16 @@ def make_evaluator(
     config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
 ) -> EvaluatorNode:
     """The evaluator."""
-    seed = derive_seed(config.run.seed, Purpose.EVALUATOR, *config.seed_numbers)
-    num_envs = min(config.run.evaluation_episodes, _ENVIRONMENTS)
-    environment = config.run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
+    run, seed = config.run, config.derive_seed(Purpose.EVALUATOR)
+    num_envs = min(run.evaluation_episodes, _ENVIRONMENTS)
+    environment = run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
-        functools.partial(peers.peer(publisher_of(config.run)).call, "get"),
+        functools.partial(peers.peer(publisher_of(run)).call, "get"),
         packing_of(agent),
         update_period=1,
         stop=stop.is_set,
         threaded=False,
     )
-    counter, key = peers.peer("counter/0"), jax.random.key(seed)
-    return EvaluatorNode(config, agent, environment, parameters, counter, key=key, stop=stop)
+    key = jax.random.key(seed)
+    return EvaluatorNode(config, agent, environment, parameters, peers, key=key, stop=stop)

@@ -3,24 +3,19 @@
 Nothing is made here: a node's factory is imported in its own process.
 """
 
-import dataclasses
 import importlib
 import logging
 import os
 import sys
-import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
+from .config import ProgramConfig
 from .node import Node
 from .peers import Peers
-
-if TYPE_CHECKING:
-    from .config import ProgramConfig
-
 
 _log = logging.getLogger("retrax")
 
@@ -29,18 +24,17 @@ class NodeKind(NamedTuple):
     """What distinguishes nodes.
 
     Attributes:
-      label: its name; the nodes of the kind are named LABEL/0, LABEL/1, ...
-      factory: "module:function" of this folder, `(config, index, peers, *, stop) -> Node`.
+      label: its name; the nodes of the kind are named LABEL/0, LABEL/1, ... The module LABEL has
+        their factory make_LABEL, `(config, index, peers, *, stop) -> Node`.
       calls: labels of the nodes that it calls, where the program has them.
       is_called: whether other nodes call it.
       holds_rows: whether it is the replay that actors write into and the learner draws from.
-      acts: whether it takes the steps of the run, as the counter grants them.
+      acts: whether it takes the steps of the run, as the counter grants them. It may run on another
+        host than the launcher's, whose files it then does not see.
       publishes: whether it has the learner's state: it updates and snapshots it, and publishes
         parameters.
       saves: whether the program's end waits for it, since it may have much to save.
       ends_last: whether the others need it to the end.
-      may_leave: whether it may run on another host than the launcher's, whose files it then does
-        not see.
       sees_accelerator: whether it may use one.
       nice: added to the launcher's niceness. The learner comes first where cores are few; nobody
         waits for the evaluator.
@@ -52,7 +46,6 @@ class NodeKind(NamedTuple):
     """
 
     label: str
-    factory: str
     calls: tuple[str, ...] = ()
     is_called: bool = False
     holds_rows: bool = False
@@ -60,92 +53,78 @@ class NodeKind(NamedTuple):
     publishes: bool = False
     saves: bool = False
     ends_last: bool = False
-    may_leave: bool = False
     sees_accelerator: bool = False
     nice: int = 0
     cpus: float = 0.1
-    columns: Mapping[str, str] = types.MappingProxyType({})
+    columns: tuple[tuple[str, str], ...] = ()
     restored: str = ""
     renewed: str = ""
 
-    def __reduce__(self) -> Any:
-        """Pickled by its name."""
-        return kind_of, (self.label,)
 
-
-RESTARTS = "node_restarts"  # a column of metrics.csv
-_REPLAY_COLUMNS = {"replay_rows": "replay_rows", "replay_sequences": "replay_sequences"}
+RESTARTS_COLUMN = "node_restarts"  # of metrics.csv
+_REPLAY_COLUMNS = (("replay_rows", "replay_rows"), ("replay_sequences", "replay_sequences"))
 _KINDS = (
     NodeKind(
         "replay",
-        "replay:make_replay",
         is_called=True,
         holds_rows=True,
         ends_last=True,
         restored="The replay restores its newest state, which was saved with a snapshot.",
         renewed="There is no snapshot yet: the replay is empty, and refills.",
     ),
-    NodeKind("counter", "counter:make_counter", is_called=True, ends_last=True),
+    NodeKind("counter", is_called=True, ends_last=True),
     NodeKind(
         "learner",
-        "learner:make_learner",
         ("counter", "replay"),
         is_called=True,
         publishes=True,
         saves=True,
         sees_accelerator=True,
         cpus=0.5,
-        columns={"learner_idle_share": "idle_share", **_REPLAY_COLUMNS},
+        columns=(("learner_idle_share", "idle_share"), *_REPLAY_COLUMNS),
         restored="The learner restores the snapshot at {steps} steps.",
         renewed="There is no snapshot yet: the learner begins again.",
     ),
     NodeKind(
         "actor",
-        "actor:make_actor",
         ("counter", "learner", "replay"),
         acts=True,
-        may_leave=True,
         nice=10,
-        columns={"parameter_staleness": "staleness"},
+        columns=(("parameter_staleness", "staleness"),),
     ),
     NodeKind(
         "parameter_server",
-        "parameter_server:make_parameter_server",
         ("counter",),
         is_called=True,
         publishes=True,
         saves=True,
         cpus=0.5,
-        columns={"server_idle_share": "idle_share"},
+        columns=(("server_idle_share", "idle_share"),),
         restored="The parameter server restores the snapshot at {steps} steps.",
         renewed="There is no snapshot yet: the parameter server begins again.",
     ),
     NodeKind(
         "worker",
-        "worker:make_worker",
         ("counter", "parameter_server"),
         acts=True,
         saves=True,
-        may_leave=True,
-        columns={"worker_waiting_share": "waiting_share", **_REPLAY_COLUMNS},
+        columns=(("worker_waiting_share", "idle_share"), *_REPLAY_COLUMNS),
         restored="The worker restores its own newest snapshot on its host, or else begins again.",
         renewed="The worker restores its own newest snapshot on its host, or else begins again.",
     ),
     NodeKind(
         "evaluator",
-        "evaluator:make_evaluator",
         ("counter", "learner", "parameter_server"),
         nice=19,
-        columns={"evaluator_return": "return", "evaluator_length": "length"},
+        columns=(("evaluator_return", "return"), ("evaluator_length", "length")),
     ),
 )
-KINDS: Mapping[str, NodeKind] = types.MappingProxyType({kind.label: kind for kind in _KINDS})
+KINDS: Mapping[str, NodeKind] = {kind.label: kind for kind in _KINDS}
 _ACTORS_AND_LEARNER = ("replay", "counter", "learner", "actor", "evaluator")
 _WORKERS = ("counter", "parameter_server", "worker", "evaluator")
 
 
-@dataclasses.dataclass(frozen=True)
-class NodeSpec:
+class NodeSpec(NamedTuple):
     """A node of a program.
 
     Attributes:
@@ -175,9 +154,9 @@ def kind_of(name: str) -> NodeKind:
     return KINDS[name.partition("/")[0]]
 
 
-def index_of(name: str) -> int:
-    """The number of a node among those of its kind, from its name."""
-    return int(name.partition("/")[2])
+def acting_kind(run: RunConfig) -> NodeKind:
+    """The kind of those nodes of a program that take its steps."""
+    return next(kind for kind in kinds_of(run) if kind.acts)
 
 
 def publisher_of(run: RunConfig) -> str:
@@ -185,7 +164,7 @@ def publisher_of(run: RunConfig) -> str:
     return next(f"{kind.label}/0" for kind in kinds_of(run) if kind.publishes)
 
 
-def nodes_of(config: "ProgramConfig") -> list[NodeSpec]:
+def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
     """The nodes of a program, those first that others call."""
     kinds = kinds_of(config.run)
     called = {kind.label for kind in kinds if kind.is_called}
@@ -196,10 +175,11 @@ def nodes_of(config: "ProgramConfig") -> list[NodeSpec]:
     ]
 
 
-def make_node(spec: NodeSpec, config: "ProgramConfig", peers: Peers, *, stop: StopEvent) -> Node:
+def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers, *, stop: StopEvent) -> Node:
     """Makes a node, in its own process or thread."""
-    module, _, name = spec.kind.factory.partition(":")
-    factory: Callable[..., Node] = getattr(importlib.import_module(f".{module}", __package__), name)
+    label = spec.kind.label
+    module = importlib.import_module(f".{label}", __package__)
+    factory: Callable[..., Node] = getattr(module, f"make_{label}")
     return factory(config, spec.index, peers, stop=stop)
 
 
@@ -222,14 +202,13 @@ def cpus() -> int:
 
 def program_columns(run: RunConfig) -> list[str]:
     """Columns of metrics.csv that only programs have."""
-    acting = next(kind.label for kind in kinds_of(run) if kind.acts)
     actors = [
-        f"{acting}_{index}_episode_{name}"
+        f"{acting_kind(run).label}_{index}_episode_{name}"
         for index in range(run.num_actors)
         for name in ("return", *run.entry.episode_metrics)
     ]
     modes = [f"evaluator_return_{name}" for name in run.entry.evaluation_modes]
-    return [*actors, *modes, *newest_values(run), RESTARTS]
+    return [*actors, *modes, *newest_values(run), RESTARTS_COLUMN]
 
 
 def newest_values(run: RunConfig) -> dict[str, tuple[str, str]]:
@@ -238,14 +217,11 @@ def newest_values(run: RunConfig) -> dict[str, tuple[str, str]]:
     Returns:
       From column to the label of the nodes, and the value.
     """
-    return {
-        column: (kind.label, value)
-        for kind in kinds_of(run)
-        for column, value in kind.columns.items()
-    }
+    kinds = kinds_of(run)
+    return {column: (kind.label, value) for kind in kinds for column, value in kind.columns}
 
 
-def process_env(kind: NodeKind, config: "ProgramConfig") -> dict[str, str]:
+def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     """Environment variables of a node's process.
 
     Without an accelerator a node computes on one core, as Reactor's and ACER's workers do; one that

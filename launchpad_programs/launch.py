@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,19 @@ import psutil
 from ..datatypes import EnvironmentSpec
 from ..experiments.commands.run_arguments import AgentConfig, RunArguments, parse_run
 from ..experiments.parsing import part, tell, words_of
-from ..run_directory.config_file import (
-    PROGRAM,
-    check_new_directory,
-    new_directory,
-    read_config,
-    write_config,
-)
+from ..run_directory.config_file import PROGRAM, check_new_directory, new_directory, read_config
 from ..run_directory.directory_lock import DirectoryLock
+from ..run_directory.resuming import check_states, open_snapshots
+from ..run_directory.snapshots import newest_snapshot
 from ..runtime.assembly import spec_of
 from ..runtime.checks import check_devices, checked_agent
 from ..runtime.presets import describe_default_preset
 from ..runtime.run_config import RunConfig
-from .config import ProgramConfig, read_options, resumed, write_options
+from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
 from .engines.options import EngineOptions, ProgramOptions
 from .launcher import LaunchSummary, run_program, summarise
+from .replay import check_kept, is_kept
 
 PROG = "retrax launch"
 UPDATE_PERIOD = 50
@@ -93,13 +90,15 @@ def launch(
     with DirectoryLock(directory) as lock:  # the process takes it next
         check_new_directory(directory, program.run)
         lock.acquire()
-        _prepare(program)
+        write_program(program)
     # A network namespace is entered before NumPy has started its threads, so not in this process.
     # The other one continues the run at its beginning.
     words = [*words_of(engine, EngineOptions()), *(["--plain"] if plain else [])]
     module = [sys.executable, "-m", "retrax.launchpad_programs"]
     process = subprocess.Popen([*module, "--resume", str(directory), *words])
-    return summarise(program, failed=_wait(process) != 0)
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):  # reaches the process too, which then saves
+            return summarise(program, failed=process.wait() != 0)
 
 
 def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
@@ -120,7 +119,11 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         engine = part(given, EngineOptions)
         if spec is None:
             lock = stack.enter_context(DirectoryLock(directory))
-            program, warnings = _continued(run, directory, engine)
+            run.find_logger()
+            check_devices(run.learner_devices)
+            program = read_options(directory, run, **vars(part(engine, ProgramOptions)))
+            engine.check(program)
+            program, warnings = resumed(program, engine)
         else:
             program = _new(run, directory, engine, spec)
             notes = [describe_default_preset(run.entry, run.environment, spec)]
@@ -134,7 +137,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             )
         lock.acquire()
         opened = stack.enter_context(engine.open(program))
-        _prepare(program)
+        write_program(program)
         acting = "workers" if program.has_workers else "actors"
         tell(
             f"preset {run.preset}, {run.steps} steps, {run.num_actors} {acting} * "
@@ -151,6 +154,50 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         return _finish(summary, engine)
 
 
+def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfig, list[str]]:
+    """The program that continues at its newest whole snapshot, and warnings for its log.
+
+    Raises:
+      ValueError: no snapshot is whole, the state of an actor or the evaluator is damaged, or
+        Launchpad is asked to continue a run whose rows are not Reverb's.
+    """
+    directory = program.directory
+    snapshots, notes = open_snapshots(directory, also=_check_of_rows(program, engine))
+    if snapshots is None:
+        return program, notes
+    check_states(directory)
+    for folder in sorted((directory / "workers").glob("*")):
+        of_worker, found = open_snapshots(folder)
+        if of_worker is not None:
+            notes += found
+    steps = snapshots.newest_whole()
+    is_read = program.has_workers or engine.name == "launchpad" or is_kept(directory, steps)
+    if not is_read and (directory / "reverb" / str(steps)).is_dir():
+        notes.append(
+            "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
+        )
+    return dataclasses.replace(program, resumed_at=steps), notes
+
+
+def _check_of_rows(program: ProgramConfig, engine: EngineOptions) -> Callable[[int], None] | None:
+    """What a snapshot needs besides its own files: `also` of `open_snapshots`."""
+    directory = program.directory
+    if program.has_workers:
+        return None
+    if engine.name != "launchpad":
+        return lambda steps: check_kept(directory, steps)
+    newest = newest_snapshot(directory)
+    if newest is not None and is_kept(directory, newest):
+        raise ValueError(
+            f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
+            "it: resume with --engine ray or --launch local_mt."
+        )
+    from ..replay.reverb import Checkpoints
+    from .engines.courier import has_checkpoints
+
+    return Checkpoints(directory).check if has_checkpoints(program) else None
+
+
 def _new(
     run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
 ) -> ProgramConfig:
@@ -160,18 +207,6 @@ def _new(
     _check_processes(run, engine.launch)
     checked_agent(run, spec)
     return program
-
-
-def _continued(
-    run: RunConfig, directory: Path, engine: EngineOptions
-) -> tuple[ProgramConfig, list[str]]:
-    """The program of a run directory, and warnings."""
-    run.find_logger()
-    check_devices(run.learner_devices)
-    program = read_options(directory, run, **vars(part(engine, ProgramOptions)))
-    engine.check(program)
-    program, warnings = resumed(program, engine.replay_check(program))
-    return program, warnings + engine.replay_notes(program)
 
 
 def _with_period(run: RunConfig) -> RunConfig:
@@ -191,20 +226,6 @@ def _check_processes(run: RunConfig, mode: str) -> None:
             f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
             f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
         )
-
-
-def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """The exit status. Ctrl-C reaches the process too, which then saves a snapshot."""
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue
-
-
-def _prepare(program: ProgramConfig) -> None:
-    write_config(program.directory, program.run)
-    write_options(program)
 
 
 def _finish(summary: LaunchSummary, engine: EngineOptions) -> int:

@@ -1,44 +1,26 @@
 """Runs a program: starts its nodes, watches them, and ends them in the right order."""
 
-import contextlib
-import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ..evaluation.plots import read_metrics
 from ..run_directory.log import close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.snapshots import newest_snapshot
-from ..runtime.intervals import next_multiple
 from ..runtime.stop import StopEvent, stop_on_signals
 from .config import ProgramConfig
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of
-from .live_table import LiveTable
-from .status import forget, read_status
+from .progress import Progress
+from .status import RESTARTS, STATUS, read_json
 
 ExecutionMode = Literal["local_mp", "local_mt"]
 
 _POLL_SECONDS = 0.1
-_STATUS_SECONDS = 0.5
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
 _SAVE_SECONDS = 600.0  # for all others, however busy the machine is; a second Ctrl-C ends them
 _ENDED_EARLY = "was killed by SIGTERM"
-
-
-class Ending(NamedTuple):
-    """How the nodes of a program ended.
-
-    Attributes:
-      failed: the node that failed and how, "" if none did.
-      traceback: of the failed node.
-    """
-
-    failed: str
-    traceback: str
 
 
 class LaunchSummary(NamedTuple):
@@ -85,7 +67,8 @@ def run_program(
     """
     log = setup_log(config.directory)
     try:
-        forget(config.directory)
+        for name in (STATUS, RESTARTS):  # of a program that has ended
+            (config.directory / name).unlink(missing_ok=True)
         for note in notes:
             log.info(note)
         for warning in warnings:
@@ -94,19 +77,18 @@ def run_program(
             stop_on_signals() as stop,
             MetricsLogger(config.run, config.directory, stop=stop) as logger,
         ):
-            nodes = engine.start(config)
+            nodes = engine(config)
             where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
             log.info(f"{len(nodes)} nodes started{where}.")
-            with LiveTable(plain=plain) as table:
-                progress = _Progress(config, nodes, table, logger, log)
+            with Progress(config, nodes, logger, plain=plain) as progress:
                 seconds = _STOP_SECONDS if mode == "local_mp" else _SAVE_SECONDS
-                ending = supervise(
+                failure = supervise(
                     nodes, finished=progress.finished, stop=stop, stop_seconds=seconds
                 )
             progress.log_rows()  # the last one
-        if ending.failed:
-            log.error(f"{ending.failed}.\n{ending.traceback}".rstrip())
-        summary = summarise(config, failed=bool(ending.failed))
+        if failure:
+            log.error(failure)
+        summary = summarise(config, failed=bool(failure))
         how = "Finished" if summary.finished else "Stopped"
         log.info(f"{how} at {summary.steps} steps and {summary.updates} updates.")
         return summary
@@ -121,7 +103,7 @@ def supervise(
     stop: StopEvent,
     stop_seconds: float = _STOP_SECONDS,
     save_seconds: float = _SAVE_SECONDS,
-) -> Ending:
+) -> str:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
 
     Args:
@@ -130,11 +112,13 @@ def supervise(
       stop: whether a stop was requested.
       stop_seconds: how long the end of nodes may take that write nothing.
       save_seconds: how long that of the others may take, which save snapshots, or the last row.
+
+    Returns:
+      Which node failed and how, with its traceback; "" if none did.
     """
     try:
         failed = _wait(nodes, finished, stop)
-        traceback = failed.traceback() if failed else ""
-        how = f"{failed.name} {_how(failed)}" if failed else ""
+        failure = _failure(failed) if failed is not None else ""
         first = [node for node in nodes if not kind_of(node.name).ends_last]
         saving = [node for node in first if kind_of(node.name).saves]
         for node in first:
@@ -143,9 +127,8 @@ def supervise(
         _join(saving, save_seconds)
         # A process that is stopped while it imports has nothing to save, and just ends.
         wrong = [node for node in saving if node.ended() not in ("done", _ENDED_EARLY)]
-        if wrong and not failed:
-            how = f"{wrong[0].name} {_how(wrong[0])}"
-            traceback = wrong[0].traceback()
+        if wrong and not failure:
+            failure = _failure(wrong[0])
         for node in nodes:
             node.stop()
         _join(nodes, save_seconds)
@@ -153,56 +136,7 @@ def supervise(
         for node in nodes:
             node.stop()
         _join(nodes, _STOP_SECONDS)
-    return Ending(how, traceback)
-
-
-class _Progress:
-    """Reads status and metrics; shows the one, and gives the other to loggers."""
-
-    def __init__(
-        self,
-        config: ProgramConfig,
-        nodes: Sequence[RunningNode],
-        table: LiveTable,
-        logger: MetricsLogger,
-        log: logging.Logger,
-    ):
-        self._directory, self._nodes = config.directory, nodes
-        self._table, self._logger, self._log = table, logger, log
-        self._logged_at, self._log_every = config.resumed_at or 0, config.schedule[1]
-        self._next = 0.0
-        self._finished = self._is_advised = False
-
-    def finished(self) -> bool:
-        """Whether the run has reached its last step."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _STATUS_SECONDS
-            status = read_status(self._directory)
-            self._finished = status.get("phase") == "finished"
-            started = status.get("phase", "starting") != "starting"  # older rows are dropped then
-            if started and status["steps"] >= next_multiple(self._logged_at, self._log_every):
-                self.log_rows()
-            if line := self._table.show(status, self._nodes):
-                self._log.info(line)
-            nodes = status.get("nodes", {}).values()
-            advice = next((node["advice"] for node in nodes if "advice" in node), None)
-            if advice and not self._is_advised:
-                self._log.warning(advice)
-                self._is_advised = True
-        return self._finished
-
-    def log_rows(self) -> None:
-        """Gives new rows of metrics.csv to the run's logger."""
-        if not self._logger.is_used:
-            return
-        with contextlib.suppress(ValueError):  # no rows yet
-            columns = read_metrics(self._directory)
-            for row in zip(*(values.tolist() for values in columns.values()), strict=True):
-                found = {k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)}
-                if (steps := int(found.pop("steps"))) > self._logged_at:
-                    self._logger.write(steps, found)
-                    self._logged_at = steps
+    return failure
 
 
 def _wait(
@@ -217,9 +151,10 @@ def _wait(
     return None
 
 
-def _how(node: RunningNode) -> str:
+def _failure(node: RunningNode) -> str:
     how = node.ended()
-    return "ended too early" if how == "done" else how
+    how = "ended too early" if how == "done" else how
+    return f"{node.name} {how}.\n{node.traceback()}".rstrip()
 
 
 def _join(nodes: Sequence[RunningNode], seconds: float) -> None:
@@ -234,8 +169,8 @@ def _join(nodes: Sequence[RunningNode], seconds: float) -> None:
 
 def summarise(config: ProgramConfig, *, failed: bool) -> LaunchSummary:
     """How a program ended, from its run directory."""
-    status = read_status(config.directory)
+    status = read_json(config.directory / STATUS)
     steps, updates = status.get("steps", 0), status.get("updates", 0)
-    finished = steps >= config.schedule[0] and not failed
+    finished = steps >= config.run.schedule[0] and not failed
     newest = newest_snapshot(config.directory)
     return LaunchSummary(config.directory, steps, updates, finished, failed, newest)

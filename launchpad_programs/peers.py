@@ -9,18 +9,13 @@ from typing import Any, Protocol
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import Replay, Writer
+from ..replay.node_writer import NodeWriter
+from ..replay.remote import RemoteReplay
 from ..replay.waiting import PeerLost, Stopped, WaitTimeout
 from ..runtime.stop import StopEvent
+from .config import ProgramConfig
 
 _PAUSE_SECONDS = 0.1  # before a node that is not there is called again
-
-
-class Caller(Protocol):
-    """Another node, as a node sees it: the half of a `Peer` that waits."""
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """As `Peer.call`."""
-        ...
 
 
 class KeptReplay(Protocol):
@@ -35,23 +30,34 @@ class KeptReplay(Protocol):
         ...
 
 
-class Peers(Protocol):
-    """How one node reaches the others, which are named LABEL/INDEX: "counter/0", "learner/0"."""
+class Peers:
+    """How one node reaches the others, which are named LABEL/INDEX: "counter/0", "learner/0".
 
-    def peer(self, name: str) -> Caller:
-        """A node whose calls are repeated until they are answered, also while it is restarted.
+    Attributes:
+      peer: gives a `replay.peer.Peer` for a name. Its calls are repeated until they are answered,
+        also while the node is restarted. A call is made at least once, even if the stop event of
+        the caller is set: nodes that end last answer those that save at their end. It raises
+        `Stopped` if the event is set and there was no answer.
+    """
 
-        A call is made at least once, even if the node's stop event is set: nodes that end last
-        answer those that save at their end. It raises `Stopped` if the event is set and there was
-        no answer.
-        """
-        ...
+    def __init__(
+        self,
+        config: ProgramConfig,
+        stop: StopEvent,
+        peer: Callable[[str], Any],
+        *,
+        ahead: int = 0,
+    ):
+        """Takes the program, the stop event of the node, `peer`, and draws requested ahead."""
+        self.peer = peer
+        self._config, self._stop, self._ahead = config, stop, ahead
 
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
     ) -> Writer:
         """A writer of the rows of some environments of the run."""
-        ...
+        peer, stop = self.peer("replay/0"), self._stop.is_set
+        return NodeWriter(peer, spec, sequence, environments=environments, stop=stop)
 
     def replay(
         self, spec: EnvironmentSpec, sequence: SequenceSpec
@@ -60,7 +66,11 @@ class Peers(Protocol):
 
         None if `Replay.state` has all of it.
         """
-        ...
+        run, peer = self._config.run, self.peer("replay/0")
+        replay = RemoteReplay(
+            peer, spec, sequence, run.replay, num_environments=run.num_envs, ahead=self._ahead
+        )
+        return replay, replay
 
 
 class Starting(PeerLost):

@@ -22,7 +22,7 @@ _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
 _STATUS_SECONDS = 0.5
 # Draws of a request, and their bytes: where draws are small, the call costs more than the draw.
-_DRAWS_EACH, _BYTES_EACH = 4, 2**18
+_DRAWS_EACH, REQUEST_BYTES = 4, 2**18
 
 _IN_NODE = "in_replay_node"
 
@@ -86,7 +86,7 @@ class RemoteReplay:
         check_greeting(peer, packing, num_environments)
         self._draws = DrawPacking(packing)
         size = self._draws.num_bytes(config.draw_size)
-        self._count = max(1, min(_DRAWS_EACH, _BYTES_EACH // size)) if ahead else 1
+        self._count = max(1, min(_DRAWS_EACH, REQUEST_BYTES // size)) if ahead else 1
         self._requests: deque[_Request] = deque()  # the next one first
         self._arrived: deque[PackedDraw] = deque()
         self._priorities: list[tuple[int, np.ndarray]] = []  # of draws, not sent

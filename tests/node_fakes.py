@@ -24,20 +24,23 @@ class Counter:
     def open(self, counters, names):
         self.started = (dict(counters), names)
 
-    def claim(self, name, process, number, taken, values):
-        self.claims.append((number, taken, values["episodes"]))
-        self.processes.append(process)
-        return self.grants.pop(0) if self.grants else 0
-
     def keep(self, name, state):
         self.states[name] = state
 
     def kept(self, name):
         return self.states.get(name)
 
-    def report(self, name, values, call):
-        self.reports.append((name, dict(values)))
-        return {"phase": self.phase, "counters": {"steps": self.steps, "episodes": 0}}
+    def report(self, name, call, values, taken):
+        granted = 0
+        if taken is None:
+            self.reports.append((name, dict(values)))
+        else:
+            restarts, number = call
+            self.claims.append((number, taken, values["episodes"]))
+            self.processes.append(restarts)
+            granted = self.grants.pop(0) if self.grants else 0
+        counters = {"steps": self.steps, "episodes": 0}
+        return {"phase": self.phase, "counters": counters, "granted": granted}
 
 
 class Parameters:

@@ -10,27 +10,24 @@ from ...replay.interface import Replay
 from ...replay.reverb import Checkpoints, ReverbWriter, is_queued, make_replay
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
-from ..peers import Caller, title_of, until_answered
+from ..peers import Peers, title_of, until_answered
 
 CALL_SECONDS = 1.0  # call timeout of Courier clients
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 
 
-class CourierPeers:
-    """`Peers` over Courier and Reverb."""
+class CourierPeers(Peers):
+    """`Peers` over Courier and Reverb; a peer has no `send`."""
 
     def __init__(self, config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent):
         """Takes the program, and clients with a short call timeout by the nodes' names."""
-        self._config, self._clients, self._stop = config, clients, stop
-
-    def peer(self, name: str) -> Caller:
-        """See `Peers`."""
-        return _Repeating(self._clients[name], name, self._stop)
+        super().__init__(config, stop, lambda name: _Repeating(clients[name], name, stop))
+        self._clients = clients
 
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
     ) -> ReverbWriter:
-        """See `Peers`."""
+        """As `Peers.writer`."""
         return ReverbWriter(
             self._clients["replay/0"],
             spec,
@@ -43,7 +40,7 @@ class CourierPeers:
     def replay(
         self, spec: EnvironmentSpec, sequence: SequenceSpec
     ) -> tuple[Replay, Checkpoints | None]:
-        """See `Peers`."""
+        """As `Peers.replay`."""
         run = self._config.run
         replay = make_replay(
             self._clients["replay/0"].server_address,
@@ -53,9 +50,8 @@ class CourierPeers:
             num_environments=run.num_envs,
             seed=run.seed,
         )
-        return replay, Checkpoints(self._config.directory) if has_checkpoints(
-            self._config
-        ) else None
+        is_kept = has_checkpoints(self._config)
+        return replay, Checkpoints(self._config.directory) if is_kept else None
 
 
 def has_checkpoints(config: ProgramConfig) -> bool:

@@ -1,12 +1,13 @@
 """What an engine is to the launcher."""
 
-from collections.abc import Sequence
-from typing import Protocol
+import abc
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from ..config import ProgramConfig
 
 
-class RunningNode(Protocol):
+class RunningNode(abc.ABC):
     """A node that was started.
 
     Attributes:
@@ -18,32 +19,28 @@ class RunningNode(Protocol):
     @property
     def pid(self) -> int | None:
         """Its process; None as long as it is unknown, or where it has none of its own."""
-        ...
+        return None
 
+    @abc.abstractmethod
     def ended(self) -> str:
         """How it ended: "done" if without an error, "" while it runs."""
-        ...
 
     def revive(self) -> bool:
-        """Starts a node again that has ended too early; whether it did."""
-        ...
+        """Starts a node again that has ended too early, if the engine does; whether it did."""
+        return False
 
+    @abc.abstractmethod
     def stop(self) -> None:
         """Requests its end."""
-        ...
 
+    @abc.abstractmethod
     def kill(self) -> None:
         """Ends it."""
-        ...
 
+    @abc.abstractmethod
     def traceback(self) -> str:
         """Of its error, or the end of its output."""
-        ...
 
 
-class Engine(Protocol):
-    """Starts the nodes of a program."""
-
-    def start(self, config: ProgramConfig) -> Sequence[RunningNode]:
-        """Starts every node; what processes print goes to `logs/LABEL/INDEX` of the run."""
-        ...
+# Starts every node of a program. What processes print goes to `logs/LABEL/INDEX` of the run.
+Engine: TypeAlias = Callable[[ProgramConfig], Sequence[RunningNode]]

@@ -26,6 +26,7 @@ from ...replay.reverb.library import reverb
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, make_node, nodes_of, process_env
 from .courier import CALL_SECONDS, CourierPeers, has_checkpoints
+from .engine import RunningNode
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -36,20 +37,30 @@ _SAVE_SECONDS, _NOTICE_SECONDS = 600, 10
 _ANSWER_SECONDS = 60  # until Reverb describes its tables; it may be reading a checkpoint
 
 
-class LaunchpadEngine:
-    """Starts the nodes of a program as processes; an `Engine`."""
+def start_processes(config: ProgramConfig) -> "list[ProcessNode]":
+    """Starts every node of a program as a process, whose output goes to `logs/LABEL/N`.
 
-    def start(self, config: ProgramConfig) -> "list[ProcessNode]":
-        """See `Engine`.
-
-        Raises:
-          ValueError: the Reverb checkpoint of a resumed run is missing or incomplete.
-        """
-        if has_checkpoints(config):
-            Checkpoints(config.directory).prepare(config.resumed_at)
-        program = make_program(config, launcher=os.getpid())
-        env = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
-        return start_processes(program, env, config.directory / "logs")
+    Raises:
+      ValueError: the Reverb checkpoint of a resumed run is missing or incomplete.
+    """
+    if has_checkpoints(config):
+        Checkpoints(config.directory).prepare(config.resumed_at)
+    logs = config.directory / "logs"
+    launch_local_output_to_files._LOGGING_DIR = str(logs)  # else read once, on import
+    resources = {
+        kind.label: PythonProcess(env=process_env(kind, config)) for kind in kinds_of(config.run)
+    }
+    with _temporary_files(logs / "jobs"):
+        manager = _launch(make_program(config, launcher=os.getpid()), resources)
+    # Taken out of Launchpad's manager, which would wait for them at exit.
+    groups = dict(manager._active_workers)
+    manager._active_workers.clear()
+    nodes = []
+    for title, group in groups.items():
+        for number, process in enumerate(group):
+            name = title if "/" in title else f"{title}/{number}"
+            nodes.append(ProcessNode(name, process, logs / name))
+    return nodes
 
 
 def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
@@ -126,7 +137,9 @@ class ReplayServer(lp.ReverbNode):
 @contextlib.contextmanager
 def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     """Sets up a node's process, which exits at the end of the block, or soon after its launcher."""
-    _exit_with(launcher)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != launcher:  # it has died already
+        _exit(1)
     # A terminal sends these to all processes; the launcher alone handles them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -141,8 +154,8 @@ def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     _exit(0)
 
 
-class ProcessNode:
-    """A node in a process of its own; a `RunningNode`."""
+class ProcessNode(RunningNode):
+    """A node in a process of its own."""
 
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path):
         self.name, self._process, self._log = name, process, log
@@ -153,17 +166,13 @@ class ProcessNode:
         return self._process.pid
 
     def ended(self) -> str:
-        """See `RunningNode`."""
+        """As `RunningNode.ended`."""
         code = self._process.poll()
         if code is None:
             return ""
         if code < 0:
             return f"was killed by {signal.Signals(-code).name}"
         return f"failed with exit code {code}" if code else "done"
-
-    def revive(self) -> bool:
-        """Never: Launchpad restarts nothing."""
-        return False
 
     def stop(self) -> None:
         """Sends SIGTERM."""
@@ -178,18 +187,6 @@ class ProcessNode:
         text = self._log.read_text(errors="replace") if self._log.is_file() else ""
         start = text.rfind("Traceback (most recent call last)")
         return text[start:] if start >= 0 else "".join(text.splitlines(True)[-_LOG_LINES:])
-
-
-def start_processes(
-    program: lp.Program, env: Mapping[str, Mapping[str, str]], logs: Path
-) -> list[ProcessNode]:
-    """Starts every node as a process, with the variables `env[label]` and output `logs/LABEL/N`."""
-    launch_local_output_to_files._LOGGING_DIR = str(logs)  # else read once, on import
-    resources = {label: PythonProcess(env=variables) for label, variables in env.items()}
-    with _temporary_files(logs / "jobs"):
-        manager = _launch(program, resources)
-    processes = _take_over(manager)
-    return [ProcessNode(name, process, logs / name) for name, process in processes.items()]
 
 
 @contextlib.contextmanager
@@ -222,24 +219,6 @@ def _launch(program: lp.Program, resources: Mapping[str, PythonProcess]) -> Any:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
-
-
-def _take_over(manager: Any) -> dict[str, Any]:
-    """Takes the processes out of Launchpad's manager, which would wait for them at exit."""
-    processes = {}
-    for title, group in manager._active_workers.items():
-        for number, process in enumerate(group):
-            name = title if "/" in title else f"{title}/{number}"
-            processes[name] = process
-    manager._active_workers.clear()
-    return processes
-
-
-def _exit_with(launcher: int) -> None:
-    """Requests SIGTERM for when the launcher dies; exits at once if it has died already."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != launcher:
-        _exit(1)
 
 
 def _exit(status: int) -> None:

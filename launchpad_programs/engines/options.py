@@ -1,18 +1,27 @@
-"""How a program is run: by which engine, and whether that can."""
+"""How a program is run: by which engine, and whether that can.
+
+`retrax launch` reads these options before anything heavy is imported: see `isolation`.
+"""
 
 import contextlib
 import dataclasses
+import functools
+import importlib.metadata
+import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...basics.validation import Range, check_fields
-from . import installed, isolation
-from .installed import EngineName
+from . import isolation
 
-if TYPE_CHECKING:  # `retrax launch` reads these options before anything heavy is imported
+if TYPE_CHECKING:
     from ..config import ProgramConfig
     from .engine import Engine
+
+OLDEST_RAY = (2, 48)
+_WITH_TOKENS = (2, 52)  # the oldest Ray that answers only those who know a token
+_LAUNCHPAD = ("launchpad", "reverb", "acme", "courier")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +44,7 @@ class EngineOptions(ProgramOptions):
     launch: Literal["local_mp", "local_mt"] = "local_mp"
     """local_mp: processes. local_mt: threads of one process."""
 
-    engine: EngineName | None = None
+    engine: Literal["launchpad", "ray"] | None = None
     """What runs the processes. launchpad: ends at the first death of a process. ray: starts
     processes again that die. By default launchpad where it is installed, and ray elsewhere."""
 
@@ -53,20 +62,17 @@ class EngineOptions(ProgramOptions):
         check_fields(self)
 
     @property
+    def name(self) -> Literal["launchpad", "ray", "threads"]:
+        """The engine."""
+        if self.launch == "local_mt":
+            return "threads"
+        return self.engine or ("ray" if missing_packages() else "launchpad")
+
+    @property
     def needs_namespace(self) -> bool:
         """Whether a network namespace keeps others from connecting."""
-        has_token = self.name == "ray" and installed.has_tokens()
-        return self.launch == "local_mp" and not has_token and not self.listen_everywhere
-
-    @property
-    def name(self) -> EngineName:
-        """The engine."""
-        return self.engine or installed.default_engine()
-
-    @property
-    def _keeps_rows(self) -> bool:
-        """Whether the replay is a `ReplayNode`, which keeps its rows beside the snapshots."""
-        return self.launch == "local_mt" or self.name == "ray"
+        is_private = self.name == "threads" or (self.name == "ray" and has_tokens())
+        return not is_private and not self.listen_everywhere
 
     def check(self, program: "ProgramConfig") -> None:
         """Refuses what could not run.
@@ -76,20 +82,24 @@ class EngineOptions(ProgramOptions):
           ValueError: one sentence about what is wrong.
         """
         program.acme_options()  # imported before any process starts
-        has_processes = self.launch == "local_mp"
-        if not has_processes and self.engine is not None:
+        if self.name == "threads" and self.engine is not None:
             raise ValueError(
                 f"--engine {self.engine} runs processes: leave --launch {self.launch} out."
             )
-        is_ray = has_processes and self.name == "ray"
-        if self.ray_address is not None and not is_ray:
+        if self.ray_address is not None and self.name != "ray":
             raise ValueError("--ray-address needs --engine ray.")
-        if is_ray:
+        if self.name == "ray":
             from .ray_session import check_ray
 
             check_ray(self.ray_address, program, listen_everywhere=self.listen_everywhere)
-        elif has_processes:
-            _check_launchpad()
+        elif self.name == "launchpad" and (missing := missing_packages()):
+            version = ".".join(map(str, sys.version_info[:2]))
+            raise ModuleNotFoundError(
+                "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install "
+                "-r requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (this "
+                f"is Python {version}; not installed: {', '.join(missing)}). --engine ray and "
+                "--launch local_mt work without it."
+            )
 
     def network(self, refused: str) -> list[str]:
         """Sentences for the log: who can connect.
@@ -100,10 +110,10 @@ class EngineOptions(ProgramOptions):
         Raises:
           ValueError: others could connect, and nobody asked for that.
         """
-        if self.launch == "local_mt":
+        if self.name == "threads":
             return []
         # Whether a running cluster asks for a token is its own matter.
-        if self.name == "ray" and installed.has_tokens() and self.ray_address is None:
+        if self.name == "ray" and has_tokens() and self.ray_address is None:
             return ["Only processes that know the token of this program's Ray can connect to it."]
         if self.listen_everywhere:
             who = "whoever can connect can execute code in this program"
@@ -114,69 +124,37 @@ class EngineOptions(ProgramOptions):
     @contextlib.contextmanager
     def open(self, program: "ProgramConfig") -> "Iterator[Engine]":
         """The engine, which is ended at the end of the block."""
-        if self.launch == "local_mt":
-            from .threads import ThreadEngine
+        if self.name == "threads":
+            from .threads import start_threads
 
-            yield ThreadEngine()
+            yield start_threads
         elif self.name == "ray":
             from .ray_session import ray_session
 
             with ray_session(self.ray_address, program):
-                from .ray import RayEngine
+                from .ray import start_actors
 
-                yield RayEngine(max_failures=self.max_failures)
+                yield functools.partial(start_actors, max_failures=self.max_failures)
         else:
-            from .launchpad import LaunchpadEngine
+            from .launchpad import start_processes
 
-            yield LaunchpadEngine()
-
-    def replay_check(self, program: "ProgramConfig") -> Callable[[int], None] | None:
-        """What a snapshot needs besides its own files: `also` of `open_snapshots`.
-
-        Raises:
-          ValueError: Launchpad is asked to continue a run whose rows are not Reverb's.
-        """
-        from ...run_directory.snapshots import newest_snapshot
-        from ..replay import check_kept, is_kept
-
-        directory = program.directory
-        if program.has_workers:
-            return None
-        if self._keeps_rows:
-            return lambda steps: check_kept(directory, steps)
-        newest = newest_snapshot(directory)
-        if newest is not None and is_kept(directory, newest):
-            raise ValueError(
-                f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
-                "it: resume with --engine ray or --launch local_mt."
-            )
-        from ...replay.reverb import Checkpoints
-        from .courier import has_checkpoints
-
-        return Checkpoints(directory).check if has_checkpoints(program) else None
-
-    def replay_notes(self, program: "ProgramConfig") -> list[str]:
-        """Sentences for the log about the replay of a program that is resumed."""
-        from ..replay import is_kept
-
-        steps = program.resumed_at
-        if not self._keeps_rows or steps is None or program.has_workers:
-            return []
-        if is_kept(program.directory, steps):
-            return []
-        if (program.directory / "reverb" / str(steps)).is_dir():
-            return [
-                "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
-            ]
-        return []
+            yield start_processes
 
 
-def _check_launchpad() -> None:
-    if missing := installed.missing_packages():
-        version = ".".join(map(str, sys.version_info[:2]))
-        raise ModuleNotFoundError(
-            "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install -r "
-            "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (this is "
-            f"Python {version}; not installed: {', '.join(missing)}). --engine ray and "
-            "--launch local_mt work without it."
-        )
+def missing_packages() -> list[str]:
+    """Packages that the engine launchpad needs and that are not installed."""
+    return [name for name in _LAUNCHPAD if importlib.util.find_spec(name) is None]
+
+
+def ray_version() -> tuple[int, int]:
+    """Ray's version; (0, 0) if it is not installed."""
+    try:
+        major, minor = importlib.metadata.version("ray").split(".")[:2]
+    except importlib.metadata.PackageNotFoundError:
+        return 0, 0
+    return int(major), int(minor)
+
+
+def has_tokens() -> bool:
+    """Whether the installed Ray answers only those who know a token."""
+    return ray_version() >= _WITH_TOKENS

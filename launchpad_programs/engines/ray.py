@@ -9,13 +9,9 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import os
-import threading
 import time
-import traceback
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
 import ray
@@ -23,72 +19,45 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...run_directory.snapshots import newest_snapshot
 from ..config import ProgramConfig
-from ..kinds import NodeSpec, log_restart, make_node, nodes_of, process_env
-from ..status import write_restarts
-from .ray_peers import NoResult, RayPeers
-from .ray_session import Connection
+from ..kinds import NodeSpec, log_restart, nodes_of, process_env
+from ..status import RESTARTS, write_json
+from .engine import RunningNode
+from .ray_peers import Host
 
+Result = TypeVar("Result")
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
-_MAKING_SECONDS = 1.0  # that a call waits for a node which is not made yet
 _NAME_SECONDS = 10.0  # until the name of a process that was killed is free again
 _SPARE_THREADS, _THREADS_EACH = 8, 3  # of a node that others call, and for each actor
 _log = logging.getLogger("retrax")
 
 
-class Host:
-    """The process of one node, placed by Ray."""
+class Connection:
+    """Whether Ray's processes on this machine are still there.
 
-    def __init__(self, home: str):
-        """Takes Ray's id of the launcher's host."""
-        self._is_home = ray.get_runtime_context().get_node_id() == home
-        self._stop, self._made = threading.Event(), threading.Event()
-        self._node: Any = None
+    Attributes:
+      lost: how every node ended that had not ended before Ray did; "" as long as it runs.
+    """
 
-    def where(self) -> tuple[str, int]:
-        """The address of the machine, and the process."""
-        return str(ray.util.get_node_ip_address()), os.getpid()
+    lost = ""
 
-    def run(self, pickled: bytes, log: Path) -> str:
-        """Runs a node to its end.
+    def ask(self, call: Callable[[], Result]) -> Result | None:
+        """What a function returns that calls Ray.
 
-        Args:
-          pickled: the node's spec and the program's config.
-          log: gets its output, if this is the launcher's host.
-
-        Returns:
-          The traceback of its error, "" if there was none.
+        None, and `lost` is set, where it fails because Ray has ended; Ray is not asked again then.
         """
+        if self.lost:
+            return None
         try:
-            if self._is_home:
-                _redirect_output(log)
-            spec, config = cloudpickle.loads(pickled)
-            _add_nice(spec.kind.nice)
-            self._node = make_node(spec, config, RayPeers(config, self._stop), stop=self._stop)
-            self._made.set()
-            self._node.run()
-        except BaseException:  # sys.exit() too
-            text = traceback.format_exc()
-            print(text, flush=True)
-            return text
-        return ""
-
-    @ray.method(concurrency_group="calls")
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the node."""
-        if not self._made.wait(_MAKING_SECONDS):
-            return NoResult("")
-        try:
-            return getattr(self._node, method)(*arguments)
-        except Exception:  # Ray's own tracebacks have colours
-            return NoResult(traceback.format_exc())
-
-    def stop(self) -> None:
-        """Sets the node's stop event."""
-        self._stop.set()
+            return call()
+        except OSError as error:
+            if error.errno is not None:  # of a file; Ray's own have no number
+                raise
+            self.lost = f"was lost, since Ray has ended on this machine ({error})"
+            return None
 
 
-class RayNode:
-    """A node in a `Host`; a `RunningNode`."""
+class RayNode(RunningNode):
+    """A node in a `Host`."""
 
     def __init__(
         self,
@@ -182,59 +151,62 @@ class RayNode:
             self._address, self._pid = ray.get(self._place, timeout=0)
 
 
-class RayEngine:
-    """Starts the nodes of a program within a `ray_session`."""
+def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
+    """Starts every node of a program within a `ray_session`, and again when it ends too early.
 
-    def __init__(self, *, max_failures: int):
-        """Takes the failures of a node in a row that it forgives."""
-        self._max_failures = max_failures
-        self._home = ray.get_runtime_context().get_node_id()
-        self._gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)  # for the learner
+    The output of a node goes to `logs/LABEL/N` of the run directory.
 
-    def start(self, config: ProgramConfig) -> list[RayNode]:
-        """Starts every node; its output goes to `logs/LABEL/N` of the run directory."""
-        connection, restarts = Connection(), dict[str, int]()
-        # The processes of other hosts have other working directories.
-        config = dataclasses.replace(config, directory=config.directory.absolute())
+    Args:
+      config: of the program.
+      max_failures: of a node in a row that are forgiven.
+    """
+    connection, restarts = Connection(), dict[str, int]()
+    home = ray.get_runtime_context().get_node_id()
+    gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)  # for the learner
+    # The processes of other hosts have other working directories.
+    config = dataclasses.replace(config, directory=config.directory.absolute())
 
-        def on_restart(name: str, number: int) -> None:
-            restarts[name] = number
-            write_restarts(config.directory, restarts)
+    def on_restart(name: str, number: int) -> None:
+        restarts[name] = number
+        write_json(config.directory / RESTARTS, restarts)
 
-        return [
-            RayNode(
-                spec.name,
-                functools.partial(self._start, config, spec),
-                max_failures=self._max_failures,
-                on_restart=on_restart,
-                connection=connection,
-            )
-            for spec in nodes_of(config)
-        ]
-
-    def _start(self, config: ProgramConfig, spec: NodeSpec, restarts: int) -> tuple[Any, Any]:
-        """A new process of a node: its handle, and its result."""
-        kind = spec.kind
-        if restarts:
-            newest = newest_snapshot(config.directory)
-            config = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
-            log_restart(kind, newest)
-        # Callers wait in the threads of those that they call, for a second or so.
-        threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
-        host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
-        options = host.options(
-            name=spec.name,
-            max_concurrency=4,  # it runs, and answers the launcher
-            num_cpus=kind.cpus,
-            num_gpus=self._gpus if kind.sees_accelerator else 0,
-            runtime_env={"env_vars": process_env(kind, config)},
-            scheduling_strategy="SPREAD"
-            if kind.may_leave
-            else NodeAffinitySchedulingStrategy(self._home, soft=False),
+    return [
+        RayNode(
+            spec.name,
+            functools.partial(_start, config, spec, home, gpus),
+            max_failures=max_failures,
+            on_restart=on_restart,
+            connection=connection,
         )
-        handle = _named(lambda: options.remote(self._home))
-        log = config.directory / "logs" / kind.label / str(spec.index)
-        return handle, handle.run.remote(cloudpickle.dumps((spec, config)), log)
+        for spec in nodes_of(config)
+    ]
+
+
+def _start(
+    config: ProgramConfig, spec: NodeSpec, home: str, gpus: int, restarts: int
+) -> tuple[Any, Any]:
+    """A new process of a node: its handle, and its result."""
+    kind = spec.kind
+    if restarts:
+        newest = newest_snapshot(config.directory)
+        config = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
+        log_restart(kind, newest)
+    # Callers wait in the threads of those that they call, for a second or so.
+    threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
+    host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
+    options = host.options(
+        name=spec.name,
+        max_concurrency=4,  # it runs, and answers the launcher
+        num_cpus=kind.cpus,
+        num_gpus=gpus if kind.sees_accelerator else 0,
+        runtime_env={"env_vars": process_env(kind, config)},
+        scheduling_strategy="SPREAD"
+        if kind.acts
+        else NodeAffinitySchedulingStrategy(home, soft=False),
+    )
+    handle = _named(lambda: options.remote(home))
+    log = config.directory / "logs" / kind.label / str(spec.index)
+    return handle, handle.run.remote(cloudpickle.dumps((spec, config)), log)
 
 
 def _named(create: Callable[[], Any]) -> Any:
@@ -262,21 +234,3 @@ def _ending(result: Any) -> tuple[str, str]:
     if not text:
         return "done", ""
     return f"failed with {text.rstrip().splitlines()[-1].rstrip('.')}", text
-
-
-def _redirect_output(log: Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-
-
-def _add_nice(nice: int) -> None:
-    """Lowers the priority of this process, whose other threads Ray has started already."""
-    if not os.path.isdir("/proc/self/task"):
-        os.nice(nice)
-        return
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):  # it may end
-            now = os.getpriority(os.PRIO_PROCESS, int(thread))
-            os.setpriority(os.PRIO_PROCESS, int(thread), now + nice)

@@ -4,18 +4,24 @@ A node is in an actor of Ray with the node's name. The actor's process may die a
 its name: calls then find the new one, and are made again.
 """
 
+import contextlib
+import os
+import threading
+import traceback
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import cloudpickle
 import ray
 
 from ...replay.waiting import PeerLost
 from ...runtime.stop import StopEvent
-from ..config import ProgramConfig
-from ..peers import Starting, title_of, until_answered
-from .replay_peers import ReplayPeers
+from ..kinds import make_node
+from ..peers import Peers, Starting, title_of, until_answered
+from .ray_session import AHEAD
 
+_MAKING_SECONDS = 1.0  # that a call waits for a node which is not made yet
 _ANSWER_SECONDS = 1.0  # after which a caller looks whether the program stops
-_AHEAD = 2  # draws of the learner
 _MAX_SILENCE = 120.0  # seconds without an answer
 
 
@@ -29,6 +35,60 @@ class NoResult(NamedTuple):
     traceback: str
 
 
+class Host:
+    """The process of one node, placed by Ray."""
+
+    def __init__(self, home: str):
+        """Takes Ray's id of the launcher's host."""
+        self._is_home = ray.get_runtime_context().get_node_id() == home
+        self._stop, self._made = threading.Event(), threading.Event()
+        self._node: Any = None
+
+    def where(self) -> tuple[str, int]:
+        """The address of the machine, and the process."""
+        return str(ray.util.get_node_ip_address()), os.getpid()
+
+    def run(self, pickled: bytes, log: Path) -> str:
+        """Runs a node to its end.
+
+        Args:
+          pickled: the node's spec and the program's config.
+          log: gets its output, if this is the launcher's host.
+
+        Returns:
+          The traceback of its error, "" if there was none.
+        """
+        try:
+            if self._is_home:
+                _redirect_output(log)
+            spec, config = cloudpickle.loads(pickled)
+            _add_nice(spec.kind.nice)
+            stop = self._stop
+            peers = Peers(config, stop, lambda name: RayPeer(name, stop), ahead=AHEAD)
+            self._node = make_node(spec, config, peers, stop=stop)
+            self._made.set()
+            self._node.run()
+        except BaseException:  # sys.exit() too
+            text = traceback.format_exc()
+            print(text, flush=True)
+            return text
+        return ""
+
+    @ray.method(concurrency_group="calls")
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the node."""
+        if not self._made.wait(_MAKING_SECONDS):
+            return NoResult("")
+        try:
+            return getattr(self._node, method)(*arguments)
+        except Exception:  # Ray's own tracebacks have colours
+            return NoResult(traceback.format_exc())
+
+    def stop(self) -> None:
+        """Sets the node's stop event."""
+        self._stop.set()
+
+
 class RayAnswer:
     """The answer to a call of a node; a `replay.peer.Answer`."""
 
@@ -38,20 +98,21 @@ class RayAnswer:
 
     def result(self, timeout: float) -> Any:
         """As `Answer.result`."""
+        title = self._peer.title
         if self._reference is None:
-            raise PeerLost(f"{self._peer.title} is not there.")
+            raise PeerLost(f"{title} is not there.")
         try:
             answer = ray.get(self._reference, timeout=timeout)
         except ray.exceptions.GetTimeoutError:
-            raise TimeoutError(f"{self._peer.title} gave no answer for {timeout} s.") from None
+            raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
         except ray.exceptions.RayError as error:
             self._peer.forget()
-            raise PeerLost(f"{self._peer.title} died before it answered.") from error
-        if isinstance(answer, NoResult):
-            if answer.traceback:
-                raise RuntimeError(f"{self._peer.title} refused a call: {answer.traceback}")
-            raise Starting(f"{self._peer.title} starts.")
-        return answer
+            raise PeerLost(f"{title} died before it answered.") from error
+        if not isinstance(answer, NoResult):
+            return answer
+        if answer.traceback:
+            raise RuntimeError(f"{title} refused a call: {answer.traceback}")
+        raise Starting(f"{title} starts.")
 
 
 class RayPeer:
@@ -97,13 +158,19 @@ class RayPeer:
         self._actor = None
 
 
-class RayPeers(ReplayPeers):
-    """How a node in an actor of Ray reaches the others; `Peers`."""
+def _redirect_output(log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
 
-    def __init__(self, config: ProgramConfig, stop: StopEvent):
-        """Takes the program, and the node's stop event."""
-        super().__init__(config, stop, ahead=_AHEAD)
 
-    def peer(self, name: str) -> RayPeer:
-        """As `Peers.peer`."""
-        return RayPeer(name, self._stop)
+def _add_nice(nice: int) -> None:
+    """Lowers the priority of this process, whose other threads Ray has started already."""
+    if not os.path.isdir("/proc/self/task"):
+        os.nice(nice)
+        return
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it may end
+            now = os.getpriority(os.PRIO_PROCESS, int(thread))
+            os.setpriority(os.PRIO_PROCESS, int(thread), now + nice)

@@ -8,58 +8,33 @@ import contextlib
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from subprocess import PIPE, Popen
 
 import cloudpickle
 
 from ...agents.base import Agent
 from ...basics.sentences import first_line
+from ...replay.draws import DrawPacking
 from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
-from ...replay.packing import Packing
+from ...replay.packing import SequencePacking
+from ...replay.remote import REQUEST_BYTES
 from ...replay.rows import row_spec
 from ...runtime.parameters import packing_of
 from ...runtime.stop import stop_on_signals
 from ..config import ProgramConfig
-from ..kinds import cpus, kinds_of, nodes_of, process_env
-from . import installed
+from ..kinds import acting_kind, cpus, kinds_of, process_env
+from .options import OLDEST_RAY, ray_version
 
-Result = TypeVar("Result")
+AHEAD = 2  # requests of draws by the learner, while it updates
 _ANSWER_SECONDS = 5.0
 _HOST_SECONDS = 120.0  # for a host to import and make what an actor needs
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
 _LEAST_OBJECT_BYTES = 256 * 2**20
-_DRAWS = 8  # of the learner, that Ray keeps in memory at most
-
-
-class Connection:
-    """Whether Ray's processes on this machine are still there.
-
-    Attributes:
-      lost: how every node ended that had not ended before Ray did; "" as long as it runs.
-    """
-
-    def __init__(self) -> None:
-        self.lost = ""
-
-    def ask(self, call: Callable[[], Result]) -> Result | None:
-        """What a function returns that calls Ray.
-
-        None, and `lost` is set, where it fails because Ray has ended; Ray is not asked again then.
-        """
-        if self.lost:
-            return None
-        try:
-            return call()
-        except OSError as error:
-            if error.errno is not None:  # of a file; Ray's own have no number
-                raise
-            self.lost = f"was lost, since Ray has ended on this machine ({error})"
-            return None
+_ANSWERS = AHEAD + 3  # with draws: also of the update that runs, those before and after it
 
 
 def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: bool) -> None:
@@ -74,13 +49,13 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
       ModuleNotFoundError: Ray is not installed.
       ValueError: one sentence about what is wrong.
     """
-    if not (version := installed.ray_version())[0]:
+    if not (version := ray_version())[0]:
         raise ModuleNotFoundError(
             "--engine ray needs Ray: pip install -e '.[cluster]' in a clone, elsewhere pip install "
             "'retrax[cluster]'."
         )
-    if version < installed.OLDEST_RAY:
-        found, oldest = (".".join(map(str, v)) for v in (version, installed.OLDEST_RAY))
+    if version < OLDEST_RAY:
+        found, oldest = (".".join(map(str, v)) for v in (version, OLDEST_RAY))
         raise ValueError(
             f"--engine ray needs Ray {oldest} or newer, but {found} is installed: pip install "
             f"'ray>={oldest}'"
@@ -152,9 +127,8 @@ def check_cpus(config: ProgramConfig, available: float, where: str) -> None:
     Raises:
       ValueError: names what is asked and what is there.
     """
-    specs = nodes_of(config)
-    acting = next(spec.kind for spec in specs if spec.kind.acts)
-    others = sum(spec.kind.cpus for spec in specs if not spec.kind.acts)
+    acting = acting_kind(config.run)
+    others = sum(kind.cpus for kind in kinds_of(config.run) if kind is not acting)
     asked = others + config.run.num_actors * acting.cpus
     if asked > available + 1e-6:
         label, fitting = acting.label, int((available - others) / acting.cpus + 1e-6)
@@ -186,7 +160,7 @@ def check_hosts(config: ProgramConfig) -> None:
             return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
         return ""
 
-    env = process_env(next(kind for kind in kinds_of(config.run) if kind.acts), config)
+    env = process_env(acting_kind(config.run), config)
     task = ray.remote(num_cpus=0, max_retries=0, runtime_env={"env_vars": env})(lacks)
     answers = {}
     for host in ray.nodes():
@@ -219,14 +193,14 @@ def own_address(address: str) -> str:
 
 
 def object_bytes(config: ProgramConfig, agent: Agent) -> int:
-    """Memory for what Ray carries: draws, rows and parameters, sent or still read."""
+    """Memory for what Ray carries: draws, rows and parameters, sent or still read; twice that."""
     run, sequence = config.run, agent.sequence
-    row = Packing(row_spec(config.spec, sequence)).dtype.itemsize
-    draw = run.replay.draw_size * sequence.length * row
-    params = packing_of(agent).num_bytes
-    chunk = CHUNK_ROWS * row * run.environments_per_actor
-    each = MAX_CHUNKS * chunk + 2 * params
-    return max(_LEAST_OBJECT_BYTES, 2 * (_DRAWS * draw + run.num_actors * each))
+    packing = SequencePacking(row_spec(config.spec, sequence), sequence)
+    # Small draws travel together, see `RemoteReplay`.
+    draws = max(DrawPacking(packing).num_bytes(run.replay.draw_size), REQUEST_BYTES)
+    chunk = CHUNK_ROWS * packing.row_bytes * run.environments_per_actor
+    each = MAX_CHUNKS * chunk + 2 * packing_of(agent).num_bytes
+    return max(_LEAST_OBJECT_BYTES, 2 * (_ANSWERS * draws + run.num_actors * each))
 
 
 @contextlib.contextmanager
@@ -237,14 +211,9 @@ def _head(config: ProgramConfig) -> Iterator[str]:
     folder = tempfile.mkdtemp(
         prefix="retrax-ray-", dir=parent if len(parent) <= _MAX_PREFIX else "/tmp"
     )
+    os.environ.update(_variables(folder))
     command = [sys.executable, "-m", f"{__package__}.ray_head", folder, str(cpus()), str(size)]
-    pipe = subprocess.PIPE
-    with (
-        _environment(_variables(folder)),
-        subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
-        ) as head,
-    ):
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, start_new_session=True) as head:
         assert head.stdout is not None
         address = head.stdout.readline().strip()
         if not address:
@@ -267,17 +236,3 @@ def _variables(folder: str) -> dict[str, str]:
         # which add their own to that, nearly at the learner's.
         "RAY_worker_niceness": "0",
     }
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -6,34 +6,30 @@ import threading
 import traceback
 
 from ...replay.peer import DirectPeer
-from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
 from ..kinds import make_node, nodes_of
 from ..node import Node
-from .replay_peers import ReplayPeers
+from ..peers import Peers
+from .engine import RunningNode
 
 
-class ThreadEngine:
-    """Starts the nodes of a program as threads; an `Engine`."""
+def start_threads(config: ProgramConfig) -> "list[ThreadNode]":
+    """Makes all nodes of a program, then starts them in threads, which print to the terminal.
 
-    def start(self, config: ProgramConfig) -> "list[ThreadNode]":
-        """See `Engine`: makes all nodes, then starts threads, which print to the terminal.
-
-        Raises:
-          Exception: a node cannot be made; its own error.
-        """
-        made: dict[str, Node] = {}
-        stops = {spec.name: threading.Event() for spec in nodes_of(config)}
-        for spec in nodes_of(config):
-            stop = stops[spec.name]
-            made[spec.name] = make_node(spec, config, ThreadPeers(config, made, stop), stop=stop)
-        return [ThreadNode(name, node, stops[name]) for name, node in made.items()]
+    Raises:
+      Exception: a node cannot be made; its own error.
+    """
+    made: dict[str, Node] = {}
+    stops: dict[str, threading.Event] = {}
+    for spec in nodes_of(config):
+        stop = stops[spec.name] = threading.Event()
+        peers = Peers(config, stop, lambda name: DirectPeer(made[name]))
+        made[spec.name] = make_node(spec, config, peers, stop=stop)
+    return [ThreadNode(name, node, stops[name]) for name, node in made.items()]
 
 
-class ThreadNode:
-    """A node in a thread of this process; a `RunningNode`."""
-
-    pid = None
+class ThreadNode(RunningNode):
+    """A node in a thread of this process."""
 
     def __init__(self, name: str, node: Node, stop: threading.Event):
         """Starts the thread, which runs a node with this stop event."""
@@ -43,14 +39,10 @@ class ThreadNode:
         self._thread.start()
 
     def ended(self) -> str:
-        """See `RunningNode`."""
+        """As `RunningNode.ended`."""
         if self._thread.is_alive():
             return ""
         return f"failed with {type(self._error).__name__}" if self._error else "done"
-
-    def revive(self) -> bool:
-        """Never: what a thread has left behind is unknown."""
-        return False
 
     def stop(self) -> None:
         """Sets its stop event."""
@@ -71,16 +63,3 @@ class ThreadNode:
             self._node.run()
         except BaseException as error:
             self._error = error
-
-
-class ThreadPeers(ReplayPeers):
-    """`Peers` whose methods are called in the caller's thread."""
-
-    def __init__(self, config: ProgramConfig, made: dict[str, Node], stop: StopEvent):
-        """Takes the program, its nodes made so far, and the caller's stop event."""
-        super().__init__(config, stop, ahead=0)
-        self._made = made
-
-    def peer(self, name: str) -> DirectPeer:
-        """See `Peers`."""
-        return DirectPeer(self._made[name])

@@ -6,13 +6,12 @@ import dm_env
 import jax
 import numpy as np
 import pytest
-from node_fakes import Counter, Parameters
+from node_fakes import Counter, DirectPeers, Parameters
 from program_configs import make_config
 
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.launchpad_programs.actor import ActorNode
-from retrax.replay.peer import DirectPeer
 from retrax.replay.waiting import Stopped
 from retrax.run_directory.actor_states import pack_actor, unpack_actor
 from retrax.runtime.actor import Actor
@@ -73,7 +72,7 @@ AGENT = Agent(
 class Parts:
     """A node and what it is made of."""
 
-    def __init__(self, directory, grants, states=None, **changes):
+    def __init__(self, directory, grants, states=None, loop=None, **changes):
         self.counter, self.writer, self.environments = Counter(grants), Writer(), Environments()
         self.counter.states.update(states or {})
         self.parameters, self.stop = Parameters(), threading.Event()
@@ -90,7 +89,8 @@ class Parts:
             1,
             self.actor,
             self.parameters,
-            DirectPeer(self.counter),
+            DirectPeers(self.counter),
+            loop=loop,
             stop=self.stop,
         )
 
@@ -171,18 +171,16 @@ def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):
 
 
 def test_a_loop_may_step_the_actor_with_steps_that_are_granted(tmp_path):
-    parts = Parts(tmp_path, grants=[2, 0, 1])
-
     taken = []
 
-    def loop():
+    def loop(before_step):
         while True:
-            parts.node.take()
+            before_step()
             taken.append(1)
             if len(taken) == 3:
                 parts.stop.set()
 
-    parts.node.use_loop(loop)
+    parts = Parts(tmp_path, grants=[2, 0, 1], loop=loop)
     parts.node.run()
     assert len(taken) == 3
     assert [taken for _, taken, _ in parts.counter.claims] == [0, 2, 0]

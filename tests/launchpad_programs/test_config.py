@@ -16,14 +16,17 @@ from retrax.launchpad_programs.config import (
     AcmeOptions,
     ProgramConfig,
     read_options,
-    resumed,
-    write_options,
+    write_program,
 )
-from retrax.launchpad_programs.engines.installed import missing_packages
-from retrax.launchpad_programs.engines.options import EngineOptions
+from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
+from retrax.launchpad_programs.launch import resumed
+from retrax.run_directory.config_file import read_config
 from retrax.run_directory.actor_states import ActorStates, pack_actor
 from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime.learner import Snapshot
+
+
+RAY = EngineOptions(engine="ray")
 
 
 @pytest.fixture
@@ -43,10 +46,11 @@ def acme_module(tmp_path, monkeypatch):
 def test_options_are_written_and_read(tmp_path, acme_module):
     run = make_run(search_path=str(acme_module))
     config = make_config(tmp_path, run=run, acme="my_options:OPTIONS", max_lead=3)
-    write_options(config)
+    write_program(config)
+    assert read_config(tmp_path) == run
     assert read_options(tmp_path, run) == config
     found = read_options(tmp_path, run, max_lead=5)
-    assert resumed(found, None) == (found, [])  # nothing was trained yet
+    assert resumed(found, RAY) == (found, [])  # nothing was trained yet
     assert found == ProgramConfig(
         run=run,
         directory=tmp_path,
@@ -61,7 +65,7 @@ def saved_program(directory):
     replay = dataclasses.replace(config.replay, selector="uniform")
     run = make_run(agent_config=dataclasses.replace(config, replay=replay))
     program = make_config(directory, run=run)
-    write_options(program)
+    write_program(program)
     (directory / "metrics.csv").write_text("steps\n")
     snapshots = Snapshots(directory)
     for steps in (100, 200):
@@ -100,32 +104,32 @@ def test_a_program_goes_back_to_what_is_whole(tmp_path, engine, damaged):
     if engine == "ray":
         kept_replay(tmp_path, 100)
         kept_replay(tmp_path, 200)
-    also = options.replay_check(program)
-    assert resumed(program, also)[0].resumed_at == 200
+    assert resumed(program, options)[0].resumed_at == 200
     (tmp_path / damaged).write_text("")
-    config, (note,) = resumed(program, also)
+    config, (note,) = resumed(program, options)
     assert config.resumed_at == 100
     assert f"200 steps is damaged ({tmp_path / damaged} is not what was written" in note
     shutil.rmtree(tmp_path / "snapshots")
-    config, (note,) = resumed(program, also)
+    config, (note,) = resumed(program, options)
     assert config.resumed_at is None
     assert note.endswith("the run starts from the beginning.")
 
 
 def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
     """The rows of Reverb are not read elsewhere, and other states not by Reverb."""
-    ours = EngineOptions(engine="ray")
-    program = dataclasses.replace(saved_program(tmp_path), resumed_at=200)
-    (note,) = ours.replay_notes(program)
+    program = saved_program(tmp_path)
+    _, (note,) = resumed(program, RAY)
     assert note == "The replay's rows are in a checkpoint of Reverb: it is empty here, and refills."
-    assert EngineOptions(launch="local_mt").replay_notes(program) == [note]
+    assert resumed(program, EngineOptions(launch="local_mt"))[1] == [note]
     kept_replay(tmp_path, 200)
-    assert ours.replay_notes(program) == []
+    assert resumed(program, RAY)[1] == []
+    launchpad = EngineOptions(engine="launchpad")
     with pytest.raises(ValueError, match=r"is not Reverb's, .*: resume with --engine ray or --la"):
-        EngineOptions(engine="launchpad").replay_check(program)
+        resumed(program, launchpad)
+    (tmp_path / "replay" / "snapshots" / "200.npz").write_text("of no worker")
     workers = make_config(tmp_path, run=make_workers())
-    assert EngineOptions(engine="launchpad").replay_check(workers) is None
-    assert ours.replay_check(workers) is None
+    for engine in (launchpad, RAY):
+        assert resumed(workers, engine) == (dataclasses.replace(workers, resumed_at=200), [])
 
 
 def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path):
@@ -135,7 +139,7 @@ def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path)
     data[12] ^= 1  # the date of a file in the archive, which NumPy does not look at
     path.write_bytes(data)
     with pytest.raises(ValueError, match=f"{path} is not what was written: .*: remove the file"):
-        resumed(program, None)
+        resumed(program, RAY)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_acmes_loop_steps_one_environment(tmp_path, acme_module):
 
 def test_a_run_must_be_resolved(tmp_path):
     with pytest.raises(ValueError, match="not resolved"):
-        _ = make_config(tmp_path, log_every=None).schedule
+        _ = make_config(tmp_path, log_every=None).run.schedule
 
 
 def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path):

@@ -1,6 +1,7 @@
 """The counter: granted steps, phases, rows of metrics.csv, status.json."""
 
 import csv
+import itertools
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from retrax.agents.entry import AgentEntry
 from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.kinds import program_columns
-from retrax.launchpad_programs.status import read_status, write_restarts
+from retrax.launchpad_programs.status import RESTARTS, STATUS, read_json, write_json
 from retrax.runtime.run_config import RunConfig
 
 
@@ -45,7 +46,16 @@ def read_rows(directory):
 
 
 def act(counter, name, number, taken, *, restarts=0, **values):
-    return counter.claim(name, restarts, number, taken, values)
+    """The steps that are granted to an actor."""
+    return counter.report(name, (restarts, number), values, taken)["granted"]
+
+
+NUMBERS = itertools.count()
+
+
+def report(counter, name, **values):
+    """The phase that a node is told, which reports for the first time with this number."""
+    return counter.report(name, (0, next(NUMBERS)), values)["phase"]
 
 
 def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_path):
@@ -112,14 +122,14 @@ def test_phases(make_counter, tmp_path):
     counter = make_counter(tmp_path, steps=10)
     counter.open({}, [])
     seen = [counter.status()["phase"]]
-    counter.report("learner/0", {"updates": 1, "learning_since": 3})
+    report(counter, "learner/0", updates=1, learning_since=3)
     seen.append(counter.status()["phase"])
     for number in range(11):
         act(counter, "actor/0", number, min(number, 1))
-    counter.report("evaluator/0", {"final": True})  # too early to count
+    report(counter, "evaluator/0", final=True)  # too early to count
     counter.step()
-    seen.append(counter.report("evaluator/0", {})["phase"])
-    seen.append(counter.report("evaluator/0", {"final": True, "return": 1.0})["phase"])
+    seen.append(report(counter, "evaluator/0"))
+    seen.append(report(counter, "evaluator/0", **{"final": True, "return": 1.0}))
     assert seen == ["collecting", "learning", "evaluating", "finished"]
 
 
@@ -130,7 +140,7 @@ def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
     act(counter, "actor/0", 1, 1)
     counter.step()
     counter.step()
-    assert read_status(tmp_path)["phase"] == "finished"
+    assert read_json(tmp_path / STATUS)["phase"] == "finished"
 
 
 BANDIT = AgentEntry(
@@ -154,9 +164,9 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     counter.step()  # no row yet
     for call, updates, weight, loss in ((0, 6, 6, 0.5), (1, 8, 2, 2.5), (1, 8, 2, 2.5)):
         values = {"updates": updates, "learning_since": 50, "metrics": {"loss": loss}}
-        counter.report("learner/0", {**values, "weight": weight}, (0, call))  # the last is repeated
+        counter.report("learner/0", (0, call), {**values, "weight": weight})  # the last is repeated
     metrics = {"evaluator_return_greedy_arm": 0.9}
-    counter.report("evaluator/0", {"return": 0.75, "metrics": metrics})
+    report(counter, "evaluator/0", **{"return": 0.75, "metrics": metrics})
     act(counter, "actor/1", 0, 60, episodes={"return": [0.6], "arm": [5.0]}, staleness=4)
     counter.step()
     counter.close()
@@ -182,7 +192,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     }
     assert {name: first[name] for name in expected} == expected
     assert last["loss"] == ""
-    status = read_status(tmp_path)
+    status = read_json(tmp_path / STATUS)
     assert status["nodes"]["actor/1"]["return"] == 0.6
     json.dumps(status, allow_nan=False)
 
@@ -241,6 +251,8 @@ def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
     while counter.status()["steps"] < 103:
         granted = act(counter, "actor/0", 0, 0, restarts=process)
         assert counter.status()["leases"]["actor/0"] == (process, 0, granted)
+        if process:  # a late call of the dead one
+            assert act(counter, "actor/0", 1, 7, restarts=process - 1) == 0
         if process % 3 == 2:
             act(counter, "actor/0", 1, granted, restarts=process)
             total += granted
@@ -256,11 +268,11 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     counter.open({"steps": 3, "seconds": 9.5}, ["evaluator_return", "node_restarts"])
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
-    counter.report("learner/0", {"updates": 7, "learning_since": 2})
-    counter.report("evaluator/0", {"return": 0.25})
+    report(counter, "learner/0", updates=7, learning_since=2)
+    report(counter, "evaluator/0", **{"return": 0.25})
     counter._next_status = 0.0
     counter.step()  # and dies
-    write_restarts(tmp_path, {"counter/0": 1, "replay/0": 2})
+    write_json(tmp_path / RESTARTS, {"counter/0": 1, "replay/0": 2})
     counter = make_counter(tmp_path, steps=20, restarts=1)
     counter.open({"steps": 0}, [])  # of a learner that was restarted too: ignored
     status = counter.status()
@@ -292,17 +304,17 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     """It has the last snapshot to save."""
     counter = make_counter(tmp_path, steps=1, seconds=0.0)
     counter.open({}, [])
-    counter.report("learner/0", {"updates": 1, "restarts": 0})
+    report(counter, "learner/0", updates=1, restarts=0)
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
-    write_restarts(tmp_path, {"learner/0": 1})
+    write_json(tmp_path / RESTARTS, {"learner/0": 1})
     counter.step()
     counter.step()
-    assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
-    counter.report("learner/0", {"state": "compiling"})
-    assert counter.report("evaluator/0", {"final": True})["phase"] == "evaluating"
-    counter.report("learner/0", {"updates": 1, "restarts": 1})
-    assert counter.report("evaluator/0", {"final": True})["phase"] == "finished"
+    assert report(counter, "evaluator/0", final=True) == "evaluating"
+    report(counter, "learner/0", state="compiling")
+    assert report(counter, "evaluator/0", final=True) == "evaluating"
+    report(counter, "learner/0", updates=1, restarts=1)
+    assert report(counter, "evaluator/0", final=True) == "finished"
 
 
 def test_states_of_actors_are_kept_in_the_run_directory(make_counter, tmp_path):

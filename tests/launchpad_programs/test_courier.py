@@ -69,7 +69,7 @@ def test_a_client_numbers_its_reports_and_repeats_one_with_its_number():
     calls = []
 
     class Lossy:
-        def report(self, name, values, call):
+        def report(self, name, call, values, taken):
             calls.append((name, values, call))
             if len(calls) == 2:
                 raise StatusError("UNAVAILABLE")

@@ -15,7 +15,6 @@ from retrax.environments import make
 from retrax.evaluation.episodes import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
-from retrax.replay.peer import DirectPeer
 from retrax.replay.waiting import Stopped
 from retrax.run_directory.best_parameters import BestParameters
 from retrax.runtime.run_config import RunConfig
@@ -50,7 +49,7 @@ def make_node(tmp_path, monkeypatch):
             AGENT,
             environment,
             parameters,
-            DirectPeer(counter),
+            DirectPeers(counter),
             key=jax.random.key(0),
             stop=stop or threading.Event(),
         )

@@ -9,8 +9,13 @@ import retrax
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
-from retrax.launchpad_programs.engines import installed
-from retrax.launchpad_programs.engines.options import EngineOptions
+from retrax.launchpad_programs.engines import options as options_module
+from retrax.launchpad_programs.engines.options import (
+    OLDEST_RAY,
+    EngineOptions,
+    missing_packages,
+    ray_version,
+)
 from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.run_directory.config_file import write_config
 from retrax.run_directory.directory_lock import DirectoryLock
@@ -18,12 +23,12 @@ from retrax.run_directory.state_file import write_state
 from retrax.runtime import checks
 
 needs_launchpad = pytest.mark.skipif(
-    installed.missing_packages() != [],
+    missing_packages() != [],
     reason="needs the distributed tier (Python 3.10, Linux)",
 )
 
 needs_engine = pytest.mark.skipif(
-    installed.missing_packages() != [] and installed.ray_version() < installed.OLDEST_RAY,
+    missing_packages() != [] and ray_version() < OLDEST_RAY,
     reason="needs the distributed or the cluster tier",
 )
 
@@ -38,7 +43,7 @@ class Reset(gymnasium.Env):
         raise RuntimeError("no maze")
 """
 
-ENGINES = {"local_mp": "LaunchpadEngine", "local_mt": "ThreadEngine"}
+ENGINES = {"local_mp": "start_processes", "local_mt": "start_threads"}
 CATCH = ["reactor", "--environment", "catch"]
 WORKERS = [*CATCH, "--num-workers", 2]
 
@@ -57,7 +62,7 @@ def refused(monkeypatch, capsys):
 
 
 def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch, tmp_path):
-    monkeypatch.setattr(installed, "missing_packages", lambda: ["launchpad", "reverb"])
+    monkeypatch.setattr(options_module, "missing_packages", lambda: ["launchpad", "reverb"])
     directory = tmp_path / "run"
     sentence = refused(*CATCH, "--run-directory", directory, "--engine", "launchpad")
     assert not directory.exists()
@@ -177,7 +182,7 @@ def launched(monkeypatch, told):
     def run_program(config, engine, *, mode, plain, notes, warnings):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
-        assert type(engine).__name__ == ENGINES[mode]
+        assert engine.__name__ == ENGINES[mode]
         programs.append((config, mode))
         told.append([*notes, *warnings])
         return LaunchSummary(config.directory, 0, 0, finished=True, failed=False, snapshot=None)
@@ -233,7 +238,7 @@ def test_a_program_is_launched_and_resumed_with_its_options(
     ((config, mode),) = launched
     run = config.run
     assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
-    assert (run.evaluation_episodes, config.schedule) == (4, (1000, 10, 200))
+    assert (run.evaluation_episodes, run.schedule) == (4, (1000, 10, 200))
     assert "with 3 discrete actions: the default preset of reactor for them is small" in told[0][0]
     capsys.readouterr()
     assert f"retrax launch --resume {directory}" in refused(*new[1:])
@@ -263,7 +268,7 @@ def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
 
 @pytest.mark.parametrize("missing", [[], ["launchpad"]])
 def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
-    monkeypatch.setattr(installed, "missing_packages", lambda: missing)
+    monkeypatch.setattr(options_module, "missing_packages", lambda: missing)
     assert EngineOptions().name == ("ray" if missing else "launchpad")
     for name in ("launchpad", "ray"):
         assert EngineOptions(engine=name).name == name

@@ -6,12 +6,13 @@ import types
 
 import numpy as np
 import pytest
-from node_fakes import Counter
-from program_configs import make_config
+from node_fakes import Counter, DirectPeers
+from program_configs import make_config, make_run
 
+from retrax.launchpad_programs import node as node_module
+from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus
-from retrax.replay.peer import DirectPeer
 from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime import intervals
 from retrax.runtime.learner import Snapshot
@@ -77,19 +78,20 @@ def stop():
 
 
 @pytest.fixture
-def make_node(tmp_path, stop):
+def make_node(tmp_path, stop, monkeypatch):
+    monkeypatch.setattr(node_module, "_REPORT_SECONDS", 0.0)
+
     def make(counter, *, logger=None, **changes):
         learner = Learner()
         config = make_config(tmp_path, **{"snapshot_every": 100, **changes})
         node = LearnerNode(
             config,
             learner,
-            Replay(),
             Parameters(),
-            DirectPeer(counter),
-            names=["loss"],
+            DirectPeers(counter),
+            metric_names=["loss"],
+            replay=Replay(),
             logger=logger,
-            report_seconds=0.0,
             stop=stop,
         )
         return learner, node
@@ -116,7 +118,7 @@ def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
     counter = Counter()
     learner, node = make_node(counter)
     node.start()
-    assert counter.started == ({}, ["loss"])
+    assert counter.started == ({}, ["loss", *program_columns(make_run())])
     assert learner.published == [0]
     for counter.steps in (50, 99, 100, 150, 230):
         node.step()

@@ -10,10 +10,11 @@ import pytest
 from node_fakes import Counter, DirectPeers
 from program_configs import make_config, make_run, make_workers
 
-from retrax.launchpad_programs.config import resumed as resumed_program
+from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.kinds import program_columns
-from retrax.launchpad_programs.live_table import line, table
+from retrax.launchpad_programs.launch import resumed as resumed_program
 from retrax.launchpad_programs.parameter_server import make_parameter_server
+from retrax.launchpad_programs.progress import line, table
 from retrax.launchpad_programs.worker import make_worker
 from retrax.replay.waiting import Stopped
 from retrax.run_directory.snapshots import Snapshots
@@ -52,31 +53,31 @@ def test_workers_act_learn_and_are_evaluated_and_counted(node, tmp_path):
             assert worker.step()
     server.step()
     learned = [worker._worker.learner.updates for worker in workers]
-    assert server._server.updates == sum(learned) == server._server.state.applied
+    assert server._learner.updates == sum(learned) == server._learner.state.applied
     assert min(learned) > 5
     agent = config.make_agent(config.spec)
     client = ParameterClient(server.get, packing_of(agent), update_period=1, threaded=False)
     client.wait()
     server.step()
     client.step()
-    assert client.version == server._server.updates
-    np.testing.assert_array_equal(client.params, server._server.state.means["reward"])
+    assert client.version == server._learner.updates
+    np.testing.assert_array_equal(client.params, server._learner.state.means["reward"])
     worker = workers[1]
     seen = worker._counter._counter._node
     seen.grants.append(5)
     worker._counter._granted = 0
     worker.step()
     assert sum(len(episodes.get("return", ())) for *_, episodes in seen.claims) >= 3
-    worker._report("acting and learning")
+    worker._report()
     name, report = seen.reports[-1]
     assert name == "worker/1"
     metrics = [reported.get("metrics", {}) for _, reported in seen.reports]
     found = [values[STALENESS] for values in metrics if STALENESS in values]
     assert found == [1.0]  # the second after a fetch has one of each worker before it
-    assert 0.0 <= report["waiting_share"] <= 1.0
+    assert 0.0 <= report["idle_share"] <= 1.0
     assert report["replay_rows"] > 40
     assert counter.reports[-1][0] == "parameter_server/0"
-    assert counter.reports[-1][1]["updates"] == server._server.updates
+    assert counter.reports[-1][1]["updates"] == server._learner.updates
     stop.set()
     for each in [*workers, server]:
         each.close()
@@ -90,7 +91,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
             worker.step()
     counter.steps = 60
     states = [worker._worker.replay.status().num_rows for worker in workers]
-    version, mean = server._server.updates, float(server._server.state.means["reward"])
+    version, mean = server._learner.updates, float(server._learner.state.means["reward"])
     assert version > 8
     for each in [*workers, server]:
         each.close()
@@ -99,12 +100,12 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(ValueError, match="workers/1/snapshots"):
-        resumed_program(config, None)
+        resumed_program(config, EngineOptions(engine="ray"))
     file.write_bytes(whole)
-    resumed, notes = resumed_program(config, None)
+    resumed, notes = resumed_program(config, EngineOptions(engine="ray"))
     assert (resumed.resumed_at, notes) == (60, [])
     server, workers, _, _ = node(resumed)
-    assert (server._server.updates, server._server.state.means["reward"]) == (version, mean)
+    assert (server._learner.updates, server._learner.state.means["reward"]) == (version, mean)
     for worker, rows in zip(workers, states, strict=True):
         assert worker._worker.replay.status().num_rows == rows
         assert worker._worker.updates.version == version
@@ -113,7 +114,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
         before = worker._loop.counters.steps
         while worker._loop.counters.steps < before + 10:
             worker.step()
-    assert server._server.updates > version
+    assert server._learner.updates > version
     for each in [*workers, server]:
         each.close()
     fresh = make_worker(config, 0, DirectPeers(Counter(), server), stop=threading.Event())
@@ -149,14 +150,14 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
 
     def step():
         """The server applies each gradient of both workers; their number."""
-        version = server._server.updates
+        version = server._learner.updates
         before = [each._worker.learner.updates for each in (other, worker)]
         for _ in range(30):
             for each in (other, worker):
                 each.step()
         made = [each._worker.learner.updates for each in (other, worker)]
         assert min(made[0] - before[0], made[1] - before[1]) > 5
-        assert server._server.updates == version + sum(made) - sum(before)
+        assert server._learner.updates == version + sum(made) - sum(before)
         return sum(made) - sum(before)
 
     server, other, worker = start(config), start(config, 0), start(config, 1)
@@ -164,14 +165,14 @@ def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
     server.step()
     server.save()
     worker.save()
-    version, rows = server._server.updates, worker._worker.replay.status().num_rows
+    version, rows = server._learner.updates, worker._worker.replay.status().num_rows
     step()  # which will be lost
     again = dataclasses.replace(config, restarts=1, resumed_at=60)
     worker = start(again, 1)
     assert worker._worker.replay.status().num_rows == rows
-    usual, lost = step(), server._server.updates - version
+    usual, lost = step(), server._learner.updates - version
     server = start(again)
-    assert server._server.updates == version
+    assert server._learner.updates == version
     assert usual + lost - 3 <= step() <= usual + lost + 2
     assert step() == pytest.approx(usual, abs=2)
     for each in (other, worker, server):
@@ -203,7 +204,7 @@ def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(node, tmp_path
             if since >= 0:  # one call runs, one is drawn, one is due
                 due = int((replay.status().steps - since) / period)
                 assert due - 3 <= updates <= due
-    worker._report("acting and learning")
+    worker._report()
     stop.set()
     for worker in workers:
         worker.close()
@@ -212,7 +213,7 @@ def test_decoupled_workers_act_while_they_learn_at_the_same_ratio(node, tmp_path
         assert worker._loop.counters.updates == saved > 60 // period // 2
     assert computing
     assert {thread.name for thread in computing} == {"learning"}
-    assert server._server.updates == sum(worker._worker.learner.updates for worker in workers)
+    assert server._learner.updates == sum(worker._worker.learner.updates for worker in workers)
     server.close()
     assert not any(thread.is_alive() for thread in threads)
 

@@ -26,9 +26,8 @@ from benchmark_modules import FOLDER, load
 from waiting import wait_for
 
 from retrax.launchpad_programs.engines import ray as ray_engine
-from retrax.launchpad_programs.engines.ray import RayNode
-from retrax.launchpad_programs.engines.ray_session import Connection
-from retrax.launchpad_programs.status import read_status
+from retrax.launchpad_programs.engines.ray import Connection, RayNode
+from retrax.launchpad_programs.status import STATUS, read_json
 
 pytestmark = pytest.mark.distributed
 
@@ -216,7 +215,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     """Exact steps, exit status 0, only loopback, no orphan, nothing in the temporary folder."""
     program = launch("--num-actors", 2, "--steps", 4000)
     program.wait_for("learning")
-    wait_for(lambda: "actor/1" in program.status()["leases"], 120)
+    wait_for(lambda: lease_of(program, 1)[2] > 0, 120)
     actors = [program.nodes()[f"actor/{index}"] for index in range(2)]
     for actor in actors:  # they may take all steps before one is killed, or starts again
         actor.suspend()
@@ -230,7 +229,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     assert psutil.Process().nice() == nodes["learner/0"].nice() < nodes["actor/1"].nice()
     assert all(is_loopback(address) for node in launched for address in listens_on(node))
     actors[1].kill()
-    wait_for(lambda: program.status()["leases"]["actor/1"][0] == 1, 120)
+    wait_for(lambda: lease_of(program, 1)[0] == 1 and lease_of(program, 1)[2] > 0, 120)
     assert program.status()["restarts"] == {"actor/1": 1}
     program.process.send_signal(signal.SIGINT)
     actors[0].resume()
@@ -257,6 +256,11 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     assert int(last["updates"]) > updates
     assert (directory / "snapshots" / "4000.npz").is_file()
     assert not list(temporary.iterdir())
+
+
+def lease_of(program, index):
+    """Restarts of an actor, the number of its newest report, and steps that it was granted."""
+    return program.status()["leases"].get(f"actor/{index}", (0, 0, 0))
 
 
 def listens_on(process):
@@ -305,7 +309,8 @@ def test_workers_and_their_server_are_restarted(launch, tmp_path):
     updates = [int(row["updates"]) for row in rows]
     assert updates[-1] > 100
     assert all(float(row["gradients_dropped"] or 0) <= 1 for row in rows)
-    assert read_status(tmp_path / "run")["restarts"] == {"parameter_server/0": 1, "worker/1": 1}
+    restarts = read_json(tmp_path / "run" / STATUS)["restarts"]
+    assert restarts == {"parameter_server/0": 1, "worker/1": 1}
 
 
 class Cluster:

@@ -10,10 +10,8 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 import ray
 
 from retrax.launchpad_programs import peers
-from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines import ray_peers
-from retrax.launchpad_programs.engines.ray import Host
-from retrax.launchpad_programs.engines.ray_peers import NoResult, RayPeer
+from retrax.launchpad_programs.engines.ray_peers import Host, NoResult, RayPeer
 from retrax.replay.waiting import PeerLost, Stopped, WaitTimeout
 
 PENDING, DEAD = "no answer yet", "no answer any more"
@@ -149,8 +147,8 @@ def test_answers_that_are_not_waited_for(monkeypatch):
 @pytest.fixture
 def host(monkeypatch):
     context = types.SimpleNamespace(get_node_id=lambda: "home")
-    monkeypatch.setattr(ray_engine.ray, "get_runtime_context", lambda: context)
-    monkeypatch.setattr(ray_engine, "_MAKING_SECONDS", 0.0)
+    monkeypatch.setattr(ray_peers.ray, "get_runtime_context", lambda: context)
+    monkeypatch.setattr(ray_peers, "_MAKING_SECONDS", 0.0)
     return Host("home")
 
 
@@ -174,11 +172,11 @@ def test_a_host_answers_when_its_node_is_made(host, monkeypatch, tmp_path):
         assert made.wait(60)
         return Node(stop)
 
-    monkeypatch.setattr(ray_engine, "make_node", make_node)
-    monkeypatch.setattr(ray_engine, "_redirect_output", lambda log: None)
-    monkeypatch.setattr(ray_engine, "_add_nice", lambda nice: None)
+    monkeypatch.setattr(ray_peers, "make_node", make_node)
+    monkeypatch.setattr(ray_peers, "_redirect_output", lambda log: None)
+    monkeypatch.setattr(ray_peers, "_add_nice", lambda nice: None)
     monkeypatch.setattr(
-        ray_engine.cloudpickle,
+        ray_peers.cloudpickle,
         "loads",
         lambda pickled: (types.SimpleNamespace(kind=types.SimpleNamespace(nice=0)), None),
     )
@@ -187,7 +185,7 @@ def test_a_host_answers_when_its_node_is_made(host, monkeypatch, tmp_path):
     thread.start()
     assert host.call("add", 1, 2) == NoResult("")
     made.set()
-    monkeypatch.setattr(ray_engine, "_MAKING_SECONDS", 60.0)
+    monkeypatch.setattr(ray_peers, "_MAKING_SECONDS", 60.0)
     assert host.call("add", 1, 2) == 3
     answer = host.call("add", 1, "2")
     assert "TypeError: unsupported operand" in answer.traceback

@@ -15,7 +15,8 @@ from program_configs import make_config, make_run, make_workers
 
 from retrax.experiments.commands.main import main
 from retrax.launchpad_programs import launch_command
-from retrax.launchpad_programs.engines import installed, ray_session
+from retrax.launchpad_programs.engines import options as options_module
+from retrax.launchpad_programs.engines import ray_session
 from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.engines.ray_head import users
 from retrax.launchpad_programs.engines.ray_session import check_cpus, object_bytes
@@ -63,7 +64,7 @@ def test_an_older_version_is_refused(monkeypatch, version):
 def test_newer_versions_are_taken(monkeypatch, version, has_tokens):
     install(monkeypatch, version)
     check()
-    assert installed.has_tokens() == has_tokens
+    assert options_module.has_tokens() == has_tokens
 
 
 def test_only_processes_can_be_restarted():
@@ -153,7 +154,7 @@ def test_workers_run_under_ray(monkeypatch):
 
 
 def test_memory_for_what_ray_carries_by_hand(tmp_path):
-    """Twice 8 draws; for each actor 4 chunks of 16 rows of 2 environments, parameters twice."""
+    """Twice five draws; for each actor 2 chunks of 32 rows of 2 environments, parameters twice."""
     agent = make_config(tmp_path).make_agent(make_config(tmp_path).spec)
     assert object_bytes(make_config(tmp_path), agent) == 2**28
     large = dataclasses.replace(make_run().agent_config.replay, batch_size=10_000)
@@ -162,9 +163,22 @@ def test_memory_for_what_ray_carries_by_hand(tmp_path):
     config = make_config(tmp_path, run=run)
     agent = config.make_agent(config.spec)
     row = Packing(row_spec(config.spec, agent.sequence)).dtype.itemsize
-    each = 4 * 16 * 2 * row + 2 * packing_of(agent).num_bytes
-    draws = 8 * 10_000 * agent.sequence.length * row
-    assert object_bytes(config, agent) == 2 * (draws + 2 * each)
+    each = 2 * 32 * 2 * row + 2 * packing_of(agent).num_bytes
+    # Numbers, three keys and a weight for each sequence, and the rows; each from a multiple of 64.
+    parts = 8 * 8, 10_000 * 3 * 8, 10_000 * 4, 10_000 * agent.sequence.length * row
+    draw = sum(-(-part // 64) * 64 for part in parts)
+    assert object_bytes(config, agent) == 2 * (5 * draw + 2 * each)
+
+
+def test_small_draws_travel_together(tmp_path, monkeypatch):
+    """Up to four in an answer, which has then 2^18 bytes at most."""
+    monkeypatch.setattr(ray_session, "_LEAST_OBJECT_BYTES", 0)
+    config = make_config(tmp_path)
+    agent = config.make_agent(config.spec)
+    row = Packing(row_spec(config.spec, agent.sequence)).dtype.itemsize
+    assert 4 * config.run.replay.draw_size * agent.sequence.length * row < 2**18
+    each = 2 * 32 * row + 2 * packing_of(agent).num_bytes
+    assert object_bytes(config, agent) == 2 * (5 * 2**18 + 2 * each)
 
 
 def test_only_the_owner_can_read_the_token_of_a_program(tmp_path):

@@ -31,7 +31,7 @@ def start(monkeypatch):
 
     def start(config, make):
         monkeypatch.setattr(threads, "make_node", make)
-        nodes.extend(threads.ThreadEngine().start(config))
+        nodes.extend(threads.start_threads(config))
         return {node.name: node for node in nodes}
 
     yield start
