@@ -1,8 +1,10 @@
 """Files written whole or not at all, and errors of writing in one sentence with the path."""
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -39,3 +41,9 @@ def replacing(path: Path) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Replaces a file by JSON values; see `replacing`."""
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -12,9 +12,8 @@ from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
-from .counter_client import CounterClient
 from .kinds import publisher_of
-from .node import Node
+from .node import CounterClient, Node
 from .peers import Peers
 
 _POLL_SECONDS = 0.1
@@ -36,18 +35,10 @@ class ActorNode(Node):
         loop: Loop | None = None,
         stop: StopEvent,
     ):
-        """Takes its parts.
+        """Takes its parts. The actor's state is restored where the run or the node continues.
 
-        Args:
-          config: of the program.
-          index: 0 .. num_actors - 1.
-          actor: its state is restored if the run is resumed or the node restarted; the node closes
-            it.
-          parameters: the actor's.
-          peers: of which the counter grants steps, and keeps the state.
-          loop: steps the actor, without end; it must call the function that it gets, which may
-            raise `Stopped`, before every step. None for the node's own.
-          stop: when to end.
+        A `loop` steps the actor in place of `step`, without end. It must call the function that it
+        is given before every step; that one raises `Stopped` at the end.
         """
         super().__init__(stop)
         self._actor, self._parameters, self._loop = actor, parameters, loop

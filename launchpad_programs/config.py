@@ -1,5 +1,6 @@
 """The configuration of a program: a run, and what only programs have."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -11,12 +12,17 @@ from typing import Annotated, Any
 from ..agents.base import Agent
 from ..basics.imports import import_from, make_importable
 from ..basics.validation import Range, check_fields
+from ..basics.writing import write_json
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..run_directory.config_file import PROGRAM, write_config
 from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
 from .engines.options import ProgramOptions
+
+# Written by the counter while a program runs, which continues from it when it is restarted.
+STATUS = "status.json"
+RESTARTS = "restarts.json"  # from node to its restarts; written by the launcher for the counter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,8 +118,7 @@ def write_program(config: ProgramConfig) -> None:
     """Writes config.json and program.json."""
     write_config(config.directory, config.run)
     names = [field.name for field in dataclasses.fields(ProgramOptions)]
-    text = json.dumps({name: getattr(config, name) for name in names}, indent=2) + "\n"
-    (config.directory / PROGRAM).write_text(text, encoding="utf-8")
+    write_json(config.directory / PROGRAM, {name: getattr(config, name) for name in names})
 
 
 def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConfig:
@@ -126,6 +131,14 @@ def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConf
     """
     options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
     return ProgramConfig(run=run, directory=directory, **{**options, **changes})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Of `STATUS` or `RESTARTS`; empty before it is written."""
+    with contextlib.suppress(FileNotFoundError):
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return values
+    return {}
 
 
 def _unpickle(search_path: str, values: bytes) -> ProgramConfig:

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..basics.writing import write_json
 from ..run_directory.actor_states import ActorStates
 from ..run_directory.metrics_writer import MetricsTable
 from ..runtime.intervals import next_multiple
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.stop import StopEvent
-from .config import ProgramConfig
+from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import RESTARTS_COLUMN, kind_of, newest_values
 from .node import Node
 from .peers import Peers
-from .status import RESTARTS, STATUS, read_json, write_json
 
 _STATUS_SECONDS = 0.5
 _FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
@@ -27,13 +27,7 @@ _PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so
 
 
 class Lease(NamedTuple):
-    """The newest report of a node, and the steps that it was granted and has not reported yet.
-
-    Attributes:
-      restarts: of the node before.
-      number: of the report.
-      steps: the grant.
-    """
+    """The newest report of a node, and the steps that it was granted and has not reported yet."""
 
     restarts: int = 0
     number: int = -1

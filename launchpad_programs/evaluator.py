@@ -18,9 +18,8 @@ from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
-from .counter_client import CounterClient
 from .kinds import publisher_of
-from .node import Node
+from .node import CounterClient, Node
 from .peers import Peers
 
 _ENVIRONMENTS = 4  # stepped together
@@ -62,25 +61,14 @@ class EvaluatorNode(Node):
         parameters: ParameterClient,
         peers: Peers,
         *,
-        key: jax.Array,
         stop: StopEvent,
     ):
-        """Takes its parts.
-
-        Args:
-          config: of the program.
-          agent: whose `exploit` is used.
-          environment: its own; the node closes it.
-          parameters: not threaded.
-          peers: of which the counter receives reports.
-          key: a PRNG key.
-          stop: when to end.
-        """
+        """Takes its parts, which it closes; `parameters` are not threaded."""
         super().__init__(stop)
         self._run, self._agent, self._parameters = config.run, agent, parameters
         self._counter = CounterClient(peers.peer("counter/0"), "evaluator/0", config.restarts)
         self._environment: Any = _Paced(environment, stop, self._before_step)
-        self._key, self._version = key, -1
+        self._key, self._version = jax.random.key(config.derive_seed(Purpose.EVALUATOR)), -1
         self._states: ActorState = None  # an agent may learn over evaluations
         self._phase, self._steps = "", 0  # of the run, when the node last reported
         self._rested_at, self._until = time.monotonic(), math.inf
@@ -175,5 +163,4 @@ def make_evaluator(
         stop=stop.is_set,
         threaded=False,
     )
-    key = jax.random.key(seed)
-    return EvaluatorNode(config, agent, environment, parameters, peers, key=key, stop=stop)
+    return EvaluatorNode(config, agent, environment, parameters, peers, stop=stop)

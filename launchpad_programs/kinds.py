@@ -40,9 +40,9 @@ class NodeKind(NamedTuple):
         waits for the evaluator.
       cpus: as Ray counts them; their sum must fit. Actors and workers may share a core.
       columns: of metrics.csv, with the values of the nodes' newest reports of which they are means.
-      restored: what the log says when a node is restarted: "{steps}" are those of the newest
+      restores: what the log says of a node that is restarted: "{steps}" are those of the newest
         snapshot; "" for small states.
-      renewed: what it says where there is no snapshot yet.
+      begins: what it says where there is no snapshot yet.
     """
 
     label: str
@@ -57,8 +57,8 @@ class NodeKind(NamedTuple):
     nice: int = 0
     cpus: float = 0.1
     columns: tuple[tuple[str, str], ...] = ()
-    restored: str = ""
-    renewed: str = ""
+    restores: str = ""
+    begins: str = "begins again"
 
 
 RESTARTS_COLUMN = "node_restarts"  # of metrics.csv
@@ -69,8 +69,8 @@ _KINDS = (
         is_called=True,
         holds_rows=True,
         ends_last=True,
-        restored="The replay restores its newest state, which was saved with a snapshot.",
-        renewed="There is no snapshot yet: the replay is empty, and refills.",
+        restores="its newest state, which was saved with a snapshot",
+        begins="is empty, and refills",
     ),
     NodeKind("counter", is_called=True, ends_last=True),
     NodeKind(
@@ -82,8 +82,7 @@ _KINDS = (
         sees_accelerator=True,
         cpus=0.5,
         columns=(("learner_idle_share", "idle_share"), *_REPLAY_COLUMNS),
-        restored="The learner restores the snapshot at {steps} steps.",
-        renewed="There is no snapshot yet: the learner begins again.",
+        restores="the snapshot at {steps} steps",
     ),
     NodeKind(
         "actor",
@@ -100,8 +99,7 @@ _KINDS = (
         saves=True,
         cpus=0.5,
         columns=(("server_idle_share", "idle_share"),),
-        restored="The parameter server restores the snapshot at {steps} steps.",
-        renewed="There is no snapshot yet: the parameter server begins again.",
+        restores="the snapshot at {steps} steps",
     ),
     NodeKind(
         "worker",
@@ -109,8 +107,7 @@ _KINDS = (
         acts=True,
         saves=True,
         columns=(("worker_waiting_share", "idle_share"), *_REPLAY_COLUMNS),
-        restored="The worker restores its own newest snapshot on its host, or else begins again.",
-        renewed="The worker restores its own newest snapshot on its host, or else begins again.",
+        restores="its own newest snapshot on its host, or else begins again",
     ),
     NodeKind(
         "evaluator",
@@ -190,8 +187,11 @@ def log_restart(kind: NodeKind, steps: int | None) -> None:
       kind: of the node.
       steps: of the newest snapshot; None if there is none, which is a warning.
     """
-    sentence = kind.renewed if steps is None else kind.restored.format(steps=steps)
-    if sentence:
+    node = kind.label.replace("_", " ")
+    sentence = f"The {node} restores {kind.restores.format(steps=steps)}."
+    if steps is None and not kind.acts:  # a worker has snapshots of its own
+        sentence = f"There is no snapshot yet: the {node} {kind.begins}."
+    if kind.restores:
         _log.log(logging.WARNING if steps is None else logging.INFO, sentence)
 
 

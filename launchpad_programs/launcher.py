@@ -9,11 +9,10 @@ from ..run_directory.log import close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.snapshots import newest_snapshot
 from ..runtime.stop import StopEvent, stop_on_signals
-from .config import ProgramConfig
+from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of
 from .progress import Progress
-from .status import RESTARTS, STATUS, read_json
 
 ExecutionMode = Literal["local_mp", "local_mt"]
 
@@ -56,10 +55,10 @@ def run_program(
 
     Args:
       config: what to run.
-      engine: starts the nodes, and may start them again.
-      mode: local_mp: every node is a process. local_mt: every node is a thread of this process.
+      engine: starts the nodes, as processes in `mode` local_mp.
+      mode: of `EngineOptions`.
       plain: log lines instead of a live table.
-      notes: for the log.
+      notes: for the log, as are `warnings`.
       warnings: for the log.
 
     Raises:

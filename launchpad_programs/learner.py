@@ -18,9 +18,8 @@ from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.stop import StopEvent
 from ..runtime.workers.server import GradientServer
 from .config import ProgramConfig
-from .counter_client import CounterClient
 from .kinds import program_columns
-from .node import LearningNode
+from .node import CounterClient, LearningNode
 from .peers import KeptReplay, Peers
 
 _WAIT_SECONDS = 1.0  # for an update to be due
@@ -45,16 +44,16 @@ class LearnerNode(LearningNode):
         logger: Any = None,
         stop: StopEvent,
     ):
-        """Takes its parts.
+        """Takes its parts; a snapshot is restored if the run is resumed.
 
         Args:
-          config: of the program; a snapshot is restored if it is resumed.
+          config: of the program.
           learner: what updates; the node closes it.
           parameters: the learner's.
-          peers: of which the counter receives reports.
+          peers: of the node.
           metric_names: the learner's.
-          replay: the learner's, whose status is reported; None if it has none.
-          kept: the replay's states; None if `Replay.state` has all of it.
+          replay: whose status is reported, if there is one.
+          kept: the replay's states, see `Peers.replay`.
           logger: Acme's, which receives the metrics too.
           stop: when to end.
         """

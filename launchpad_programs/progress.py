@@ -15,10 +15,9 @@ from rich.table import Table
 from ..evaluation.plots import read_metrics
 from ..run_directory.metrics_logger import MetricsLogger
 from ..runtime.intervals import next_multiple
-from .config import ProgramConfig
+from .config import STATUS, ProgramConfig, read_json
 from .engines.engine import RunningNode
 from .kinds import kind_of
-from .status import STATUS, read_json
 
 _STATUS_SECONDS = 0.5
 _LINE_SECONDS = 10.0  # between log lines, at least

@@ -14,6 +14,8 @@ from .config import ProgramConfig
 from .node import Node
 from .peers import Peers
 
+_FOLDER = "replay"  # of the run directory
+
 
 class KeptReplayNode(ReplayNode, Node):
     """Keeps its state for every snapshot of the learner, in `replay/` of the run directory.
@@ -25,7 +27,7 @@ class KeptReplayNode(ReplayNode, Node):
         """Takes an empty replay."""
         ReplayNode.__init__(self, local, max_lead=config.max_lead, life=config.restarts)
         Node.__init__(self, stop)
-        self._snapshots = Snapshots(_folder(config.directory))
+        self._snapshots = Snapshots(config.directory / _FOLDER)
         if not config.restarts:  # states of later steps, or of an earlier run
             self._snapshots.remove_newer(-1 if config.resumed_at is None else config.resumed_at)
         if (steps := self._snapshots.steps()) and (
@@ -74,9 +76,5 @@ def check_kept(directory: Path, steps: int) -> None:
         check_sealed(_state(directory, steps))
 
 
-def _folder(directory: Path) -> Path:
-    return directory / "replay"
-
-
 def _state(directory: Path, steps: int) -> Path:
-    return _folder(directory) / "snapshots" / f"{steps}{SUFFIX}"
+    return directory / _FOLDER / "snapshots" / f"{steps}{SUFFIX}"

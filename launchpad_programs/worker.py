@@ -17,9 +17,8 @@ from ..runtime.workers.assembly import WorkerParts
 from ..runtime.workers.in_turn import Worker
 from ..runtime.workers.remote_updates import STALENESS
 from .config import ProgramConfig
-from .counter_client import CounterClient
 from .kinds import publisher_of
-from .node import LearningNode
+from .node import CounterClient, LearningNode
 from .peers import Peers
 
 _ACTING = "acting and learning"
@@ -39,16 +38,7 @@ class WorkerNode(LearningNode):
         *,
         stop: StopEvent,
     ):
-        """Takes its parts; the newest of its own snapshots is restored, if it continues.
-
-        Args:
-          config: of the program.
-          index: 0 .. num_workers - 1.
-          worker: what it learns with.
-          actor: writes into the worker's replay.
-          peers: of which the counter grants steps.
-          stop: when to end.
-        """
+        """Takes its parts, whose newest own snapshot is restored where the node continues."""
         run = config.run
         counter = CounterClient(peers.peer("counter/0"), f"worker/{index}", config.restarts)
         snapshots = Snapshots(config.directory / "workers" / str(index), keep=run.keep_snapshots)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..agents.entry import find_agent
-from ..basics.writing import replacing
+from ..basics.writing import write_json
 from ..runtime.run_config import RunConfig
 from .directory_lock import LOCK
 
@@ -100,9 +100,7 @@ def new_directory(config: RunConfig) -> Path:
 
 def write_config(directory: Path, config: RunConfig) -> None:
     """Writes config.json, whole or not at all."""
-    text = json.dumps(values_of(config), indent=2)
-    with replacing(directory / "config.json") as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
+    write_json(directory / "config.json", values_of(config))
 
 
 def read_config(directory: Path) -> RunConfig:

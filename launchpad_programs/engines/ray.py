@@ -17,10 +17,10 @@ import cloudpickle
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ...basics.writing import write_json
 from ...run_directory.snapshots import newest_snapshot
-from ..config import ProgramConfig
+from ..config import RESTARTS, ProgramConfig
 from ..kinds import NodeSpec, log_restart, nodes_of, process_env
-from ..status import RESTARTS, write_json
 from .engine import RunningNode
 from .ray_peers import Host
 
@@ -68,14 +68,9 @@ class RayNode(RunningNode):
         on_restart: Callable[[str, int], None],
         connection: Connection,
     ):
-        """Starts the node.
+        """Starts the node: `start(restarts)` returns a handle of a new `Host`, and its result.
 
-        Args:
-          name: LABEL/N.
-          start: given the number of restarts, returns a handle of a new `Host`, and its result.
-          max_failures: in a row, after which the node is not started again.
-          on_restart: given the name and the number of restarts.
-          connection: of all nodes of a program.
+        It is started again until it failed more than `max_failures` times in a row.
         """
         self.name, self._start, self._on_restart = name, start, on_restart
         self._connection = connection

@@ -20,11 +20,10 @@ from retrax.launchpad_programs.config import (
 )
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed
-from retrax.run_directory.config_file import read_config
 from retrax.run_directory.actor_states import ActorStates, pack_actor
+from retrax.run_directory.config_file import read_config
 from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime.learner import Snapshot
-
 
 RAY = EngineOptions(engine="ray")
 

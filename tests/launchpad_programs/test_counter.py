@@ -9,10 +9,11 @@ from program_configs import make_config
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
+from retrax.basics.writing import write_json
 from retrax.launchpad_programs import counter as counter_module
+from retrax.launchpad_programs.config import RESTARTS, STATUS, read_json
 from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.kinds import program_columns
-from retrax.launchpad_programs.status import RESTARTS, STATUS, read_json, write_json
 from retrax.runtime.run_config import RunConfig
 
 

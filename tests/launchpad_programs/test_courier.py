@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from retrax.launchpad_programs.counter_client import CounterClient
 from retrax.launchpad_programs.engines.courier import CourierPeers
+from retrax.launchpad_programs.node import CounterClient
 from retrax.launchpad_programs.peers import until_answered
 from retrax.replay.waiting import Stopped, WaitTimeout
 

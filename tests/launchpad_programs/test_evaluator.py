@@ -2,7 +2,6 @@
 
 import threading
 
-import jax
 import numpy as np
 import pytest
 from node_fakes import Counter, DirectPeers, Parameters
@@ -50,7 +49,6 @@ def make_node(tmp_path, monkeypatch):
             environment,
             parameters,
             DirectPeers(counter),
-            key=jax.random.key(0),
             stop=stop or threading.Event(),
         )
 

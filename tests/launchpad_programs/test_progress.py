@@ -7,10 +7,10 @@ import types
 import pytest
 from rich.console import Console
 
+from retrax.basics.writing import write_json
 from retrax.launchpad_programs import progress
+from retrax.launchpad_programs.config import STATUS as STATUS_FILE
 from retrax.launchpad_programs.progress import Progress, line, table
-from retrax.launchpad_programs.status import STATUS as STATUS_FILE
-from retrax.launchpad_programs.status import write_json
 
 NAMES = ("replay/0", "counter/0", "learner/0", "actor/0", "actor/1", "evaluator/0")
 STATUS = {

@@ -25,9 +25,9 @@ pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 from benchmark_modules import FOLDER, load
 from waiting import wait_for
 
+from retrax.launchpad_programs.config import STATUS, read_json
 from retrax.launchpad_programs.engines import ray as ray_engine
 from retrax.launchpad_programs.engines.ray import Connection, RayNode
-from retrax.launchpad_programs.status import STATUS, read_json
 
 pytestmark = pytest.mark.distributed
 
