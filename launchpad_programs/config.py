@@ -122,13 +122,7 @@ def write_program(config: ProgramConfig) -> None:
 
 
 def read_options(directory: Path, run: RunConfig, **changes: Any) -> ProgramConfig:
-    """The config of a program that is resumed, from program.json.
-
-    Args:
-      directory: the run directory.
-      run: the run.
-      **changes: fields that replace those of program.json.
-    """
+    """The config of a program that is resumed, from program.json with changes."""
     options = json.loads((directory / PROGRAM).read_text(encoding="utf-8"))
     return ProgramConfig(run=run, directory=directory, **{**options, **changes})
 

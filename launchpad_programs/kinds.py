@@ -183,9 +183,7 @@ def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers, *, stop: Stop
 def log_restart(kind: NodeKind, steps: int | None) -> None:
     """Logs what a restarted node continues with, unless its state is small.
 
-    Args:
-      kind: of the node.
-      steps: of the newest snapshot; None if there is none, which is a warning.
+    `steps` are those of the newest snapshot. If there is none, this is a warning.
     """
     node = kind.label.replace("_", " ")
     sentence = f"The {node} restores {kind.restores.format(steps=steps)}."

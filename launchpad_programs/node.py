@@ -69,11 +69,7 @@ class CounterClient:
         return answer
 
     def is_granted(self, values: Callable[[], dict[str, Any]]) -> bool:
-        """Whether a step may be taken; asks the counter if none is left.
-
-        Args:
-          values: for the counter (see `Counter.report`); called if it is asked.
-        """
+        """Whether a step may be taken; reports values, and asks for more, if none is left."""
         if self._taken >= self._granted:
             now, taken = time.monotonic(), self._taken
             rate = taken / max(now - self._asked_at, 1e-6)
@@ -140,11 +136,7 @@ class LearningNode(Node, abc.ABC):
             self.save()
 
     def _learned(self, idle_seconds: float) -> dict[str, Any]:
-        """Metrics and rates since the last report, for the next one.
-
-        Args:
-          idle_seconds: that the learner has waited since the start.
-        """
+        """Metrics and rates since the last report; the learner has waited so long by now."""
         now = time.monotonic()
         self._next_report = now + _REPORT_SECONDS
         then, updates, idle_before = self._last

@@ -50,13 +50,10 @@ def probe() -> str:
 
 
 def check_allowed(refused: str) -> None:
-    """Refuses to run where others could connect.
-
-    Args:
-      refused: as returned by `isolate`.
+    """Refuses to run where others could connect, for the reason that `isolate` returned.
 
     Raises:
-      ValueError: it is not empty; names both ways to continue.
+      ValueError: there is one; names both ways to continue.
     """
     if refused:
         raise ValueError(

@@ -147,14 +147,7 @@ class RayNode(RunningNode):
 
 
 def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
-    """Starts every node of a program within a `ray_session`, and again when it ends too early.
-
-    The output of a node goes to `logs/LABEL/N` of the run directory.
-
-    Args:
-      config: of the program.
-      max_failures: of a node in a row that are forgiven.
-    """
+    """Starts every node of a program within a `ray_session`; see `EngineOptions.max_failures`."""
     connection, restarts = Connection(), dict[str, int]()
     home = ray.get_runtime_context().get_node_id()
     gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)  # for the learner

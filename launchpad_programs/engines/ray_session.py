@@ -38,12 +38,7 @@ _ANSWERS = AHEAD + 3  # with draws: also of the update that runs, those before a
 
 
 def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: bool) -> None:
-    """Refuses what Ray could not run.
-
-    Args:
-      address: as `EngineOptions.ray_address`.
-      config: of the program.
-      listen_everywhere: whether others may connect.
+    """Refuses what Ray could not run at `EngineOptions.ray_address`.
 
     Raises:
       ModuleNotFoundError: Ray is not installed.
@@ -76,10 +71,6 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
 @contextlib.contextmanager
 def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
     """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
-
-    Args:
-      address: as `EngineOptions.ray_address`.
-      config: of the program.
 
     Raises:
       ValueError: Ray does not start, this machine is not part of the cluster, the cluster has too

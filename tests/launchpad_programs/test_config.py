@@ -13,7 +13,6 @@ from program_configs import make_config, make_run, make_workers
 from retrax.agents.reactor import AGENT
 from retrax.basics.checksums import write_manifest
 from retrax.launchpad_programs.config import (
-    AcmeOptions,
     ProgramConfig,
     read_options,
     write_program,
@@ -192,11 +191,3 @@ def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path):
         command = [sys.executable, "-c", textwrap.dedent(script)]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert output == printed
-
-
-def test_acme_options_need_no_acme():
-    script = "import sys; import retrax.launchpad_programs.config; print('acme' in sys.modules)"
-    command = [sys.executable, "-c", script]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert output == "False\n"
-    assert AcmeOptions().observers == ()

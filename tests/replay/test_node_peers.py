@@ -1,6 +1,7 @@
 """The writer and the learner of a replay node, while it is slow, silent, or dies."""
 
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from replay_nodes import (
     stream,
 )
 
+from retrax.launchpad_programs.engines import ray_session
 from retrax.replay import node_writer, remote
 from retrax.replay.node import ReplayNode
 from retrax.replay.waiting import Stopped, WaitTimeout
@@ -300,3 +302,28 @@ def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
         assert node.status()[0] == (6 if full else local.status().num_rows)
     reverbs = {"stored_as": local.state()["stored_as"], "reverb_checkpoint": np.zeros(1)}
     open_replay(peer).restore(reverbs, counters)
+
+
+@pytest.mark.parametrize("request_bytes", [0, remote.REQUEST_BYTES])
+def test_a_learner_holds_no_more_answers_than_ray_has_memory_for(monkeypatch, request_bytes):
+    """Those requested, and those of the updates before, now and next; of large and small draws."""
+    monkeypatch.setattr(remote, "REQUEST_BYTES", request_bytes)
+    answers, counts = [], []
+
+    class Carrying(LatePeer):
+        def call(self, method, *arguments):
+            answer = super().call(method, *arguments)
+            if method == "draw" and answer is not None:
+                answer = answer.copy()
+                answers.append(weakref.ref(answer))
+            return answer
+
+    node = ReplayNode(local_replay(), max_lead=1000)
+    node.add(7, [0, 0], [0, 1], packed(stream(60)), 0.0)
+    replay, held = open_replay(Carrying(node), ahead=ray_session.AHEAD), []
+    while (draw := replay.sample()) is not None:
+        held = [*held[-2:], draw]
+        counts.append(sum(answer() is not None for answer in answers))
+    assert len(counts) > 20
+    most = ray_session._ANSWERS
+    assert max(counts) == most if not request_bytes else max(counts) <= most
