@@ -58,15 +58,21 @@ class EpisodeResults(NamedTuple):
 class Interruptible:
     """An environment whose steps raise `Stopped` once a stop is requested."""
 
-    def __init__(self, environment: VectorEnvironment, stop: StopEvent):
-        """Takes the environment, whose other attributes stay as they are."""
-        self._environment, self._stop = environment, stop
+    def __init__(
+        self,
+        environment: VectorEnvironment,
+        stop: StopEvent,
+        before_step: Callable[[], None] = lambda: None,
+    ):
+        """Takes the environment, whose other attributes stay; `before_step` may wait, or raise."""
+        self._environment, self._stop, self._before_step = environment, stop, before_step
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environment, name)
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """See `VectorEnvironment`."""
+        self._before_step()
         if self._stop.is_set():
             raise Stopped("Stopped in the middle of an episode.")
         return self._environment.step(actions)

@@ -43,7 +43,8 @@ class ActorNode(Node):
         super().__init__(stop)
         self._actor, self._parameters, self._loop = actor, parameters, loop
         self._counter = CounterClient(peers.peer("counter/0"), f"actor/{index}", config.restarts)
-        if config.continues and (state := self._counter.kept()) is not None:
+        self._index = index
+        if config.continues and (state := self._counter.call("kept", index)) is not None:
             actor.state = unpack_actor(state, actor.state)
         self._save_every = max(1, config.run.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
@@ -95,7 +96,7 @@ class ActorNode(Node):
 
     def _save(self) -> None:
         self._next_save = self._counter.total + self._save_every
-        self._counter.keep(pack_actor(self._actor.state))
+        self._counter.call("keep", self._index, pack_actor(self._actor.state))
 
 
 def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:

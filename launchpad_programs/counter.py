@@ -122,17 +122,17 @@ class Counter(Node):
                 "granted": lease.steps if restarts == lease.restarts else 0,
             }
 
-    def keep(self, name: str, state: bytes) -> None:
+    def keep(self, actor: int, state: bytes) -> None:
         """Writes the packed state of an actor in the run directory."""
-        self._states_of(name).write(state)
+        ActorStates(self._directory, actor).write(state)
 
-    def kept(self, name: str) -> bytes | None:
+    def kept(self, actor: int) -> bytes | None:
         """The packed state that an actor last gave to `keep`; None if there is none.
 
         Raises:
           ValueError: the file is damaged.
         """
-        return self._states_of(name).read()
+        return ActorStates(self._directory, actor).read()
 
     def step(self) -> bool:
         """Updates the phase, status.json and metrics.csv; False."""
@@ -186,9 +186,6 @@ class Counter(Node):
                 for name, values in sorted(self._nodes.items())
             },
         }
-
-    def _states_of(self, name: str) -> ActorStates:
-        return ActorStates(self._directory, int(name.partition("/")[2]))
 
     def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         kept = dict(counters)

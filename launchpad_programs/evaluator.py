@@ -3,14 +3,12 @@
 import functools
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..agents.base import ActorState, Agent
-from ..datatypes import TimeStep, VectorEnvironment
+from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
 from ..run_directory.best_parameters import BestParameters
@@ -30,18 +28,6 @@ _SHARE = 0.1  # of the time; with 0.2 actors on two cores lose a tenth of their 
 
 class _TooLong(Exception):  # noqa: N818 - not an error
     """The last evaluation takes too long."""
-
-
-class _Paced(Interruptible):
-    """An environment whose steps may wait."""
-
-    def __init__(self, environment: VectorEnvironment, stop: StopEvent, wait: Callable[[], None]):
-        super().__init__(environment, stop)
-        self._wait = wait
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        self._wait()
-        return super().step(actions)
 
 
 class EvaluatorNode(Node):
@@ -67,7 +53,7 @@ class EvaluatorNode(Node):
         super().__init__(stop)
         self._run, self._agent, self._parameters = config.run, agent, parameters
         self._counter = CounterClient(peers.peer("counter/0"), "evaluator/0", config.restarts)
-        self._environment: Any = _Paced(environment, stop, self._before_step)
+        self._environment: Any = Interruptible(environment, stop, self._before_step)
         self._key, self._version = jax.random.key(config.derive_seed(Purpose.EVALUATOR)), -1
         self._states: ActorState = None  # an agent may learn over evaluations
         self._phase, self._steps = "", 0  # of the run, when the node last reported

@@ -204,7 +204,8 @@ def _new(
     """The program of a resolved run, checked."""
     program = ProgramConfig(run=run, directory=directory, **vars(part(engine, ProgramOptions)))
     engine.check(program)
-    _check_processes(run, engine.launch)
+    if engine.name != "threads":
+        _check_processes(run)
     checked_agent(run, spec)
     return program
 
@@ -216,11 +217,11 @@ def _with_period(run: RunConfig) -> RunConfig:
     return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
 
 
-def _check_processes(run: RunConfig, mode: str) -> None:
+def _check_processes(run: RunConfig) -> None:
     """Refuses more processes of actors or workers than the memory has room for."""
     available = psutil.virtual_memory().available
     fitting = max(int(available / _ACTOR_BYTES), 1)
-    if mode == "local_mp" and (count := run.num_actors) > fitting:
+    if (count := run.num_actors) > fitting:
         option = "--num-workers" if run.workers.num_workers else "--num-actors"
         raise ValueError(
             f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..run_directory.log import close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
@@ -13,8 +13,6 @@ from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of
 from .progress import Progress
-
-ExecutionMode = Literal["local_mp", "local_mt"]
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
@@ -46,7 +44,7 @@ def run_program(
     config: ProgramConfig,
     engine: Engine,
     *,
-    mode: ExecutionMode,
+    mode: str,
     plain: bool,
     notes: Sequence[str],
     warnings: Sequence[str] = (),

@@ -83,7 +83,7 @@ class LearnerNode(LearningNode):
         self._counter.report(state="compiling")
         _unless_stopped(self._learner.compile, self._stop)
         self._learner.publish()
-        self._counter.open(self._counters, self._names)
+        self._counter.call("open", self._counters, self._names)
         super().start()
         self._is_started = True
 

@@ -4,7 +4,7 @@ import abc
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..replay.peer import Peer
@@ -58,9 +58,9 @@ class CounterClient:
         self._numbers = itertools.count()
         self._asked_at = time.monotonic()
 
-    def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
-        """As `Counter.open`."""
-        self._counter.call("open", dict(counters), list(names))
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls another method of the counter than `report`."""
+        return self._counter.call(method, *arguments)
 
     def report(self, taken: int | None = None, **values: Any) -> dict[str, Any]:
         """As `Counter.report`."""
@@ -82,15 +82,6 @@ class CounterClient:
         """Counts steps that were taken."""
         self._taken += taken
         self.total += taken
-
-    def keep(self, state: bytes) -> None:
-        """As `Counter.keep`."""
-        self._counter.call("keep", self._name, state)
-
-    def kept(self) -> bytes | None:
-        """As `Counter.kept`."""
-        state: bytes | None = self._counter.call("kept", self._name)
-        return state
 
 
 class LearningNode(Node, abc.ABC):

@@ -24,11 +24,11 @@ class Counter:
     def open(self, counters, names):
         self.started = (dict(counters), names)
 
-    def keep(self, name, state):
-        self.states[name] = state
+    def keep(self, actor, state):
+        self.states[actor] = state
 
-    def kept(self, name):
-        return self.states.get(name)
+    def kept(self, actor):
+        return self.states.get(actor)
 
     def report(self, name, call, values, taken):
         granted = 0

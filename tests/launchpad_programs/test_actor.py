@@ -96,7 +96,7 @@ class Parts:
 
     def saved(self):
         template = jax.tree.map(np.zeros_like, self.actor.state)
-        return unpack_actor(self.counter.states["actor/1"], template).tolist()
+        return unpack_actor(self.counter.states[1], template).tolist()
 
 
 def test_it_takes_what_it_is_granted_in_all_its_environments(tmp_path):
@@ -137,7 +137,7 @@ def test_a_resumed_actor_restores_its_state(tmp_path):
     assert Parts(tmp_path, [], states).actor.state.tolist() == [0, 0]
     assert Parts(tmp_path, [], states, resumed_at=500).actor.state.tolist() == [1, 1]
     assert Parts(tmp_path, [], resumed_at=500).actor.state.tolist() == [0, 0]  # it kept none
-    states["actor/1"] = pack_actor(np.zeros(3))
+    states[1] = pack_actor(np.zeros(3))
     with pytest.raises(
         ValueError, match=r"of another agent or config \(actor has .* shape \(3,\), "
     ):

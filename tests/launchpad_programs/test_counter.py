@@ -320,13 +320,13 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
 
 def test_states_of_actors_are_kept_in_the_run_directory(make_counter, tmp_path):
     counter = make_counter(tmp_path)
-    assert counter.kept("actor/1") is None
-    counter.keep("actor/1", b"first")
-    counter.keep("actor/1", b"second")
-    counter.keep("actor/0", b"other")
+    assert counter.kept(1) is None
+    counter.keep(1, b"first")
+    counter.keep(1, b"second")
+    counter.keep(0, b"other")
     restarted = make_counter(tmp_path, restarts=1)
-    assert (restarted.kept("actor/1"), restarted.kept("actor/0")) == (b"second", b"other")
+    assert (restarted.kept(1), restarted.kept(0)) == (b"second", b"other")
     assert sorted(path.name for path in (tmp_path / "actors").iterdir()) == ["0.npz", "1.npz"]
     (tmp_path / "actors" / "1.npz").write_bytes(b"damaged")
     with pytest.raises(ValueError, match=r"1\.npz is not what was written"):
-        counter.kept("actor/1")
+        counter.kept(1)
