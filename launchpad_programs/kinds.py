@@ -3,6 +3,7 @@
 Nothing is made here: a node's factory is imported in its own process.
 """
 
+import dataclasses
 import importlib
 import logging
 import os
@@ -121,7 +122,8 @@ _ACTORS_AND_LEARNER = ("replay", "counter", "learner", "actor", "evaluator")
 _WORKERS = ("counter", "parameter_server", "worker", "evaluator")
 
 
-class NodeSpec(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class NodeSpec:
     """A node of a program.
 
     Attributes:
