@@ -13,7 +13,6 @@ from collections.abc import Iterator
 _VARIABLE = "MUJOCO_GL"
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _LIBRARIES = (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "libOSMesa.so.6"))
-_SPHERE = "<mujoco><worldbody><light pos='0 0 3'/><geom size='1'/></worldbody></mujoco>"
 
 
 def choose_backend() -> None:
@@ -43,30 +42,6 @@ def drawing() -> Iterator[None]:
             f"a screen it needs {_VARIABLE}=egl before Python starts, and the libraries of "
             "`apt-get install libegl1 libgl1`."
         ) from error
-
-
-def draw() -> str:
-    """Draws a sphere, to test whether MuJoCo can draw.
-
-    Returns:
-      The value of MUJOCO_GL.
-
-    Raises:
-      ImportError: it cannot draw, or mujoco is missing.
-    """
-    choose_backend()
-    with drawing():
-        import mujoco
-
-        model = mujoco.MjModel.from_xml_string(_SPHERE)
-        data = mujoco.MjData(model)
-        mujoco.mj_forward(model, data)
-        with mujoco.Renderer(model, 32, 32) as renderer:
-            renderer.update_scene(data)
-            picture = renderer.render()
-        if not picture.any():
-            raise ValueError("the picture is black")
-    return os.environ.get(_VARIABLE) or "a window"
 
 
 def _loads(library: str) -> bool:

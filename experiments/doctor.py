@@ -1,17 +1,14 @@
 """`retrax doctor`: which parts of retrax work on this machine, and the commands that mend others.
 
-Requirements and installed versions are read from package metadata. Only ale-py is imported; JAX and
-MuJoCo are imported in subprocesses.
+Requirements and installed versions are read from package metadata; JAX is imported in a subprocess.
+What a run says by itself, as that memory, ROMs or a renderer are missing, is not checked here.
 """
 
 import contextlib
 import dataclasses
-import io
-import os
 import platform
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from typing import NamedTuple
 
@@ -20,25 +17,19 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import __version__
-from ..basics.subprocess_probe import ask, devices
+from ..basics.subprocess_probe import devices
 from .parsing import parse
 
 _TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 _MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}
 _MEND["core"] = "pip install retrax"
 _MEND["distributed"] = "pip install -r requirements.txt"  # the tested set; the extra has ranges
-_ENGINES = {"distributed": "Launchpad", "cluster": "Ray"}
 _NEEDED = ("Python", "core", "JAX")
-_MUJOCO_PROGRAM = """
-import json
-from retrax.environments import opengl
-print(json.dumps(opengl.draw()))
-"""
 
 
 @dataclasses.dataclass(frozen=True)
 class DoctorArguments:
-    """Versions, tiers, devices and ROMs, and the command that installs what is missing."""
+    """Versions, tiers and devices, and the command that installs what is missing."""
 
 
 class Check(NamedTuple):
@@ -63,15 +54,7 @@ def doctor_command(arguments: Sequence[str]) -> int:
 def report() -> list[Check]:
     """Runs all checks, in a few seconds. Missing packages raise no error."""
     core, *extras = _tiers()
-    jax = _try("JAX", lambda: ", ".join(devices()), "pip install --upgrade jax")
-    found = [_python(), core, jax, *_idle_gpu(jax), *extras, _programs(extras)]
-    if _version("mujoco") is not None:  # `evaluate --video` draws with it
-        mend = "unset MUJOCO_GL" if "MUJOCO_GL" in os.environ else "apt-get install libegl1 libgl1"
-        found.append(_try("MuJoCo rendering", lambda: f"drawn by {ask(_MUJOCO_PROGRAM)}", mend))
-    again = "pip install --force-reinstall --no-deps ale-py"
-    mend = "unset ALE_ROMS_DIR" if "ALE_ROMS_DIR" in os.environ else again
-    found.append(_try("Atari ROMs", _roms, mend))
-    return [*found, _try("free memory", _memory, _MEND["core"])]
+    return [_python(), core, _jax(), *extras]
 
 
 def print_report(console: Console, checks: Sequence[Check]) -> int:
@@ -110,16 +93,17 @@ def _tiers() -> list[Check]:
             wrong = f"{wanted.name} {version} is not {wanted.specifier}"
         if tiers:  # all of them for the core's
             found[tiers[0]].append((f"{wanted.name} {version}", wrong))
-    return [_tier(tier, packages) for tier, packages in found.items()]
-
-
-def _tier(tier: str, packages: Sequence[tuple[str, str]]) -> Check:
-    name = tier if tier == "core" else f"{tier} tier"
-    if not packages:
-        return Check(name, False, "not available here: it needs Linux and Python 3.10")
-    if problems := [wrong for _, wrong in packages if wrong]:
-        return Check(name, False, "; ".join(problems), _MEND[tier])
-    return Check(name, True, ", ".join(package for package, _ in packages))
+    checks = []
+    for tier, packages in found.items():
+        name = tier if tier == "core" else f"{tier} tier"
+        if not packages:
+            why = "not available here: it needs Linux and Python 3.10"
+            checks.append(Check(name, False, why))
+        elif problems := [wrong for _, wrong in packages if wrong]:
+            checks.append(Check(name, False, "; ".join(problems), _MEND[tier]))
+        else:
+            checks.append(Check(name, True, ", ".join(package for package, _ in packages)))
+    return checks
 
 
 def _version(name: str) -> str | None:
@@ -133,48 +117,11 @@ def _python() -> Check:
     if sys.flags.optimize >= 2:
         detail += " without docstrings, which libraries need (PYTHONOPTIMIZE or -OO)"
         return Check("Python", False, detail, "unset PYTHONOPTIMIZE")
-    works = sys.version_info >= (3, 10)
-    return Check("Python", works, detail if works else f"{detail}; retrax needs 3.10 or newer")
+    return Check("Python", True, detail)
 
 
-def _programs(tiers: Sequence[Check]) -> Check:
-    """The engines of `retrax launch` that are installed, the default first."""
-    works = [check.name for check in tiers if check.works]
-    found = [engine for tier, engine in _ENGINES.items() if f"{tier} tier" in works]
-    if not found:
-        return Check("programs", False, "neither Launchpad nor Ray", _MEND["cluster"])
-    return Check("programs", True, ", ".join([f"{found[0]} (default)", *found[1:]]))
-
-
-def _idle_gpu(jax: Check) -> list[Check]:
-    """A failed check if there is a GPU that JAX does not see."""
-    if not jax.works or "cpu" not in jax.detail or shutil.which("nvidia-smi") is None:
-        return []
-    mend = f'pip install "jax[cuda12]=={_version("jax")}"'
-    return [Check("GPU", False, "nvidia-smi is installed, but JAX sees no GPU", mend)]
-
-
-def _try(name: str, find: Callable[[], str], mend: str) -> Check:
+def _jax() -> Check:
     try:
-        return Check(name, True, find())
-    except Exception as error:  # an incompatible extension module may raise any exception
-        return Check(name, False, str(error), mend)
-
-
-def _roms() -> str:
-    with contextlib.redirect_stdout(io.StringIO()):  # ale-py prints the directory of each ROM
-        from ale_py import roms
-
-        count = 0
-        for rom in roms.get_all_rom_ids():
-            with contextlib.suppress(OSError):
-                count += roms.get_rom_path(rom) is not None
-    if not count:
-        raise FileNotFoundError("none found")
-    return f"{count} games"
-
-
-def _memory() -> str:
-    import psutil
-
-    return f"{psutil.virtual_memory().available / 2**30:.1f} GiB"
+        return Check("JAX", True, ", ".join(devices()))
+    except RuntimeError as error:
+        return Check("JAX", False, str(error), "pip install --upgrade jax")

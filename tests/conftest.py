@@ -92,3 +92,27 @@ def contents():
         return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
     return read
+
+
+SPHERE = "<mujoco><worldbody><light pos='0 0 3'/><geom size='1'/></worldbody></mujoco>"
+
+
+@pytest.fixture(scope="session")
+def opengl_works():
+    """Skips where MuJoCo is not installed or cannot draw."""
+    from retrax.environments import opengl
+
+    opengl.choose_backend()  # MuJoCo looks once, when it is imported
+    try:
+        with opengl.drawing():
+            import mujoco
+
+            model = mujoco.MjModel.from_xml_string(SPHERE)
+            data = mujoco.MjData(model)
+            mujoco.mj_forward(model, data)
+            with mujoco.Renderer(model, 32, 32) as renderer:
+                renderer.update_scene(data)
+                if not renderer.render().any():
+                    raise ValueError("the picture is black")
+    except ImportError as error:
+        pytest.skip(str(error))

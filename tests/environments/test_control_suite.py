@@ -29,14 +29,6 @@ KINDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def opengl_works():
-    try:
-        opengl.draw()
-    except ImportError as error:
-        pytest.skip(str(error))
-
-
 def random_actions(environment, steps, seed=0):
     shape = (steps, environment.num_envs, *environment.spec.actions.shape)
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax.datatypes import DEFAULT_LIMIT
-from retrax.environments import check_environment, gymnasium_adapter, make, opengl
+from retrax.environments import check_environment, gymnasium_adapter, make
 from retrax.environments.arrival import integer_seeds
 from retrax.environments.failures import RefusedError
 from retrax.environments.gymnasium_adapter import GymnasiumVector
@@ -453,12 +453,7 @@ def test_mujoco_tasks_keep_the_promises_of_the_interface(id):
     check_environment(environment, steps=60)
 
 
-def test_mujoco_tasks_draw():
-    pytest.importorskip("mujoco", reason="the mujoco extra is not installed")
-    try:
-        opengl.draw()
-    except ImportError as error:
-        pytest.skip(str(error))
+def test_mujoco_tasks_draw(opengl_works):
     environment = make("HalfCheetah-v5", render=True)
     environment.reset()
     picture = environment.render()

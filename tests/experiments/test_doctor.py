@@ -1,43 +1,25 @@
 """The doctor's report, on this machine and on made-up ones."""
 
-import builtins
 import io
 import os
 import subprocess
 import sys
 from importlib import metadata
 
-import ale_py.roms
 import pytest
 from rich.console import Console
 
 import retrax
-from retrax.basics import subprocess_probe as subprocess_probe
+from retrax.basics import subprocess_probe
 from retrax.experiments import doctor
 
-CHECKS = [
-    "Python",
-    "core",
-    "JAX",
-    "distributed tier",
-    "cluster tier",
-    "mujoco tier",
-    "minatar tier",
-    "bsuite tier",
-    "video tier",
-    "programs",
-    "Atari ROMs",
-]
-PICTURES = "MuJoCo rendering"
-REAL_DEVICES, REAL_ASK = doctor.devices, doctor.ask
+TIERS = ("distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 
 
 @pytest.fixture
 def no_jax_process(monkeypatch):
-    """Takes JAX's and MuJoCo's answers for granted: the processes take seconds."""
+    """Takes JAX's answer for granted: the process takes seconds."""
     monkeypatch.setattr(doctor, "devices", lambda: ["cpu:0 cpu"])
-    monkeypatch.setattr(doctor, "ask", lambda program: "egl")
-    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
 
 
 @pytest.fixture
@@ -78,32 +60,14 @@ def status_of(found):
     return print_to_text(found)[0]
 
 
-def hide(monkeypatch, name):
-    """Makes `import name` fail, as if it were not installed."""
-    original = builtins.__import__
-
-    def refuse(module, *args, **kwargs):
-        if module.split(".")[0] == name:
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return original(module, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-
-
 def test_this_machine_is_well():
     """The tests run where the core is installed, JAX included."""
     found = doctor.report()
     assert status_of(found) == 0
-    depends = ("GPU", PICTURES)  # on the machine, on the extra
-    names = [check.name for check in found if check.name not in depends]
-    assert names == [*CHECKS, "free memory"]
-    assert all(find(found, name).works for name in ("Python", "core", "JAX", "Atari ROMs"))
+    names = [check.name for check in found]
+    assert names == ["Python", "core", "JAX", *(f"{tier} tier" for tier in TIERS)]
+    assert all(find(found, name).works for name in ("Python", "core", "JAX"))
     assert ":0 " in find(found, "JAX").detail
-    assert find(found, "Atari ROMs").detail == f"{len(ale_py.roms.get_all_rom_ids())} games"
-    assert find(found, "free memory").detail.endswith(" GiB")
-    if find(found, "mujoco tier").works:
-        pictures = find(found, PICTURES)
-        assert pictures.works or "it needs MUJOCO_GL=egl" in pictures.detail
 
 
 def test_lists_what_pyproject_requires_and_jaxlib(no_jax_process):
@@ -162,22 +126,6 @@ def test_ray_of_another_version_is_named(required, installed):
     assert check.mend == 'pip install "retrax[cluster]"'
 
 
-@pytest.mark.parametrize(
-    ("reverb", "ray", "expected"),
-    [
-        ("0.7.0", "2.48.0", (True, "Launchpad (default), Ray", None)),
-        ("0.7.0", None, (True, "Launchpad (default)", None)),
-        (None, "2.60.0", (True, "Ray (default)", None)),
-        (None, "2.47.1", (False, "neither Launchpad nor Ray", 'pip install "retrax[cluster]"')),
-    ],
-)
-def test_engines_of_programs_are_named(required, installed, reverb, ray, expected):
-    tiers = ["dm-reverb==0.7.0; extra == 'distributed'", "ray>=2.48; extra == 'cluster'"]
-    required.extend(["jax", *tiers])
-    installed.update({"dm-reverb": reverb, "ray": ray})
-    assert find(doctor.report(), "programs") == ("programs", *expected)
-
-
 def test_distributed_tier_that_cannot_be_had(required):
     required.extend(["jax", "dm-reverb; python_version < '3' and extra == 'distributed'"])
     found = doctor.report()
@@ -199,19 +147,11 @@ def test_retrax_not_installed(monkeypatch, no_jax_process):
     assert print_to_text(found)[0] == 1
 
 
-@pytest.mark.parametrize("name", ["packaging", "psutil", "ale_py"])
-def test_survives_a_missing_module(monkeypatch, no_jax_process, name):
-    hide(monkeypatch, name)
+def test_survives_a_missing_module(monkeypatch, no_jax_process):
+    monkeypatch.setitem(sys.modules, "packaging.requirements", None)
     found = doctor.report()
-    assert status_of(found) == int(name == "packaging")
-    assert any(not check.works and check.mend for check in found)
-
-
-def test_wrong_python(monkeypatch, no_jax_process):
-    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 1))
-    check = doctor._python()
-    assert not check.works
-    assert check.detail.endswith("retrax needs 3.10 or newer")
+    assert status_of(found) == 1
+    assert find(found, "core").mend == "pip install -e ."
 
 
 def test_python_without_docstrings_is_named():
@@ -238,76 +178,11 @@ def test_python_without_docstrings_is_named():
 def test_jax_that_does_not_start(monkeypatch, program, seconds, detail):
     monkeypatch.setattr(subprocess_probe, "_DEVICES", program)
     monkeypatch.setattr(subprocess_probe, "SECONDS", seconds)
-    monkeypatch.setattr(doctor, "ask", lambda program: "egl")
-    check = find(doctor.report(), "JAX")
-    assert not check.works
+    found = doctor.report()
+    check = find(found, "JAX")
+    assert (check.works, check.mend) == (False, "pip install --upgrade jax")
     assert check.detail.startswith(detail)
-    assert check.mend
-
-
-def test_broken_jax_is_a_failure(monkeypatch, no_jax_process):
-    monkeypatch.setattr(subprocess_probe, "_DEVICES", "import no_such_jax")
-    monkeypatch.setattr(doctor, "devices", REAL_DEVICES)
-    found = doctor.report()
     assert status_of(found) == 1
-    assert "No module named 'no_such_jax'" in find(found, "JAX").detail
-    assert find(found, "JAX").mend == "pip install --upgrade jax"
-
-
-def test_gpu_that_jax_does_not_see(monkeypatch, installed):
-    installed["jax"] = "0.6.2"
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}")
-    found = doctor.report()
-    assert find(found, "GPU").mend == 'pip install "jax[cuda12]==0.6.2"'
-    assert status_of(found) == 0
-    assert doctor._idle_gpu(doctor.Check("JAX", True, "gpu:0 NVIDIA H200")) == []
-
-
-def pictures(monkeypatch, program, backend=None):
-    """What the doctor says of MuJoCo's pictures when its program is another."""
-    original = metadata.version
-    monkeypatch.setattr(
-        doctor.metadata, "version", lambda name: "3.17.0" if name == "mujoco" else original(name)
-    )
-    monkeypatch.setattr(doctor, "_MUJOCO_PROGRAM", program)
-    monkeypatch.setattr(doctor, "ask", REAL_ASK)
-    monkeypatch.delenv("MUJOCO_GL", raising=False)
-    if backend:
-        monkeypatch.setenv("MUJOCO_GL", backend)
-    return find(doctor.report(), PICTURES)
-
-
-def test_mujoco_that_draws(monkeypatch, no_jax_process):
-    check = pictures(monkeypatch, "print('\"egl\"')")
-    assert check == (PICTURES, True, "drawn by egl", None)
-
-
-@pytest.mark.parametrize(
-    ("backend", "mend"), [(None, "apt-get install libegl1 libgl1"), ("glfw", "unset MUJOCO_GL")]
-)
-def test_mujoco_that_cannot_draw(monkeypatch, no_jax_process, backend, mend):
-    check = pictures(monkeypatch, "raise ImportError('MuJoCo cannot draw')", backend)
-    detail = "does not start: ImportError: MuJoCo cannot draw"
-    assert check == (PICTURES, False, detail, mend)
-
-
-def test_without_mujoco_nothing_is_drawn(installed):
-    installed["mujoco"] = None
-    assert PICTURES not in [check.name for check in doctor.report()]
-
-
-def test_no_roms(monkeypatch, tmp_path, no_jax_process):
-    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
-    found = doctor.report()
-    assert find(found, "Atari ROMs") == ("Atari ROMs", False, "none found", "unset ALE_ROMS_DIR")
-    assert status_of(found) == 0
-
-
-def test_rom_search_is_silent(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="none found"):
-        doctor._roms()
-    assert capsys.readouterr() == ("", "")
 
 
 def test_prints_within_80_columns(installed):
@@ -346,4 +221,4 @@ sys.exit(status)
     command = [sys.executable, "-W", "error", "-c", program]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert (answer.returncode, answer.stderr) == (0, ""), answer
-    assert "Atari ROMs" in answer.stdout
+    assert "distributed tier" in answer.stdout
