@@ -2,16 +2,24 @@
 
 A score is between 0 and 1, of one experiment, whose ids differ in their difficulty or seed: it says
 how well was learned, not how well the agent plays in the end. bsuite's radar plot has their means
-over the experiments of each tag (memory, exploration, ...).
+over the experiments of each tag (memory, exploration, ...). A benchmark's report has both, beside
+published scores.
 """
 
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from .drawing import new_figure, picture, table
+from .statistics import mean_and_range
 from .suites import read_rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCORES = "bsuite.csv"
 EXPERIMENT, TAG = "experiment", "tag"
@@ -64,10 +72,10 @@ def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     ]
     if not rows:
         return []
-    table = logging_utils.join_metadata(pandas.DataFrame(rows))
+    frame = logging_utils.join_metadata(pandas.DataFrame(rows))
     with _old_pandas(pandas):
-        found = summary_analysis.bsuite_score(table)
-    ids = {name: table[table.bsuite_env == name].bsuite_id.nunique() for name in found.bsuite_env}
+        found = summary_analysis.bsuite_score(frame)
+    ids = {name: frame[frame.bsuite_env == name].bsuite_id.nunique() for name in found.bsuite_env}
     each = [
         Score(EXPERIMENT, row.bsuite_env, float(row.score), ids[row.bsuite_env], bool(row.finished))
         for row in found.itertuples()
@@ -102,3 +110,70 @@ def published() -> dict[str, dict[str, float]]:
     for row in read_rows(_PUBLISHED):
         found.setdefault(row["algorithm"], {})[row["experiment"]] = float(row["score"])
     return found
+
+
+def report_sections(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """HTML of the rows of bsuite.csv, of which there is at least one."""
+    agents = sorted({row["agent"] for row in rows})
+    experiments, tags = _by_name(rows, EXPERIMENT), _by_name(rows, TAG)
+    of_others = published()
+    yield (
+        "<h2>bsuite's scores</h2><p>Between 0 and 1, by bsuite's own functions, from all episodes"
+        " of training and of the ids that were run: the mean over seeds, with the lowest and the"
+        " highest. A star: an id has fewer episodes than bsuite asks for. Published scores are of"
+        " all ids.</p>"
+    )
+    lines = [
+        [
+            *_cells(name, found, agents),
+            *(f"{each[name]:g}" if name in each else "" for each in of_others.values()),
+        ]
+        for name, found in experiments.items()
+    ]
+    yield table(["experiment", *agents, *of_others], lines)
+    yield "<p>The means over the experiments of each of bsuite's tags:</p>"
+    yield picture(_draw_radar(tags, agents), "scores of each tag")
+    yield table(["tag", *agents], [_cells(name, found, agents) for name, found in tags.items()])
+
+
+def _by_name(
+    rows: Sequence[Mapping[str, str]], kind: str
+) -> dict[str, dict[str, list[Mapping[str, str]]]]:
+    """The rows of a kind, by name and agent: one for each seed."""
+    found: dict[str, dict[str, list[Mapping[str, str]]]] = {}
+    for row in rows:
+        if row["kind"] == kind:
+            found.setdefault(row["name"], {}).setdefault(row["agent"], []).append(row)
+    return found
+
+
+def _cells(
+    name: str, found: Mapping[str, Sequence[Mapping[str, str]]], agents: Sequence[str]
+) -> list[str]:
+    cells = [name]
+    for rows in (found.get(agent, ()) for agent in agents):
+        star = "" if all(row["finished"] == "True" for row in rows) else "*"
+        values = [float(row["score"]) for row in rows]
+        cells.append(f"{mean_and_range(values):.2f}{star}" if values else "")
+    return cells
+
+
+def _draw_radar(
+    found: Mapping[str, Mapping[str, Sequence[Mapping[str, str]]]], agents: Sequence[str]
+) -> "Figure":
+    angles = np.linspace(0.0, 2.0 * np.pi, len(found), endpoint=False)
+    figure = new_figure(6.5, 4.5)
+    figure.set_layout_engine("constrained", w_pad=0.8)  # for the tags' names
+    panel = figure.add_subplot(projection="polar")
+    for number, agent in enumerate(agents):
+        means = [
+            np.mean([float(row["score"]) for row in each.get(agent, [])] or [np.nan])
+            for each in found.values()
+        ]
+        closed = [*angles, *angles[:1]], [*means, *means[:1]]
+        panel.plot(*closed, color=f"C{number}", marker="o", label=agent)
+        panel.fill(*closed, color=f"C{number}", alpha=0.15)
+    panel.set(ylim=(0.0, 1.0), yticks=(0.25, 0.5, 0.75, 1.0))
+    panel.set_xticks(angles, [name.replace("_", " ") for name in found])
+    figure.legend(loc="outside upper right")
+    return figure

@@ -6,12 +6,14 @@ tasks can be compared: 0 is random play, 1 the score to reach.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
 
 from .statistics import Interval, check_table
 
+Numbers = TypeVar("Numbers", float, np.ndarray)
 _TRIMMED = 0.25  # of the scores, at either end
 
 
@@ -123,6 +125,6 @@ def stratified_bootstrap(
     return Interval(value, float(low), float(high))
 
 
-def normalised(score: float, low: float, high: float) -> float:
+def normalised(score: Numbers, low: Numbers, high: Numbers) -> Numbers:
     """`(score - low) / (high - low)`: 0 is random play, 1 the score to reach."""
     return (score - low) / (high - low)

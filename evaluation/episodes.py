@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..agents.base import ActorState, Agent, Decision, Params
+from ..agents.base import ActorState, Agent, Params
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
 from ..replay.waiting import Stopped
@@ -96,9 +96,8 @@ def run_episodes(
     Therefore the number of episodes of each environment is fixed beforehand (the first `N mod E`
     environments have one more than the others), and further episodes are ignored.
 
-    The environment is reset first and is not reset at the end. The environment's seed and `key` are
-    the only sources of randomness. The acting function is compiled once for an agent; later
-    evaluations use the compiled function. If episodes never end, this function does not return.
+    The environment is reset first. Its seed and `key` are the only sources of randomness. The
+    acting function is compiled once for an agent. If episodes never end, this does not return.
 
     Args:
       agent: its `begin` and `exploit` are used.
@@ -124,7 +123,7 @@ def run_episodes(
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
     if states is None:
         states = begin_states(agent, key, environment.num_envs)
-    decide = _batched(agent.exploit)
+    decide = batched(agent.exploit, (None, 0, 0), donate_argnums=1)
     timestep = environment.reset()
     extras = jax.eval_shape(decide, params, states, timestep).extras
     metrics = [name for name in metrics if name in extras]
@@ -182,24 +181,18 @@ class _Tally:
 def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
     """New actor states `[E, ...]`."""
     keys, ids = jax.random.split(key, num_envs), jnp.arange(num_envs, dtype=jnp.int32)
-    return _batched_begin(agent.begin)(keys, ids, num_envs)
+    return batched(agent.begin, (0, 0, None), static_argnums=2)(keys, ids, num_envs)
 
 
 # Cached, since each new jax.jit function compiles again, and an agent is evaluated repeatedly.
 
 
-@functools.lru_cache(maxsize=8)
-def _batched(
-    exploit: Callable[[Params, ActorState, TimeStep], Decision],
-) -> Callable[[Params, Any, TimeStep], Decision]:
-    return jax.jit(jax.vmap(exploit, in_axes=(None, 0, 0)), donate_argnums=1)
+@functools.lru_cache(maxsize=24)
+def batched(
+    function: Callable[..., Any], in_axes: tuple[int | None, ...], **options: Any
+) -> Callable[..., Any]:
+    """`jax.jit` with options, of a function over the environments of an evaluation."""
+    return jax.jit(jax.vmap(function, in_axes=in_axes), **options)
 
 
 _batched_where = functools.lru_cache(maxsize=8)(act_where)
-
-
-@functools.lru_cache(maxsize=8)
-def _batched_begin(
-    begin: Callable[[jax.Array, Any, int], ActorState],
-) -> Callable[[jax.Array, jax.Array, int], ActorState]:
-    return jax.jit(jax.vmap(begin, in_axes=(0, 0, None)), static_argnums=2)

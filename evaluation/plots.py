@@ -1,12 +1,6 @@
-"""Learning curves of run directories, and evaluations of all arms of an agent, as pictures.
-
-A run directory has `config.json` (with the keys `agent`, `environment` and `seed`) and
-`metrics.csv` (a header, the column `steps`, and a column for each metric; an empty cell is a
-missing value).
-"""
+"""Learning curves of run directories, and evaluations of all arms of an agent, as pictures."""
 
 import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..basics.writing import writing
 from ..run_directory.seed_runs import seed_runs
-from . import statistics
+from . import drawing, statistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Runs that differ in these fields only have the same setting, whatever their length.
-_APART = (
-    *("seed", "environment", "steps", "log_every", "search_path"),
-    *("logger", "snapshot_every", "snapshot_seconds"),
-)
+_APART = {"seed", "environment", "steps", "log_every", "search_path", "logger"}
+_APART |= {"snapshot_every", "snapshot_seconds"}
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _ARM_INCHES = (7.0, 2.4)
@@ -41,14 +32,11 @@ class _Run(NamedTuple):
     """The configuration and the curve of a run."""
 
     config: dict[str, Any]
-    curve: tuple[np.ndarray, np.ndarray]
+    curve: statistics.Curve
 
 
 def read_metrics(run: Path | str) -> dict[str, np.ndarray]:
-    """Reads the `metrics.csv` of a run, which may still be in progress.
-
-    Args:
-      run: the run directory.
+    """Reads the `metrics.csv` of a run directory; the run may still be in progress.
 
     Returns:
       Dictionary from column name to values, float64 `[N]`, NaN for empty cells. An incomplete last
@@ -86,8 +74,7 @@ def plot_learning_curves(
 
     Runs whose configurations differ only in the seed (or in their length) share a colour: a thin
     line for each run, and a bold line for their mean over the range that all of them cover; from
-    three runs on with its 95 % interval by Student's t-distribution, at each point by itself. The
-    picture says so, and by what window it was smoothed.
+    three runs on with its 95 % interval by Student's t-distribution, at each point by itself.
 
     Args:
       runs: run directories, or directories of several seeds, at least one.
@@ -105,25 +92,14 @@ def plot_learning_curves(
     if not runs:
         raise ValueError("There is nothing to plot: no run directories were given.")
     if output is not None:
-        check_png(Path(output))
+        drawing.check_png(Path(output))
     loaded = [_read_run(each, metric, window) for run in runs for each in _runs_of(Path(run))]
-    # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    class Picture(Figure):
-        def _repr_png_(self) -> bytes:
-            """What a notebook shows."""
-            FigureCanvasAgg(self).print_png(picture := io.BytesIO())
-            return picture.getvalue()
-
     environments = sorted({str(run.config["environment"]) for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
     rows = -(-len(environments) // columns)
     styles = _styles(loaded)
     width = _PANEL_INCHES[0] + (_BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0)
-    figsize = (width * columns, _PANEL_INCHES[1] * rows)
-    figure = Picture(figsize=figsize, dpi=_DOTS_PER_INCH, layout="constrained")
+    figure = drawing.new_figure(width * columns, _PANEL_INCHES[1] * rows, _DOTS_PER_INCH)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for panel, environment in zip(panels, environments, strict=False):
         here = [run for run in loaded if str(run.config["environment"]) == environment]
@@ -132,8 +108,7 @@ def plot_learning_curves(
     for panel in panels[len(environments) :]:
         panel.set_axis_off()
     if output is not None:
-        Path(output).parent.mkdir(parents=True, exist_ok=True)
-        Path(output).write_bytes(figure._repr_png_())
+        drawing.save_png(figure, Path(output))
     return figure
 
 
@@ -151,14 +126,11 @@ def plot_arms(
     Raises:
       ValueError: `output` does not end in `.png`.
     """
-    check_png(output)
-    # Imported here: it takes a second, and only plots need it. Not pyplot, which has global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    drawing.check_png(output)
     from matplotlib.ticker import MaxNLocator
 
-    size = (_ARM_INCHES[0], _ARM_INCHES[1] * len(panels))
-    figure = Figure(figsize=size, dpi=_DOTS_PER_INCH, layout="constrained")
+    width, height = _ARM_INCHES
+    figure = drawing.new_figure(width, height * len(panels), _DOTS_PER_INCH)
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
     for axis, (name, values) in zip(axes, panels.items(), strict=True):
         arms = range(len(values))
@@ -171,15 +143,7 @@ def plot_arms(
     axes[-1].set_xlabel("arm")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.suptitle(title)
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        FigureCanvasAgg(figure).print_png(output)
-
-
-def check_png(output: Path) -> None:
-    """Refuses a file for a plot that does not end in `.png`."""
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+    drawing.save_png(figure, output)
 
 
 def _runs_of(path: Path) -> list[Path]:
@@ -211,16 +175,13 @@ def _label(metric: str, window: int) -> str:
     return metric.replace("_", " ") + smoothing
 
 
-def _setting(config: dict[str, Any], *without: str) -> str:
-    """The configuration that runs of one colour share, as text to compare and sort by."""
-    return json.dumps({k: v for k, v in config.items() if k not in without}, sort_keys=True)
-
-
-def _group(runs: Iterable[_Run], *without: str) -> dict[str, list[_Run]]:
+def _group(runs: Iterable[_Run]) -> dict[str, list[_Run]]:
+    """Runs of one colour, by the configuration that they share as text, sorted by it."""
     groups: dict[str, list[_Run]] = {}
     for run in runs:
-        groups.setdefault(_setting(run.config, *without), []).append(run)
-    return groups
+        shared = {k: v for k, v in run.config.items() if k not in _APART}
+        groups.setdefault(json.dumps(shared, sort_keys=True), []).append(run)
+    return dict(sorted(groups.items()))
 
 
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
@@ -229,13 +190,13 @@ def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     A label names the preset if the agent's settings in the same panels differ in it, and the fields
     in which settings of one preset differ. Values that most settings share are omitted.
     """
-    groups = _group(runs, *_APART)
+    groups = _group(runs)
     flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
     panels = {
         setting: {run.config["environment"] for run in group} for setting, group in groups.items()
     }
     styles = {}
-    for number, (setting, config) in enumerate(sorted(flat.items())):
+    for number, (setting, config) in enumerate(flat.items()):
         rivals = [
             other
             for name, other in flat.items()
@@ -271,18 +232,16 @@ def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter
 
-    for setting, group in sorted(_group(runs, *_APART).items()):
+    for setting, group in _group(runs).items():
         colour, label = styles[setting]
+        curves = [run.curve for run in group]
         if len(group) > 1:
-            for run in group:
-                panel.plot(*run.curve, color=colour, linewidth=0.8, alpha=0.45)
-            band = len(group) >= _BAND_SEEDS
-            label = f"{label} ({len(group)} seeds{', 95 %' if band else ''})"
-            if band:
-                limits = statistics.interval_curve([run.curve for run in group])
+            has_band = len(group) >= _BAND_SEEDS
+            label = f"{label} ({len(group)} seeds{', 95 %' if has_band else ''})"
+            if has_band:
+                limits = statistics.interval_curve(curves)
                 panel.fill_between(*limits, color=colour, alpha=0.15, linewidth=0)
-        mean = statistics.mean_curve([run.curve for run in group])
-        panel.plot(*mean, color=colour, linewidth=2.2, label=label)
+        drawing.draw_seeds(panel, curves, colour, label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
     where = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(styles) > _MAX_INSIDE else {}

@@ -4,6 +4,7 @@ Everything is in the page itself, pictures too: it loads nothing. Its sources ar
 `curves.csv`, `suite.json` and, where there is one, `bsuite.csv` of `retrax benchmark`.
 """
 
+import functools
 import html
 import json
 from collections.abc import Iterable, Mapping
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import bsuite, bsuite_report, comparison
-from .page_parts import new_figure, picture, table
-from .statistics import mean_curve
+from . import bsuite, comparison
+from .drawing import draw_seeds, new_figure, picture, table
+from .statistics import Curve, mean_and_range
 from .suites import Suite, Task, find_suite, read_rows
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Results(NamedTuple):
 
     suite: Suite
     scores: dict[tuple[str, str], dict[int, float]]
-    curves: dict[tuple[str, str, int], tuple[np.ndarray, np.ndarray]]
+    curves: dict[tuple[str, str, int], Curve]
     runs: list[dict[str, str]]
     about: dict[str, Any]
 
@@ -65,13 +66,9 @@ class Results(NamedTuple):
         seeds = sorted(set().union(*found))
         if any(sorted(each) != seeds for each in found):
             return None
-        columns = zip(found, self.tasks, strict=True)
-        return np.array(
-            [
-                [comparison.normalised(each[seed], task.low, task.high) for seed in seeds]
-                for each, task in columns
-            ]
-        ).T
+        scores = np.array([[each[seed] for each in found] for seed in seeds])
+        low, high = np.array([(task.low, task.high) for task in self.tasks]).T
+        return comparison.normalised(scores, low, high)
 
 
 def read_results(directory: Path) -> Results:
@@ -117,8 +114,8 @@ def write_report(directory: Path, output: Path) -> None:
         f"<h1>{html.escape(title)}</h1><p>{html.escape(results.suite.about)}.</p>",
         "<h2>Mean return</h2><p>Greedy evaluation at the end of training: the mean over seeds, with"
         " the lowest and the highest seed. Published scores with their environment steps.</p>",
-        *_score_tables(results),
-        *(bsuite_report.sections(scores_of_bsuite) if scores_of_bsuite else ()),
+        _score_table(results),
+        *(bsuite.report_sections(scores_of_bsuite) if scores_of_bsuite else ()),
         "<h2>Over all tasks</h2>",
         *_statistics(results),
         "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",
@@ -139,33 +136,22 @@ def write_report(directory: Path, output: Path) -> None:
     )
 
 
-def _score_tables(results: Results) -> Iterable[str]:
-    others = list(
-        dict.fromkeys(
-            (each.algorithm, each.steps) for task in results.tasks for each in task.published
-        )
-    )
+def _score_table(results: Results) -> str:
+    published_ones = [each for task in results.tasks for each in task.published]
+    others = list(dict.fromkeys((each.algorithm, each.steps) for each in published_ones))
     header = ["task", *results.agents, *(_headline(*other) for other in others)]
     rows = []
     for task in results.tasks:
-        ours = [_seeds(results.scores.get((agent, task.name), {})) for agent in results.agents]
+        ours = [results.scores.get((agent, task.name), {}).values() for agent in results.agents]
         published = {(each.algorithm, each.steps): each.score for each in task.published}
         theirs = [f"{published[other]:g}" if other in published else "" for other in others]
-        rows.append([task.name, *ours, *theirs])
-    yield table(header, rows)
+        means = [f"{mean_and_range([*scores]):.4g}" if scores else "" for scores in ours]
+        rows.append([task.name, *means, *theirs])
+    return table(header, rows)
 
 
 def _headline(algorithm: str, steps: int | None) -> str:
     return algorithm if steps is None else f"{algorithm}, {steps:.0e} steps".replace("e+0", "e")
-
-
-def _seeds(scores: Mapping[int, float]) -> str:
-    """The mean, and the range of several seeds."""
-    if not scores:
-        return ""
-    values = list(scores.values())
-    spread = f" ({min(values):.4g} to {max(values):.4g})" if len(values) > 1 else ""
-    return f"{np.mean(values):.4g}{spread}"
 
 
 def _statistics(results: Results) -> Iterable[str]:
@@ -181,27 +167,22 @@ def _statistics(results: Results) -> Iterable[str]:
         "<p>Normalised scores: 0 is random play, 1 the score that the suite names. In brackets:"
         " 95 % stratified bootstrap intervals over seeds (Agarwal et al. 2021).</p>"
     )
-    generator = np.random.default_rng(0)
+    bootstrap = functools.partial(
+        comparison.stratified_bootstrap, generator=np.random.default_rng(0)
+    )
     rows = []
+    pair = comparison.interquartile_mean, comparison.optimality_gap
     for agent, scores in tables.items():
-        pair = comparison.interquartile_mean, comparison.optimality_gap
-        found = [
-            comparison.stratified_bootstrap(each, scores, generator=generator) for each in pair
-        ]
+        found = [bootstrap(each, scores) for each in pair]
         rows.append([agent, str(len(scores)), *map(str, found)])
     yield table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
     if len(tables) > 1:
+        improvement = comparison.probability_of_improvement
         yield "<p>Probability that a run of the row beats one of the column, on a random task:</p>"
         rows = []
         for agent, scores in tables.items():
             chances = [
-                ""
-                if other == agent
-                else str(
-                    comparison.stratified_bootstrap(
-                        comparison.probability_of_improvement, scores, others, generator=generator
-                    )
-                )
+                "" if other == agent else str(bootstrap(improvement, scores, others))
                 for other, others in tables.items()
             ]
             rows.append([agent, *chances])
@@ -211,9 +192,9 @@ def _statistics(results: Results) -> Iterable[str]:
 
 def _draw_curves(results: Results) -> "Figure":
     tasks = results.tasks
-    rows = -(-len(tasks) // _COLUMNS)
-    figure = new_figure(4.2 * min(_COLUMNS, len(tasks)), 3.0 * rows)
-    panels = figure.subplots(rows, min(_COLUMNS, len(tasks)), squeeze=False).flatten()
+    columns, rows = min(_COLUMNS, len(tasks)), -(-len(tasks) // _COLUMNS)
+    figure = new_figure(4.2 * columns, 3.0 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for panel, task in zip(panels, tasks, strict=False):
         for number, agent in enumerate(results.agents):
             curves = [
@@ -221,11 +202,8 @@ def _draw_curves(results: Results) -> "Figure":
                 for (name, of, _), curve in results.curves.items()
                 if (name, of) == (agent, task.name)
             ]
-            for x, y in curves:
-                panel.plot(x, y, color=f"C{number}", linewidth=0.6, alpha=0.5)
             if curves:
-                x, y = mean_curve(curves)
-                panel.plot(x, y, color=f"C{number}", linewidth=2, label=agent)
+                draw_seeds(panel, curves, f"C{number}", agent)
         panel.axhline(task.high, color="grey", linestyle=":", linewidth=1)
         panel.set(title=task.name, xlabel="environment steps")
     for panel in panels[len(tasks) :]:

@@ -1,9 +1,11 @@
 """Records emulator states from an agent's episodes, as start states of later episodes."""
 
+from typing import Any
+
 import dm_env
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, TimeStep
+from ..datatypes import TimeStep
 from ..environments.emulated_atari import EmulatedAtari
 
 
@@ -12,7 +14,7 @@ class StateRecorder:
 
     The state is uniformly distributed over the episode's time steps except the last one (reservoir
     sampling: the k-th state replaces the recorded one with probability 1 / k). Run episodes in it
-    as in any other environment.
+    as in any other environment; what is not here is the game's.
 
     Attributes:
       states: the recorded state of each episode that has ended, in order.
@@ -32,15 +34,8 @@ class StateRecorder:
         self._moments, self._kept = 0, b""
         self.states: list[bytes] = []
 
-    @property
-    def num_envs(self) -> int:
-        """1."""
-        return 1
-
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """The spec of the environment."""
-        return self._environment.spec
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
 
     def reset(self) -> TimeStep:
         """Starts an episode; no state of an unfinished episode is recorded."""
@@ -49,14 +44,6 @@ class StateRecorder:
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions `[1]` and returns the time step that follows, `[1, ...]`."""
         return self._watch(self._environment.step(actions))
-
-    def render(self) -> np.ndarray:
-        """A frame of the environment."""
-        return self._environment.render()
-
-    def close(self) -> None:
-        """Closes the environment; the states remain available."""
-        self._environment.close()
 
     def _watch(self, timestep: TimeStep) -> TimeStep:
         kind = timestep.step_type[0]

@@ -11,6 +11,8 @@ from scipy import special
 
 LEAST_EPISODES = 10  # of an evaluation with an interval
 
+Curve = tuple[np.ndarray, np.ndarray]  # x, increasing, and y
+
 
 class Interval(NamedTuple):
     """A mean, or another statistic, and its confidence interval.
@@ -25,20 +27,22 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def __format__(self, form: str) -> str:
+        """`12.5 (10.1 to 14.9)`, or `12.5` without an interval; each number in the form."""
+        mean, low, high = (format(number, form or ".6g") for number in self)
+        return mean if np.isnan(self.low) else f"{mean} ({low} to {high})"
+
     def __str__(self) -> str:
-        """`12.5 (10.1 to 14.9)`, or `12.5` without an interval."""
-        if np.isnan(self.low):
-            return f"{self.mean:.6g}"
-        return f"{self.mean:.6g} ({self.low:.6g} to {self.high:.6g})"
+        """With up to six digits."""
+        return format(self, "")
 
 
 def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 0.95) -> Interval:
     """The mean and its confidence interval by Student's t-distribution.
 
-    The interval is `mean +- t s / sqrt(N)`, with `s` the standard deviation (N - 1 in its
-    denominator) and `t` the `(1 + confidence) / 2` quantile of Student's distribution with N - 1
-    degrees of freedom. It assumes independent, approximately normal values: usually adequate for
-    twenty episodes or more, a rough estimate for three seeds.
+    It is `mean +- t s / sqrt(N)`, with `s` the standard deviation (N - 1 in its denominator) and
+    `t` the `(1 + confidence) / 2` quantile with N - 1 degrees of freedom. It assumes independent,
+    approximately normal values: a rough estimate for three seeds.
 
     Args:
       values: `[N]`, N at least 1.
@@ -68,17 +72,11 @@ def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 
 
 
 def interval_of_episodes(returns: np.ndarray | Sequence[float]) -> Interval:
-    """The mean return of an evaluation and its 95 % interval.
+    """The mean of the returns `[N]` of an evaluation, and its 95 % interval.
 
     It is that of `mean_and_interval`, with two differences, since returns are often far from
-    normal: there is none for fewer than `LEAST_EPISODES`, and its limits are within the least and
-    the largest return, as those of a bootstrap are.
-
-    Args:
-      returns: of the episodes, `[N]`, N at least 1.
-
-    Returns:
-      The interval; its limits are NaN if there is none.
+    normal: it is NaN for fewer than `LEAST_EPISODES`, and its limits are within the least and the
+    largest return, as those of a bootstrap are.
     """
     mean, low, high = mean_and_interval(returns)
     if len(returns) < LEAST_EPISODES:
@@ -86,19 +84,23 @@ def interval_of_episodes(returns: np.ndarray | Sequence[float]) -> Interval:
     return Interval(mean, *(float(x) for x in np.clip([low, high], min(returns), max(returns))))
 
 
-def mean_curve(
-    curves: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_range(values: Sequence[float]) -> Interval:
+    """The mean of at least one value; of several, also the lowest and the highest."""
+    limits = (min(values), max(values)) if len(values) > 1 else (np.nan, np.nan)
+    return Interval(float(np.mean(values)), *limits)
+
+
+def mean_curve(curves: Sequence[Curve]) -> Curve:
     """The mean of curves that were measured at different x.
 
     Each curve is interpolated linearly at the x of all curves, from the largest first x to the
     smallest last x. All curves exist in this range, so the mean does not jump where one run ends.
 
     Args:
-      curves: at least one pair `(x, y)` of vectors of equal length; x increasing.
+      curves: at least one.
 
     Returns:
-      x and y of the mean, `[K]`; empty (K = 0) if the curves do not overlap.
+      The mean, `[K]`; empty (K = 0) if the curves do not overlap.
 
     Raises:
       ValueError: there are no curves, or one of them is empty.
@@ -108,7 +110,7 @@ def mean_curve(
 
 
 def interval_curve(
-    curves: Sequence[tuple[np.ndarray, np.ndarray]], confidence: float = 0.95
+    curves: Sequence[Curve], confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The confidence interval of the mean of curves, at each x by itself.
 
@@ -127,9 +129,7 @@ def interval_curve(
     return grid, np.array([x.low for x in each]), np.array([x.high for x in each])
 
 
-def _interpolated(
-    curves: Sequence[tuple[np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray]:
+def _interpolated(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
     """The x that all curves cover, `[K]`, and each curve's values there, `[N, K]`."""
     if not curves or any(len(x) == 0 for x, _ in curves):
         raise ValueError("A mean needs at least one curve, and no curve may be empty.")

@@ -3,7 +3,7 @@
 import subprocess
 import types
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -48,12 +48,11 @@ class VideoWriter:
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix.lower()}")
         self._frames_per_second = frames_per_second
         self._inside = False
-        self._shape: tuple[int, ...] | None = None
-        self._encoder: _Encoder | None = None
+        self._encoder: Any = None
 
     def __enter__(self) -> "VideoWriter":
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._inside, self._shape, self._encoder = True, None, None
+        self._inside, self._encoder = True, None
         return self
 
     def __exit__(
@@ -95,37 +94,21 @@ class VideoWriter:
             self._factor = -(-_ENLARGED // longer) if longer < _SMALL else 1
             height, width = (self._factor * side for side in frame.shape[:2])
             rate = self._frames_per_second or (30.0 if self._factor == 1 else 5.0)
-            encoder = _ENCODERS[self._partial.suffix]
-            self._encoder = encoder(self._partial, (height, width, 3), rate)
+            self._encoder = _ENCODERS[self._partial.suffix](self._partial, (height, width, 3), rate)
         if frame.shape != self._shape:
             raise ValueError(f"The video's frames are {self._shape}, got {frame.shape}.")
-        self._encoder.append(frame.repeat(self._factor, axis=0).repeat(self._factor, axis=1))
+        self._encoder.append_data(frame.repeat(self._factor, axis=0).repeat(self._factor, axis=1))
 
 
-class _Encoder(Protocol):
-    """Its constructor takes a path, the shape of the frames and the frames per second."""
+def _gif(path: Path, shape: tuple[int, ...], frames_per_second: float) -> Any:
+    import imageio.v2
 
-    def append(self, frame: np.ndarray) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Gif:
-    def __init__(self, path: Path, shape: tuple[int, ...], frames_per_second: float) -> None:
-        import imageio.v2
-
-        duration = 1000.0 / frames_per_second  # of a frame, in milliseconds
-        self._writer = imageio.v2.get_writer(path, mode="I", duration=duration, loop=0)
-
-    def append(self, frame: np.ndarray) -> None:
-        self._writer.append_data(frame)
-
-    def close(self) -> None:
-        self._writer.close()
+    duration = 1000.0 / frames_per_second  # of a frame, in milliseconds
+    return imageio.v2.get_writer(path, mode="I", duration=duration, loop=0)
 
 
 class _Mp4:
-    """A pipe to ffmpeg. Not imageio's writer: it forks, and a fork after JAX may deadlock."""
+    """A pipe to ffmpeg. imageio's own writer forks, and a fork after JAX may deadlock."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], frames_per_second: float) -> None:
         import imageio_ffmpeg
@@ -144,7 +127,7 @@ class _Mp4:
             start_new_session=True,  # Ctrl-C must not reach ffmpeg before the file is closed
         )
 
-    def append(self, frame: np.ndarray) -> None:
+    def append_data(self, frame: np.ndarray) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(np.pad(frame, self._even, mode="edge").tobytes())
@@ -159,4 +142,4 @@ class _Mp4:
             raise RuntimeError(f"ffmpeg failed: {said.decode(errors='replace').strip()}")
 
 
-_ENCODERS: dict[str, Any] = {".mp4": _Mp4, ".gif": _Gif}
+_ENCODERS: dict[str, Any] = {".mp4": _Mp4, ".gif": _gif}

@@ -1,20 +1,18 @@
 """Greedy evaluations: what `retrax evaluate` and evaluations during a run have in common."""
 
 import contextlib
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..agents.base import ActorState, Agent, Params
 from ..agents.entry import AgentEntry
 from ..datatypes import VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..environments.start_states import StartStates, load_states
-from ..evaluation.episodes import EpisodeResults, Interruptible, begin_states, run_episodes
+from ..evaluation.episodes import Interruptible, batched, begin_states, run_episodes
 from ..replay.waiting import Stopped
 from ..runtime.intervals import next_multiple
 from ..runtime.run_config import RunConfig
@@ -25,47 +23,24 @@ MAX_ENVS = 16  # stepped together in an evaluation
 _PREFIX = "evaluation_"
 
 
-def evaluate_params(
-    entry: AgentEntry,
-    agent: Agent,
-    params: Params,
-    environment: VectorEnvironment,
-    *,
-    seed: int,
-    episodes: int,
-    actor_states: Callable[[], ActorState],
-    on_frame: Callable[[np.ndarray], None] | None = None,
-    metrics: Sequence[str] = (),
-) -> EpisodeResults:
-    """Runs episodes of `Agent.exploit`, from what the run's actors have learned.
+def warm_states(
+    entry: AgentEntry, agent: Agent, key: jax.Array, num_envs: int, actors: ActorState
+) -> ActorState:
+    """Actor states `[num_envs, ...]` at the start of an evaluation, as `run_episodes` takes them.
 
     Args:
-      entry: of the agent; its `warm_start` and `evaluation_modes` are used.
+      entry: of the agent.
       agent: made by it.
-      params: output of `agent.acting_params`.
-      environment: E environments.
-      seed: of the initial states.
-      episodes: >= 1.
-      actor_states: gives the states of all actors of the run; called if the entry has a
-        `warm_start`.
-      on_frame: see `run_episodes`.
-      metrics: see `run_episodes`.
+      key: of new states.
+      num_envs: of the evaluation.
+      actors: the states of all actors of the run, which the entry's `warm_start` takes.
+
+    Returns:
+      States with what the run's actors have learned; None, for new ones, without `warm_start`.
     """
-    key, states = jax.random.key(seed), None
-    if entry.warm_start is not None:
-        fresh = begin_states(agent, key, environment.num_envs)
-        states = _batched_warm_start(entry.warm_start)(fresh, actor_states())
-    return run_episodes(
-        agent,
-        params,
-        environment,
-        key=key,
-        num_episodes=episodes,
-        on_frame=on_frame,
-        states=states,
-        modes=entry.evaluation_modes,
-        metrics=metrics,
-    )
+    if entry.warm_start is None:
+        return None
+    return batched(entry.warm_start, (0, None))(begin_states(agent, key, num_envs), actors)
 
 
 def make_with_starts(
@@ -76,9 +51,9 @@ def make_with_starts(
     Args:
       config: of the run.
       starts: `["noop"]`, or `["states", FILE]` for Atari games.
-      seed: as for `make`.
-      num_envs: as for `make`.
-      render: as for `make`.
+      seed: as for `environments.make`, as `num_envs` and `render`.
+      num_envs: their number.
+      render: whether frames are wanted.
 
     Raises:
       ValueError: `make` refuses the environment, other starts, or a file that is not of this game.
@@ -121,9 +96,9 @@ class PeriodicEvaluation:
 
     def __init__(self, config: RunConfig, agent: Agent, *, start: int):
         """Prepares the evaluations of a resolved run that is at `start` steps."""
-        self._config, self._agent, self._entry = config, agent, config.entry
+        self._config, self._agent = config, agent
         self._every, self._last = config.evaluate_every, config.schedule[0]
-        modes = (f"return_{name}" for name in self._entry.evaluation_modes)
+        modes = (f"return_{name}" for name in config.entry.evaluation_modes)
         names = ("return", "length", *modes) if self._every else ()
         self.columns = [f"{_PREFIX}{name}" for name in names]
         self.next = self._after(start)
@@ -133,37 +108,28 @@ class PeriodicEvaluation:
         return self._every > 0 and (steps >= self.next or steps >= self._last)
 
     def run(
-        self,
-        steps: int,
-        params: Params,
-        actor_states: Callable[[], ActorState],
-        stop: StopEvent,
+        self, steps: int, params: Params, actors: ActorState, stop: StopEvent
     ) -> dict[str, float]:
-        """One evaluation.
-
-        Args:
-          steps: of the run.
-          params: the newest acting parameters.
-          actor_states: see `evaluate_params`.
-          stop: ends the evaluation.
+        """One evaluation of the newest parameters, at a number of steps; a stop ends it.
 
         Returns:
           Means over the episodes, named as in `columns`; empty if it was stopped.
         """
-        config = self._config
+        config, entry = self._config, self._config.entry
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
         num_envs = min(config.evaluation_episodes, MAX_ENVS)
         environment = config.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
         interruptible: Any = Interruptible(environment, stop)
         with closing_quietly(environment), contextlib.suppress(Stopped):
-            results = evaluate_params(
-                self._entry,
+            key = jax.random.key(seed)
+            results = run_episodes(
                 self._agent,
                 params,
                 interruptible,
-                seed=seed,
-                episodes=config.evaluation_episodes,
-                actor_states=actor_states,
+                key=key,
+                num_episodes=config.evaluation_episodes,
+                states=warm_states(entry, self._agent, key, num_envs, actors),
+                modes=entry.evaluation_modes,
             )
             self.next = self._after(steps)
             return {f"{_PREFIX}{name}": value for name, value in results.means().items()}
@@ -171,11 +137,3 @@ class PeriodicEvaluation:
 
     def _after(self, steps: int) -> int:
         return next_multiple(steps, self._every) if self._every else 0
-
-
-@functools.lru_cache(maxsize=8)
-def _batched_warm_start(
-    warm_start: Callable[[ActorState, ActorState], ActorState],
-) -> Callable[[ActorState, ActorState], ActorState]:
-    # Cached for the reason given in evaluation/episodes.py.
-    return jax.jit(jax.vmap(warm_start, in_axes=(0, None)))

@@ -41,17 +41,15 @@ class ExportedAgent:
 
     Attributes:
       description: what agent.json holds.
+
+    Args:
+      directory: that of the export; the one that holds this file if None.
+
+    Raises:
+      ValueError: the directory holds no exported agent, or one of another format.
     """
 
     def __init__(self, directory: Path | str | None = None):
-        """Reads a directory.
-
-        Args:
-          directory: that of the export; the one that holds this file if None.
-
-        Raises:
-          ValueError: the directory holds no exported agent, or one of another format.
-        """
         directory = Path(__file__).parent if directory is None else Path(directory)
         path = directory / "agent.json"
         if not path.is_file():
@@ -61,10 +59,16 @@ class ExportedAgent:
             raise ValueError(
                 f"{path} has format {self.description['format']}, and this file reads {FORMAT}."
             )
-        self._params = _read_params(directory, self.description)
+        self._inputs = list(map(_shape, self.description["functions"]["exploit"]["inputs"]))
+        with np.load(directory / "parameters.npz", allow_pickle=False) as arrays:
+            found = [arrays[name] for name in self.description["parameters"]]
+        # NumPy reads bfloat16 and the like as bytes.
+        self._params = [
+            jnp.asarray(array.view(like.dtype) if array.dtype.kind == "V" else array)
+            for array, like in zip(found, self._inputs, strict=False)
+        ]
         self._begin = _function(directory, "begin", self.description)
         self._exploit = _function(directory, "exploit", self.description)
-        self._inputs = [_shape(x) for x in self.description["functions"]["exploit"]["inputs"][-4:]]
 
     def begin(self, seed: int = 0) -> State:
         """The state before the first time step; `seed` in 0 .. 2^32 - 1 is that of the actions."""
@@ -87,7 +91,7 @@ class ExportedAgent:
         """
         arrived = (step_type, reward, discount, observation)
         names = ("step_type", "reward", "discount", "observation")
-        checked = [_checked(*each) for each in zip(names, arrived, self._inputs, strict=True)]
+        checked = [_checked(*each) for each in zip(names, arrived, self._inputs[-4:], strict=True)]
         action, *rest = self._exploit(*self._params, *state, *checked)
         extras = self.description["extras"]
         named = dict(zip(extras, rest[: len(extras)], strict=True))
@@ -104,23 +108,11 @@ def _checked(name: str, value: Any, wanted: jax.ShapeDtypeStruct) -> np.ndarray:
     return found.astype(wanted.dtype)
 
 
-def _read_params(directory: Path, description: dict[str, Any]) -> list[jax.Array]:
-    shapes = description["functions"]["exploit"]["inputs"]
-    with np.load(directory / "parameters.npz", allow_pickle=False) as arrays:
-        found = [arrays[name] for name in description["parameters"]]
-    # NumPy reads bfloat16 and the like as bytes.
-    return [
-        jnp.asarray(array.view(jnp.dtype(dtype)) if array.dtype.kind == "V" else array)
-        for array, (_, dtype) in zip(found, shapes, strict=False)
-    ]
-
-
 def _function(directory: Path, name: str, description: dict[str, Any]) -> Any:
     """A function of flat arguments.
 
-    Only the StableHLO and the shapes are stored. What else JAX keeps of an exported function is
-    taken from one of the same shapes, since its own files differ between versions and need another
-    library.
+    Only StableHLO and shapes are stored. What else JAX keeps of an exported function is taken from
+    one of the same shapes, since JAX's own files differ between versions and need another library.
     """
     form = description["functions"][name]
     outputs = [_shape(x) for x in form["outputs"]]

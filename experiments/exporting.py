@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import os
 import platform
 import shutil
 import tempfile
@@ -40,9 +41,9 @@ def export(
 ) -> Path:
     """Writes the trained agent of a run as plain files, whole or not at all.
 
-    The files are `act.py` (a copy of `exported_agent`, which says what it reads), `agent.json`,
-    `config.json` (of the run), `parameters.npz`, `begin.stablehlo` and `exploit.stablehlo`. The
-    functions are unbatched, `begin` and `exploit` of the agent.
+    They are `act.py` (a copy of `exported_agent`, which says what it reads), `agent.json`,
+    `config.json` (of the run), `parameters.npz`, and the agent's unbatched functions as
+    `begin.stablehlo` and `exploit.stablehlo`.
 
     Args:
       run: the run directory.
@@ -59,15 +60,14 @@ def export(
       OSError: the files cannot be written.
     """
     run, output = Path(run).absolute(), Path(output)
-    _check_output(output)
+    _check(output, platforms)
     place = output.absolute()  # the environment may change the working directory
-    _check_platforms(platforms)
     trained = load_agent(run, snapshot)
-    begin, exploit, names = _flat_functions(trained)
+    functions, names = _flat_functions(trained)
     try:
         exported = {
-            "begin": _lower(begin, [jax.ShapeDtypeStruct((), np.uint32)], platforms),
-            "exploit": _lower(exploit, _exploit_inputs(trained), platforms),
+            name: _lower(function, inputs, platforms)
+            for name, (function, inputs) in functions.items()
         }
     except NotImplementedError as error:
         reason = str(error).splitlines()[0].rstrip(".")
@@ -75,10 +75,9 @@ def export(
             f"{trained.config.agent} cannot be exported for {', '.join(platforms)}: {reason}."
         ) from error
     leaves = jax.device_get(jax.tree.leaves(without_keys(trained.params)))
+    params = dict(zip(names["parameters"], leaves, strict=True))
     with _new_directory(place) as directory:
-        np.savez(
-            directory / "parameters.npz", **dict(zip(names["parameters"], leaves, strict=True))
-        )
+        np.savez(directory / "parameters.npz", **params)
         for name, function in exported.items():
             (directory / f"{name}.stablehlo").write_bytes(function.mlir_module_serialized)
         _write_json(directory / "agent.json", _description(trained, exported, names))
@@ -88,14 +87,11 @@ def export(
     return output
 
 
-def _check_output(output: Path) -> None:
+def _check(output: Path, platforms: Sequence[str]) -> None:
     if output.exists() and not output.is_dir():
         raise ValueError(f"The output {output} is a file.")
     if output.exists() and any(output.iterdir()):
         raise ValueError(f"The output {output} is not empty: choose another directory.")
-
-
-def _check_platforms(platforms: Sequence[str]) -> None:
     unknown = [name for name in platforms if name not in get_args(Platform)]
     if unknown or not platforms:
         allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
@@ -107,20 +103,15 @@ def _new_directory(output: Path) -> Iterator[Path]:
     """A temporary directory beside the output, which becomes it at the end."""
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
-        try:
-            yield directory
-            directory.chmod(_MODE)
-            directory.replace(output)
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
+        temporary = tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent)
+        with temporary as directory:
+            yield Path(directory)
+            os.chmod(directory, _MODE)
+            os.replace(directory, output)
 
 
-def _flat_functions(
-    trained: TrainedAgent,
-) -> tuple[Callable[..., Any], Callable[..., Any], dict[str, list[str]]]:
-    """`begin` and `exploit` of flat arrays without PRNG keys, and the names of the arrays."""
+def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """`begin` and `exploit` of flat arrays without PRNG keys, their inputs, and names of arrays."""
     agent, params, warm_start = trained.agent, trained.params, trained.config.entry.warm_start
 
     def first(key: jax.Array) -> Any:
@@ -132,27 +123,21 @@ def _flat_functions(
 
     def exploit(*arrays: jax.Array) -> list[jax.Array]:
         timestep = TimeStep(*arrays[-4:])
-        inner, state = _unflatten((params, state_template), arrays[:-4])
+        inner, state = with_keys(templates, jax.tree.unflatten(structure, arrays[:-4]))
         decision = agent.exploit(inner, state, timestep)
         return jax.tree.leaves(without_keys((decision.action, decision.extras, decision.state)))
 
-    state_template = jax.eval_shape(first, jax.random.key(0))
-    decided = jax.eval_shape(agent.exploit, params, state_template, _time_step(trained.spec))
-    names = {"parameters": params, "extras": decided.extras, "state": state_template}
-    return begin, exploit, {name: _names(tree) for name, tree in names.items()}
-
-
-def _unflatten(template: Any, arrays: Sequence[jax.Array]) -> Any:
-    structure = jax.tree.structure(template)
-    return with_keys(template, jax.tree.unflatten(structure, arrays))
-
-
-def _exploit_inputs(trained: TrainedAgent) -> list[jax.ShapeDtypeStruct]:
-    def before() -> Any:
-        state = trained.agent.begin(jax.random.key(0), jnp.zeros((), jnp.int32), 1)
-        return without_keys((trained.params, state))
-
-    return [*jax.tree.leaves(jax.eval_shape(before)), *_time_step(trained.spec)]
+    templates = params, jax.eval_shape(first, jax.random.key(0))
+    structure = jax.tree.structure(templates)
+    timestep = _time_step(trained.spec)
+    extras = jax.eval_shape(agent.exploit, *templates, timestep).extras
+    inputs = [*jax.tree.leaves(jax.eval_shape(without_keys, templates)), *timestep]
+    functions = {
+        "begin": (begin, [jax.ShapeDtypeStruct((), np.uint32)]),
+        "exploit": (exploit, inputs),
+    }
+    named = {"parameters": params, "extras": extras, "state": templates[1]}
+    return functions, {name: _names(tree) for name, tree in named.items()}
 
 
 def _time_step(spec: EnvironmentSpec) -> TimeStep:
@@ -181,8 +166,12 @@ def _description(
     trained: TrainedAgent, exported: dict[str, jax.export.Exported], names: dict[str, list[str]]
 ) -> dict[str, Any]:
     """What agent.json holds: JSON values."""
+
+    def forms(arrays: Sequence[Any]) -> list[list[Any]]:
+        return [[list(x.shape), str(x.dtype)] for x in arrays]
+
     functions = {
-        name: {"inputs": _forms(function.in_avals), "outputs": _forms(function.out_avals)}
+        name: {"inputs": forms(function.in_avals), "outputs": forms(function.out_avals)}
         for name, function in exported.items()
     }
     exploit, config = exported["exploit"], trained.config
@@ -201,10 +190,6 @@ def _description(
     }
 
 
-def _forms(arrays: Sequence[Any]) -> list[list[Any]]:
-    return [[list(x.shape), str(x.dtype)] for x in arrays]
-
-
 def _spec(spec: EnvironmentSpec) -> dict[str, Any]:
     actions: dict[str, Any] = {"shape": list(spec.actions.shape), "dtype": str(spec.actions.dtype)}
     if isinstance(spec.actions, specs.DiscreteArray):
@@ -213,9 +198,9 @@ def _spec(spec: EnvironmentSpec) -> dict[str, Any]:
         for name in ("minimum", "maximum"):
             bound = np.broadcast_to(getattr(spec.actions, name), spec.actions.shape)
             actions[name] = bound.tolist()
-    observations = {"shape": list(spec.observations.shape), "dtype": str(spec.observations.dtype)}
+    seen = spec.observations
     return {
-        "observations": observations,
+        "observations": {"shape": list(seen.shape), "dtype": str(seen.dtype)},
         "actions": actions,
         "max_episode_steps": spec.max_episode_steps,
     }

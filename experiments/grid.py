@@ -6,25 +6,29 @@ leaves the others alone, and a grid continues where it was stopped or killed.
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task
-from ..run_directory.config_file import read_config
 from ..run_directory.snapshots import newest_snapshot
 from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
-from .parsing import words_of
+from .parsing import tell, words_of
 
 EVALUATION = "evaluation.json"  # in a run directory
 _EVALUATION_SEED = 1_000_000  # of no training run
@@ -93,25 +97,8 @@ class Cell(NamedTuple):
         seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
         return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
 
-    def check(self) -> None:
-        """Refuses a run directory of another run.
 
-        Raises:
-          ValueError: names what differs.
-        """
-        if not (self.directory / "config.json").is_file():
-            return
-        found = read_config(self.directory)
-        for name, wanted in vars(self.config).items():
-            is_ = getattr(found, name)
-            if is_ != wanted and wanted is not None and name != "search_path":
-                raise ValueError(
-                    f"{self.directory} was run with {name} {is_}, not {wanted}: choose another "
-                    "--directory."
-                )
-
-
-class Progress(NamedTuple):
+class GridState(NamedTuple):
     """How far a grid is.
 
     Attributes:
@@ -137,21 +124,14 @@ class Progress(NamedTuple):
         return [name for name, state in self.states.items() if state not in usual]
 
 
-class _Process(NamedTuple):
-    process: "subprocess.Popen[bytes]"
-    output: IO[bytes]
-    log: Path
-    evaluates: bool
-
-
 def run_grid(
     cells: Sequence[Cell],
     *,
     jobs: int,
     logs: Path,
     stop: StopEvent,
-    show: Callable[[Progress], None],
-) -> Progress:
+    show: Callable[[GridState], None],
+) -> GridState:
     """Runs what is missing.
 
     Args:
@@ -167,95 +147,110 @@ def run_grid(
     logs.mkdir(parents=True, exist_ok=True)
     states = {cell.name: "waiting" if cell.score is None else "complete" for cell in cells}
     steps = {cell.name: cell.steps for cell in cells}
-    running: dict[Cell, _Process] = {}
+    running: dict[Cell, subprocess.Popen[bytes]] = {}
     started, before = time.monotonic(), sum(steps.values())
     try:
         while True:
-            for cell, process in _ended(running):
-                states[cell.name], steps[cell.name] = _end(cell, process), cell.steps
-            _start(cells, states, running, jobs - len(running), logs)
+            for cell in [cell for cell, process in running.items() if process.poll() is not None]:
+                status = running.pop(cell).returncode
+                states[cell.name], steps[cell.name] = _end(cell, states, status, logs), cell.steps
+            waiting = [cell for cell in cells if states[cell.name] == "waiting"]
+            waiting.sort(key=lambda cell: not cell.directory.exists())  # what has begun comes first
+            for cell in waiting[: jobs - len(running)]:
+                arguments = cell.next_stage()
+                running[cell] = _spawn(cell, arguments, logs)
+                states[cell.name] = "evaluating" if arguments[0] == "evaluate" else "training"
             steps.update({cell.name: cell.steps for cell in running})
             done = sum(steps.values()) - before
-            left = sum(_steps_left(cell, states, steps) for cell in cells)
+            unfinished = [cell for cell in cells if states[cell.name] in ("waiting", "training")]
+            left = sum((cell.config.steps or 0) - steps[cell.name] for cell in unfinished)
             eta = (time.monotonic() - started) * left / done if done > 0 else None
-            progress = Progress(dict(states), dict(steps), eta)
+            progress = GridState(dict(states), dict(steps), eta)
             show(progress)
             if not running or stop.wait(_POLL_SECONDS):
                 return progress
     finally:
-        for each in running.values():
-            each.process.send_signal(signal.SIGINT)
-        for each in running.values():
-            _wait(each)
+        for process in running.values():
+            process.send_signal(signal.SIGINT)
+        for process in running.values():
+            _wait(process)
 
 
-def _steps_left(cell: Cell, states: dict[str, str], steps: dict[str, int]) -> int:
-    trains = states[cell.name] in ("waiting", "training")
-    return (cell.config.steps or 0) - steps[cell.name] if trains else 0
+def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[bytes]":
+    """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
+    log, errors = logs / f"{cell.name}.txt", subprocess.STDOUT
+    with contextlib.ExitStack() as stack:
+        if arguments[0] == "evaluate":
+            errors = stack.enter_context(log.open("ab")).fileno()
+            log = log.with_suffix(".json")
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stack.enter_context(log.open("wb")),
+            stderr=errors,
+            env={**os.environ, **shared_programs(logs.parent)},
+            start_new_session=True,
+        )
 
 
-def _ended(running: dict[Cell, _Process]) -> list[tuple[Cell, _Process]]:
-    """Takes those that have ended out of the running ones."""
-    ended = [(cell, each) for cell, each in running.items() if each.process.poll() is not None]
-    for cell, each in ended:
-        each.output.close()
-        del running[cell]
-    return ended
-
-
-def _end(cell: Cell, each: _Process) -> str:
+def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
     """The state of a cell after one of its processes."""
-    if each.process.returncode:
-        lines = each.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    log = logs / f"{cell.name}.txt"
+    if status:
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "no output")
-    if each.evaluates:
-        result = each.log.with_suffix(".json")
-        result.replace(cell.directory / EVALUATION)
+    if states[cell.name] == "evaluating":
+        log.with_suffix(".json").replace(cell.directory / EVALUATION)
         return "complete"
     if cell.episodes:
         return "waiting"
     return "stopped" if cell.score is None else "complete"
 
 
-def _wait(each: _Process) -> None:
+def _wait(process: "subprocess.Popen[bytes]") -> None:
     """Waits for the snapshot of a process that was asked to end."""
     try:
-        each.process.wait(_LAST_SECONDS)
+        process.wait(_LAST_SECONDS)
     except subprocess.TimeoutExpired:
-        each.process.kill()
-        each.process.wait()
-    each.output.close()
+        process.kill()
+        process.wait()
 
 
-def _start(
-    cells: Sequence[Cell],
-    states: dict[str, str],
-    running: dict[Cell, _Process],
-    free: int,
-    logs: Path,
-) -> None:
-    """Starts the next stages of waiting cells, those that have begun first."""
-    if not free:
+@contextlib.contextmanager
+def grid_screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[GridState], None]]:
+    """Shows progress: a live table in a terminal, a line for each event elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal and not plain:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda now: live.update(_table(cells, now), refresh=True)
         return
-    waiting = [cell for cell in cells if states[cell.name] == "waiting"]
-    waiting.sort(key=lambda cell: not cell.directory.exists())
-    for cell in waiting[:free]:
-        running[cell] = _spawn(cell, cell.next_stage(), logs)
-        states[cell.name] = "evaluating" if running[cell].evaluates else "training"
+    before: dict[str, str] = {}
+
+    def lines(now: GridState) -> None:
+        for cell in cells:
+            state = now.states[cell.name]
+            if state not in ("waiting", before.get(cell.name)):
+                score = "" if state != "complete" else f", return {cell.score:.6g}"
+                tell(f"{cell.name}: {state}{score}{_left(now)}")
+            before[cell.name] = state
+
+    yield lines
 
 
-def _spawn(cell: Cell, arguments: list[str], logs: Path) -> _Process:
-    """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
-    evaluates, log = arguments[0] == "evaluate", logs / f"{cell.name}.txt"
-    output = (log.with_suffix(".json") if evaluates else log).open("wb")
-    with contextlib.ExitStack() as stack:
-        errors = stack.enter_context(log.open("ab")) if evaluates else subprocess.STDOUT
-        process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            env={**os.environ, **shared_programs(logs.parent)},
-            start_new_session=True,
-        )
-    return _Process(process, output, log, evaluates)
+def _table(cells: Sequence[Cell], now: GridState) -> Table:
+    title = f"{now.complete} of {len(cells)} runs{_left(now)}"
+    table = Table(title=title, title_justify="left")
+    for column in ("run", "state", "steps", "return"):
+        table.add_column(column, justify="left" if column in ("run", "state") else "right")
+    for cell in cells:
+        score = cell.score
+        steps = f"{now.steps[cell.name]}/{cell.config.steps}"
+        state = now.states[cell.name]
+        table.add_row(cell.name, state, steps, "" if score is None else f"{score:.6g}")
+    return table
+
+
+def _left(now: GridState) -> str:
+    if now.eta is None or not now.eta:
+        return ""
+    return f" (ETA {timedelta(seconds=math.ceil(now.eta))})"

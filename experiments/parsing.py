@@ -8,7 +8,7 @@ import io
 import itertools
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -275,7 +275,7 @@ class _Fields:
             for field in spec.fields
             if field.name not in hidden
         )
-        return dataclasses.replace(spec, instantiate=_refusing_plainly(make), fields=fields)
+        return dataclasses.replace(spec, instantiate=_refusing_plainly()(make), fields=fields)
 
 
 _REGISTRY.struct_rule(_Fields())
@@ -288,11 +288,9 @@ def _help(doc: Any, bounds: Any) -> Any:
     return " ".join([*(doc or "").split(), *([f"Must be {bounds}."] if bounds else [])]) or None
 
 
-def _refusing_plainly(instantiate: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        try:
-            return instantiate(*arguments, **options)
-        except ValueError as error:
-            raise _RefusedError(str(error)) from error
-
-    return wrapped
+@contextlib.contextmanager
+def _refusing_plainly() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise _RefusedError(str(error)) from error

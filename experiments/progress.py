@@ -3,10 +3,10 @@
 import math
 import sys
 import time
-import types
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -54,7 +54,7 @@ def ending(counters: Counters, seconds: float, last_return: float, *, interrupte
 
 
 class Progress:
-    """Shows steps, rates, return and remaining time."""
+    """Shows steps, rates, return and remaining time; expects the duration of the run once."""
 
     def __init__(self, steps: int, start: Counters, *, plain: bool = False):
         """Prepares the display; nothing is shown yet.
@@ -66,6 +66,9 @@ class Progress:
         """
         self._steps, self._updates_before = steps, start.updates
         self._measured_from: tuple[float, int] | None = None
+        self._warm_at: float | None = None
+        self._expected_from: tuple[float, int] | None = None
+        self._is_told = False
         self._last_line = time.perf_counter()
         console = Console(stderr=True)
         self._bar: Bar | None = None
@@ -87,12 +90,7 @@ class Progress:
         self._write("compiling")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._bar:
             self._bar.stop()
         self._write("", end="\n")
@@ -117,6 +115,36 @@ class Progress:
             f"{counters.updates} updates | return {last_return:.3g} | ETA {eta}"
         )
 
+    def expect(self, counters: Counters, *, looped: float, elapsed: float) -> str:
+        """A log line about the duration of the run, once; "" before and after.
+
+        It is expected from the first seconds of learning: before the first update there is acting
+        alone, which is faster, and compilation.
+
+        Args:
+          counters: of the run.
+          looped: seconds of acting and learning alone.
+          elapsed: seconds of the whole run, earlier parts included.
+        """
+        if self._is_told or counters.updates == self._updates_before:
+            return ""
+        if self._warm_at is None:
+            self._warm_at = looped + _WARM_UP_SECONDS
+        if self._expected_from is None:
+            if looped >= self._warm_at:
+                self._expected_from = looped, counters.steps
+            return ""
+        seconds, steps = looped - self._expected_from[0], counters.steps - self._expected_from[1]
+        if seconds < _MEASURED_SECONDS or not steps:
+            return ""
+        self._is_told = True
+        left = max(self._steps - counters.steps, 0) * seconds / steps
+        return (
+            f"Expected duration on this machine: {_minutes(elapsed + left)}, of which "
+            f"{_minutes(left)} are left ({rate(steps / seconds)} steps/s; without later "
+            "evaluations and snapshots)."
+        )
+
     def _write(self, text: str, end: str = "") -> None:
         """Replaces the line of a notebook, which has no terminal's bars."""
         if self._is_notebook:
@@ -133,47 +161,6 @@ class Progress:
         if left and counters.steps == steps:
             return "-"
         return str(timedelta(seconds=round((now - since) * left / max(counters.steps - steps, 1))))
-
-
-class Expectation:
-    """The duration of a run, expected once from its first seconds of learning.
-
-    Before the first update there is acting alone, which is faster, and compilation.
-    """
-
-    def __init__(self, steps: int, counters: Counters):
-        """Takes the run's last step, and the counters at the start of this part of the run."""
-        self._steps, self._updates_before = steps, counters.updates
-        self._warm_at: float | None = None
-        self._measured_from: tuple[float, int] | None = None
-        self._is_told = False
-
-    def line(self, counters: Counters, *, looped: float, elapsed: float) -> str:
-        """A log line, once; "" before and after.
-
-        Args:
-          counters: of the run.
-          looped: seconds of acting and learning alone.
-          elapsed: seconds of the whole run, earlier parts included.
-        """
-        if self._is_told or counters.updates == self._updates_before:
-            return ""
-        if self._warm_at is None:
-            self._warm_at = looped + _WARM_UP_SECONDS
-        if self._measured_from is None:
-            if looped >= self._warm_at:
-                self._measured_from = looped, counters.steps
-            return ""
-        seconds, steps = looped - self._measured_from[0], counters.steps - self._measured_from[1]
-        if seconds < _MEASURED_SECONDS or not steps:
-            return ""
-        self._is_told = True
-        left = max(self._steps - counters.steps, 0) * seconds / steps
-        return (
-            f"Expected duration on this machine: {_minutes(elapsed + left)}, of which "
-            f"{_minutes(left)} are left ({rate(steps / seconds)} steps/s; without later "
-            "evaluations and snapshots)."
-        )
 
 
 def _minutes(seconds: float) -> str:

@@ -2,15 +2,15 @@
 
 import contextlib
 import contextvars
-import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..agents.base import Agent
+from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..run_directory import resuming
 from ..run_directory.best_parameters import BestParameters
@@ -20,15 +20,18 @@ from ..run_directory.log import FILE_ONLY, close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.metrics_writer import MetricsTable
 from ..run_directory.resuming import check_states, open_snapshots
-from ..run_directory.snapshots import Snapshots
+from ..run_directory.snapshots import Snapshots, newest_snapshot
 from ..runtime.intervals import SnapshotInterval, next_multiple
 from ..runtime.loop import Loop
 from ..runtime.metrics import Advice, EqualReturns, episode_columns
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import EitherStop
 from .evaluations import PeriodicEvaluation
-from .failing import kept_on_failure, run_failed
-from .progress import Expectation, Progress, describe, ending
+from .progress import Progress, describe, ending
+
+
+class RunFailedError(RuntimeError):
+    """A run that failed after its start; the message says where and why."""
 
 
 class Summary(NamedTuple):
@@ -59,7 +62,6 @@ class Run:
       config: resolved by `check`.
       context: in which its log is known.
       continuation: from the snapshot from which it is resumed.
-      logger: of its metrics, once `open` was called.
     """
 
     def __init__(
@@ -69,13 +71,9 @@ class Run:
         self.config, self._directory = config.anchored(), directory.absolute()
         self.context, self._resume = contextvars.copy_context(), resume
         self._lock = stack.enter_context(DirectoryLock(self._directory))
-        self._snapshots: Snapshots | None = None
-        self._notes: list[str] = []
-        self._resumed_at = None
-        if resume:
-            self._snapshots, self._notes = open_snapshots(self._directory, config.steps)
-        if self._snapshots:
-            self._resumed_at = self._snapshots.newest_whole()
+        found = open_snapshots(self._directory, config.steps) if resume else (None, list[str]())
+        self._snapshots, self._notes = found
+        self._resumed_at = self._snapshots.newest_whole() if self._snapshots else None
         check_states(self._directory)
         self.continuation = resuming.read_continuation(self._snapshots)
         self._best = BestParameters(self._directory)
@@ -103,13 +101,10 @@ class Run:
         self._loop, self._advice = loop, Advice(self.config.entry, self.config.agent_config)
         self._equal = EqualReturns(self.config.steps, start=self._resumed_at or 0)
         self._evaluation = PeriodicEvaluation(self.config, agent, start=self._resumed_at or 0)
-        self._where: list[str] = []
         if self._snapshots:
-            continuation = self.continuation
-            self._seconds = resuming.restore(loop, self._snapshots, continuation)
-            self._where = [continuation.describe(loop.counters.steps)]
-            if continuation.outputs is not None:
-                self._evaluated, self._evaluation.next, self._last_return = continuation.outputs
+            self._seconds = resuming.restore(loop, self._snapshots, self.continuation)
+            if (outputs := self.continuation.outputs) is not None:
+                self._evaluated, self._evaluation.next, self._last_return = outputs
 
     def open(self, stack: contextlib.ExitStack, *, console: bool) -> None:
         """Writes the first files; the console has the log, too, if it is free."""
@@ -138,12 +133,12 @@ class Run:
         """Describes the run, and gives it to its loggers, which may stop it alone."""
         for line in describe(self.config, self._directory, self._loop.replays, self._spec):
             self._log.info(line)
-        for line in self._where:
-            self._log.info(line)
+        if self._snapshots:
+            self._log.info(self.continuation.describe(self._loop.counters.steps))
         self._stop = EitherStop(stop)
-        self.logger = MetricsLogger(self.config, self._directory, on_metrics, stop=self._stop)
-        self.logger.__enter__()
-        stack.push(lambda *error: self.context.run(self.logger.__exit__, *error))
+        self._logger = MetricsLogger(self.config, self._directory, on_metrics, stop=self._stop)
+        self._logger.__enter__()
+        stack.push(lambda *error: self.context.run(self._logger.__exit__, *error))
 
     def run(self, *, plain: bool) -> Generator[None, None, Summary]:
         """Runs to the last step, or until a stop is requested; leaves a snapshot either way.
@@ -153,56 +148,76 @@ class Run:
         Raises:
           RunFailedError: see `train`.
         """
+        loop, stop, steps = self._loop, self._stop, self.config.schedule[0]
+        self._started = time.perf_counter() - self._seconds
         try:
-            return (yield from self._steps(plain))
+            self._kept = Snapshots(self._directory, keep=self.config.keep_snapshots)
+            self._kept.remove_newer(loop.counters.steps)
+            self._progress = Progress(steps, loop.counters, plain=plain)
+            with self._progress, self._kept_on_failure():
+                yield from self._steps()
+                self._keep(self._continuation())
         except (Exception, SystemExit) as error:
             self._log.exception("The run failed.")
-            raise run_failed(error, self._loop, self._directory) from error
-
-    def _steps(self, plain: bool) -> Generator[None, None, Summary]:
-        config, loop, evaluation, stop = self.config, self._loop, self._evaluation, self._stop
-        steps, log_every, snapshot_every = config.schedule
-        self._started = time.perf_counter() - self._seconds
-        next_log = next_multiple(loop.flushed_at, log_every)
-        seconds = config.snapshot_seconds
-        interval = SnapshotInterval(loop.counters.steps, every=snapshot_every, seconds=seconds)
-        with contextlib.ExitStack() as stack:
-            snapshots = Snapshots(self._directory, keep=config.keep_snapshots)
-            snapshots.remove_newer(loop.counters.steps)
-            progress = Progress(steps, loop.counters, plain=plain)
-            stack.enter_context(progress)
-            keep = functools.partial(self._keep, progress, snapshots)
-            stack.enter_context(kept_on_failure(loop, keep))
-            expectation = Expectation(steps, loop.counters)
-            loop.start()
-            while True:  # a stopped run is resumed in the middle of a round
-                self._evaluate()
-                if stop.is_set():
-                    break
-                if loop.counters.steps >= next_log and not self._extra:
-                    self._write_row(progress)
-                    next_log = next_multiple(loop.counters.steps, log_every)
-                    if stop.is_set():  # a logger has asked for it
-                        break
-                at_end = loop.counters.steps >= steps
-                if interval.is_due(loop.counters.steps) and not at_end:
-                    took = self._save(snapshots, self._continuation())
-                    interval.saved(loop.counters.steps, took=took)
-                if at_end:
-                    break
-                until = min(steps, next_log, interval.next, evaluation.next or steps)
-                loop.announce(until)
-                yield
-                loop.advance(until)
-                elapsed = time.perf_counter() - self._started
-                if line := expectation.line(loop.counters, looped=loop.seconds, elapsed=elapsed):
-                    self._log.info(line)
-            keep(self._continuation())
+            raise RunFailedError(self._failure(error)) from error
         interrupted = stop.is_set() and loop.counters.steps < steps
         seconds = time.perf_counter() - self._started
         self._log.info(ending(loop.counters, seconds, self._last_return, interrupted=interrupted))
         counted = loop.counters.steps, loop.counters.updates, self._last_return
         return Summary(self._directory, *counted, interrupted, self._best.mean_return)
+
+    def _steps(self) -> Iterator[None]:
+        config, loop, evaluation, stop = self.config, self._loop, self._evaluation, self._stop
+        steps, log_every, snapshot_every = config.schedule
+        next_log = next_multiple(loop.flushed_at, log_every)
+        seconds = config.snapshot_seconds
+        interval = SnapshotInterval(loop.counters.steps, every=snapshot_every, seconds=seconds)
+        loop.start()
+        while True:  # a stopped run is resumed in the middle of a round
+            self._evaluate()
+            if stop.is_set():
+                return
+            if loop.counters.steps >= next_log and not self._extra:
+                self._write_row()
+                next_log = next_multiple(loop.counters.steps, log_every)
+                if stop.is_set():  # a logger has asked for it
+                    return
+            if loop.counters.steps >= steps:
+                return
+            if interval.is_due(loop.counters.steps):
+                interval.saved(loop.counters.steps, took=self._save(self._continuation()))
+            until = min(steps, next_log, interval.next, evaluation.next or steps)
+            loop.announce(until)
+            yield
+            loop.advance(until)
+            elapsed = time.perf_counter() - self._started
+            line = self._progress.expect(loop.counters, looped=loop.seconds, elapsed=elapsed)
+            if line:
+                self._log.info(line)
+
+    @contextlib.contextmanager
+    def _kept_on_failure(self) -> Iterator[None]:
+        """Keeps the state of a run that fails where it is consistent: in an environment."""
+        try:
+            yield
+        except (Exception, SystemExit):
+            if self._loop.is_consistent:
+                with contextlib.suppress(Exception):  # the first error explains the failure
+                    self._keep({})
+            raise
+
+    def _failure(self, error: BaseException) -> str:
+        """Where and why the run failed, and how to continue."""
+        reason = first_line(error).rstrip(".")
+        if isinstance(error, SystemExit):
+            reason = f"the environment or the agent called sys.exit({error.code!r})"
+        directory = self._directory
+        kept = newest_snapshot(directory)
+        advice = f"; retrax train --resume {directory} continues at {kept} steps"
+        return (
+            f"The run failed at {self._loop.counters.steps} steps: {reason} (traceback in "
+            f"{directory / 'log.txt'}){'' if kept is None else advice}."
+        )
 
     def _evaluate(self) -> None:
         """An evaluation if one is due; keeps the best parameters."""
@@ -211,28 +226,28 @@ class Run:
             return
         awaiting = self._extra if steps < evaluation.next else self._evaluated
         params = loop.learner.params
-        means = evaluation.run(steps, params, loop.actor_states, self._stop)
+        actors = loop.actor_states() if self.config.entry.warm_start else None
+        means = evaluation.run(steps, params, actors, self._stop)
         if not means:
             return
         awaiting.update(means)
         found = means["evaluation_return"]
-        actors = loop.actor_states() if self.config.entry.warm_start else None
         is_best = self._best.offer(params, mean_return=found, steps=steps, actors=actors)
         self._log.info(
             f"Evaluation at {steps} steps: return {found:.3g} over "
             f"{self.config.evaluation_episodes} episodes{', the best so far' * is_best}."
         )
 
-    def _write_row(self, progress: Progress) -> None:
+    def _write_row(self) -> None:
         means, clock = self._loop.flush()
         clock["seconds"] = time.perf_counter() - self._started
         found = {**means, **self._evaluated, **self._extra}
         row = self._table.write(self._loop.counters, found, clock)
-        self.logger.write(self._loop.counters.steps, row)
+        self._logger.write(self._loop.counters.steps, row)
         self._evaluated = {}
         self._last_return = means.get("episode_return", self._last_return)
-        if line := progress.show(self._loop.counters, self._last_return, clock):
-            self._log.info(line, extra={FILE_ONLY: progress.has_bar})
+        if line := self._progress.show(self._loop.counters, self._last_return, clock):
+            self._log.info(line, extra={FILE_ONLY: self._progress.has_bar})
         if advice := self._advice.first(means):
             self._log.warning(advice)
         if sentence := self._equal.sentence(self._loop.counters.steps, means):
@@ -242,27 +257,22 @@ class Run:
         outputs = [self._evaluated, self._evaluation.next, self._last_return]
         return resuming.pack_continuation(self._loop, outputs)
 
-    def _keep(
-        self,
-        progress: Progress,
-        snapshots: Snapshots,
-        continuation: dict[str, bytes] | None = None,
-    ) -> None:
+    def _keep(self, continuation: dict[str, bytes]) -> None:
         """Writes what the last steps add: a row and a snapshot.
 
         `continuation` was packed before the row: a resumed run replaces it by that of the whole
-        interval. Without it, as after a failure, a resumed run begins new episodes.
+        interval. Where it is empty, as after a failure, a resumed run begins new episodes.
         """
         if self._loop.has_new_steps:
-            self._write_row(progress)
-        self._save(snapshots, continuation or {})
+            self._write_row()
+        self._save(continuation)
 
-    def _save(self, snapshots: Snapshots, continuation: dict[str, bytes]) -> float:
+    def _save(self, continuation: dict[str, bytes]) -> float:
         """Saves a snapshot, unless there is one of this step; the seconds that it took."""
         steps, began = self._loop.counters.steps, time.perf_counter()
-        if steps in snapshots.steps():
+        if steps in self._kept.steps():
             return 0.0
         snapshot = self._loop.snapshot()
         counters = {**snapshot.counters, "seconds": time.perf_counter() - self._started}
-        snapshots.save(steps, snapshot._replace(counters=counters, **continuation))
+        self._kept.save(steps, snapshot._replace(counters=counters, **continuation))
         return time.perf_counter() - began

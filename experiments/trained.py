@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from ..agents.shapes import check_precision
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter, interval_of_episodes
-from ..evaluation.episodes import begin_states
+from ..evaluation.episodes import begin_states, run_episodes
 from ..run_directory.actor_states import ActorStates
 from ..run_directory.best_parameters import BestParameters
 from ..run_directory.config_file import PROGRAM, read_config
 from ..run_directory.snapshots import Snapshots
 from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
-from .evaluations import MAX_ENVS, evaluate_params, make_with_starts
+from .evaluations import MAX_ENVS, make_with_starts, warm_states
 
 
 class TrainedAgent(NamedTuple):
@@ -36,7 +36,7 @@ class TrainedAgent(NamedTuple):
     Attributes:
       agent: the agent.
       params: acting parameters of the snapshot.
-      spec: of the environment that it was trained in.
+      spec: of the environment.
       config: of the run.
       steps: training steps of the snapshot.
       actors: the states of all actors, `[num_envs, ...]`, if the agent's entry has a `warm_start`.
@@ -155,65 +155,56 @@ def evaluate(
             logging.getLogger("retrax").warning(statistics)
         trained = load_for(config, run, environment.spec, snapshot)
         writer = stack.enter_context(VideoWriter(video)) if video else None
-        results = evaluate_params(
-            config.entry,
+        entry, key = config.entry, jax.random.key(seed)
+        results = run_episodes(
             trained.agent,
             trained.params,
             environment,
-            seed=seed,
-            episodes=episodes,
-            actor_states=lambda: trained.actors,
+            key=key,
+            num_episodes=episodes,
             on_frame=writer.append if writer else None,
-            metrics=config.entry.episode_metrics,
+            states=warm_states(entry, trained.agent, key, num_envs, trained.actors),
+            modes=entry.evaluation_modes,
+            metrics=entry.episode_metrics,
         )
-    interval = interval_of_episodes(results.returns)
+    modes = {
+        name: {
+            "mean_return": float(returns.mean()) if len(returns) else math.nan,
+            "episodes": len(returns),
+        }
+        for name, returns in results.returns_by_mode().items()
+    }
+    describe = entry.evaluation_policy
     return Evaluation(
-        interval.mean,
-        interval.low,
-        interval.high,
-        len(results.returns),
-        trained.steps,
-        float(results.lengths.mean()),
-        {
-            name: {
-                "mean_return": float(returns.mean()) if len(returns) else math.nan,
-                "episodes": len(returns),
-            }
-            for name, returns in results.returns_by_mode().items()
-        },
-        {name: float(values.mean()) for name, values in results.metrics.items()},
-        describe(config.agent_config) if (describe := config.entry.evaluation_policy) else "",
+        *interval_of_episodes(results.returns),
+        episodes=len(results.returns),
+        steps=trained.steps,
+        mean_length=float(results.lengths.mean()),
+        modes=modes,
+        metrics={name: float(values.mean()) for name, values in results.metrics.items()},
+        policy=describe(config.agent_config) if describe else "",
     )
 
 
 def evaluate_arms(
     run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
 ) -> list[Evaluation]:
-    """Evaluates each policy of an agent that has a family of them; arguments: see `evaluate`.
-
-    Returns:
-      The evaluations of all arms, in their order.
+    """Evaluates each policy of an agent that has a family of them, in their order; see `evaluate`.
 
     Raises:
       ValueError: the agent has no arms, or see `evaluate`.
     """
     run = Path(run).absolute()
-    return [
-        evaluate(run, snapshot=snapshot, episodes=episodes, seed=seed, arm=arm)
-        for arm in _arms(read_config(run))
-    ]
-
-
-def _arms(config: RunConfig) -> Iterator[int]:
-    """The arms that there are: an entry does not tell their number, but refuses others."""
+    config, found = read_config(run), list[Evaluation]()
     for arm in itertools.count():
         try:
             _with_arm(config, arm)
-        except ValueError:
-            if arm == 0:
+        except ValueError:  # an entry does not tell how many arms there are
+            if not found:
                 raise
-            return
-        yield arm
+            break
+        found.append(evaluate(run, snapshot=snapshot, episodes=episodes, seed=seed, arm=arm))
+    return found
 
 
 def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:

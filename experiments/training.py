@@ -13,8 +13,7 @@ from ..runtime.assembly import given_environments
 from ..runtime.checks import checked_agent
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import stop_on_signals
-from .failing import RunFailedError
-from .running import Run, Summary
+from .running import Run, RunFailedError, Summary
 
 
 def train(
@@ -79,7 +78,7 @@ def train_together(
 
     Args:
       runs: by their directories.
-      resume: see `train`, as the others, which are for one run.
+      resume: see `train`, as the others; the last three are for one run alone.
       plain: of the first run.
       environment: checked.
       data: to learn from.

@@ -1,6 +1,7 @@
-"""What the files of a finished run hold."""
+"""What the files of a run hold, and signals in the middle of one."""
 
 import csv
+import os
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.run_directory.snapshots import Snapshots
 from retrax.run_directory.state_file import read_state
 from retrax.runtime.learner import Snapshot
+from retrax.runtime.loop import Loop
 
 
 def write_untrained_run(directory, config):
@@ -73,3 +75,16 @@ def check_equal(one, other):
     other_steps, other_arrays = newest(other)
     assert (steps, arrays.keys()) == (other_steps, other_arrays.keys())
     assert [name for name in arrays if arrays[name] != other_arrays[name]] == []
+
+
+def stop_with(monkeypatch, *numbers, at=100):
+    """Sends signals to this process once the loop has come to `at` steps."""
+    advance = Loop.advance
+
+    def signalled(self, until):
+        advance(self)
+        if self.counters.steps == at:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Loop, "advance", signalled)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..drawing import check_png, new_figure, save_png
 from .games import GAMES
 from .table import Entry, Table
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _INCHES = (14.0, 10.5)
-_DOTS_PER_INCH = 110
 # The axis of human-normalised scores is linear up to the human score, and logarithmic above it.
 _LINEAR_UP_TO = 1.0
 _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -34,28 +34,18 @@ def plot_scores(table: Table, output: Path) -> None:
     Raises:
       ValueError: `output` does not end in `.png`, or random and human are the only algorithms.
     """
-    if output.suffix.lower() != ".png":
-        raise ValueError(f"Charts are written as PNG: {output} must end in .png.")
+    check_png(output)
     shown = [entry for entry in table.entries if entry.algorithm not in ("random", "human")]
     if not shown:
         raise ValueError("There is nothing to draw: give algorithms other than random and human.")
-    # Imported here: it takes a second, and only charts need it. Not pyplot, which has global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    figure = new_figure(*_INCHES)
     profiles, games = figure.subplots(1, 2, width_ratios=(1.0, 1.05))
     _draw_profiles(profiles, shown)
-    _draw_games(games, _focus(shown), shown)
-    figure.suptitle(f"57 Atari games, {_REGIMES[table.regime]}", fontsize=15)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    canvas.print_png(output)
-
-
-def _focus(shown: list[Entry]) -> Entry:
     own = [entry for entry in shown if entry.own]
-    return own[0] if own else max(shown, key=lambda entry: entry.summary.median)
+    best = max(shown, key=lambda entry: entry.summary.median)
+    _draw_games(games, own[0] if own else best, shown)
+    figure.suptitle(f"57 Atari games, {_REGIMES[table.regime]}", fontsize=15)
+    save_png(figure, output)
 
 
 def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:

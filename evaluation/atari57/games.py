@@ -2,66 +2,16 @@
 
 from ...basics.sentences import did_you_mean
 
-# All arrays of scores in this package have this order.
-GAMES = (
-    "alien",
-    "amidar",
-    "assault",
-    "asterix",
-    "asteroids",
-    "atlantis",
-    "bank-heist",
-    "battle-zone",
-    "beam-rider",
-    "berzerk",
-    "bowling",
-    "boxing",
-    "breakout",
-    "centipede",
-    "chopper-command",
-    "crazy-climber",
-    "defender",
-    "demon-attack",
-    "double-dunk",
-    "enduro",
-    "fishing-derby",
-    "freeway",
-    "frostbite",
-    "gopher",
-    "gravitar",
-    "hero",
-    "ice-hockey",
-    "jamesbond",
-    "kangaroo",
-    "krull",
-    "kung-fu-master",
-    "montezuma-revenge",
-    "ms-pacman",
-    "name-this-game",
-    "phoenix",
-    "pitfall",
-    "pong",
-    "private-eye",
-    "qbert",
-    "riverraid",
-    "road-runner",
-    "robotank",
-    "seaquest",
-    "skiing",
-    "solaris",
-    "space-invaders",
-    "star-gunner",
-    "surround",
-    "tennis",
-    "time-pilot",
-    "tutankham",
-    "up-n-down",
-    "venture",
-    "video-pinball",
-    "wizard-of-wor",
-    "yars-revenge",
-    "zaxxon",
-)
+_SLUGS = """
+alien amidar assault asterix asteroids atlantis bank-heist battle-zone beam-rider berzerk
+bowling boxing breakout centipede chopper-command crazy-climber defender demon-attack
+double-dunk enduro fishing-derby freeway frostbite gopher gravitar hero ice-hockey jamesbond
+kangaroo krull kung-fu-master montezuma-revenge ms-pacman name-this-game phoenix pitfall pong
+private-eye qbert riverraid road-runner robotank seaquest skiing solaris space-invaders
+star-gunner surround tennis time-pilot tutankham up-n-down venture video-pinball wizard-of-wor
+yars-revenge zaxxon
+"""
+GAMES = tuple(_SLUGS.split())  # all arrays of scores in this package have this order
 
 
 def ale_id(slug: str) -> str:
@@ -81,14 +31,14 @@ def game_slug(name: str) -> str:
     Raises:
       ValueError: the game is not one of the 57; the message suggests the most similar one.
     """
-    slug = _SLUGS.get(name, name)
+    slug = _BY_ID.get(name, name)
     if slug not in GAMES:
         raise ValueError(_unknown(name))
     return slug
 
 
-_SLUGS = {ale_id(slug): slug for slug in GAMES}
+_BY_ID = {ale_id(slug): slug for slug in GAMES}
 
 
 def _unknown(name: str) -> str:
-    return f"{name!r} is not one of the 57 games{did_you_mean(name, [*GAMES, *_SLUGS])}"
+    return f"{name!r} is not one of the 57 games{did_you_mean(name, [*GAMES, *_BY_ID])}"

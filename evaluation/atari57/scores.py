@@ -5,21 +5,23 @@ A file of scores is CSV with a header. Its columns, in any order, are `game` (sl
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from .games import GAMES
-from .score_records import ScoreRecord, check_unique, read_score_records
+from ..suites import read_rows
+from .games import GAMES, game_slug
 
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = ("noop", "human_start")
-# Scores in neither regime: means of the last 100 training episodes.
-_OTHER_REGIMES = ("ppo_paper_last100_40M",)
+# What the regimes of a file count as. Scores in neither: means of the last 100 training episodes.
+_PUBLISHED = {name: name for name in (*REGIMES, "ppo_paper_last100_40M")}
 # Scores from saved states are compared with human starts, whose states were never published.
-_USER_REGIMES = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
+_OF_USERS = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
+_COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 _DATA = Path(__file__).parents[1] / "data"
 
 
@@ -60,6 +62,17 @@ class Headline(NamedTuple):
     value: float
 
 
+class _Record(NamedTuple):
+    """A score with its line in the file; what is between them identifies it."""
+
+    line: int
+    algorithm: str
+    regime: str
+    game: str
+    seed: int
+    score: float
+
+
 def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """The published scores.
 
@@ -75,23 +88,24 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(REGIMES)}, got {regime!r}.")
-    records = read_score_records(_DATA / "atari57_scores.csv", (*REGIMES, *_OTHER_REGIMES))
+    records = _records(_DATA / "atari57_scores.csv", _PUBLISHED)
     return {key[0]: scores for key, scores in _arrays(records, regime).items()}
 
 
 def load_sources() -> list[Source]:
     """The sources of the published scores, one for each algorithm and regime."""
-    with (_DATA / "atari57_sources.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))[1:]
-    return [Source(row[0], row[1], int(row[2]), *row[3:]) for row in rows]
+    rows = [row.values() for row in read_rows(_DATA / "atari57_sources.csv")]
+    return [Source(name, of, int(games), *rest) for name, of, games, *rest in rows]
 
 
 def load_headlines(regime: str = "noop") -> list[Headline]:
     """The statistics that papers print, for comparison with recomputed ones."""
-    with (_DATA / "atari57_headlines.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))[1:]
-    rows = [row for row in rows if row[1] == regime]
-    return [Headline(row[0], row[1], row[2], row[3], float(row[4])) for row in rows]
+    rows = [row.values() for row in read_rows(_DATA / "atari57_headlines.csv")]
+    return [
+        Headline(paper, regime, algorithm, statistic, float(value))
+        for paper, of, algorithm, statistic, value in rows
+        if of == regime
+    ]
 
 
 def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
@@ -113,9 +127,7 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
       ValueError: a score is not a finite number, a game or regime is unknown, a seed is not an
         integer, or a game is repeated or missing. The message names line and value.
     """
-    records = read_score_records(path, tuple(_USER_REGIMES), regime)
-    records = [record._replace(regime=_USER_REGIMES[record.regime]) for record in records]
-    check_unique(path, records)  # a game may be under `states` and under `human_start`
+    records = list(_records(path, _OF_USERS, regime))
     found: dict[str, list[np.ndarray]] = {}
     for (algorithm, seed), scores in _arrays(records, regime).items():
         of_algorithm = [record for record in records if record[1:3] == (algorithm, regime)]
@@ -126,9 +138,7 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
     return {algorithm: np.stack(scores) for algorithm, scores in found.items()}
 
 
-def _check_complete(
-    path: Path, records: Sequence[ScoreRecord], seed: int, scores: np.ndarray
-) -> None:
+def _check_complete(path: Path, records: Sequence[_Record], seed: int, scores: np.ndarray) -> None:
     missing = [game for game, score in zip(GAMES, scores, strict=True) if np.isnan(score)]
     if missing:
         lines = [record.line for record in records if record.seed == seed]
@@ -140,7 +150,7 @@ def _check_complete(
         )
 
 
-def _arrays(records: Iterable[ScoreRecord], regime: str) -> dict[tuple[str, int], np.ndarray]:
+def _arrays(records: Iterable[_Record], regime: str) -> dict[tuple[str, int], np.ndarray]:
     """Dictionary from (algorithm, seed) to scores `[57]`."""
     column = {game: number for number, game in enumerate(GAMES)}
     found: dict[tuple[str, int], np.ndarray] = {}
@@ -150,3 +160,58 @@ def _arrays(records: Iterable[ScoreRecord], regime: str) -> dict[tuple[str, int]
             scores = found.setdefault(key, np.full(len(GAMES), np.nan))
             scores[column[record.game]] = record.score
     return found
+
+
+def _records(path: Path, regimes: Mapping[str, str], regime: str = "") -> Iterator[_Record]:
+    """The checked records of a file; see `_PUBLISHED` for `regimes`, and `read_scores`."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file.")
+    lines: dict[tuple[str | int, ...], int] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        header = [name.strip() for name in next(reader, [])]
+        if not {"game", "score"} <= set(header) <= set(_COLUMNS) or len(set(header)) < len(header):
+            raise ValueError(
+                f"{path} line 1 must name the columns game and score, and may name algorithm, "
+                f"regime and seed, got {','.join(header)!r}."
+            )
+        for cells in filter(None, reader):
+            where = f"{path} line {reader.line_num}"
+            if len(cells) != len(header):
+                raise ValueError(f"{where} must have {len(header)} cells, got {','.join(cells)!r}.")
+            given = dict(zip(header, map(str.strip, cells), strict=True))
+            cell = {"algorithm": path.stem, "regime": regime, "seed": "0", **given}
+            record = _record(where, reader.line_num, cell, regimes)
+            first = lines.setdefault(record[1:5], record.line)
+            if first != record.line:
+                raise ValueError(
+                    f"{where} repeats {record.game} of {record.algorithm!r}, with score "
+                    f"{record.score:g}: it is already on line {first}."
+                )
+            yield record
+
+
+def _record(where: str, line: int, cell: Mapping[str, str], regimes: Mapping[str, str]) -> _Record:
+    if not cell["algorithm"]:
+        raise ValueError(f"{where} has no algorithm name.")
+    if cell["regime"] not in regimes:
+        allowed = ", ".join(regimes)
+        raise ValueError(f"{where}: regime must be one of {allowed}, got {cell['regime']!r}.")
+    try:
+        game = game_slug(cell["game"])
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}.") from None
+    seed, score = _number(where, "seed", cell["seed"]), _number(where, "score", cell["score"])
+    if seed != int(seed):
+        raise ValueError(f"{where}: seed must be an integer, got {cell['seed']!r}.")
+    return _Record(line, cell["algorithm"], regimes[cell["regime"]], game, int(seed), score)
+
+
+def _number(where: str, name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{where}: {name} must be a finite number, got {text!r}.")
+    return value

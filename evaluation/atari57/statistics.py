@@ -40,9 +40,6 @@ def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) 
     The denominator is an absolute value: at human starts in Video Pinball, the human score (15,641)
     is below the random one (20,452), and a signed difference would reverse the order of scores.
 
-    Badia et al. (2020) and Kapturowski et al. (2019) use 0 as Video Pinball's random score in their
-    means; Wang et al. (2016) measured 16,256.9. Of their statistics, only the means are affected.
-
     Args:
       scores: `[..., G]`.
       random: `[G]`.
@@ -75,10 +72,7 @@ def summarise(normalised: np.ndarray) -> Summary:
 def mean_rank(scores: np.ndarray) -> np.ndarray:
     """Mean rank over games: the rank is the number of algorithms with at least the same score.
 
-    Tied algorithms therefore all get the worst of their ranks. Reactor's tables imply this rule:
-    under no-op starts, random ties at 0 points with eight others in Montezuma's Revenge, Freeway
-    and Venture. Its mean rank is the printed 10.93 by this rule, 10.86 by the mean of the tied
-    ranks, and 10.79 by the best of them.
+    Tied algorithms therefore all get the worst of their ranks, as in Reactor's tables (README.md).
 
     Args:
       scores: `[A, G]`.
@@ -86,9 +80,8 @@ def mean_rank(scores: np.ndarray) -> np.ndarray:
     Returns:
       `[A]`, each in [1, A].
     """
-    return stats.rankdata(-check_table(scores, "algorithms", "games"), axis=0, method="max").mean(
-        axis=1
-    )
+    lowest_first = -check_table(scores, "algorithms", "games")
+    return stats.rankdata(lowest_first, axis=0, method="max").mean(axis=1)
 
 
 def count_wins(scores: np.ndarray) -> np.ndarray:
@@ -101,9 +94,7 @@ def count_wins(scores: np.ndarray) -> np.ndarray:
       `[A, A]`: wins of the first index over the second; 0 on the diagonal.
     """
     scores = check_table(scores, "algorithms", "games")
-    above = (scores[:, None] > scores[None]).sum(axis=-1)
-    equal = (scores[:, None] == scores[None]).sum(axis=-1)
-    wins = above + 0.5 * equal
+    wins = 0.5 * (1.0 + np.sign(scores[:, None] - scores[None])).sum(axis=-1)
     np.fill_diagonal(wins, 0.0)
     return wins
 

@@ -82,7 +82,10 @@ def make_table(
       ValueError: an algorithm is unknown or lacks scores of some games, or a name of `own` is that
         of a published algorithm.
     """
-    published, printed = load_scores(regime), _printed(regime)
+    published = load_scores(regime)
+    printed: dict[str, dict[str, float]] = {}
+    for headline in load_headlines(regime):
+        printed.setdefault(headline.algorithm, {})[headline.statistic] = headline.value
     standard = [name for name, statistics in printed.items() if "elo" in statistics]
     pool = list(dict.fromkeys([*_ALWAYS, *(standard if algorithms is None else algorithms)]))
     for name in pool:
@@ -125,14 +128,6 @@ def _entries(
             )
         )
     return entries
-
-
-def _printed(regime: str) -> dict[str, dict[str, float]]:
-    """Dictionary from algorithm to its printed statistics."""
-    printed: dict[str, dict[str, float]] = {}
-    for headline in load_headlines(regime):
-        printed.setdefault(headline.algorithm, {})[headline.statistic] = headline.value
-    return printed
 
 
 def _check_published(name: str, regime: str, published: Mapping[str, np.ndarray]) -> None:

@@ -63,25 +63,22 @@ def _grid(compared: atari57.Table) -> table.Table:
 
 
 def _cells(entry: atari57.Entry) -> list[str]:
-    summary, printed = entry.summary, entry.printed
+    summary, digits = entry.summary, {"elo": 0}
+    printed = {name: f"{x:.{digits.get(name, 2)}f}" for name, x in entry.printed.items()}
     return [
         entry.algorithm,
         f"{summary.median:.2f}",
-        _optional(printed.get("median"), ".2f"),
+        printed.get("median", ""),
         f"{summary.mean:.2f}",
         f"{summary.capped_mean:.2f}",
         f"{summary.percentile_5:.2f}",
         f"{entry.iqm.mean:.2f}",
         f"{summary.games_above_human}",
         f"{entry.mean_rank:.2f}",
-        _optional(printed.get("mean_rank"), ".2f"),
+        printed.get("mean_rank", ""),
         f"{entry.elo:.0f}",
-        _optional(printed.get("elo"), ".0f"),
+        printed.get("elo", ""),
     ]
-
-
-def _optional(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
 
 
 def _notes(compared: atari57.Table) -> str:

@@ -1,4 +1,4 @@
-"""`retrax benchmark`: an agent on the tasks of a suite."""
+"""`retrax benchmark`: an agent on the tasks of a suite; and `retrax report`, which shows it."""
 
 import dataclasses
 import json
@@ -15,17 +15,17 @@ import tyro
 from ... import __version__
 from ...agents.entry import find_agent
 from ...basics.validation import Range
+from ...evaluation.report import write_report
 from ...evaluation.suites import BSUITE, Suite, Task, find_suite
+from ...run_directory.config_file import read_config
 from ...run_directory.directory_lock import DirectoryLock
 from ...runtime.assembly import spec_of
 from ...runtime.checks import checked_agent
 from ...runtime.presets import preset_config
 from ...runtime.run_config import RunConfig
 from ...runtime.stop import stop_on_signals
-from ..bsuite_table import write_bsuite
-from ..grid import Cell, Progress, run_grid
-from ..grid_screen import grid_screen
-from ..grid_tables import CURVES, SCORES, write_tables
+from ..benchmark_tables import CURVES, SCORES, write_bsuite, write_tables
+from ..grid import Cell, GridState, grid_screen, run_grid
 from ..parsing import parse, tell
 
 _PROG = "retrax benchmark"
@@ -74,6 +74,17 @@ class BenchmarkArguments:
     """Lines instead of a live table."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportArguments:
+    """Show the results of a benchmark in one HTML page, beside published scores."""
+
+    directory: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
+    """The directory of `retrax benchmark`."""
+
+    output: Path | None = None
+    """The HTML file to write; by default report.html in the directory."""
+
+
 def benchmark_command(arguments: Sequence[str]) -> int:
     """Runs what is missing, and writes the tables.
 
@@ -100,19 +111,28 @@ def benchmark_command(arguments: Sequence[str]) -> int:
     return _finish(directory, end, stopped=stop.is_set())
 
 
+def report_command(arguments: Sequence[str]) -> int:
+    """Writes the page."""
+    given = parse(ReportArguments, arguments, prog="retrax report")
+    output = given.output or given.directory / "report.html"
+    write_report(given.directory, output)
+    print(output)
+    return 0
+
+
 def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator[Cell]:
     """The grid, seed by seed: a grid that is stopped early has all tasks with fewer seeds."""
-    able, refused, num_envs = [], {}, _num_envs(given, suite)
-    for task in suite.choose(given.tasks):
-        if _run_directory(given, directory, task, 0).exists():  # it was checked before that began
-            able.append(task)
-            continue
-        probe = RunConfig(
-            agent=given.agent, environment=task.environment, num_envs=num_envs, steps=1
+    num_envs = given.num_envs or suite.num_envs
+    if suite.num_envs == 1 < num_envs:
+        raise ValueError(
+            f"--num-envs must be 1 in {suite.name}, whose scores are of one sequence of episodes, "
+            f"got {num_envs}."
         )
+    able, refused = [], {}
+    for task in suite.choose(given.tasks):
         try:
-            spec = spec_of(probe)
-            checked_agent(probe.resolve(spec), spec)
+            if not _run_directory(given, directory, task, 0).exists():  # else it was checked before
+                _check_task(given.agent, task, num_envs)
             able.append(task)
         except ValueError as error:
             refused[task.name] = str(error)
@@ -134,18 +154,11 @@ def _cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> Iterator
             yield Cell(task, config, run, given.episodes or task.episodes)
 
 
-def _num_envs(given: BenchmarkArguments, suite: Suite) -> int:
-    """Environments of a run.
-
-    Raises:
-      ValueError: the suite needs one.
-    """
-    if suite.num_envs == 1 < (given.num_envs or 1):
-        raise ValueError(
-            f"--num-envs must be 1 in {suite.name}, whose scores are of one sequence of episodes, "
-            f"got {given.num_envs}."
-        )
-    return given.num_envs or suite.num_envs
+def _check_task(agent: str, task: Task, num_envs: int) -> None:
+    """Raises ValueError if the agent cannot act in a task."""
+    probe = RunConfig(agent=agent, environment=task.environment, num_envs=num_envs, steps=1)
+    spec = spec_of(probe)
+    checked_agent(probe.resolve(spec), spec)
 
 
 def _run_directory(given: BenchmarkArguments, directory: Path, task: Task, seed: int) -> Path:
@@ -158,26 +171,30 @@ def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
     if path.is_file() and (found := json.loads(path.read_text())["suite"]) != suite.name:
         raise ValueError(f"{directory} is of the suite {found}: choose another --directory.")
     for cell in cells:
-        cell.check()
+        if not (cell.directory / "config.json").is_file():
+            continue
+        begun = read_config(cell.directory)
+        for name, wanted in vars(cell.config).items():
+            is_ = getattr(begun, name)
+            if is_ != wanted and wanted is not None and name != "search_path":
+                raise ValueError(
+                    f"{cell.directory} was run with {name} {is_}, not {wanted}: choose another "
+                    "--directory."
+                )
 
 
 def _write_suite(directory: Path, suite: Suite) -> None:
     """What the report tells of the machine and the versions; those of the newest call."""
-    (directory / _SUITE).write_text(
-        json.dumps(
-            {
-                "suite": suite.name,
-                "command": [_PROG, *sys.argv[2:]],
-                "retrax": __version__,
-                "python": platform.python_version(),
-                "jax": metadata.version("jax"),
-                "numpy": metadata.version("numpy"),
-                "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-            },
-            indent=2,
-        )
-        + "\n"
-    )
+    about = {
+        "suite": suite.name,
+        "command": [_PROG, *sys.argv[2:]],
+        "retrax": __version__,
+        "python": platform.python_version(),
+        "jax": metadata.version("jax"),
+        "numpy": metadata.version("numpy"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+    }
+    (directory / _SUITE).write_text(json.dumps(about, indent=2) + "\n")
 
 
 def _all_cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> list[Cell]:
@@ -185,19 +202,13 @@ def _all_cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> list
     by_environment = {task.environment: task for task in suite.tasks}
     found = []
     for path in sorted((directory / "runs").glob("*/config.json")):
-        values = json.loads(path.read_text())
-        task = by_environment[values["environment"]]
-        config = RunConfig(
-            agent=values["agent"],
-            environment=values["environment"],
-            seed=values["seed"],
-            steps=values["steps"],
-        )
+        config = read_config(path.parent)
+        task = by_environment[config.environment]
         found.append(Cell(task, config, path.parent, given.episodes or task.episodes))
     return found
 
 
-def _finish(directory: Path, end: Progress, *, stopped: bool) -> int:
+def _finish(directory: Path, end: GridState, *, stopped: bool) -> int:
     for name in end.failed:
         tell(f"{name} failed: {end.states[name]} (all of it: {directory / 'logs' / name}.txt)")
     if stopped:

@@ -1,4 +1,4 @@
-"""`retrax evaluate`."""
+"""`retrax evaluate` and `retrax export`: what can be done with the trained agent of a run."""
 
 import dataclasses
 import json
@@ -11,6 +11,7 @@ import tyro
 
 from ...basics.validation import Range
 from ...evaluation.statistics import LEAST_EPISODES
+from ..exporting import PLATFORMS, Platform, export
 from ..parsing import parse
 from ..trained import Evaluation, evaluate
 
@@ -48,23 +49,40 @@ class EvaluateArguments:
     """Write the episodes to this file, .mp4 or .gif."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExportArguments:
+    """Write the trained agent of a run as plain files that act without retrax."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run directory."""
+
+    output: Annotated[Path, tyro.conf.arg(metavar="DIR")]
+    """The directory to write, which is empty or does not exist: act.py, agent.json, config.json,
+    parameters.npz, and the functions as StableHLO."""
+
+    snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
+    """Which one; see retrax evaluate."""
+
+    platforms: tuple[Platform, ...] = PLATFORMS
+    """Where the functions can run."""
+
+
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Evaluates a run and prints the result."""
-    given = parse(EvaluateArguments, arguments, prog="retrax evaluate")
-    result = evaluate(
-        given.run,
-        snapshot=given.snapshot,
-        episodes=given.episodes,
-        seed=given.seed,
-        starts=given.starts,
-        arm=given.arm,
-        video=given.video,
-    )
-    if given.json:
+    given = {**vars(parse(EvaluateArguments, arguments, prog="retrax evaluate"))}
+    as_json = given.pop("json")
+    result = evaluate(**given)
+    if as_json:
         # A few episodes have no interval, and JSON no NaN.
         print(json.dumps(_without_nan(result._asdict())))
     else:
-        _print(result, given.video)
+        _print(result, given["video"])
+    return 0
+
+
+def export_command(arguments: Sequence[str]) -> int:
+    """Exports a run and prints the directory."""
+    print(export(**vars(parse(ExportArguments, arguments, prog="retrax export"))))
     return 0
 
 

@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ... import __version__
 from ...basics.imports import registered_names
@@ -55,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hint = f" (did you mean train {command}?)"
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     try:
-        return _command(command)(rest)
+        module, function = _COMMANDS[command].split(":")
+        status: int = getattr(importlib.import_module(module), function)(rest)
+        return status
     except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
@@ -83,15 +85,9 @@ _COMMANDS = {
     "evaluate-suite": "retrax.experiments.commands.suite:evaluate_suite_command",
     "record-states": "retrax.experiments.commands.suite:record_states_command",
     "plot": "retrax.experiments.commands.plot:plot_command",
-    "export": "retrax.experiments.commands.export:export_command",
+    "export": "retrax.experiments.commands.evaluate:export_command",
     "benchmark": "retrax.experiments.commands.benchmark:benchmark_command",
-    "report": "retrax.experiments.commands.report:report_command",
+    "report": "retrax.experiments.commands.benchmark:report_command",
     "atari57": "retrax.experiments.commands.atari57:atari57_command",
     "doctor": "retrax.experiments.doctor:doctor_command",
 }
-
-
-def _command(name: str) -> Callable[[list[str]], int]:
-    module, function = _COMMANDS[name].split(":")
-    found: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
-    return found

@@ -10,7 +10,8 @@ import tyro
 
 from ...basics.validation import Range
 from ...evaluation import Interval, plot_learning_curves
-from ...evaluation.plots import check_png, plot_arms
+from ...evaluation.drawing import check_png
+from ...evaluation.plots import plot_arms
 from ..parsing import parse
 from ..trained import evaluate_arms
 
@@ -63,12 +64,10 @@ def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
     place = output.absolute()  # the environment may change the working directory
     found = evaluate_arms(runs[0], episodes=episodes)
     panels = {"return": [Interval(x.mean_return, x.low, x.high) for x in found]}
+    means = {"length": [x.mean_length for x in found]}
     if all(_INTRINSIC in x.metrics for x in found):
-        panels["intrinsic return"] = [_without_interval(x.metrics[_INTRINSIC]) for x in found]
-    panels["length"] = [_without_interval(x.mean_length) for x in found]
+        means = {"intrinsic return": [x.metrics[_INTRINSIC] for x in found], **means}
+    for name, values in means.items():
+        panels[name] = [Interval(mean, math.nan, math.nan) for mean in values]
     title = f"{runs[0]}, {found[0].steps} steps: means of {episodes} episodes of each arm"
     plot_arms(panels, place, title=title)
-
-
-def _without_interval(mean: float) -> Interval:
-    return Interval(mean, math.nan, math.nan)

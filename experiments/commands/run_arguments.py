@@ -78,11 +78,7 @@ class RunArguments(RunConfig, Generic[AgentConfig]):
         return fields if self.agent_config else {*fields, "agent_config"}  # not known yet
 
     def run(self, **changes: Any) -> RunConfig:
-        """The run, with changes.
-
-        Raises:
-          ValueError: one sentence about what is wrong.
-        """
+        """The run, with changes; ValueError says in one sentence what is wrong."""
         return part(self, RunConfig, **changes)
 
 
@@ -102,7 +98,7 @@ def parse_run(
       form: `RunArguments` with what else a command takes.
       arguments: of the command line, the agent first.
       prog: the command, for help and errors.
-      make_spec: the spec of the environment of a run; called once, for a new run.
+      make_spec: called once, for a new run.
 
     Returns:
       The parsed arguments; the run, resolved; its directory, absolute; and the spec of its

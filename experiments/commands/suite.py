@@ -5,7 +5,7 @@ import csv
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -109,7 +109,15 @@ def record_states_command(arguments: Sequence[str]) -> int:
     """Records states and writes them to a file."""
     given = parse(RecordArguments, arguments, prog="retrax record-states")
     check_states_path(given.output)
-    starts = _record(given)
+    config = read_config(given.run)
+    game, switches = emulated_game(config.environment)
+    switches["max_frames"] = FRAME_SKIP * given.steps
+    seed = derive_seed(config.seed, Purpose.RECORDING, given.seed)
+    with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
+        recorder: Any = StateRecorder(environment, np.random.default_rng(seed))
+        trained, key = load_for(config, given.run, environment.spec), jax.random.key(seed)
+        run_episodes(trained.agent, trained.params, recorder, key=key, num_episodes=given.states)
+    starts = StartStates(game, recorder.states)
     save_states(given.output, starts)
     print(f"{len(starts.states)} states of {starts.game} in {given.output}")
     return 0
@@ -150,23 +158,3 @@ def _task(run: Path, given: SuiteArguments) -> _Task:
         raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
     algorithm = given.algorithm or f"own-{config.entry.name}"
     return _Task(algorithm, starts[0], game, config.seed, run, starts)
-
-
-def _record(given: RecordArguments) -> StartStates:
-    config = read_config(given.run)
-    game, switches = emulated_game(config.environment)
-    switches["max_frames"] = FRAME_SKIP * given.steps
-    seed = derive_seed(config.seed, Purpose.RECORDING, given.seed)
-    with contextlib.ExitStack() as stack:
-        environment = EmulatedAtari(game, seed=seed, **switches)
-        recorder = StateRecorder(environment, np.random.default_rng(seed))
-        stack.enter_context(contextlib.closing(recorder))
-        trained = load_for(config, given.run, recorder.spec)
-        run_episodes(
-            trained.agent,
-            trained.params,
-            recorder,
-            key=jax.random.key(seed),
-            num_episodes=given.states,
-        )
-    return StartStates(game, recorder.states)

@@ -1,27 +1,38 @@
-"""`retrax train`."""
+"""`retrax train`: a run, or several whose seeds differ."""
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
+from ...basics.validation import Range
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...environments.failures import close_quietly
-from ...run_directory.config_file import PROGRAM
+from ...run_directory.config_file import PROGRAM, read_config, write_config
+from ...run_directory.directory_lock import DirectoryLock
 from ...run_directory.seed_runs import new_seed_runs, seed_runs, write_seed_runs
 from ...runtime.assembly import MANY, spec_of
 from ...runtime.checks import checked_agent
 from ...runtime.run_config import RunConfig
-from ..failing import RunFailedError
-from ..parsing import part, tell
-from ..training import Summary, train
+from ...runtime.stop import stop_on_signals
+from ..grid import Cell, grid_screen, run_grid
+from ..parsing import tell
+from ..running import RunFailedError
+from ..training import train, train_together
 from .run_arguments import AgentConfig, RunArguments, parse_run
-from .seeds import SeedOptions, train_seeds, train_seeds_together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainArguments(SeedOptions, RunArguments[AgentConfig]):
+class TrainArguments(RunArguments[AgentConfig]):
     """Train an agent in one process, or continue a run. Ctrl-C leaves a snapshot too."""
+
+    seeds: Annotated[int, Range(1)] = 1
+    """Runs with the seeds from --seed on, each in a directory of its own, and in a process of its
+    own; with --on-device, they are computed together."""
+
+    jobs: Annotated[int, Range(1)] = 1
+    """Runs of several seeds at a time."""
 
     @property
     def hidden(self) -> set[str]:
@@ -63,26 +74,70 @@ def _train(arguments: Sequence[str]) -> int:
                 f"{directory} was started by retrax launch: continue it with retrax launch "
                 f"--resume {directory}"
             )
-        options = part(given, SeedOptions)
         if spec is None and seed_runs(directory):
-            return train_seeds(run, directory, options, plain=given.plain)
-        if options.seeds == 1:
+            return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
+        if given.seeds == 1:
             given_one: Any = {"environment": made[0] if made else None, "resume": spec is None}
-            return _finish(train(run, directory, plain=given.plain, **given_one))
+            summary = train(run, directory, plain=given.plain, **given_one)
+            return _finish(directory, is_stopped=summary.interrupted)
     assert spec is not None, "seeds is hidden where a run is resumed"
     checked_agent(run, spec)
-    runs = new_seed_runs(directory, run, options.seeds)
+    runs = new_seed_runs(directory, run, given.seeds)
     if run.on_device:
-        return train_seeds_together(runs, directory, resume=False, plain=given.plain)
+        return _train_together(runs, directory, resume=False, plain=given.plain)
     write_seed_runs(runs)
-    return train_seeds(run, directory, options, plain=given.plain)
+    return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
 
 
-def _finish(summary: Summary) -> int:
-    if summary.interrupted:
-        tell(f"Stopped by you. To continue: retrax train --resume {summary.directory}")
-    print(
-        f"Run in {summary.directory}. Next: retrax evaluate {summary.directory}"
-        f"  |  retrax plot {summary.directory}"
-    )
-    return 0
+def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -> int:
+    """Trains those runs of a directory that are not finished, and prints what to do next.
+
+    Ctrl-C ends all of them with snapshots.
+
+    Args:
+      config: of all runs but for the seed; replaces theirs.
+      directory: of the runs.
+      jobs: runs at a time.
+      plain: lines instead of a live table.
+
+    Returns:
+      The exit status: 1 if a run failed, else 0.
+    """
+    with DirectoryLock(directory) as lock:
+        lock.acquire()
+        cells = []
+        for run in seed_runs(directory):
+            one = dataclasses.replace(config, seed=read_config(run).seed)
+            write_config(run, one)
+            cells.append(Cell(None, one, run, episodes=0))
+        if config.on_device:
+            left = [cell for cell in cells if cell.score is None] or cells
+            runs = {cell.directory: cell.config for cell in left}
+            return _train_together(runs, directory, resume=True, plain=plain)
+        with stop_on_signals() as stop, grid_screen(cells, plain=plain) as show:
+            logs = directory / "logs"
+            end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)
+    for name in end.failed:
+        tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
+    return _finish(directory, is_stopped=stop.is_set(), has_failed=bool(end.failed))
+
+
+def _train_together(
+    runs: Mapping[Path, RunConfig], directory: Path, *, resume: bool, plain: bool
+) -> int:
+    """`train_seeds` of runs on a device."""
+    try:
+        _, is_stopped = train_together(runs, resume=resume, plain=plain)
+    except RunFailedError as failure:
+        tell(f"retrax: {failure}")
+        return _finish(directory, has_failed=True)
+    return _finish(directory, is_stopped=is_stopped)
+
+
+def _finish(directory: Path, *, is_stopped: bool = False, has_failed: bool = False) -> int:
+    if is_stopped:
+        tell(f"Stopped by you. To continue: retrax train --resume {directory}")
+    evaluate = "" if seed_runs(directory) else f"retrax evaluate {directory}  |  "
+    runs = "Run" if evaluate else "Runs"
+    print(f"{runs} in {directory}. Next: {evaluate}retrax plot {directory}")
+    return int(has_failed)

@@ -1,13 +1,13 @@
 """bsuite's scores of hand-made records, by hand and by bsuite's own functions."""
 
 import csv
-import html.parser
 
 import matplotlib
 import numpy as np
 import pytest
+from html_page import Page
 
-from retrax.evaluation import bsuite, bsuite_report
+from retrax.evaluation import bsuite
 from retrax.evaluation.suites import find_suite
 
 ROW = {"steps": 9, "episode_len": 9, "episode_return": 1.0, "total_return": 0.0}
@@ -111,26 +111,6 @@ def test_the_suite_is_that_of_bsuite(pandas):
             assert task.steps == sweep.EPISODES[id] * length, id
 
 
-class Cells(html.parser.HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.rows, self.pictures, self.in_cell = [], 0, False
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.pictures += tag == "img"
-        self.in_cell = tag in ("td", "th")
-        if tag == "tr":
-            self.rows.append([])
-
-    def handle_endtag(self, tag):
-        self.in_cell = False
-
-    def handle_data(self, data):
-        if self.in_cell:
-            self.rows[-1].append(data)
-
-
 def test_the_report_has_the_scores_beside_published_ones():
     text = """agent,seed,kind,name,score,ids,finished
 acer,0,experiment,catch,0.5,3,True
@@ -140,15 +120,15 @@ acer,0,tag,basic,0.5,3,True
 acer,1,tag,basic,0.7,3,True
 d4pg,0,tag,exploration,0.25,3,False
 """
-    found = Cells("".join(bsuite_report.sections(list(csv.DictReader(text.splitlines())))))
-    assert found.pictures == 1
+    found = Page("".join(bsuite.report_sections(list(csv.DictReader(text.splitlines())))))
+    assert len(found.sources) == 1
     assert found.rows[:3] == [
         ["experiment", "acer", "d4pg", "DQN", "bootstrapped DQN", "A2C-RNN", "random"],
-        ["catch", "0.60 (0.50 to 0.70)", "0.91", "0.98", "0.86", "0"],
-        ["deep_sea", "0.25*", "0", "1", "0", "0"],
+        ["catch", "0.60 (0.50 to 0.70)", "", "0.91", "0.98", "0.86", "0"],
+        ["deep_sea", "", "0.25*", "0", "1", "0", "0"],
     ]
     assert found.rows[3:] == [
         ["tag", "acer", "d4pg"],
-        ["basic", "0.60 (0.50 to 0.70)"],
-        ["exploration", "0.25*"],
+        ["basic", "0.60 (0.50 to 0.70)", ""],
+        ["exploration", "", "0.25*"],
     ]

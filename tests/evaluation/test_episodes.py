@@ -173,25 +173,10 @@ def test_modes_are_those_of_the_last_rows():
         decision = count_steps(params, state, timestep)
         return decision._replace(extras={"even": state["count"] % 2 == 0})
 
-    agent = make_agent(exploit)
-    results = run_episodes(
-        agent,
-        jnp.int32(0),
-        ScriptedEnvironment([[2, 1, 3]]),
-        key=jax.random.PRNGKey(0),
-        num_episodes=3,
-        modes=("even",),
-    )
+    options = {"exploit": exploit, "modes": ("even",)}
+    results = run(ScriptedEnvironment([[2, 1, 3]]), 3, **options)
     np.testing.assert_array_equal(results.modes["even"], [True, True, True])
-    environment = ScriptedEnvironment([[2, 2, 1]])
-    results = run_episodes(
-        agent,
-        jnp.int32(0),
-        environment,
-        key=jax.random.PRNGKey(0),
-        num_episodes=3,
-        modes=("even",),
-    )
+    results = run(ScriptedEnvironment([[2, 2, 1]]), 3, **options)
     np.testing.assert_array_equal(results.modes["even"], [True, False, False])
     np.testing.assert_array_equal(results.returns_by_mode()["even"], results.returns[:1])
     assert run(ScriptedEnvironment([[2]]), 1).modes == {}
@@ -204,15 +189,8 @@ def test_metrics_are_those_of_the_last_rows():
         decision = count_steps(params, state, timestep)
         return decision._replace(extras={"count": state["count"], "even": state["count"] % 2 == 0})
 
-    results = run_episodes(
-        make_agent(exploit),
-        jnp.int32(0),
-        ScriptedEnvironment([[2, 1, 3]]),
-        key=jax.random.PRNGKey(0),
-        num_episodes=3,
-        modes=("even",),
-        metrics=("absent", "count"),
-    )
+    options = {"modes": ("even",), "metrics": ("absent", "count")}
+    results = run(ScriptedEnvironment([[2, 1, 3]]), 3, exploit=exploit, **options)
     assert list(results.modes) == ["even"]
     assert list(results.metrics) == ["count"]
     np.testing.assert_array_equal(results.metrics["count"], [2, 4, 8])

@@ -211,15 +211,6 @@ def assert_rejected(runs, output, match, **kwargs):
     assert not output.exists()
 
 
-def test_rejects_no_runs(tmp_path):
-    assert_rejected([], tmp_path / "a.png", "no run directories were given")
-
-
-def test_rejects_other_formats(tmp_path):
-    run = make_run(tmp_path / "run", SHORT)
-    assert_rejected([run], tmp_path / "a.pdf", r"a\.pdf must end in \.png")
-
-
 def test_rejects_what_is_not_a_run_directory(tmp_path):
     match = "is not a run directory: it has no config.json with agent, environment and seed"
     assert_rejected([tmp_path / "nowhere"], tmp_path / "a.png", match)
@@ -229,33 +220,34 @@ def test_rejects_what_is_not_a_run_directory(tmp_path):
         assert_rejected([run], tmp_path / "a.png", match)
 
 
-def test_rejects_missing_metrics(tmp_path):
+HEADER = "steps,episode_return\n"
+DAMAGED = "is damaged: its rows are not 2 numbers"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "match", "options"),
+    [
+        *(
+            (text, "is empty: nothing was measured yet", {})
+            for text in ("", HEADER, HEADER + "0,1")
+        ),
+        *((f"{SHORT}{row}\n", DAMAGED, {}) for row in ("0,one", "0,1,2", "0")),
+        (SHORT, r"no metric 'los'; its metrics are \['episode_return'", {"metric": "los"}),
+        (HEADER + "0,\n10,\n", "has no value of 'episode_return' yet", {}),
+        (None, r"run has no metrics\.csv", {}),
+    ],
+)
+def test_rejects_metrics(tmp_path, metrics, match, options):
+    run = make_run(tmp_path / "run", metrics or "")
+    if metrics is None:
+        (run / "metrics.csv").unlink()
+    assert_rejected([run], tmp_path / "a.png", match, **options)
+
+
+def test_rejects_no_runs_and_other_formats(tmp_path):
+    assert_rejected([], tmp_path / "a.png", "no run directories were given")
     run = make_run(tmp_path / "run", SHORT)
-    (run / "metrics.csv").unlink()
-    assert_rejected([run], tmp_path / "a.png", r"run has no metrics\.csv")
-
-
-@pytest.mark.parametrize("text", ["", "steps,episode_return\n", "steps,episode_return\n0,1"])
-def test_rejects_empty_metrics(tmp_path, text):
-    run = make_run(tmp_path / "run", text)
-    assert_rejected([run], tmp_path / "a.png", "is empty: nothing was measured yet")
-
-
-@pytest.mark.parametrize("row", ["0,one", "0,1,2", "0"])
-def test_rejects_damaged_metrics(tmp_path, row):
-    run = make_run(tmp_path / "run", f"{SHORT}{row}\n")
-    assert_rejected([run], tmp_path / "a.png", "is damaged: its rows are not 2 numbers")
-
-
-def test_rejects_unknown_metric_and_names_the_known(tmp_path):
-    run = make_run(tmp_path / "run", SHORT)
-    match = r"no metric 'los'; its metrics are \['episode_return', 'steps'\]"
-    assert_rejected([run], tmp_path / "a.png", match, metric="los")
-
-
-def test_rejects_metric_without_values(tmp_path):
-    run = make_run(tmp_path / "run", "steps,episode_return\n0,\n10,\n")
-    assert_rejected([run], tmp_path / "a.png", "has no value of 'episode_return' yet")
+    assert_rejected([run], tmp_path / "a.pdf", r"a\.pdf must end in \.png")
 
 
 def test_leaves_pyplot_alone(tmp_path):

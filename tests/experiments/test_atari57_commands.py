@@ -3,19 +3,12 @@
 import pytest
 
 from retrax.evaluation.atari57 import GAMES, load_scores
-from retrax.experiments.commands.main import main
 
 
 def write(path, scores, name="mine"):
     rows = [f"{name},{game},{score}" for game, score in zip(GAMES, scores, strict=True)]
     path.write_text("\n".join(["algorithm,game,score", *rows]) + "\n")
     return path
-
-
-def run(capsys, *arguments):
-    status = main(["atari57", *map(str, arguments)])
-    out, err = capsys.readouterr()
-    return status, out, err
 
 
 def cells(out, algorithm):
@@ -30,17 +23,17 @@ def cells(out, algorithm):
         (("--regime", "human_start"), ["1.53", "1.53", "4.18", "4.18", "186", "186"]),
     ],
 )
-def test_ours_and_the_papers_side_by_side(capsys, arguments, rainbow):
-    status, out, err = run(capsys, *arguments)
+def test_ours_and_the_papers_side_by_side(retrax, arguments, rainbow):
+    status, out, err = retrax("atari57", *arguments)
     found = cells(out, "rainbow")
     assert (status, err) == (0, "")
     assert [*found[:2], *found[-4:]] == rainbow
     assert "depend on the compared algorithms" not in out
 
 
-def test_a_users_scores_are_a_further_row(tmp_path, capsys):
+def test_a_users_scores_are_a_further_row(tmp_path, retrax):
     file = write(tmp_path / "scores.csv", load_scores("noop")["human"])
-    status, out, _ = run(capsys, "--scores", file, "--output", tmp_path / "chart.png")
+    status, out, _ = retrax("atari57", "--scores", file, "--output", tmp_path / "chart.png")
     assert status == 0
     assert cells(out, "mine")[:3] == ["1.00", "1.00", "1.00"]  # no paper: mean, capped mean
     assert "Rank and Elo depend on the compared algorithms" in out
@@ -48,27 +41,27 @@ def test_a_users_scores_are_a_further_row(tmp_path, capsys):
     assert out.splitlines()[-1].endswith("chart.png")
 
 
-def test_several_seeds_get_an_interval(tmp_path, capsys):
+def test_several_seeds_get_an_interval(tmp_path, retrax):
     rows = [f"{game},{seed},{10 + seed}" for seed in range(3) for game in GAMES]
     (tmp_path / "mine.csv").write_text("\n".join(["game,seed,score", *rows]) + "\n")
-    _, out, _ = run(capsys, "--scores", tmp_path / "mine.csv", "--algorithms", "dqn")
+    _, out, _ = retrax("atari57", "--scores", tmp_path / "mine.csv", "--algorithms", "dqn")
     assert "stratified bootstrap over 3 seeds" in out
 
 
-def test_wrong_input_gets_one_sentence_and_nothing_is_written(tmp_path, capsys):
+def test_wrong_input_gets_one_sentence_and_nothing_is_written(tmp_path, retrax):
     file = write(tmp_path / "scores.csv", [*range(56), "most"])
     chart = tmp_path / "chart.png"
-    status, out, err = run(capsys, "--scores", file, "--output", chart)
+    status, out, err = retrax("atari57", "--scores", file, "--output", chart)
     assert (status, out) == (2, "")
     assert err == f"retrax: {file} line 58: score must be a finite number, got 'most'.\n"
-    assert run(capsys, "--output", tmp_path / "chart.pdf")[::2] == (
+    assert retrax("atari57", "--output", tmp_path / "chart.pdf")[::2] == (
         2,
-        f"retrax: Charts are written as PNG: {tmp_path / 'chart.pdf'} must end in .png.\n",
+        f"retrax: Plots are written as PNG: {tmp_path / 'chart.pdf'} must end in .png.\n",
     )
-    status, _, err = run(capsys, "--algorithms", "raibow")
+    status, _, err = retrax("atari57", "--algorithms", "raibow")
     assert status == 2
     assert "did you mean rainbow?" in err
-    status, _, err = run(capsys, "--regime", "sticky")
+    status, _, err = retrax("atari57", "--regime", "sticky")
     assert status == 2
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == [file]

@@ -1,7 +1,6 @@
 """`retrax benchmark` and `retrax report`: a grid of real runs, and what stops it."""
 
 import csv
-import html.parser
 import json
 import signal
 import subprocess
@@ -11,11 +10,12 @@ import time
 
 import numpy as np
 import pytest
+from html_page import Page
 
 from retrax.evaluation import atari57
 from retrax.evaluation.report import read_results
 from retrax.evaluation.suites import find_suite, suites
-from retrax.experiments import grid, grid_tables
+from retrax.experiments import benchmark_tables, grid
 from retrax.experiments.commands import benchmark
 from retrax.experiments.commands.main import main
 from retrax.runtime.run_config import RunConfig
@@ -42,7 +42,7 @@ def done(here, tmp_path_factory):
 
 
 def test_tables(done):
-    found = rows(done / grid_tables.SCORES)
+    found = rows(done / benchmark_tables.SCORES)
     assert [(row["agent"], row["preset"], row["task"], row["seed"]) for row in found] == [
         (AGENT, "default", "cart-pole", "0"),
         (AGENT, "default", "cart-pole", "1"),
@@ -56,7 +56,7 @@ def test_tables(done):
         assert (row["steps"], row["episodes"]) == (str(STEPS), "2")
         metrics = rows(run / "metrics.csv")
         assert row["updates"] == str(int(float(metrics[-1]["updates"])))
-        curve = [x for x in rows(done / grid_tables.CURVES) if x["seed"] == str(seed)]
+        curve = [x for x in rows(done / benchmark_tables.CURVES) if x["seed"] == str(seed)]
         assert [(x["steps"], float(x["episode_return"])) for x in curve] == [
             (x["steps"], float(x["episode_return"])) for x in metrics if x["episode_return"]
         ]
@@ -65,11 +65,11 @@ def test_tables(done):
 def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
     monkeypatch.setattr(grid, "_spawn", None)
     monkeypatch.setattr(benchmark, "spec_of", None)  # nor is the task made to be checked again
-    before = (done / grid_tables.SCORES).read_text()
+    before = (done / benchmark_tables.SCORES).read_text()
     arguments = ["benchmark", "classic", AGENT, *GRID, "--seeds", "1", "--directory", str(done)]
     assert main(arguments) == 0
     assert "1 of 1 runs are complete" in capsys.readouterr().out
-    assert (done / grid_tables.SCORES).read_text() == before  # with the other seed
+    assert (done / benchmark_tables.SCORES).read_text() == before  # with the other seed
 
 
 def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
@@ -86,31 +86,6 @@ def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
     assert len(page.sources) == 2
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
     assert page.open == []
-
-
-class Page(html.parser.HTMLParser):
-    """Rows of tables, sources of what is loaded, and elements that were not closed."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.rows, self.sources, self.open = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.sources += [value for name, value in attributes if name in ("src", "href")]
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-        if tag not in ("meta", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("td", "th"):
-            self.rows[-1][-1] += data
 
 
 @pytest.mark.parametrize(

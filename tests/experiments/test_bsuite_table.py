@@ -7,7 +7,7 @@ import pytest
 
 from retrax.evaluation import bsuite
 from retrax.evaluation.suites import find_suite
-from retrax.experiments import bsuite_table
+from retrax.experiments import benchmark_tables
 from retrax.experiments.commands.main import main
 from retrax.experiments.grid import Cell
 from retrax.runtime.run_config import RunConfig
@@ -29,7 +29,7 @@ def test_scores_of_a_short_run(tmp_path):
         if seed == 0:  # the other one has not begun
             assert main(cells[0].next_stage()) == 0
             (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
-    bsuite_table.write_bsuite(tmp_path, cells)
+    benchmark_tables.write_bsuite(tmp_path, cells)
     with (tmp_path / bsuite.SCORES).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in rows] == [
@@ -37,7 +37,7 @@ def test_scores_of_a_short_run(tmp_path):
         ("acer", "0", "tag", "basic"),
         ("acer", "0", "tag", "credit_assignment"),
     ]
-    record = bsuite_table._record(cells[0].directory)
+    record = benchmark_tables._record(cells[0].directory)
     assert [row["episode"] for row in record] == [*range(1, 11), 12, 14, 17]
     assert record[-1]["steps"] == 9 * 17
     assert record[-1]["total_regret"] == 17 - record[-1]["total_return"]

@@ -24,7 +24,7 @@ from retrax.evaluation import plots, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
-from retrax.experiments.evaluations import PeriodicEvaluation, evaluate_params
+from retrax.experiments.evaluations import PeriodicEvaluation, warm_states
 from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
 from retrax.run_directory.best_parameters import BestParameters
 from retrax.run_directory.config_file import read_config
@@ -151,12 +151,14 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned():
     fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
     entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
     warm = dataclasses.replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
+    key, found = jax.random.key(0), []
     with contextlib.closing(make("catch", seed=0, num_envs=2)) as catch:
-        arguments = (agent, None, catch)
-        none = evaluate_params(entry, *arguments, seed=0, episodes=3, actor_states=None)
-        states = lambda: jnp.array([3, 4])  # noqa: E731
-        some = evaluate_params(warm, *arguments, seed=0, episodes=3, actor_states=states)
-    assert [none.modes["seven"].tolist(), some.modes["seven"].tolist()] == [[False] * 3, [True] * 3]
+        for each in (entry, warm):
+            states = warm_states(each, agent, key, 2, jnp.array([3, 4]))
+            options = {"num_episodes": 3, "states": states, "modes": each.evaluation_modes}
+            results = run_episodes(agent, None, catch, key=key, **options)
+            found.append(results.modes["seven"].tolist())
+    assert found == [[False] * 3, [True] * 3]
 
 
 def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from retrax.device import loop as device_loop
 from retrax.device import seeds as device_seeds
 from retrax.environments.pure import Transition
 from retrax.experiments import training
-from retrax.experiments.failing import RunFailedError
+from retrax.experiments.running import RunFailedError
 from retrax.experiments.training import train
 from retrax.run_directory.config_file import read_config
 from retrax.runtime.run_config import RunConfig

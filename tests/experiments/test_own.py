@@ -7,79 +7,40 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import average_agent
 import gymnasium
 import pytest
 
 import retrax
 from retrax.run_directory.config_file import read_config
 
-AGENTS = '''
-"""An agent that counts its updates and plays at random, and one that fails the conformance test."""
-
-import dataclasses
-from typing import NamedTuple
-
-import jax
-import jax.numpy as jnp
-
-from retrax.agents.base import Agent, Decision, Update
-from retrax.agents.entry import AgentEntry
-from retrax.datatypes import ReplayConfig, SequenceSpec
+AGENTS = (
+    Path(average_agent.__file__).read_text()
+    + """
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config:
-    bonus: float = 0.0
-    """Added to the count."""
+def make_counting_agent(spec, config, *, step=1, more=0):
+    agent = make_agent(spec, config)
 
-    replay: ReplayConfig = ReplayConfig(capacity=500, min_rows=20, batch_size=2)
-    """The replay."""
+    def gradients(state, sample):
+        errors, update = agent.gradients(state, sample)
+        return errors, update._replace(priorities=jnp.ones(sample.weights.shape[0] + more))
 
+    def apply(state, gradients):
+        return agent.apply(state, gradients)._replace(applied=state.applied + step)
 
-class Learner(NamedTuple):
-    params: dict
-    key: jax.Array
-
-
-def make_agent(spec, config, *, learning_rate=1.0, more=0):
-    num_actions = spec.actions.num_values
-
-    def act(params, state, timestep):
-        key, action_key = jax.random.split(state)
-        action = jax.random.randint(action_key, (), 0, num_actions, jnp.int32)
-        return Decision(action, {}, key)
-
-    def gradients(learner, sample):
-        priorities = jnp.ones(sample.weights.shape[0] + more)
-        return {"count": jnp.ones(())}, Update(priorities, {"count": learner.params["count"]})
-
-    def apply(learner, gradients):
-        count = learner.params["count"] + learning_rate * gradients["count"] + config.bonus
-        return learner._replace(params={"count": count})
-
-    return Agent(
-        init=lambda key: Learner({"count": jnp.zeros(())}, key),
-        acting_params=lambda learner: learner.params,
-        begin=lambda key, actor_id, num_actors: key,
-        explore=act,
-        exploit=act,
-        gradients=gradients,
-        apply=apply,
-        sequence=SequenceSpec(length=2),
-    )
+    changes = {"gradients": gradients, "apply": apply}
+    return agent._replace(acting_params=lambda state: state.applied, **changes)
 
 
-RANDOM = AgentEntry(
-    name="random",
-    make_agent=make_agent,
-    Config=Config,
-    presets={"only": Config},
-    default_steps=lambda environment, preset: 300,
+RANDOM = dataclasses.replace(
+    ENTRY, name="random", make_agent=make_counting_agent, default_steps=lambda *_: 300
 )
-FASTER = RANDOM.override("faster", learning_rate=2.0)
+FASTER = RANDOM.override("faster", step=2)
 TOO_MANY = RANDOM.override("too_many", more=1)
 NUMBER = 3
-'''
+"""
+)
 
 ENVIRONMENTS = '''
 """A corridor, as a Gymnasium environment, registered and as a class."""
@@ -161,20 +122,20 @@ def test_train_evaluate_resume_plot(scratch, actors, monkeypatch, tmp_path_facto
         "my_agents:RANDOM",
         "--environment",
         "my_envs:MyEnv-v0",
-        "--agent.bonus",
+        "--agent.rate",
         "0.5",
     ]
     start += ["--run-directory", "run"]
     if actors == 1:
         with pytest.raises(SystemExit):
             call("train", "my_agents:FASTER", "--help")
-        assert "--agent.bonus" in capfd.readouterr().out
+        assert "--agent.rate" in capfd.readouterr().out
         succeeds(*start, "--num-envs", 2, cwd=scratch)
     else:
         told(*start, "--num-actors", 2, "--num-envs", 2, "--plain")
     config = json.loads((run / "config.json").read_text())
     assert (config["agent"], config["environment"]) == ("my_agents:RANDOM", "my_envs:MyEnv-v0")
-    assert (config["steps"], config["agent_config"]["bonus"]) == (300, 0.5)
+    assert (config["steps"], config["agent_config"]["rate"]) == (300, 0.5)
     assert config["search_path"] == str(scratch)
     # The run remembers where its modules are.
     forget()
@@ -231,7 +192,7 @@ def test_functions_do_what_the_commands_do(scratch):
     assert summary.steps == 120
     assert read_config(summary.directory).entry.name == "faster"
     trained = retrax.load_agent(summary.directory)
-    assert float(trained.params["count"]) == 2.0 * summary.updates > 0
+    assert int(trained.params) == 2 * summary.updates > 0
     assert trained.spec.observations.shape == (3,)
     result = retrax.evaluate(summary.directory, episodes=2)
     assert (result.episodes, result.steps) == (2, 120)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from retrax.experiments import progress
-from retrax.experiments.progress import Expectation, Progress
+from retrax.experiments.progress import Progress
 from retrax.runtime.metrics import Counters
 
 CLOCK = {
@@ -92,10 +92,10 @@ def test_slow_learning_has_a_digit_behind_the_point(rate, told):
     )
 
 
-def lines(expectation, points):
+def lines(shown, points):
     """What is told at each (seconds of the loop, steps, updates); each took a second longer."""
     return [
-        expectation.line(Counters(steps=steps, updates=updates), looped=looped, elapsed=looped + 1)
+        shown.expect(Counters(steps=steps, updates=updates), looped=looped, elapsed=looped + 1)
         for looped, steps, updates in points
     ]
 
@@ -103,18 +103,18 @@ def lines(expectation, points):
 def test_the_duration_is_expected_once_from_seconds_of_learning():
     """Acting alone: 100 steps/s; 20 s of compilation; then 10 steps/s, so 9000 steps take 900 s."""
     points = [(1.0, 100, 0), (4.0, 400, 0), (24.0, 404, 1), (26.0, 424, 3), (30.9, 473, 8)]
-    expectation = Expectation(9474, Counters())
-    assert lines(expectation, points) == [""] * 5
-    assert lines(expectation, [(31.0, 474, 8)]) == [
+    shown = Progress(9474, Counters(), plain=True)
+    assert lines(shown, points) == [""] * 5
+    assert lines(shown, [(31.0, 474, 8)]) == [
         "Expected duration on this machine: 16 minutes, of which 15 minutes are left "
         "(10 steps/s; without later evaluations and snapshots)."
     ]
-    assert lines(expectation, [(40.0, 500, 9), (99.0, 9474, 100)]) == ["", ""]
+    assert lines(shown, [(40.0, 500, 9), (99.0, 9474, 100)]) == ["", ""]
 
 
 def test_the_duration_of_a_resumed_run_waits_for_its_own_first_update():
-    expectation = Expectation(700, Counters(steps=100, updates=7))
+    shown = Progress(700, Counters(steps=100, updates=7), plain=True)
     points = [(0.0, 100, 7), (5.0, 150, 7), (20.0, 200, 8), (22.0, 300, 9), (27.0, 300, 9)]
-    assert lines(expectation, points) == [""] * 5
-    (line,) = lines(expectation, [(30.0, 500, 10)])
+    assert lines(shown, points) == [""] * 5
+    (line,) = lines(shown, [(30.0, 500, 10)])
     assert line.startswith("Expected duration on this machine: 0.7 minutes, of which 0.1 minutes")

@@ -8,12 +8,11 @@ import signal
 import sys
 
 import pytest
-from run_files import check_equal, newest, rows
+from run_files import check_equal, newest, rows, stop_with
 
 from retrax.experiments.evaluations import PeriodicEvaluation
 from retrax.run_directory.config_file import read_config
 from retrax.run_directory.state_file import read_state, write_state
-from retrax.runtime.loop import Loop
 
 FLAGS = ["--steps", "240", "--snapshot-every", "80", "--log-every", "40"]
 
@@ -41,18 +40,6 @@ def resume(retrax):
     return call
 
 
-def interrupt(monkeypatch, at):
-    """Ctrl-C once the loop has come to `at` steps."""
-    advance = Loop.advance
-
-    def interrupted(self, until):
-        advance(self)
-        if self.counters.steps == at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Loop, "advance", interrupted)
-
-
 def test_parts_are_one_run(finished, train, resume):
     """They end between two rows of metrics.csv and at one."""
     parts = train("parts", "--steps", "100")
@@ -66,7 +53,7 @@ def test_parts_are_one_run(finished, train, resume):
 
 def test_a_stopped_run_is_one_run(finished, train, resume, monkeypatch):
     with monkeypatch.context() as patch:
-        interrupt(patch, at=120)
+        stop_with(patch, signal.SIGINT, at=120)
         parts = train("parts")
     assert newest(parts)[0] == 120
     check_equal(resume(parts), finished)

@@ -54,28 +54,22 @@ def states(runs, tmp_path_factory):
     return folder
 
 
-def run(capsys, *arguments):
-    status = main(list(map(str, arguments)))
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def assert_refused(capsys, sentence, *arguments):
-    status, out, err = run(capsys, *arguments)
+def assert_refused(retrax, sentence, *arguments):
+    status, out, err = retrax(*arguments)
     assert (status, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
 
 
-def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_path, capsys):
+def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_path, retrax):
     found = load_states(states / "breakout.npz")
     assert found.game == "breakout"
     assert len(set(found.states)) == 3
     again = tmp_path / "again.npz"
     command = ["record-states", runs["breakout"], "--states", 3, "--steps", 15, "--output", again]
-    assert run(capsys, *command)[:2] == (0, f"3 states of breakout in {again}\n")
+    assert retrax(*command)[:2] == (0, f"3 states of breakout in {again}\n")
     assert again.read_bytes() == (states / "breakout.npz").read_bytes()
-    run(capsys, *command, "--seed", 1)
+    retrax(*command, "--seed", 1)
     assert again.read_bytes() != (states / "breakout.npz").read_bytes()
 
 
@@ -90,13 +84,13 @@ def test_episodes_of_an_evaluation_begin_in_the_states(states):
 
 
 @pytest.mark.parametrize("starts", [["noop"], ["states"]])
-def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, states, capsys, starts):
+def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, states, retrax, starts):
     starts = [*starts, *([str(states / "breakout.npz")] if starts == ["states"] else [])]
     environment = make_with_starts(of(LIVES), starts, seed=0, num_envs=1)
     assert environment.spec.observations.shape == (84, 84, 2)
     assert not getattr(environment, "_episodic_life", False)
     command = ["evaluate", runs["lives"], "--episodes", 1, "--starts", *starts]
-    assert run(capsys, *command)[0] == 0
+    assert retrax(*command)[0] == 0
 
 
 def test_sticky_actions_have_no_start_states(states):
@@ -108,70 +102,70 @@ def test_sticky_actions_have_no_start_states(states):
 
 
 @pytest.mark.parametrize("starts", [["noop"], ["states"]])
-def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, capsys, starts):
+def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, retrax, starts):
     output, starts = tmp_path / "scores.csv", [*starts, *([states] if starts == ["states"] else [])]
     command = ["evaluate-suite", runs["lives"], "--episodes", 1, "--output", output]
-    assert run(capsys, *command, "--starts", *starts)[0] == 0
+    assert retrax(*command, "--starts", *starts)[0] == 0
     assert output.read_text().splitlines()[1].startswith(f"own-average,{starts[0]},breakout,2,")
 
 
-def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, capsys):
+def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, retrax):
     output = tmp_path / "states.npz"
     command = ["record-states", runs["lives"], "--states", 1, "--steps", 5, "--output", output]
-    assert run(capsys, *command)[0] == 0
+    assert retrax(*command)[0] == 0
     assert load_states(output).game == "breakout"
 
 
 @pytest.mark.parametrize("starts", [["noop"], ["states"]])
-def test_evaluate_with_starts(runs, states, capsys, starts):
+def test_evaluate_with_starts(runs, states, retrax, starts):
     if starts == ["states"]:
         starts = ["states", states / "breakout.npz"]
     command = ["evaluate", runs["breakout"], "--episodes", 2, "--json", "--starts", *starts]
-    status, out, _ = run(capsys, *command)
+    status, out, _ = retrax(*command)
     result = json.loads(out)
     assert (status, result["episodes"], result["steps"]) == (0, 2, 10)
     assert result["mean_return"] >= 0
-    assert run(capsys, *command)[1] == out
+    assert retrax(*command)[1] == out
 
 
-def test_noop_is_the_default(runs, capsys):
+def test_noop_is_the_default(runs, retrax):
     command = ["evaluate", runs["catch"], "--episodes", 3, "--json"]
-    assert run(capsys, *command) == run(capsys, *command, "--starts", "noop")
+    assert retrax(*command) == retrax(*command, "--starts", "noop")
 
 
-def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, capsys):
+def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax):
     output = tmp_path / "new" / "scores.csv"
     command = ["evaluate-suite", runs["breakout"], runs["breakout-1"], runs["pong"]]
     arguments = ["--episodes", 1, "--games", "ALE/Breakout-v5", "--output", output]
-    status, out, err = run(capsys, *command, *arguments)
+    status, out, err = retrax(*command, *arguments)
     assert (status, out) == (0, f"{output}\n")
     assert "2 of 2: breakout, seed 1" in err
     header, *rows = [line.split(",") for line in output.read_text().splitlines()]
     assert header == ["algorithm", "regime", "game", "seed", "score"]
     assert [row[:4] for row in rows] == [["own-average", "noop", "breakout", s] for s in "01"]
-    evaluated = run(capsys, "evaluate", runs["breakout-1"], "--episodes", 1, "--json")[1]
+    evaluated = retrax("evaluate", runs["breakout-1"], "--episodes", 1, "--json")[1]
     assert float(rows[1][4]) == json.loads(evaluated)["mean_return"]
     # The other 56 games of each seed are missing, and that is what atari57 says of it.
     missing = ", ".join(game for game in GAMES if game != "breakout")
     sentence = f"1 of 57 games of 'own-average' with seed 0: {missing} are missing."
-    assert_refused(capsys, sentence, "atari57", "--scores", output)
+    assert_refused(retrax, sentence, "atari57", "--scores", output)
 
 
-def test_a_suite_from_states(runs, states, tmp_path, capsys):
+def test_a_suite_from_states(runs, states, tmp_path, retrax):
     output = tmp_path / "scores.csv"
     arguments = ["--starts", "states", states, "--algorithm", "mine", "--output", output]
     command = ["evaluate-suite", runs["breakout"], "--episodes", 1, *arguments]
-    assert run(capsys, *command)[0] == 0
+    assert retrax(*command)[0] == 0
     assert output.read_text().splitlines()[1].startswith("mine,states,breakout,0,")
 
 
-def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, capsys):
+def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, retrax):
     output = tmp_path / "scores.csv"
     breakout = runs["breakout"]
 
     def refuses(sentence, *arguments):
         command = ["evaluate-suite", *arguments, "--output", output]
-        assert_refused(capsys, sentence, *command)
+        assert_refused(retrax, sentence, *command)
         assert not output.exists()
 
     refuses("'catch' is not one of the 57 games", breakout, runs["catch"])
@@ -185,7 +179,7 @@ def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, ca
     refuses(f"{pong} is not a file", breakout, runs["pong"], "--starts", "states", states)
     output.write_text("precious")
     command = ["evaluate-suite", breakout, "--output", output]
-    assert_refused(capsys, f"{output} exists already: choose another", *command)
+    assert_refused(retrax, f"{output} exists already: choose another", *command)
     assert output.read_text() == "precious"
 
 
@@ -207,9 +201,9 @@ def test_wrong_starts_are_refused(states, environment, starts, sentence):
         make_with_starts(of(environment), starts, seed=0, num_envs=1)
 
 
-def test_recording_refuses_before_it_plays(runs, tmp_path, capsys):
+def test_recording_refuses_before_it_plays(runs, tmp_path, retrax):
     def refuses(sentence, *arguments):
-        assert_refused(capsys, sentence, "record-states", *arguments)
+        assert_refused(retrax, sentence, "record-states", *arguments)
 
     output = ["--output", tmp_path / "states.npz"]
     refuses("for Atari games (ALE/...), not for 'catch'", runs["catch"], *output)

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import logging
-import os
 import re
 import shutil
 import signal
@@ -18,7 +17,7 @@ import gymnasium
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import check_equal, rows, snapshots
+from run_files import check_equal, rows, snapshots, stop_with
 
 from retrax import load_metrics, train
 from retrax.environments.tiny import Catch
@@ -40,19 +39,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 events = EventAccumulator(sys.argv[1]).Reload()
 print(json.dumps({tag: len(events.Scalars(tag)) for tag in events.Tags()["scalars"]}))
 """
-
-
-def stop_with(monkeypatch, *numbers, at=100):
-    """Sends signals to this process once the loop has come to `at` steps."""
-    advance = Loop.advance
-
-    def signalled(self, until):
-        advance(self)
-        if self.counters.steps == at:
-            for number in numbers:
-                os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(Loop, "advance", signalled)
 
 
 def make_config(**changes):

@@ -1,4 +1,4 @@
-"""The tables of a benchmark: scores and learning curves of its complete cells."""
+"""The tables of a benchmark: scores, learning curves and bsuite's scores of its complete cells."""
 
 import contextlib
 import csv
@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..basics.writing import replacing
-from ..evaluation import read_metrics
+from ..environments.bsuite_tasks import PREFIX
+from ..evaluation import bsuite, read_metrics
 from ..evaluation.comparison import normalised
 from ..evaluation.suites import Task
 from ..run_directory.config_file import read_config
+from ..run_directory.resuming import read_continuation
+from ..run_directory.snapshots import Snapshots
 from .grid import EVALUATION, Cell
 
 SCORES = "scores.csv"
@@ -23,11 +26,11 @@ CURVES = "curves.csv"
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes scores.csv and curves.csv of the complete cells."""
     complete = [(cell, cell.task) for cell in cells if cell.task and cell.score is not None]
-    with table(directory / SCORES) as write:
+    with _table(directory / SCORES) as write:
         write("agent preset task seed steps updates seconds episodes score low high normalised")
         for cell, task in complete:
             write(_scores_of(cell, task))
-    with table(directory / CURVES) as write:
+    with _table(directory / CURVES) as write:
         write("agent task seed steps episode_return")
         for cell, task in complete:
             metrics = read_metrics(cell.directory)
@@ -36,8 +39,26 @@ def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
                     write([cell.config.agent, task.name, cell.config.seed, int(steps), value])
 
 
+def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
+    """Writes bsuite.csv of the complete cells: a row for each agent, seed, and experiment or tag.
+
+    Raises:
+      ValueError: a snapshot is damaged.
+    """
+    records: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
+    for cell in cells:
+        if cell.score is not None and (rows := _record(cell.directory)):
+            of_seed = records.setdefault((cell.config.agent, cell.config.seed), {})
+            of_seed[cell.config.environment.removeprefix(PREFIX)] = rows
+    with _table(directory / bsuite.SCORES) as write:
+        write("agent seed kind name score ids finished")
+        for (agent, seed), found in sorted(records.items()):
+            for score in bsuite.scores(found):
+                write([agent, seed, *score])
+
+
 @contextlib.contextmanager
-def table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
+def _table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
     """Writes a CSV file, whole or not at all; names of columns are given as one text."""
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -54,3 +75,9 @@ def _scores_of(cell: Cell, task: Task) -> list[Any]:
         *(found["episodes"], score, found["low"], found["high"]),
         normalised(score, task.low, task.high),
     ]
+
+
+def _record(run: Path) -> list[dict[str, Any]]:
+    """What the environment of a run recorded up to the newest snapshot, for bsuite."""
+    states = read_continuation(Snapshots(run, writable=False)).environment_states()
+    return states[0]["records"][0] if states else []

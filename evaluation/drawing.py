@@ -1,0 +1,70 @@
+"""Figures without pyplot and its global state, as PNG files or in HTML pages; tables of a page."""
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..basics.writing import writing
+from .statistics import Curve, mean_curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def new_figure(width: float, height: float, dots_per_inch: int = 110) -> "Figure":
+    """An empty figure of a size in inches, which a notebook shows."""
+    from matplotlib.figure import Figure  # here: it takes a second, and only plots need it
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            return png(self)
+
+    return Picture(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
+
+
+def check_png(output: Path) -> None:
+    """Refuses a file for a plot that does not end in `.png`."""
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"Plots are written as PNG: {output} must end in .png.")
+
+
+def save_png(figure: "Figure", output: Path) -> None:
+    """Writes a figure to a file; its directory is made if it does not exist."""
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(png(figure))
+
+
+def png(figure: "Figure") -> bytes:
+    """A figure in the format of PNG."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    return content.getvalue()
+
+
+def draw_seeds(panel: "Axes", curves: Sequence[Curve], colour: str, label: str) -> None:
+    """Draws curves of several seeds: a thin line for each, a bold one for their mean."""
+    if len(curves) > 1:
+        for curve in curves:
+            panel.plot(*curve, color=colour, linewidth=0.8, alpha=0.45)
+    panel.plot(*mean_curve(curves), color=colour, linewidth=2.2, label=label)
+
+
+def picture(figure: "Figure", description: str) -> str:
+    """An `<img>` that holds a figure; the description must need no escaping."""
+    data = base64.b64encode(png(figure)).decode("ascii")
+    return f'<img alt="{description}" src="data:image/png;base64,{data}">'
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A `<table>` of texts, which are escaped."""
+    lines = [_line("th", header), *(_line("td", row) for row in rows)]
+    return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+
+def _line(kind: str, cells: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
