@@ -99,7 +99,7 @@ class Run:
         """Locks the directory, and takes a loop at its beginning, which continues if it has to."""
         self._lock.acquire()
         self._loop, self._advice = loop, Advice(self.config.entry, self.config.agent_config)
-        self._equal = EqualReturns(self.config.steps, start=self._resumed_at or 0)
+        self._equal = EqualReturns(self.config.schedule[0], start=self._resumed_at or 0)
         self._evaluation = PeriodicEvaluation(self.config, agent, start=self._resumed_at or 0)
         if self._snapshots:
             self._seconds = resuming.restore(loop, self._snapshots, self.continuation)
