@@ -59,28 +59,22 @@ class VectorEnvironment(Protocol):
     @property
     def num_envs(self) -> int:
         """The number of environments E."""
-        ...
 
     @property
     def spec(self) -> EnvironmentSpec:
         """The spec of one of them."""
-        ...
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
-        ...
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
-        ...
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
-        ...
 
     def close(self) -> None:
         """Gives back what the environments hold. Calling it twice does no harm."""
-        ...
 
 
 @runtime_checkable
@@ -92,15 +86,13 @@ class Resumable(Protocol):
     """
 
     def state(self) -> Any:
-        """The complete state, random numbers included, in plain data, which need not be copies.
+        """The complete state, random numbers included, which need not be a copy.
 
-        Plain data are those of `environments.plain_data`: numbers, text, bytes, NumPy arrays and
-        generators, and containers of these.
+        It consists of plain data; see `environments.plain_data`.
 
         Raises:
           ValueError: there is none, and why; a resumed run then begins new episodes.
         """
-        ...
 
     def restore(self, state: Any) -> None:
         """Restores the state of another environment, before or after the first reset.
@@ -108,7 +100,6 @@ class Resumable(Protocol):
         Raises:
           ValueError: this environment is not like the other one.
         """
-        ...
 
 
 Array: TypeAlias = Any  # of JAX or NumPy, or its `jax.ShapeDtypeStruct`
@@ -212,6 +203,23 @@ class SequenceSpec:
             )
 
 
+def sample_shape(environment_spec: EnvironmentSpec, sequence: SequenceSpec, batch: int) -> Sample:
+    """A batch of B sequences, with a `jax.ShapeDtypeStruct` in place of each array."""
+    import jax  # not above: processes of environments need none
+
+    def arrays(like: Any, *leading: int) -> Any:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*leading, *x.shape), x.dtype), like)
+
+    seen, number, flag = environment_spec.observations, np.empty((), np.float32), np.empty((), bool)
+    stack = jax.ShapeDtypeStruct(stacked_shape(seen.shape, sequence.frame_stack), seen.dtype)
+    extras = dict(sequence.extras)
+    first = {name: extras.pop(name) for name in sequence.first_row_extras}
+    row = Row(stack, number, number, flag, flag, environment_spec.actions, extras)
+    rows = arrays(row, batch, sequence.length)
+    rows = rows._replace(extras={**rows.extras, **arrays(first, batch)})
+    return Sample(rows, weights=arrays(number, batch), mask=rows.is_last)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
     """How experience is stored, selected and replayed."""
@@ -267,28 +275,6 @@ class ReplayConfig:
         check_fields(self)
         if not self.capacity_per_environment:
             check_field(self, "min_rows", Range(1, self.capacity))
-        self._check_pace()
-
-    @property
-    def draw_size(self) -> int:
-        """Sequences in one draw: the batches of all updates in a call."""
-        return self.batch_size * self.updates_per_call
-
-    def for_environments(self, num_environments: int) -> "ReplayConfig":
-        """The same config with its capacity counted over all environments.
-
-        Args:
-          num_environments: environments of all actors together, at least 1.
-
-        Raises:
-          ValueError: `min_rows` is larger than that capacity.
-        """
-        if not self.capacity_per_environment:
-            return self
-        total = self.capacity * num_environments
-        return dataclasses.replace(self, capacity=total, capacity_per_environment=False)
-
-    def _check_pace(self) -> None:
         if self.on_policy and self.pace != "rounds":
             raise ValueError(
                 f"ReplayConfig.pace must be rounds if on_policy is True, got {self.pace!r}."
@@ -298,3 +284,17 @@ class ReplayConfig:
                 "ReplayConfig.replay_ratio must be > 0 if on_policy is False, got "
                 f"{self.replay_ratio}: nothing would be learned."
             )
+
+    @property
+    def draw_size(self) -> int:
+        """Sequences in one draw: the batches of all updates in a call."""
+        return self.batch_size * self.updates_per_call
+
+    def for_environments(self, num_envs: int) -> "ReplayConfig":
+        """The same config with its capacity counted over all of E >= 1 environments.
+
+        Raises:
+          ValueError: `min_rows` is larger than that capacity.
+        """
+        total = self.capacity * (num_envs if self.capacity_per_environment else 1)
+        return dataclasses.replace(self, capacity=total, capacity_per_environment=False)

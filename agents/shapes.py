@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..basics.sentences import reason
-from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, stacked_shape
+from ..datatypes import EnvironmentSpec, SequenceSpec, TimeStep, sample_shape
 from .base import Agent, Decision, Update
 from .entry import AgentEntry
 
@@ -84,44 +84,6 @@ def timestep_shape(environment_spec: EnvironmentSpec) -> TimeStep:
         reward=number,
         discount=number,
         observation=jax.ShapeDtypeStruct(seen.shape, seen.dtype),
-    )
-
-
-def sample_shape(environment_spec: EnvironmentSpec, sequence: SequenceSpec, batch: int) -> Sample:
-    """Shapes and dtypes of a batch of sequences.
-
-    Args:
-      environment_spec: of the environment.
-      sequence: of the agent.
-      batch: B.
-    """
-    rows = (batch, sequence.length)
-
-    def array(shape: tuple[int, ...], dtype: Any, leading: tuple[int, ...] = rows) -> Any:
-        return jax.ShapeDtypeStruct((*leading, *shape), dtype)
-
-    seen, actions = environment_spec.observations, environment_spec.actions
-    extras = {
-        name: jax.tree.map(
-            lambda x, name=name: array(
-                x.shape, x.dtype, (batch,) if name in sequence.first_row_extras else rows
-            ),
-            value,
-        )
-        for name, value in sequence.extras.items()
-    }
-    return Sample(
-        Row(
-            observation=array(stacked_shape(seen.shape, sequence.frame_stack), seen.dtype),
-            reward=array((), np.float32),
-            discount=array((), np.float32),
-            is_first=array((), np.bool_),
-            is_last=array((), np.bool_),
-            action=array(actions.shape, actions.dtype),
-            extras=extras,
-        ),
-        weights=array((), np.float32, (batch,)),
-        mask=array((), np.bool_),
     )
 
 

@@ -54,7 +54,7 @@ def actor_steps(config, spec):
     agent = config.entry.make_agent(spec, config.agent_config)
     (environments,) = make_environments(config, None)
     replay = LocalReplay(
-        spec, agent.sequence, config.replay, num_environments=config.num_envs, seed=config.seed
+        spec, agent.sequence, config.replay, num_envs=config.num_envs, seed=config.seed
     )
     learner = Learner(agent, replay, key=run_keys(config)[0])
     writer, parameters = replay.writer(range(config.num_envs)), NewestParameters(learner)

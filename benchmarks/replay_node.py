@@ -64,7 +64,7 @@ class Spec:
 
     def __init__(self, environment, sequence, batch, options, steps_per_update, max_lead):
         self.environment, self.sequence, self.max_lead = environment, sequence, max_lead
-        self.num_environments = options.environments
+        self.num_envs = options.environments
         self.config = ReplayConfig(
             selector=options.selector,
             capacity=options.rows,
@@ -75,7 +75,7 @@ class Spec:
 
     def rows(self, count):
         """Rows `[E, ...]` with random numbers, of episodes that begin and end together."""
-        rng, size = np.random.default_rng(0), self.num_environments
+        rng, size = np.random.default_rng(0), self.num_envs
         shape = self.environment.observations.shape
 
         def values(spec, *axes):
@@ -99,13 +99,13 @@ class Spec:
             self.environment,
             self.sequence,
             self.config,
-            num_environments=self.num_environments,
+            num_envs=self.num_envs,
             seed=0,
         )
         return ReplayNode(local, max_lead=self.max_lead)
 
     def writer(self, peer):
-        numbers = range(self.num_environments)
+        numbers = range(self.num_envs)
         return NodeWriter(peer, self.environment, self.sequence, environments=numbers)
 
     def replay(self, peer, ahead):
@@ -114,7 +114,7 @@ class Spec:
             self.environment,
             self.sequence,
             self.config,
-            num_environments=self.num_environments,
+            num_envs=self.num_envs,
             ahead=ahead,
         )
 
@@ -138,7 +138,7 @@ class Acting:
         started, count = time.perf_counter(), 0
         for row in itertools.cycle(rows):
             self._writer.write(row)
-            count += self._spec.num_environments
+            count += self._spec.num_envs
             if (elapsed := time.perf_counter() - started) >= seconds:
                 return count / elapsed
         raise AssertionError

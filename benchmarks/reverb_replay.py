@@ -79,7 +79,7 @@ def config_of(options, steps_per_update):
 
 def our_tables(options, steps_per_update):
     config = config_of(options, steps_per_update)
-    return make_tables(SPEC, SEQUENCE, config, num_environments=options.environments)
+    return make_tables(SPEC, SEQUENCE, config, num_envs=options.environments)
 
 
 def column_tables(options):
@@ -158,7 +158,7 @@ def our_reading(options, rows):
             writer.write(row)
         writer.close()
         number = options.environments
-        replay = make_replay(address, SPEC, SEQUENCE, config, num_environments=number, seed=0)
+        replay = make_replay(address, SPEC, SEQUENCE, config, num_envs=number, seed=0)
 
         def read():
             return len(replay.sample(60.0)[0])

@@ -11,7 +11,7 @@ from ..agents.base import Agent, LearnerState, Params
 from ..basics.memory import check_memory
 from ..datatypes import ReplayConfig
 from ..environments.pure import PureVector, leaves_of, with_leaves
-from ..replay.stored import check_stored_as, stored_as
+from ..replay.rows import check_stored_as, stored_as
 from ..runtime.learner import Snapshot, diverged
 from ..runtime.loop import Loop
 from ..runtime.metrics import MetricsAccumulator

@@ -77,7 +77,7 @@ def make_training(
     pure.check_pure(environment)
     replay = DeviceReplay(environment.spec, agent.sequence, config, num_envs=num_envs)
     learn = Learning(agent, replay, config)
-    shapes = sample_shapes(environment.spec, agent.sequence, config, num_environments=num_envs)
+    shapes = sample_shapes(environment.spec, agent.sequence, config, num_envs=num_envs)
     learner = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
     no_sums = learn.no_sums(learner, shapes[0])
 
@@ -216,7 +216,7 @@ def _calls(
     agent: Agent, replay: DeviceReplay, config: ReplayConfig, num_envs: int
 ) -> Iterator[tuple[int, int]]:
     """The calls after each row, from the host's own schedule, whose rounds need no data."""
-    sequence, schedule = agent.sequence, UpdateSchedule(config, num_environments=num_envs, seed=0)
+    sequence, schedule = agent.sequence, UpdateSchedule(config, num_envs=num_envs, seed=0)
     for row in itertools.count(1):
         calls = {"newest": 0, "replayed": 0}
         rounds, incomplete = divmod(row - sequence.length + sequence.period, sequence.period)

@@ -14,7 +14,7 @@ import numpy as np
 from ..agents.base import ActorState, Agent, Params
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
-from ..replay.waiting import Stopped
+from ..replay.interface import Stopped
 from ..runtime.actor import act_where
 from ..runtime.metrics import RunningReturns
 from ..runtime.stop import StopEvent

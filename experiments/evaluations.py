@@ -13,7 +13,7 @@ from ..datatypes import VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..environments.start_states import StartStates, load_states
 from ..evaluation.episodes import Interruptible, batched, begin_states, run_episodes
-from ..replay.waiting import Stopped
+from ..replay.interface import Stopped
 from ..runtime.intervals import next_multiple
 from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed

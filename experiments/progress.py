@@ -13,8 +13,8 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from ..datatypes import EnvironmentSpec
+from ..replay.interface import RowStore
 from ..replay.logged import LoggedReplay
-from ..runtime.loop import LoopReplay
 from ..runtime.metrics import Counters
 from ..runtime.presets import describe_default_preset
 from ..runtime.run_config import RunConfig
@@ -26,7 +26,7 @@ _BAR_LETTERS = 20  # of a notebook's bar
 
 
 def describe(
-    config: RunConfig, directory: Path, replays: Sequence[LoopReplay], spec: EnvironmentSpec
+    config: RunConfig, directory: Path, replays: Sequence[RowStore], spec: EnvironmentSpec
 ) -> list[str]:
     """The first lines of a run's log."""
     rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)

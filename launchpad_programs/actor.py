@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..replay.waiting import Stopped
+from ..replay.interface import Stopped
 from ..run_directory.actor_states import pack_actor, unpack_actor
 from ..runtime.actor import Actor
 from ..runtime.actors import make_run_actor

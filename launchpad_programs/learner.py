@@ -7,8 +7,7 @@ from typing import Any
 
 import jax
 
-from ..replay.interface import Replay
-from ..replay.waiting import Stopped
+from ..replay.interface import Replay, Stopped
 from ..run_directory.snapshots import Snapshots
 from ..runtime.actors import make_run_learner
 from ..runtime.intervals import SnapshotInterval

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..replay.interface import Stopped
 from ..replay.peer import Peer
-from ..replay.waiting import Stopped
 from ..run_directory.snapshots import Snapshots
 from ..runtime.intervals import SnapshotInterval
 from ..runtime.stop import StopEvent

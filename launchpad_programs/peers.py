@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
-from ..replay.interface import Replay, Writer
+from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
 from ..replay.node_writer import NodeWriter
 from ..replay.remote import RemoteReplay
-from ..replay.waiting import PeerLost, Stopped, WaitTimeout
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 
@@ -68,7 +67,7 @@ class Peers:
         """
         run, peer = self._config.run, self.peer("replay/0")
         replay = RemoteReplay(
-            peer, spec, sequence, run.replay, num_environments=run.num_envs, ahead=self._ahead
+            peer, spec, sequence, run.replay, num_envs=run.num_envs, ahead=self._ahead
         )
         return replay, replay
 

@@ -37,7 +37,7 @@ class KeptReplayNode(ReplayNode, Node):
 
     def keep(self, steps: int) -> None:
         """Saves the state for the snapshot at `steps`, unless there are no rows."""
-        with self.paused():
+        with self.changed:
             if self.local.status().num_rows:
                 self._snapshots.save(steps, Snapshot((), self.state(), {"steps": steps}))
 
@@ -55,7 +55,7 @@ def make_replay(
         config.spec,
         config.make_agent(config.spec).sequence,
         run.replay,
-        num_environments=run.num_envs,
+        num_envs=run.num_envs,
         seed=run.seed,
     )
     return KeptReplayNode(config, local, stop=stop)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ..replay.waiting import Stopped
+from ..replay.interface import Stopped
 from ..run_directory.snapshots import Snapshots
 from ..runtime.actor import Actor
 from ..runtime.intervals import SnapshotInterval

@@ -1,9 +1,11 @@
 """Which of the rows that arrive are added: each once, and within an episode none is missing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from .local import LocalReplay
 
 
 class _Position(NamedTuple):
@@ -15,64 +17,76 @@ class _Position(NamedTuple):
 
 
 class Arrivals:
-    """The rows of some environments, each environment's sent by one writer at a time.
+    """The rows of a `LocalReplay`'s environments, each environment's sent by one writer at a time.
 
     Rows that arrive twice are dropped. Where rows are missing, or a writer has restarted, the
     episode is cut as by a time limit, and rows are added again from the next episode's first on.
     """
 
-    def __init__(self, num_environments: int, cut: Callable[[int], None]):
-        """Expects new writers.
-
-        Args:
-          num_environments: numbered from 0.
-          cut: ends the running episode of an environment.
-        """
-        self._num_environments, self._cut = num_environments, cut
+    def __init__(self, local: LocalReplay):
+        """Expects new writers."""
+        self._local = local
         self._next: dict[int, _Position] = {}  # by environment
 
-    def begin(self, environment: int, writer: int, number: int, is_first: np.ndarray) -> int:
-        """Index of the first of n rows to be added, n if none is; cuts where rows are missing.
-
-        `passed` must follow, for all of them or some.
+    def take_in(
+        self,
+        writer: int,
+        numbers: Sequence[int],
+        environments: Sequence[int],
+        rows: np.ndarray,
+        add: Callable[[Sequence[np.ndarray], np.ndarray], bool],
+    ) -> bool:
+        """Takes in a chunk of rows, one time step of all its environments after the other.
 
         Args:
-          environment: whose rows these are.
-          writer: who sent them.
-          number: of the first one, by the writer.
-          is_first: bool `[n]`.
+          writer: who sent them; unlike all others, and its own earlier lives.
+          numbers: `[n]`, of the first row of each environment, by the writer.
+          environments: `[n]`, whose rows they are.
+          rows: packed, uint8 `[T, n, row_bytes]`.
+          add: adds rows as `LocalReplay.add_packed`; False if they must wait.
+
+        Returns:
+          Whether all rows were taken in; if not, the same chunk must arrive again.
 
         Raises:
           ValueError: there is no such environment.
         """
-        if not 0 <= environment < self._num_environments:
+        packing = self._local.packing
+        is_first, _ = packing.flags(packing.split(rows)[0])
+        pairs = list(zip(environments, numbers, strict=True))
+        begins = np.array(
+            [self._begin(*pair, writer, is_first[:, column]) for column, pair in enumerate(pairs)]
+        )
+        columns, index = np.array(environments), int(begins.min())
+        while index < len(rows):
+            joined = begins <= index
+            if not add(packing.split(rows[index, joined]), columns[joined]):
+                break
+            index += 1
+        for (environment, number), begin in zip(pairs, begins, strict=True):
+            position = self._next[environment]
+            if number + index > position.number:
+                joins = position.joined or bool(begin < index)
+                self._next[environment] = _Position(writer, number + index, joins)
+        return index == len(rows)
+
+    def clear(self) -> None:
+        """Expects new writers, of new episodes."""
+        self._next.clear()
+
+    def _begin(self, environment: int, number: int, writer: int, is_first: np.ndarray) -> int:
+        """Index of the first of n rows to be added, n if none is; cuts where rows are missing."""
+        if not 0 <= environment < self._local.num_envs:
             raise ValueError(
                 f"Rows of environment {environment} arrived, but the replay was made for "
-                f"{self._num_environments}: environments must be numbered from 0."
+                f"{self._local.num_envs}: environments must be numbered from 0."
             )
         position = self._next.get(environment)
         if position is None or position.writer != writer or position.number < number:
-            self._cut(environment)
+            self._local.cut(environment)
             position = self._next[environment] = _Position(writer, number, False)
         skipped = position.number - number
         if position.joined or skipped >= len(is_first):
             return min(skipped, len(is_first))
         firsts = np.flatnonzero(is_first[skipped:])
         return skipped + int(firsts[0]) if firsts.size else len(is_first)
-
-    def passed(self, environment: int, number: int, *, added: bool) -> None:
-        """Continues at a row.
-
-        Args:
-          environment: whose rows were taken in.
-          number: of the next row, by its writer; rows before were added or dropped.
-          added: whether any of them was added.
-        """
-        position = self._next[environment]
-        if number > position.number:
-            joined = position.joined or added
-            self._next[environment] = position._replace(number=number, joined=joined)
-
-    def clear(self) -> None:
-        """Expects new writers, of new episodes."""
-        self._next.clear()

@@ -4,57 +4,32 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .tree_selector import Rule, TreeSelector
+from .tree_selector import TreeSelector
 
 _TOP = 1024  # sums in the top level, about
 
 
 class BlockTree(TreeSelector):
-    """A `TreeSelector` by the rule "one" or "largest".
+    """A `TreeSelector` of the kind "uniform" or "proportional".
 
     Estimates need the binary nodes of a `ContextualPriorityTree`. Without them a tree of three
     levels does: NumPy calls, which small batches consist of, are a few at each level, and a binary
     tree of a million slots has 20 (benchmarks/priority_tree.py).
     """
 
-    def __init__(self, capacity: int, *, rule: Rule, **options: float) -> None:
-        """An empty tree; arguments and errors are those of `TreeSelector`."""
-        super().__init__(capacity, rule=rule, **options)
-        self._present = _BlockSums(capacity)
-        self._priorities = _BlockSums(capacity)
+    def __init__(self, kind: str, capacity: int, **options: float) -> None:
+        super().__init__(kind, capacity, **options)
+        self._present, self._priorities = _BlockSums(capacity), _BlockSums(capacity)
+        self._counts = self._present.values
 
     def __len__(self) -> int:
         """The number of present slots."""
         return int(self._present.total)
 
-    def _state(self) -> dict[str, np.ndarray]:
-        """`present`, and `priorities`: powers, float64 `[capacity]`, 0 where absent."""
-        slots = slice(self.capacity)
-        return {
-            "present": self._present.values[slots] > 0,
-            "priorities": self._priorities.values[slots].copy(),
-        }
-
-    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        dtypes = {"present": np.bool_, "priorities": np.float64}
-        priorities = self._check_state(state, dtypes, needs="priorities")
-        self._present.fill(state["present"])
-        self._priorities.fill(priorities)
-
-    def _insert(self, slots: np.ndarray, powers: np.ndarray | None) -> None:
-        assert powers is not None
-        self._present.assign(slots, 1.0)
-        self._priorities.assign(slots, powers)
-
-    def _remove(self, slots: np.ndarray) -> None:
-        self._present.assign(slots, 0.0)
-        self._priorities.assign(slots, 0.0)
-
-    def _set(self, slots: np.ndarray, powers: np.ndarray) -> None:
-        self._priorities.assign(slots, powers)
-
-    def _are_present(self, slots: np.ndarray) -> np.ndarray:
-        return self._present.values[slots] > 0
+    def _assign(self, slots: np.ndarray, present: bool, powers: np.ndarray | None) -> None:
+        if (self.are_present(slots) != present).any():
+            self._present.assign(slots, float(present))
+        self._priorities.assign(slots, 0.0 if powers is None else powers)
 
     def _masses(self, slots: np.ndarray) -> np.ndarray:
         return self._priorities.values[slots]
@@ -67,6 +42,13 @@ class BlockTree(TreeSelector):
 
     def _draw_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
         return self._present.draw(rng, n)
+
+    def _state(self) -> dict[str, np.ndarray]:
+        return {"priorities": self._priorities.values[: self.capacity].copy()}
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._present.fill(state["present"])
+        self._priorities.fill(state["priorities"])
 
 
 class _BlockSums:
@@ -91,7 +73,7 @@ class _BlockSums:
         return float(self._cumulative[-1])
 
     def assign(self, indices: np.ndarray, values: np.ndarray | float) -> None:
-        """Sets the values of indices `[n]`; of repeated ones, the last counts."""
+        """Sets the values of distinct indices `[n]`."""
         self.values[indices] = values
         blocks = indices // self._width
         self._middle[blocks] = self._blocks(self.values, blocks).sum(axis=1)

@@ -1,4 +1,7 @@
-"""A replay as learners and actors see it. `B` denotes the batch, `n` a number of environments."""
+"""A replay as learners and actors see it, and how waits for one end.
+
+`B` denotes the batch, `n` a number of environments. Imports nothing of the distributed tier.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -6,6 +9,23 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..datatypes import Row, Sample
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: a stop was requested
+    """A wait ended because the program stops."""
+
+
+class WaitTimeout(RuntimeError):  # noqa: N818 - a RuntimeError whose name says what it is
+    """A wait took too long; the message describes the state of what was waited for."""
+
+
+class PeerLost(RuntimeError):  # noqa: N818 - a RuntimeError too
+    """The node that was called died before it answered; it may come back."""
+
+
+def never() -> bool:
+    """A stop callable of a program that is never stopped."""
+    return False
 
 
 class ReplayStatus(NamedTuple):
@@ -54,34 +74,21 @@ class Replay(Protocol):
     metric_names: tuple[str, ...]
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
-        """Draws the sequences of the next call of updates, if one is due.
+        """Draws the sequences of the next call of updates; None if none is due.
 
-        Takes in the rows that have arrived, then draws; the call counts as made from then on.
-
-        Args:
-          timeout: seconds to wait for rows while no call is due.
-
-        Returns:
-          The sequences; None if no call is due.
+        Takes in the rows that have arrived, and waits up to `timeout` seconds for more while no
+        call is due. The call counts as made from then on.
         """
 
     def set_priorities(self, keys: Any, priorities: np.ndarray) -> None:
-        """Sets priorities `[B]`; those of sequences that have been overwritten are ignored.
-
-        Args:
-          keys: as returned by `sample`.
-          priorities: `[B]`, at least 0.
+        """Sets priorities `[B]`, at least 0; those of overwritten sequences are ignored.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative; nothing is set then.
         """
 
     def metrics(self, keys: Any) -> dict[str, float]:
-        """Metrics of the sequences of one call of updates.
-
-        Args:
-          keys: as returned by `sample`.
-        """
+        """Metrics of the sequences of one call of updates."""
 
     def status(self) -> ReplayStatus:
         """How much the replay holds and has received."""
@@ -90,10 +97,10 @@ class Replay(Protocol):
         """What `restore` needs, a pytree of arrays."""
 
     def restore(self, state: Any, counters: Mapping[str, int]) -> None:
-        """Restores a state.
+        """Restores the state of a replay that was made with the same arguments.
 
         Args:
-          state: of a replay that was made with the same arguments.
+          state: of that replay.
           counters: `steps`, `updates` and `learning_since` when the state was saved.
 
         Raises:
@@ -118,3 +125,18 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Sends what is left, in bounded time."""
+
+
+class RowStore(Protocol):
+    """What keeps the rows of a run's actors in the run's own process, or on its device."""
+
+    @property
+    def capacity(self) -> int:
+        """The maximal number of rows, over all environments."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows when it is full."""
+
+    def cut(self) -> None:
+        """Ends the running episode of every environment, as a time limit would."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from .draws import DrawPacking, PackedDraw
 from .interface import Draw, ReplayStatus, Writer
+from .packing import DrawPacking, PackedDraw
+from .rows import check_stored_as, stored_as
 from .schedule import UpdateSchedule
 from .store import SequenceStore
-from .stored import check_stored_as, stored_as
 
 
 class LocalReplay:
@@ -23,11 +23,13 @@ class LocalReplay:
     `[3, B]`: a slot that has been overwritten has another start, and its priorities are ignored.
 
     Attributes:
+      num_envs: the number of environments.
+      capacity, nbytes: see `RowStore`.
+      shapes, metric_names: see `Replay`.
       store: holds the rows.
+      schedule: of the updates.
       packing: of the rows.
       draws: the packing of what `draw` returns.
-      shapes: see `Replay`.
-      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = ("replay_age",)
@@ -38,58 +40,33 @@ class LocalReplay:
         sequence: SequenceSpec,
         config: ReplayConfig,
         *,
-        num_environments: int,
+        num_envs: int,
         seed: int,
     ):
         """Makes an empty replay; arguments and errors are those of `SequenceStore`."""
         self._sequence, self._config = sequence, config
-        self.store = SequenceStore(
-            environment_spec, sequence, config, num_envs=num_environments, seed=seed
-        )
-        self.shapes = self.store.shapes
+        self.store = SequenceStore(environment_spec, sequence, config, num_envs=num_envs, seed=seed)
+        self.num_envs, self.shapes = num_envs, self.store.shapes
+        self.capacity, self.nbytes = self.store.capacity, self.store.nbytes
         self.packing = self.store.packing
         self.draws = DrawPacking(self.packing)
-        self._schedule = UpdateSchedule(config, num_environments=num_environments, seed=seed)
+        self.schedule = UpdateSchedule(config, num_envs=num_envs, seed=seed)
         self._steps = 0
         self._lock = threading.Lock()
 
     @property
-    def num_environments(self) -> int:
-        """The number of environments."""
-        return self.store.num_envs
-
-    @property
-    def capacity(self) -> int:
-        """The maximal number of rows, over all environments."""
-        return self.store.capacity
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows when it is full."""
-        return self.store.nbytes
-
-    @property
-    def calls(self) -> tuple[int, int]:
-        """See `UpdateSchedule`."""
-        return self._schedule.calls
+    def is_due(self) -> bool:
+        """Whether `sample` would draw."""
+        return self.schedule.due is not None
 
     @property
     def counters(self) -> tuple[int, int, int]:
         """Steps received, updates for which `sample` drew, and `learning_since`."""
-        return self._steps, self._schedule.updates, self._schedule.learning_since
-
-    def begins_round(self, environments: np.ndarray) -> bool:
-        """Whether one more row of some environments would begin a round."""
-        return self.store.rounds(environments) > self._schedule.rounds
-
-    @property
-    def is_due(self) -> bool:
-        """Whether `sample` would draw."""
-        return self._schedule.due is not None
+        return self._steps, self.schedule.updates, self.schedule.learning_since
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some; arguments: see the store's `add`."""
-        every = np.arange(self.num_environments)
+        every = np.arange(self.num_envs)
         self.add_packed(self.packing.pack(rows), every if environments is None else environments)
 
     def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> None:
@@ -97,13 +74,7 @@ class LocalReplay:
         is_last = self.packing.flags(packed[0])[1]
         with self._lock:
             self.store.add_packed(packed, environments)
-            self._steps += len(is_last) - int(np.count_nonzero(is_last))
-            self._schedule.observe(
-                steps=self._steps,
-                rows=self.store.num_rows,
-                sequences=self.store.num_sequences,
-                rounds=self.store.rounds(),
-            )
+            self._observe(len(is_last) - int(np.count_nonzero(is_last)))
 
     def cut(self, environment: int | None = None) -> None:
         """Ends the running episode of every environment, or of one: see the store's `cut`."""
@@ -123,12 +94,12 @@ class LocalReplay:
     def draw(self) -> PackedDraw | None:
         """`sample`, packed."""
         with self._lock:
-            kind = self._schedule.due
+            kind = self.schedule.due
             if kind is None:
                 return None
             slots, weights = self.store.draw(newest=kind == "newest")
             draw = self.draws.empty(len(slots))
-            draw.header[1:3] = self._schedule.done(), kind == "newest"
+            draw.header[1:3] = self.schedule.done(), kind == "newest"
             draw.keys[:] = slots, self.store.starts(slots), self.store.ages(slots)
             draw.weights[:] = weights
             self.store.take(slots, draw.parts)
@@ -140,30 +111,26 @@ class LocalReplay:
         return self.store.rng.bit_generator.state
 
     def undo(self, draws: Sequence[tuple[PackedDraw, Any]]) -> None:
-        """Takes the newest draws back.
-
-        Args:
-          draws: in their order, each with `rng` before it.
-        """
+        """Takes the newest draws back: in their order, each with `rng` before it."""
         with self._lock:
             for draw, rng in reversed(draws):
-                self._schedule.undo(draw.updates, newest=draw.newest)
+                self.schedule.undo(draw.updates, newest=draw.newest)
                 self.store.rng.bit_generator.state = rng
-
-    def owe(self, updates: int) -> None:
-        """Makes updates due again that were lost, as many of them as were made."""
-        with self._lock:
-            self._schedule.undo(min(updates, self._schedule.updates), newest=False)
 
     @contextlib.contextmanager
     def undone(self, draws: Sequence[tuple[PackedDraw, Any]]) -> Iterator[None]:
         """In this block the draws are taken back; nothing else may change it meanwhile."""
-        schedule, rng = copy.deepcopy(self._schedule), self.rng
+        schedule, rng = copy.deepcopy(self.schedule), self.rng
         self.undo(draws)
         try:
             yield
         finally:
-            self._schedule, self.store.rng.bit_generator.state = schedule, rng
+            self.schedule, self.store.rng.bit_generator.state = schedule, rng
+
+    def owe(self, updates: int) -> None:
+        """Makes updates due again that were lost, as many of them as were made."""
+        with self._lock:
+            self.schedule.undo(min(updates, self.schedule.updates), newest=False)
 
     @staticmethod
     def metrics(keys: np.ndarray) -> dict[str, float]:
@@ -182,19 +149,17 @@ class LocalReplay:
             num_rows=self.store.num_rows,
             num_sequences=self.store.num_sequences,
             steps=self._steps,
-            learning_since=self._schedule.learning_since,
+            learning_since=self.schedule.learning_since,
             new_priority=1.0,
         )
 
     def state(self) -> dict[str, Any]:
         """State of the store, all rows included, and of the schedule."""
         kind = stored_as(self._sequence, self._config)
-        return {**self.store.state(), **kind, "schedule": self._schedule.state()}
+        return {**self.store.state(), **kind, "schedule": self.schedule.state()}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Restores the store and the schedule.
-
-        Where environments begin new episodes, `cut` must follow.
+        """Restores the store and the schedule; `cut` must follow if new episodes begin.
 
         Raises:
           ValueError: the state refers to a Reverb checkpoint, or is that of a replay with other
@@ -209,10 +174,20 @@ class LocalReplay:
         check_stored_as(state, self._sequence, self._config)
         self.store.restore(state)
         self._steps = counters["steps"]
-        self._schedule.restore(state["schedule"], counters)
+        self.schedule.restore(state["schedule"], counters)
 
     def close(self) -> None:
         """Does nothing: there are no threads."""
+
+    def _observe(self, steps: int) -> None:
+        """Counts further steps; the schedule must know of new rows."""
+        self._steps += steps
+        self.schedule.observe(
+            steps=self._steps,
+            rows=self.store.num_rows,
+            sequences=self.store.num_sequences,
+            rounds=self.store.rounds(),
+        )
 
 
 class _LocalWriter:

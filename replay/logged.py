@@ -88,19 +88,11 @@ def episodes_of(
     ]
 
 
-def rows_of(
-    episode: Episode, number: int, spec: EnvironmentSpec, extras: Mapping[str, np.ndarray]
-) -> Row:
-    """The rows `[T + 1, ...]` of an episode.
-
-    Args:
-      episode: observations and actions in the form of the spec.
-      number: of it, for errors.
-      spec: of the environment.
-      extras: `[T + 1, ...]` each.
+def rows_of(episode: Episode, number: int, spec: EnvironmentSpec) -> Row:
+    """The rows `[T + 1, ...]` of an episode, without extras; its number is for errors.
 
     Raises:
-      ValueError: a number or a shape is not as the spec says.
+      ValueError: an observation, an action or a shape is not as the environment's spec says.
     """
     name, count = f"episode {number}", len(episode.actions)
     seen, actions = np.asarray(episode.observations), np.asarray(episode.actions)
@@ -138,7 +130,7 @@ def rows_of(
         is_first=time == 0,
         is_last=time == count,
         action=np.concatenate([actions, np.zeros_like(actions[:1])]).astype(spec.actions.dtype),
-        extras=extras,
+        extras={},
     )
 
 
@@ -154,14 +146,9 @@ class LoggedReplay(LocalReplay):
         *,
         seed: int,
     ):
-        """Takes in all rows.
+        """Takes in all rows, `[T + 1, ...]` of each episode.
 
-        Args:
-          environment_spec: of one environment.
-          sequence: length, period and extras of the sequences.
-          config: selection and batch size; the rest follows from the episodes.
-          episodes: rows `[T + 1, ...]` of each.
-          seed: of the draws.
+        Of the config, selection and batch size count; the rest follows from the episodes.
 
         Raises:
           ValueError: the episodes are too short for one sequence, or larger than the memory.
@@ -180,7 +167,7 @@ class LoggedReplay(LocalReplay):
                 acting_steps_per_update=1.0,
                 on_policy=False,
             ),
-            num_environments=1,
+            num_envs=1,
             seed=seed,
         )
         wanted = row_spec(environment_spec, sequence)
@@ -195,17 +182,8 @@ class LoggedReplay(LocalReplay):
                 f"the episodes have {num_rows} rows in all, too few for a sequence of "
                 f"{sequence.length}."
             )
-        self._observe()
+        self._observe(0)
 
     def tick(self) -> None:
         """One more update is due."""
-        self._steps += 1
-        self._observe()
-
-    def _observe(self) -> None:
-        self._schedule.observe(
-            steps=self._steps,
-            rows=self.store.num_rows,
-            sequences=self.store.num_sequences,
-            rounds=0,
-        )
+        self._observe(1)

@@ -1,16 +1,14 @@
 """A replay that other nodes call: rows in, draws out, priorities back."""
 
-import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .arrivals import Arrivals
-from .draws import PackedDraw
 from .local import LocalReplay
+from .packing import PackedDraw
 from .schedule import CallsDue
 
 Priorities: TypeAlias = Sequence[tuple[int, np.ndarray]]  # numbers of draws, in their order
@@ -29,32 +27,27 @@ class ReplayNode:
 
     Pace: while a call of updates is due that the learner has not drawn, no more than `max_lead`
     rows are added after the one that made it due; writers wait. Nor does a round begin before the
-    newest sequences of the last one are drawn. A call that the learner waits for
-    is drawn by the very row that makes it due. So with a learner that has asked for enough draws
-    ahead, and with `max_lead` 0, all is as in one process.
+    newest sequences of the last one are drawn. A call that the learner waits for is drawn by the
+    very row that makes it due. So with a learner that has asked for enough draws ahead, and with
+    `max_lead` 0, all is as in one process.
 
     Calls may come from any thread. `add` and `draw` wait up to their timeouts, so others must be
     answered beside them: by a thread for each writer, and `ahead` + 2 for the learner.
+
+    Attributes:
+      local: the replay.
+      changed: is held while anything changes, and notified when waits may go on.
     """
 
     def __init__(self, local: LocalReplay, *, max_lead: int, life: int = 0):
-        """Takes an empty replay.
-
-        Args:
-          local: holds the rows.
-          max_lead: rows, at least 0.
-          life: restarts of this node.
-
-        Raises:
-          ValueError: `max_lead` is negative.
-        """
+        """Takes an empty replay, the lead in rows (ValueError if negative), and restarts."""
         if max_lead < 0:
             raise ValueError(f"max_lead must be at least 0 rows, got {max_lead}.")
         self.local = local
         self._max_lead, self._life = max_lead, life
         self._packing = local.packing
-        self._arrivals = Arrivals(local.num_environments, local.cut)
-        self._changed = threading.Condition()
+        self._arrivals = Arrivals(local)
+        self.changed = threading.Condition()
         self._rows = 0  # added so far
         self._newest, self._replayed = CallsDue(), CallsDue()  # that are due, see `UpdateSchedule`
         self._number = 0  # of the next draw
@@ -66,8 +59,8 @@ class ReplayNode:
         self._waiting: dict[int, int] = {}  # from requests to the draws that they take at most
 
     def greet(self) -> dict[str, Any]:
-        """What writers and learners compare with their own: `layout` and `num_environments`."""
-        return {"layout": self._packing.layout, "num_environments": self.local.num_environments}
+        """What writers and learners compare with their own: `layout` and `num_envs`."""
+        return {"layout": self._packing.layout, "num_envs": self.local.num_envs}
 
     def add(
         self,
@@ -79,15 +72,7 @@ class ReplayNode:
     ) -> bool:
         """Takes in a chunk of rows; waits while its writer is too far ahead of the learner.
 
-        Args:
-          writer: an actor's, unlike that of all others and of its earlier lives.
-          numbers: `[n]`, of the first row of each environment, by the writer.
-          environments: `[n]`, whose rows they are.
-          rows: packed, uint8 `[T, n, row_bytes]`.
-          timeout: seconds to wait.
-
-        Returns:
-          Whether all rows were taken in; if not, the same chunk must be sent again.
+        Arguments and result are those of `Arrivals.take_in`.
 
         Raises:
           ValueError: rows are of another layout, or of environments that do not exist.
@@ -95,18 +80,17 @@ class ReplayNode:
         shape = (len(rows), len(environments), self._packing.row_bytes)
         if rows.shape != shape or rows.dtype != np.uint8:
             raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
-        return self._wait(lambda: self._take_in(writer, numbers, environments, rows), timeout)
+        chunk = writer, numbers, environments, rows
+        with self.changed:
+            return self.changed.wait_for(lambda: self._arrivals.take_in(*chunk, self._add), timeout)
 
     def begin(self, updates: int) -> tuple[int, int]:
         """A learner begins: the node's life, and the number of the first request.
 
         Draws that were not used by an earlier learner are not made after all. Updates that an
-        earlier one made and this one does not have, as its snapshot is older, are due again.
-
-        Args:
-          updates: of the learner's state.
+        earlier one made and this one does not have, whose state has so many, are due again.
         """
-        with self._changed:
+        with self.changed:
             self.local.undo(self._unused)
             self._used = self._number - 1
             if self._learned is not None:
@@ -136,9 +120,9 @@ class ReplayNode:
         if life != self._life:
             return self.local.draws.empty(0).data
         self.set_priorities(life, priorities)
-        with self._changed:
+        with self.changed:
             self._waiting[request] = count
-            self._wait(lambda: self._serve() or request < self._request, timeout)
+            self.changed.wait_for(lambda: self._serve() or request < self._request, timeout)
             self._waiting.pop(request, None)
             if request >= self._request:
                 return None
@@ -151,16 +135,12 @@ class ReplayNode:
     def set_priorities(self, life: int, priorities: Priorities) -> None:
         """Sets the priorities of draws, which are thereby used, as are those before them.
 
-        Nothing happens if they are of another life, or were set before.
-
-        Args:
-          life: of the node when the draws were made.
-          priorities: of the sequences of draws.
+        Nothing happens if they were set before, or the draws were made in another life of the node.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative.
         """
-        with self._changed:
+        with self.changed:
             if life != self._life:
                 return
             self._use(max((number for number, _ in priorities), default=-1))
@@ -180,9 +160,9 @@ class ReplayNode:
     def state(self) -> dict[str, Any]:
         """What `restore` needs, a pytree of arrays, as if draws that are not used were not made.
 
-        Its rows are views: to be written within `paused`.
+        Its rows are views: they change unless the caller holds `changed`.
         """
-        with self._changed, self.local.undone(self._unused):
+        with self.changed, self.local.undone(self._unused):
             return {**self.local.state(), "counters": np.array(self.local.counters, np.int64)}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
@@ -190,12 +170,12 @@ class ReplayNode:
 
         Args:
           state: of a node, or of a `LocalReplay` with its counters.
-          counters: of `Replay.restore`; None for those of the state.
+          counters: as for `Replay.restore`; None for those of the state.
         """
         if counters is None:
             names = ("steps", "updates", "learning_since")
             counters = dict(zip(names, state["counters"].tolist(), strict=True))
-        with self._changed:
+        with self.changed:
             self.local.restore(state, counters)
             self.local.cut()
             self._arrivals.clear()
@@ -203,12 +183,6 @@ class ReplayNode:
             self._made.clear()
             self._answers.clear()
             self._note_due()
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """In this block nothing changes but by calls of its own thread."""
-        with self._changed:
-            yield
 
     @property
     def _unused(self) -> list[tuple[PackedDraw, Any]]:
@@ -221,39 +195,15 @@ class ReplayNode:
         if self._learned is not None:
             self._learned += sum(used)
 
-    def _wait(self, attempt: Callable[[], bool], timeout: float) -> bool:
-        """Repeats an attempt after each change until it succeeds; whether it did in time."""
-        deadline = time.monotonic() + timeout
-        with self._changed:
-            while not attempt():
-                if (left := deadline - time.monotonic()) <= 0:
-                    return False
-                self._changed.wait(left)
-            return True
-
-    def _take_in(
-        self, writer: int, numbers: Sequence[int], environments: Sequence[int], rows: np.ndarray
-    ) -> bool:
-        """Adds the rows that the pace permits; whether these are all."""
-        is_first, _ = self._packing.flags(self._packing.split(rows)[0])
-        begins = [
-            self._arrivals.begin(environment, writer, number, is_first[:, column])
-            for column, (environment, number) in enumerate(zip(environments, numbers, strict=True))
-        ]
-        index = min(begins)
-        columns, starts = np.array(environments), np.array(begins)
-        while index < len(rows):
-            added = starts <= index
-            if self._is_held(columns[added]):
-                break
-            self.local.add_packed(self._packing.split(rows[index, added]), columns[added])
-            self._rows += int(np.count_nonzero(added))
-            self._note_due()
-            self._serve()
-            index += 1
-        for environment, number, begin in zip(environments, numbers, begins, strict=True):
-            self._arrivals.passed(environment, number + index, added=begin < index)
-        return index == len(rows)
+    def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
+        """Adds rows if the pace permits, and makes the draws that they make due."""
+        if self._is_held(environments):
+            return False
+        self.local.add_packed(packed, environments)
+        self._rows += len(environments)
+        self._note_due()
+        self._serve()
+        return True
 
     def _is_held(self, environments: np.ndarray) -> bool:
         """Whether further rows of these would be too far ahead of a call that is due."""
@@ -261,15 +211,17 @@ class ReplayNode:
         for calls in (self._newest, self._replayed):
             if calls.oldest is not None and rows - calls.oldest > self._max_lead:
                 return True
-        return self._newest.oldest is not None and self.local.begins_round(environments)
+        if self._newest.oldest is None:
+            return False
+        return self.local.store.rounds(environments) > self.local.schedule.rounds
 
     def _note_due(self) -> None:
-        newest, replayed = self.local.calls
+        newest, replayed = self.local.schedule.calls
         self._newest.note(newest, self._rows)
         self._replayed.note(replayed, self._rows)
 
     def _serve(self) -> bool:
-        """Makes the draws that are due and waited for; False, as `_wait` may go on."""
+        """Makes the draws that are due and waited for; False, as others may still be waited for."""
         while (count := self._waiting.get(self._request)) and self.local.is_due:
             buffers: list[np.ndarray] = []
             while len(buffers) < count and self.local.is_due:
@@ -283,5 +235,5 @@ class ReplayNode:
             self._answers[self._request] = self._number - 1, data
             self._request += 1
             self._note_due()
-            self._changed.notify_all()
+            self.changed.notify_all()
         return False

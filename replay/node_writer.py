@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, Row, SequenceSpec
+from .interface import PeerLost, Stopped, WaitTimeout, never
 from .packing import SequencePacking
 from .peer import Answer, Peer, check_greeting
-from .rows import row_spec
-from .waiting import PeerLost, Stopped, WaitTimeout, never
 
 CHUNK_ROWS, MAX_CHUNKS = 32, 2  # the defaults of a writer
 _HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
@@ -53,7 +52,7 @@ class NodeWriter:
           peer: a `ReplayNode`.
           environment_spec: of one environment.
           sequence: those of the node's replay.
-          environments: numbers of the environments among all of the program, 0 ...
+          environments: their numbers among all of the program's, 0 ...
           chunk_rows: rows of each environment that are sent at once.
           chunk_seconds: after which fewer are sent, by the next `write`.
           max_chunks: that are not taken in, at least 1: `write` waits then.
@@ -66,7 +65,7 @@ class NodeWriter:
           WaitTimeout: the node did not answer.
         """
         self._peer, self._environments = peer, list(environments)
-        self._packing = SequencePacking(row_spec(environment_spec, sequence), sequence)
+        self._packing = SequencePacking(environment_spec, sequence)
         self._chunk_rows, self._chunk_seconds = chunk_rows, chunk_seconds
         self._max_rows, self._stop, self._max_wait = max_chunks * chunk_rows, stop, max_wait
         check_greeting(peer, self._packing, max(self._environments) + 1)
@@ -78,12 +77,9 @@ class NodeWriter:
         self._sent_at = time.monotonic()
 
     def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
-        """Writes one row of each environment; waits while `max_chunks` are not taken in.
+        """Writes rows as a `Writer`; waits while `max_chunks` are not taken in.
 
-        Args:
-          rows: see `Writer`.
-          new_priority: ignored, the selector chooses it.
-          which: see `Writer`.
+        The priority is ignored: the selector chooses it.
 
         Raises:
           ValueError: rows do not match the spec or the number of environments.

@@ -1,21 +1,24 @@
-"""Trees of arrays as bytes: rows, one vector for each, and single trees such as parameters.
+"""Trees of arrays as bytes: rows, sequences, draws, and single trees such as parameters.
 
 `T + 1` denotes the rows of a sequence, `B` a batch, `n` any leading axes.
 """
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ..datatypes import Row, SequenceSpec
-from .rows import join_extras, split_extras, stack_frames, within_episode
+from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec
+from .rows import join_extras, row_spec, split_extras, stack_frames, within_episode
+
+_HEADER = 8  # numbers of a draw, some of them reserved
+_ALIGNMENT = 64  # of the arrays of a draw, as in shared memory
 
 
 class Packing:
-    """Packs the leaves of a tree of arrays.
+    """Packs the leaves of trees of arrays, of which `spec` has the `jax.ShapeDtypeStruct`s.
 
     Attributes:
       dtype: structured, one aligned field for each leaf; padding between fields is 0.
@@ -23,7 +26,6 @@ class Packing:
     """
 
     def __init__(self, spec: Any):
-        """Takes a tree of `jax.ShapeDtypeStruct`s."""
         self._structure: Any = jax.tree.structure(spec)
         self._fields = [
             (jax.tree_util.keystr(path, simple=True, separator="."), leaf.dtype, leaf.shape)
@@ -113,11 +115,11 @@ class SequencePacking:
       layout: a hash of the layouts of the parts, and of how sequences are cut.
     """
 
-    def __init__(self, row: Row, sequence: SequenceSpec):
-        """Takes one row, as `jax.ShapeDtypeStruct`s, and how sequences are cut."""
+    def __init__(self, environment_spec: EnvironmentSpec, sequence: SequenceSpec):
         self._sequence = sequence
         self.before = sequence.frame_stack - 1
         self.length = sequence.length
+        row = row_spec(environment_spec, sequence)
         self.parts = [Packing(part) for part in self._split(row)]
         self.row_bytes = sum(part.dtype.itemsize for part in self.parts)
         cut = (sequence.length, sequence.period, sequence.crosses_episodes, sequence.frame_stack)
@@ -125,11 +127,7 @@ class SequencePacking:
         self.layout = hashlib.sha256(str((layouts, cut)).encode()).hexdigest()[:8]
 
     def pack(self, rows: Row) -> list[np.ndarray]:
-        """Packs rows `[n, ...]`, all extras included, into uint8 `[n, bytes]` for each part.
-
-        Raises:
-          ValueError: rows are not as specified.
-        """
+        """Packs rows `[n, ...]`, all extras included; each part as `Packing.pack`."""
         pairs = zip(self.parts, self._split(rows), strict=True)
         return [packing.pack(part) for packing, part in pairs]
 
@@ -149,10 +147,9 @@ class SequencePacking:
         return rows["is_first"], rows["is_last"]
 
     def mask(self, packed: np.ndarray) -> np.ndarray:
-        """False after the last row of an episode that sequences must not cross, `[B, T+1]`.
+        """The mask `[B, T+1]` of packed rows, uint8 `[B, before + T+1, bytes]`.
 
-        Args:
-          packed: rows, uint8 `[B, before + T+1, bytes]`.
+        False after the last row of an episode that sequences must not cross.
         """
         is_last = self.flags(packed[:, self.before :])[1]
         if self._sequence.crosses_episodes:
@@ -161,15 +158,13 @@ class SequencePacking:
         return mask
 
     def unpack(self, packed: Sequence[np.ndarray]) -> tuple[Row, np.ndarray]:
-        """The sequences of packed rows.
+        """The sequences of packed rows: views, but for stacks of frames; and their `mask`.
 
         Args:
           packed: uint8 `[B, before + T+1, bytes]` and, of the first rows' extras, `[B, bytes]`.
 
         Returns:
-          Rows `[B, T+1, ...]`, with extras of the first row `[B, ...]`, all of them views but
-          stacks of frames; and the mask `[B, T+1]`, False after the last row of an episode that
-          sequences must not cross.
+          Rows `[B, T+1, ...]`, with extras of the first row `[B, ...]`; and the mask `[B, T+1]`.
         """
         pairs = zip(self.parts, packed, strict=True)
         longer, *first = [packing.unpack(part) for packing, part in pairs]
@@ -184,3 +179,95 @@ class SequencePacking:
     def _split(self, row: Row) -> list[Any]:
         names = self._sequence.first_row_extras
         return list(split_extras(row, names)) if names else [row]
+
+
+class PackedDraw(NamedTuple):
+    """The sequences of one call of updates: views of one buffer.
+
+    Attributes:
+      data: the buffer, uint8 `[n]`.
+      header: int64: B, updates in the call, whether the sequences are the newest; the rest is for
+        those who carry it.
+      keys: int64 `[3, B]` (see `LocalReplay`).
+      weights: float32 `[B]`.
+      parts: packed sequences, for `SequencePacking.unpack`.
+    """
+
+    data: np.ndarray
+    header: np.ndarray
+    keys: np.ndarray
+    weights: np.ndarray
+    parts: list[np.ndarray]
+
+    @property
+    def updates(self) -> int:
+        """Updates in the call."""
+        return int(self.header[1])
+
+    @property
+    def newest(self) -> bool:
+        """Whether these are the newest sequences, and not replayed ones."""
+        return bool(self.header[2])
+
+
+class DrawPacking:
+    """The arrays of a draw in one buffer, which another process can read in place."""
+
+    def __init__(self, packing: SequencePacking):
+        self._packing = packing
+
+    def empty(self, batch: int) -> PackedDraw:
+        """A new buffer for B sequences; 0 makes one that has only a header."""
+        draw = self._views(np.empty(self.num_bytes(batch), np.uint8), batch)
+        draw.header[:] = 0
+        draw.header[0] = batch
+        return draw
+
+    def num_bytes(self, batch: int) -> int:
+        """Bytes of a draw of B sequences."""
+        return self._dtype(batch).itemsize
+
+    def read(self, data: np.ndarray) -> list[PackedDraw]:
+        """The draws in a buffer, which has one or more.
+
+        Raises:
+          ValueError: the buffer has another size than the headers say.
+        """
+        draws = []
+        while len(data):
+            batch = int(data[:8].view(np.int64)[0])
+            size = self.num_bytes(batch)
+            draws.append(self._views(data[:size], batch))
+            data = data[size:]
+        return draws
+
+    def sample(self, draw: PackedDraw) -> Sample:
+        """The sample: its arrays are views of the buffer, but the mask and stacks of frames."""
+        rows, mask = self._packing.unpack(draw.parts)
+        return Sample(rows, draw.weights, mask)
+
+    def _views(self, data: np.ndarray, batch: int) -> PackedDraw:
+        dtype = self._dtype(batch)
+        if len(data) != dtype.itemsize:
+            raise ValueError(
+                f"A draw of {batch} sequences has {dtype.itemsize} bytes, got {len(data)}: "
+                "learner and replay need the same agent, environment and config."
+            )
+        record = data.view(dtype)
+        header, keys, weights, *parts = [record[name][0] for name in dtype.names or ()]
+        return PackedDraw(data, header, keys, weights, parts)
+
+    def _dtype(self, batch: int) -> "np.dtype[np.void]":
+        formats: list[Any] = [
+            (np.int64, (_HEADER,)),
+            (np.int64, (3, batch)),
+            (np.float32, (batch,)),
+            *((np.uint8, shape) for shape in self._packing.shapes(batch)),
+        ]
+        offsets = [0]
+        for each in formats:
+            blocks = -(-np.dtype(each).itemsize // _ALIGNMENT)
+            offsets.append(offsets[-1] + blocks * _ALIGNMENT)
+        names = ["header", "keys", "weights", "rows", "first"][: len(formats)]
+        size = offsets.pop()
+        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})

@@ -5,6 +5,7 @@ dictionaries of these. The node that answers may change nothing in the arguments
 nothing in the result. A call that is made twice must do no harm.
 """
 
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from .packing import SequencePacking
@@ -14,10 +15,7 @@ class Answer(Protocol):
     """The answer to a call, which may not be there yet."""
 
     def result(self, timeout: float) -> Any:
-        """Waits for the answer; may be called again.
-
-        Args:
-          timeout: seconds to wait; 0 does not wait.
+        """Waits `timeout` seconds, or not at all, for the answer; may be called again.
 
         Raises:
           TimeoutError: there is none yet.
@@ -49,7 +47,6 @@ class DirectPeer:
     """
 
     def __init__(self, node: Any):
-        """Takes the object whose methods are called."""
         self._node = node
 
     def call(self, method: str, *arguments: Any) -> Any:
@@ -58,37 +55,21 @@ class DirectPeer:
 
     def send(self, method: str, *arguments: Any) -> Answer:
         """Calls the method."""
-        return _Answer(self.call(method, *arguments))
+        answer: Future[Any] = Future()
+        answer.set_result(self.call(method, *arguments))
+        return answer
 
 
-class _Answer:
-    def __init__(self, result: Any):
-        self._result = result
-
-    def result(self, timeout: float) -> Any:
-        del timeout
-        return self._result
-
-
-def check_greeting(peer: Peer, packing: SequencePacking, num_environments: int) -> None:
-    """Compares a node's replay with the rows of this process.
-
-    Args:
-      peer: a `ReplayNode`.
-      packing: of the sequences, here.
-      num_environments: that it must have at least.
-
-    Raises:
-      ValueError: it has rows of another layout, or fewer environments.
-    """
+def check_greeting(peer: Peer, packing: SequencePacking, num_envs: int) -> None:
+    """Refuses (ValueError) a `ReplayNode` with rows of another layout, or fewer environments."""
     greeting = peer.call("greet")
     if greeting["layout"] != packing.layout:
         raise ValueError(
             f"The replay's rows have the layout {greeting['layout']}, those here {packing.layout}: "
             "all nodes need the same agent, environment, config and version."
         )
-    if greeting["num_environments"] < num_environments:
+    if greeting["num_envs"] < num_envs:
         raise ValueError(
-            f"The replay was made for {greeting['num_environments']} environments, numbered from "
-            f"0, but those of this node end with number {num_environments - 1}."
+            f"The replay was made for {greeting['num_envs']} environments, numbered from "
+            f"0, but those of this node end with number {num_envs - 1}."
         )

@@ -16,7 +16,7 @@ LARGE_BATCH = 256
 
 
 class ContextualPriorityTree(TreeSelector):
-    """A `TreeSelector` by the rule "neighbours"; priorities stand for their powers here.
+    """A `TreeSelector` of the kind "contextual"; priorities stand for their powers here.
 
     Slots `0 .. capacity - 1` are in time order. A slot is absent, present with an unknown priority,
     or present with a known one.
@@ -48,8 +48,7 @@ class ContextualPriorityTree(TreeSelector):
     """
 
     def __init__(self, capacity: int, **options: float) -> None:
-        """An empty tree; arguments and errors are those of `TreeSelector`."""
-        super().__init__(capacity, rule="neighbours", **options)
+        super().__init__("contextual", capacity, **options)
         self._depth = (self.capacity - 1).bit_length()
         self._leaves = 1 << self._depth
         # Node 1 is the root, node i has children 2i and 2i + 1, slot s is node `_leaves + s`.
@@ -57,47 +56,27 @@ class ContextualPriorityTree(TreeSelector):
         self._known = np.zeros(2 * self._leaves, np.int32)  # how many of them are known
         self._mass = np.zeros(2 * self._leaves)  # c * m, and 0 where m is unknown
         self._left = np.zeros(self._leaves)  # probability of the left child
+        self._slots = slice(self._leaves, self._leaves + self.capacity)
+        self._counts = self._count[self._slots]
         self._shifts = np.arange(self._depth + 1)[:, None]
 
     def __len__(self) -> int:
         """The number of present slots."""
         return int(self._count[1])
 
-    def _state(self) -> dict[str, np.ndarray]:
-        """`present`, `known`, and `priorities`; inner nodes are recomputed.
-
-        Returns:
-          `known` is bool `[capacity]`, `priorities` float64 `[capacity]`, 0 where unknown.
-        """
-        slots = slice(self._leaves, self._leaves + self.capacity)
-        return {
-            "present": self._count[slots] > 0,
-            "known": self._known[slots] > 0,
-            "priorities": self._mass[slots].copy(),
-        }
-
-    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        dtypes = {"present": np.bool_, "known": np.bool_, "priorities": np.float64}
-        priorities = self._check_state(state, dtypes, needs="known")
-        slots = slice(self._leaves, self._leaves + self.capacity)
-        self._count[slots] = state["present"]
-        self._known[slots] = state["known"]
-        self._mass[slots] = np.where(state["known"], priorities, 0.0)
-        self._rebuild(self._depth)
-
-    def _insert(self, slots: np.ndarray, powers: np.ndarray | None) -> None:
-        del powers
-        self._assign(slots[self._last(slots)], present=1, known=0, priorities=0.0)
-
-    def _remove(self, slots: np.ndarray) -> None:
-        self._assign(slots, present=0, known=0, priorities=0.0)
-
-    def _set(self, slots: np.ndarray, powers: np.ndarray) -> None:
-        last = self._last(slots)
-        self._assign(slots[last], present=1, known=1, priorities=powers[last])
-
-    def _are_present(self, slots: np.ndarray) -> np.ndarray:
-        return self._count[slots + self._leaves] > 0
+    def _assign(self, slots: np.ndarray, present: bool, powers: np.ndarray | None) -> None:
+        """Writes slots and updates their ancestors."""
+        leaves = slots + self._leaves
+        self._mass[leaves] = 0.0 if powers is None else powers
+        # A large batch reaches most nodes of the upper levels many times.
+        dense = 0 if slots.size < LARGE_BATCH else min(slots.size.bit_length(), self._depth)
+        paths = self._paths(slots, self._depth - dense)
+        for tally, now in ((self._count, present), (self._known, powers is not None)):
+            change = int(now) - tally[leaves]
+            if change.any():
+                np.add.at(tally, paths, np.broadcast_to(change, paths.shape))
+        self._refresh(paths[1:])
+        self._rebuild(dense)
 
     def _masses(self, slots: np.ndarray) -> np.ndarray:
         paths = self._paths(slots, self._depth)
@@ -133,25 +112,19 @@ class ContextualPriorityTree(TreeSelector):
             nodes += right
         return nodes - self._leaves
 
+    def _state(self) -> dict[str, np.ndarray]:
+        return {"known": self._known[self._slots] > 0, "priorities": self._mass[self._slots].copy()}
+
+    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Inner nodes are recomputed."""
+        self._count[self._slots] = state["present"]
+        self._known[self._slots] = state["known"]
+        self._mass[self._slots] = np.where(state["known"], state["priorities"], 0.0)
+        self._rebuild(self._depth)
+
     def _paths(self, slots: np.ndarray, levels: int) -> np.ndarray:
         """Nodes from leaves (first row) to their ancestors `levels` up, `[levels + 1, n]`."""
         return (slots + self._leaves) >> self._shifts[: levels + 1]
-
-    def _assign(
-        self, slots: np.ndarray, *, present: int, known: int, priorities: np.ndarray | float
-    ) -> None:
-        """Writes distinct slots and updates their ancestors."""
-        leaves = slots + self._leaves
-        self._mass[leaves] = priorities
-        # A large batch reaches most nodes of the upper levels many times.
-        dense = 0 if slots.size < LARGE_BATCH else min(slots.size.bit_length(), self._depth)
-        paths = self._paths(slots, self._depth - dense)
-        for tally, now in ((self._count, present), (self._known, known)):
-            change = now - tally[leaves]
-            if change.any():
-                np.add.at(tally, paths, np.broadcast_to(change, paths.shape))
-        self._refresh(paths[1:])
-        self._rebuild(dense)
 
     def _rebuild(self, levels: int) -> None:
         """Recomputes every node of the upper `levels` levels from the level below them."""

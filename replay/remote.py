@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
-from .draws import DrawPacking, PackedDraw
-from .interface import Draw, ReplayStatus
+from .interface import Draw, PeerLost, ReplayStatus
 from .local import LocalReplay
-from .packing import SequencePacking
+from .packing import DrawPacking, PackedDraw, SequencePacking
 from .peer import Answer, Peer, check_greeting
-from .priorities import check_priorities
-from .rows import row_spec, sample_shapes
-from .stored import check_stored_as, stored_as
-from .waiting import PeerLost
+from .rows import check_stored_as, sample_shapes, stored_as
+from .tree_selector import check_priorities
 
 _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
@@ -59,18 +56,13 @@ class RemoteReplay:
         sequence: SequenceSpec,
         config: ReplayConfig,
         *,
-        num_environments: int,
+        num_envs: int,
         ahead: int = 2,
     ):
-        """Waits for the node if it is not there yet.
+        """Waits for the node, a `ReplayNode`, if it is not there yet.
 
-        Args:
-          peer: a `ReplayNode`.
-          environment_spec: of one environment.
-          sequence: those of the node's replay.
-          config: of the node's replay.
-          num_environments: of the node's replay.
-          ahead: requests of draws that are made before they are asked for.
+        Other arguments are those of its `LocalReplay`, and `ahead`: requests of draws that are made
+        before they are asked for.
 
         Raises:
           ValueError: the node's rows have another layout.
@@ -79,11 +71,9 @@ class RemoteReplay:
         """
         self._peer, self._sequence, self._config = peer, sequence, config
         self._ahead = ahead
-        self.shapes = sample_shapes(
-            environment_spec, sequence, config, num_environments=num_environments
-        )
-        packing = SequencePacking(row_spec(environment_spec, sequence), sequence)
-        check_greeting(peer, packing, num_environments)
+        self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
+        packing = SequencePacking(environment_spec, sequence)
+        check_greeting(peer, packing, num_envs)
         self._draws = DrawPacking(packing)
         size = self._draws.num_bytes(config.draw_size)
         self._count = max(1, min(_DRAWS_EACH, REQUEST_BYTES // size)) if ahead else 1

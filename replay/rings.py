@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..basics.memory import check_memory
-from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from .packing import SequencePacking
-from .rows import row_spec
 
 
 class RowRings:
@@ -23,10 +22,10 @@ class RowRings:
 
     Attributes:
       packing: of the rows.
+      nbytes: of all rings.
 
     Args:
-      row: one row, as `jax.ShapeDtypeStruct`s.
-      sequence: length, period and first-row extras.
+      environment_spec, sequence: see `SequenceStore`.
       num_envs: E.
       num_rows: C, a multiple of P.
 
@@ -34,19 +33,22 @@ class RowRings:
       ValueError: less memory is available than the rings need.
     """
 
-    def __init__(self, row: Row, sequence: SequenceSpec, *, num_envs: int, num_rows: int):
+    def __init__(
+        self,
+        environment_spec: EnvironmentSpec,
+        sequence: SequenceSpec,
+        *,
+        num_envs: int,
+        num_rows: int,
+    ):
         self._sequence, self._num_envs, self._num_rows = sequence, num_envs, num_rows
-        self.packing = SequencePacking(row, sequence)
+        self.packing = SequencePacking(environment_spec, sequence)
         # Rows between the positions of each part; the rings of a part are one array.
         self._periods = (1, sequence.period)[: len(self.packing.parts)]
         shapes = _ring_shapes(self.packing, sequence, num_rows * num_envs)
         self._rings = [np.zeros(shape, np.uint8) for shape in shapes]
+        self.nbytes = sum(ring.nbytes for ring in self._rings)
         self._is_last = self.packing.flags(self._rings[0])[1]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rings."""
-        return sum(ring.nbytes for ring in self._rings)
 
     def write(
         self, environments: np.ndarray, index: np.ndarray, packed: Sequence[np.ndarray]
@@ -83,14 +85,14 @@ class RowRings:
 
     def state(self, filled: int) -> dict[str, dict[str, np.ndarray]]:
         """Views of the first `filled` rows of all rings, by the names of the leaves."""
-        parts: list[dict[str, np.ndarray]] = [{}, {}]
-        for number, (packing, period) in enumerate(
-            zip(self.packing.parts, self._periods, strict=True)
+        parts: dict[str, dict[str, np.ndarray]] = {"rows": {}, "first": {}}
+        for found, packing, ring, period in zip(
+            parts.values(), self.packing.parts, self._rings, self._periods, strict=False
         ):
-            for name, leaf in packing.fields(self._rings[number]).items():
+            for name, leaf in packing.fields(ring).items():
                 rings = leaf.reshape(self._num_envs, -1, *leaf.shape[1:])
-                parts[number][name] = rings[:, : -(-filled // period)]
-        return dict(zip(("rows", "first"), parts, strict=True))
+                found[name] = rings[:, : -(-filled // period)]
+        return parts
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Copies the rows of a `state` into the rings."""
@@ -103,13 +105,9 @@ def _ring_shapes(
     packing: SequencePacking, sequence: SequenceSpec, rows: int
 ) -> list[tuple[int, int]]:
     """The shapes of all rings of each part; refuses more than the memory that is available."""
-    periods = (1, sequence.period)
-    shapes = [
-        (rows // period, part.dtype.itemsize)
-        for part, period in zip(packing.parts, periods, strict=False)
-    ]
-    needed = sum(map(math.prod, shapes))
-    check_memory(f"A replay of {rows} rows", needed, rows)
+    sizes = zip(packing.parts, (1, sequence.period), strict=False)
+    shapes = [(rows // period, part.dtype.itemsize) for part, period in sizes]
+    check_memory(f"A replay of {rows} rows", sum(map(math.prod, shapes)), rows)
     return shapes
 
 
@@ -120,14 +118,9 @@ def check_capacity(
     *,
     num_envs: int,
 ) -> None:
-    """Refuses what `SequenceStore` would refuse, without making one; arguments are the same.
-
-    Raises:
-      ValueError: the capacity is too small for one sequence per environment or for `min_rows`, or
-        larger than the memory that is available.
-    """
+    """Refuses what `SequenceStore` would refuse, without making one."""
     rows = num_envs * rows_per_environment(sequence, config, num_envs)
-    _ring_shapes(SequencePacking(row_spec(environment_spec, sequence), sequence), sequence, rows)
+    _ring_shapes(SequencePacking(environment_spec, sequence), sequence, rows)
 
 
 def rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> int:

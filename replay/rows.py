@@ -1,29 +1,38 @@
-"""Shapes of rows and samples, and the extras that belong to a sequence's first row."""
+"""Shapes of rows and samples, and what says how stored rows are cut into sequences."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec, stacked_shape
+from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec, sample_shape
+
+_STORED_AS = "stored_as"
+_CUT = ("length", "period", "crosses_episodes", "frame_stack")
 
 
 def row_spec(environment_spec: EnvironmentSpec, sequence: SequenceSpec) -> Row:
     """One row, as a `Row` of `jax.ShapeDtypeStruct`s."""
+    plain = dataclasses.replace(sequence, frame_stack=1, first_row_extras=())
+    rows: Row = sample_shape(environment_spec, plain, 1).rows
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[2:], x.dtype), rows)
 
-    def struct(spec: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
 
-    flag = jax.ShapeDtypeStruct((), np.bool_)
-    return Row(
-        observation=struct(environment_spec.observations),
-        reward=struct(environment_spec.rewards),
-        discount=struct(environment_spec.discounts),
-        is_first=flag,
-        is_last=flag,
-        action=struct(environment_spec.actions),
-        extras=sequence.extras,
-    )
+def sample_shapes(
+    environment_spec: EnvironmentSpec,
+    sequence: SequenceSpec,
+    config: ReplayConfig,
+    *,
+    num_envs: int,
+) -> list[Sample]:
+    """All samples that a replay may return, as `jax.ShapeDtypeStruct`s.
+
+    First that of a replayed batch; with on-policy updates, then that of the newest sequences.
+    """
+    sizes = [config.draw_size] + [num_envs] * config.on_policy
+    return [sample_shape(environment_spec, sequence, size) for size in sizes]
 
 
 def split_extras(row: Row, names: tuple[str, ...]) -> tuple[Row, dict[str, Any]]:
@@ -38,37 +47,6 @@ def join_extras(row: Row, extras: dict[str, Any]) -> Row:
     return row._replace(extras={**row.extras, **extras})
 
 
-def sample_shapes(
-    environment_spec: EnvironmentSpec,
-    sequence: SequenceSpec,
-    config: ReplayConfig,
-    *,
-    num_environments: int,
-) -> list[Sample]:
-    """All samples that a replay may return, as `jax.ShapeDtypeStruct`s.
-
-    First that of a replayed batch; with on-policy updates, then that of the newest sequences.
-    """
-    row, first = split_extras(row_spec(environment_spec, sequence), sequence.first_row_extras)
-    seen = stacked_shape(row.observation.shape, sequence.frame_stack)
-    row = row._replace(observation=jax.ShapeDtypeStruct(seen, row.observation.dtype))
-
-    def shapes(batch: int) -> Sample:
-        def batched(specs: Any, *axes: int) -> Any:
-            return jax.tree.map(
-                lambda s: jax.ShapeDtypeStruct((batch, *axes, *s.shape), s.dtype), specs
-            )
-
-        return Sample(
-            rows=join_extras(batched(row, sequence.length), batched(first)),
-            weights=jax.ShapeDtypeStruct((batch,), np.float32),
-            mask=jax.ShapeDtypeStruct((batch, sequence.length), np.bool_),
-        )
-
-    sizes = [config.draw_size] + [num_environments] * config.on_policy
-    return [shapes(size) for size in sizes]
-
-
 def within_episode(is_last: Any) -> Any:
     """False behind the first True of bool `[B, n]`, an array of NumPy or JAX."""
     return is_last.cumsum(axis=1) - is_last == 0
@@ -80,7 +58,7 @@ def stack_frames(frames: np.ndarray, is_first: np.ndarray, frame_stack: int) -> 
     Args:
       frames: `[B, k - 1 + n, ...]`, the observations of n rows, and of the k - 1 rows before them.
       is_first: bool `[B, k - 1 + n]`. What stands before an episode's first row is not read.
-      frame_stack: k >= 1.
+      frame_stack: k >= 2.
 
     Returns:
       `[B, n, ...]`, the last axis k times as long.
@@ -94,4 +72,32 @@ def stack_frames(frames: np.ndarray, is_first: np.ndarray, frame_stack: int) -> 
         layer = frames[:, before - back :][:, :num_rows].copy()
         layer[~visible] = 0
         layers.append(layer)
-    return np.concatenate(layers[::-1], axis=-1) if before else layers[0]
+    return np.concatenate(layers[::-1], axis=-1)
+
+
+def stored_as(sequence: SequenceSpec, config: ReplayConfig) -> dict[str, dict[str, np.ndarray]]:
+    """How the rows of a snapshot are cut and selected: the part of a state that is checked.
+
+    Rows look the same whatever the length of the sequences, and priorities whatever the selector.
+    """
+    numbers = {name: np.array(int(getattr(sequence, name))) for name in _CUT}
+    return {_STORED_AS: {**numbers, "selector": np.frombuffer(config.selector.encode(), np.uint8)}}
+
+
+def check_stored_as(state: Mapping[str, Any], sequence: SequenceSpec, config: ReplayConfig) -> None:
+    """Refuses the state of a replay with other sequences or another selector.
+
+    Raises:
+      ValueError: names what differs, stored and wanted.
+    """
+
+    def text(value: Any) -> str:
+        value = np.asarray(value)
+        return value.tobytes().decode(errors="replace") if value.ndim else str(value.item())
+
+    found, wanted = state[_STORED_AS], stored_as(sequence, config)[_STORED_AS]
+    differing = [name for name in wanted if not np.array_equal(found[name], wanted[name])]
+    if differing:
+        stored = ", ".join(f"{name} {text(found[name])}" for name in differing)
+        given = ", ".join(text(wanted[name]) for name in differing)
+        raise ValueError(f"the stored rows have {stored}, and the config has {given}")

@@ -31,25 +31,19 @@ class UpdateSchedule:
       learning_since: time steps at which the first update became possible, -1 before.
     """
 
-    def __init__(self, config: ReplayConfig, *, num_environments: int, seed: int):
-        """Starts at 0 time steps.
-
-        Args:
-          config: pace, ratios, batch size and the least number of rows.
-          num_environments: environments of all actors together.
-          seed: of the Poisson draws.
-        """
+    def __init__(self, config: ReplayConfig, *, num_envs: int, seed: int):
+        """Starts at 0 time steps of `num_envs` environments; the seed is that of Poisson draws."""
         self.updates = 0
         self.learning_since = -1
         self._config = config
         self._in_rounds = config.pace == "rounds"
-        self._mean_replays = config.replay_ratio * num_environments / config.batch_size
+        self._mean_replays = config.replay_ratio * num_envs / config.batch_size
         self._rng = np.random.default_rng([seed, _POISSON_STREAM])
         self._steps = self.rounds = 0
         self._newest, self._replayed = False, 0  # updates that this round still has to make
 
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
-        """Records the progress of acting; to be called whenever rows were added.
+        """Records the progress of acting, whenever rows were added.
 
         Args:
           steps: time steps taken, over all environments.

@@ -1,10 +1,10 @@
-"""The selectors of a store, and the slots that its sequences take for each of them."""
+"""Selectors of a store: the slots that its sequences take, and the weights of what is drawn."""
+
+import numpy as np
 
 from .block_tree import BlockTree
 from .priority_tree import ContextualPriorityTree
 from .tree_selector import TreeSelector
-
-_KINDS = ("contextual", "proportional", "uniform")
 
 
 def slots_per_environment(kind: str, num_starts: int) -> int:
@@ -28,20 +28,35 @@ def slots_per_environment(kind: str, num_starts: int) -> int:
 def make_selector(
     kind: str, capacity: int, *, priority_exponent: float = 1.0, uniform_fraction: float = 0.0
 ) -> TreeSelector:
-    """Makes an empty selector.
-
-    Args:
-      kind: "uniform", "proportional" or "contextual".
-      capacity: the number of slots, at least 1.
-      priority_exponent: alpha, at least 0; with 0 even a priority of zero counts as 1.
-      uniform_fraction: eps in [0, 1], the fraction of uniform draws.
-
-    Raises:
-      ValueError: for another kind, or an argument out of its range.
-    """
-    if kind not in _KINDS:
-        raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")
+    """Makes an empty selector; arguments and errors are those of `TreeSelector`."""
     options = {"priority_exponent": priority_exponent, "uniform_fraction": uniform_fraction}
     if kind == "contextual":
         return ContextualPriorityTree(capacity, **options)
-    return BlockTree(capacity, rule="largest" if kind == "proportional" else "one", **options)
+    return BlockTree(kind, capacity, **options)
+
+
+def importance_weights(probabilities: np.ndarray, size: int, exponent: float) -> np.ndarray:
+    """Importance weights `(1 / (size * P)) ** exponent`.
+
+    With exponent beta = 1, which Reactor fixes, `sum_i P_i w_i f_i` is the plain mean of f, so an
+    update is unbiased. The weights are not divided by their maximum: the scale of an update would
+    depend on the batch.
+
+    Args:
+      probabilities: `[n]`, above 0, of the drawn slots, as returned by the selector.
+      size: the number of slots that can be drawn, at least 1.
+      exponent: beta, at least 0; with 0 every weight is 1.
+
+    Returns:
+      float64 `[n]`.
+
+    Raises:
+      ValueError: a probability is out of its range.
+    """
+    probabilities = np.asarray(probabilities, np.float64)
+    wrong = ~((probabilities > 0) & (probabilities < np.inf))
+    if wrong.any():
+        raise ValueError(
+            f"probabilities must be above 0 and finite, got {probabilities[wrong][0]}."
+        )
+    return (1 / (size * probabilities)) ** exponent

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
-from .priorities import importance_weights
 from .rings import RowRings, rows_per_environment
-from .rows import row_spec, sample_shapes
+from .rows import sample_shapes
 from .schedule import generator_state, set_generator_state
-from .selectors import make_selector, slots_per_environment
+from .selectors import importance_weights, make_selector, slots_per_environment
 
 
 class SequenceStore:
@@ -30,9 +29,23 @@ class SequenceStore:
     Rows must be added in the time order of each environment.
 
     Attributes:
+      num_envs: E.
+      capacity: the maximal number of rows, over all environments.
+      nbytes: of all rings when they are full.
       packing: of the rows.
       shapes: of what `sample` returns, as `jax.ShapeDtypeStruct`s; see `Replay.shapes`.
       rng: of the draws.
+
+    Args:
+      environment_spec: of one environment.
+      sequence: length, period and extras of the sequences.
+      config: capacity, selection, batch size.
+      num_envs: E >= 1, those of all actors together.
+      seed: of the draws.
+
+    Raises:
+      ValueError: the capacity is too small for one sequence per environment or for `min_rows`, or
+        larger than the memory that is available.
     """
 
     def __init__(
@@ -44,24 +57,12 @@ class SequenceStore:
         num_envs: int,
         seed: int,
     ):
-        """Makes an empty store.
-
-        Args:
-          environment_spec: of one environment.
-          sequence: length, period and extras of the sequences.
-          config: capacity, selection, batch size.
-          num_envs: E >= 1.
-          seed: of the draws.
-
-        Raises:
-          ValueError: the capacity is too small for one sequence per environment or for `min_rows`,
-            or larger than the memory that is available.
-        """
         self._sequence, self._config = sequence, config
         self._num_rows = rows_per_environment(sequence, config, num_envs)
         self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
-        row = row_spec(environment_spec, sequence)
-        self._rings = RowRings(row, sequence, num_envs=num_envs, num_rows=self._num_rows)
+        self._rings = RowRings(
+            environment_spec, sequence, num_envs=num_envs, num_rows=self._num_rows
+        )
         self.packing = self._rings.packing
         self._selector = make_selector(
             config.selector,
@@ -69,27 +70,12 @@ class SequenceStore:
             priority_exponent=config.priority_exponent,
             uniform_fraction=config.uniform_fraction,
         )
-        self.shapes = sample_shapes(environment_spec, sequence, config, num_environments=num_envs)
+        self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self.rng = np.random.default_rng(seed)
+        self.num_envs, self.capacity = num_envs, num_envs * self._num_rows
+        self.nbytes = self._rings.nbytes
         self._heads = np.zeros(num_envs, np.int64)  # rows ever written, skipped ones included
         self._episodes = np.zeros(num_envs, np.int64)  # the head at which the episode began
-        self._present = np.zeros(num_envs * self._num_slots, bool)  # by slot
-        self._num_sequences = 0
-
-    @property
-    def num_envs(self) -> int:
-        """The number of environments E."""
-        return len(self._heads)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rings when they are full."""
-        return self._rings.nbytes
-
-    @property
-    def capacity(self) -> int:
-        """The maximal number of rows, over all environments."""
-        return self._num_rows * self.num_envs
 
     @property
     def num_rows(self) -> int:
@@ -99,14 +85,14 @@ class SequenceStore:
     @property
     def num_sequences(self) -> int:
         """Sequences that can be drawn now."""
-        return self._num_sequences
+        return len(self._selector)
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some.
 
         Args:
-          rows: arrays `[E, ...]`, all extras included; `[n, ...]` if `environments` are given.
-          environments: integers `[n]`, distinct; None for all of them in order.
+          rows: arrays `[n, ...]`, all extras included.
+          environments: integers `[n]`, distinct; None for all E in order.
 
         Raises:
           ValueError: environments are not distinct or not in 0 .. E - 1, or rows not as specified.
@@ -125,7 +111,9 @@ class SequenceStore:
         self._remove(environments)
         self._rings.write(environments, index, packed)
         self._heads[environments] += 1
-        self._insert(self._complete(environments, self.packing.flags(packed[0])[1]))
+        slots = self._complete(environments, self.packing.flags(packed[0])[1])
+        if slots.size:
+            self._selector.insert(slots)
 
     def cut(self, environment: int | None = None) -> None:
         """Ends the current episode of every environment, or of one, as a time limit would.
@@ -140,7 +128,7 @@ class SequenceStore:
         newest = (self._heads[environments] - 1) % self._num_rows
         running = self._rings.end_episodes(environments, newest)
         if not self._sequence.crosses_episodes:
-            self._insert(self._end_episodes(environments[running]))
+            self._selector.insert(self._end_episodes(environments[running]))
 
     def rounds(self, coming: Sequence[int] | np.ndarray = ()) -> int:
         """Sequences that every environment has completed, where they may cross episodes.
@@ -165,7 +153,7 @@ class SequenceStore:
             return slots, np.ones(slots.shape, np.float32)
         slots, probabilities = self._selector.sample(self.rng, self._config.draw_size)
         weights = importance_weights(
-            probabilities, self._num_sequences, self._config.importance_exponent
+            probabilities, self.num_sequences, self._config.importance_exponent
         )
         return slots, weights.astype(np.float32)
 
@@ -192,10 +180,9 @@ class SequenceStore:
     def starts(self, slots: np.ndarray) -> np.ndarray:
         """The row at which each slot's sequence begins, counted from its environment's very first.
 
-        The start of a slot changes when the slot is overwritten. int64 `[B]`, -1 where there is no
-        sequence.
+        int64 `[B]`, -1 where there is no sequence. It changes when the slot is overwritten.
         """
-        return np.where(self._present[slots], self._locate(slots)[1], -1)
+        return np.where(self._selector.are_present(slots), self._locate(slots)[1], -1)
 
     def ages(self, slots: np.ndarray) -> np.ndarray:
         """Time steps since the first row of each present slot's sequence was added: int64 `[B]`.
@@ -229,8 +216,6 @@ class SequenceStore:
         self._rings.restore(state)
         self._heads[:] = state["heads"]
         self._episodes[:] = state["episodes"]
-        self._present[:] = state["selector"]["present"]
-        self._num_sequences = int(self._present.sum())
         set_generator_state(self.rng, state["rng"])
 
     def _newest(self) -> np.ndarray:
@@ -274,12 +259,6 @@ class SequenceStore:
         period = self._sequence.period
         return environments, newest - (newest - position * period) % (self._num_slots * period)
 
-    def _insert(self, slots: np.ndarray) -> None:
-        if slots.size:
-            self._selector.insert(slots)
-            self._present[slots] = True
-            self._num_sequences += slots.size
-
     def _remove(self, environments: np.ndarray) -> None:
         """Removes the sequences that need the rows which the next ones overwrite.
 
@@ -291,8 +270,6 @@ class SequenceStore:
         starts = rows % self._sequence.period == 0
         slots = self._slots(environments[starts], rows[starts])
         # A start without a sequence (the end of an episode) has no slot.
-        slots = slots[self._present[slots]]
+        slots = slots[self._selector.are_present(slots)]
         if slots.size:
             self._selector.remove(slots)
-            self._present[slots] = False
-            self._num_sequences -= slots.size

@@ -7,54 +7,78 @@ for each environment, in time order. `n` denotes the length of a batch of slots.
 import abc
 import operator
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
 
 import numpy as np
 
-from .priorities import LARGEST_PRIORITY, check_priorities
+KINDS = ("contextual", "proportional", "uniform")
+# A priority times the square of the number of slots must stay finite in float64.
+LARGEST_PRIORITY = 1e100
 
-Rule: TypeAlias = Literal["one", "largest", "neighbours"]
+
+def check_priorities(
+    priorities: np.ndarray, size: int, largest: float = LARGEST_PRIORITY
+) -> np.ndarray:
+    """Priorities as float64 `[size]`.
+
+    Raises:
+      ValueError: they have another shape, or one of them is NaN, infinite, negative or above
+        `largest`.
+    """
+    priorities = np.asarray(priorities, dtype=np.float64)
+    if priorities.shape != (size,):
+        raise ValueError(
+            f"priorities must have one entry per slot, shape ({size},), got {priorities.shape}."
+        )
+    wrong = ~((priorities >= 0) & (priorities <= largest))  # also true for NaN
+    if wrong.any():
+        raise ValueError(
+            f"priorities must be finite, at least 0 and at most {largest:g}, got "
+            f"{priorities[wrong][0]}."
+        )
+    return priorities
 
 
 class TreeSelector(abc.ABC):
     """Draws present slots in proportion to powers of their priorities, some of them uniformly.
 
     `P(slot) = eps / N + (1 - eps) * p / sum(p)` for N present slots, where p is `priority ** alpha`
-    (1 for alpha = 0, that of priority 0 too); uniform if all p are 0. A rule gives new slots their
-    priorities:
+    (1 for alpha = 0, that of priority 0 too); uniform if all p are 0. The kind says which priority
+    a new slot has:
 
-      * "one": 1, and priorities are never set: uniform selection;
-      * "largest": the largest that was ever set, at least 1: proportional selection (Schaul et al.,
-        Prioritized Experience Replay, algorithm 1);
-      * "neighbours": an estimate by the tree until one is set: contextual selection (Reactor,
-        Appendix, contextual priority tree).
+      * "uniform": 1, and priorities are never set;
+      * "proportional": the largest that was ever set, at least 1 (Schaul et al., Prioritized
+        Experience Replay, algorithm 1);
+      * "contextual": an estimate by the tree until one is set (Reactor, Appendix, contextual
+        priority tree).
 
     Every argument `slots` is an integer array `[n]` with entries in `[0, capacity)`; ValueError is
     raised for anything else. `n = 0` does nothing. A call that raises changes nothing.
 
     Attributes:
       capacity: the number of slots.
+
+    Args:
+      kind: "uniform", "proportional" or "contextual".
+      capacity: the number of slots, at least 1.
+      priority_exponent: alpha, at least 0; 1 in Reactor.
+      uniform_fraction: eps in [0, 1], the fraction of uniform draws.
+
+    Raises:
+      ValueError: an argument is out of its range.
     """
+
+    _counts: np.ndarray  # by slot: 1 if it is present, else 0
 
     def __init__(
         self,
+        kind: str,
         capacity: int,
         *,
-        rule: Rule,
         priority_exponent: float = 1.0,
         uniform_fraction: float = 0.0,
     ) -> None:
-        """An empty tree.
-
-        Args:
-          capacity: the number of slots, at least 1.
-          rule: for new slots.
-          priority_exponent: alpha, at least 0; 1 in Reactor.
-          uniform_fraction: eps in [0, 1], the fraction of uniform draws.
-
-        Raises:
-          ValueError: an argument is out of its range.
-        """
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {[*KINDS]}, got {kind!r}.")
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1 slot, got {capacity}.")
         if not 0 <= priority_exponent < np.inf:
@@ -64,7 +88,7 @@ class TreeSelector(abc.ABC):
         if not 0 <= uniform_fraction <= 1:
             raise ValueError(f"uniform_fraction must be from 0 to 1, got {uniform_fraction}.")
         self.capacity = operator.index(capacity)
-        self._rule, self._exponent = rule, priority_exponent
+        self._kind, self._exponent = kind, priority_exponent
         self._uniform_fraction = uniform_fraction
         self._largest = 1.0  # priority that was set
         self._stamp = np.zeros(self.capacity, np.int64)  # room for `_last`
@@ -73,28 +97,30 @@ class TreeSelector(abc.ABC):
     def __len__(self) -> int:
         """The number of present slots."""
 
+    def are_present(self, slots: np.ndarray) -> np.ndarray:
+        """Which slots are present: bool `[n]`."""
+        return self._counts[slots] > 0
+
     def insert(self, slots: np.ndarray) -> None:
         """Makes slots present and new, whether or not they were present before."""
         slots = self._checked(slots)
-        is_known = self._rule != "neighbours"
-        self._insert(slots, self._powers(np.full(slots.shape, self._largest)) if is_known else None)
+        slots = slots[self._last(slots)]
+        is_known = self._kind != "contextual"
+        powers = self._powers(np.full(slots.shape, self._largest)) if is_known else None
+        self._assign(slots, True, powers)
 
     def remove(self, slots: np.ndarray) -> None:
-        """Makes slots absent.
-
-        Raises:
-          ValueError: a slot is absent or repeated.
-        """
+        """Makes slots absent; ValueError if one is absent or repeated."""
         slots = self._check_present(slots)
         last = self._last(slots)
         if not last.all():
             raise ValueError(f"slots to remove must be distinct, got {slots[~last][0]} twice.")
-        self._remove(slots)
+        self._assign(slots, False, None)
 
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, kept: np.ndarray | None = None
     ) -> None:
-        """Sets priorities; by the rule "one" it only checks them.
+        """Sets priorities; for "uniform" it only checks them.
 
         Args:
           slots: present. A training batch may hold a slot twice: the last priority counts.
@@ -108,39 +134,29 @@ class TreeSelector(abc.ABC):
         """
         limit = LARGEST_PRIORITY ** (1 / max(1.0, self._exponent))
         priorities = check_priorities(priorities, np.size(slots), limit)
-        if self._rule == "one":
+        if self._kind == "uniform":
             return
         if kept is not None:
             slots, priorities = slots[kept], priorities[kept]
-        self._set(self._check_present(slots), self._powers(priorities))
-        if self._rule == "largest":
+        slots = self._check_present(slots)
+        last = self._last(slots)
+        self._assign(slots[last], True, self._powers(priorities[last]))
+        if self._kind == "proportional":
             self._largest = float(np.max(priorities, initial=self._largest))
 
     def probabilities(self, slots: np.ndarray) -> np.ndarray:
-        """The probability of each slot in one draw of `sample`.
+        """The probability of each slot in one draw of `sample`: float64 `[n]`.
 
-        Returns:
-          float64 `[n]`; the sum over all present slots is 1.
-
-        Raises:
-          ValueError: a slot is absent.
+        The sum over all present slots is 1. ValueError if a slot is absent.
         """
         slots, eps, total = self._check_present(slots), self._uniform_fraction, self._mass_of_all()
         uniform = np.full(slots.shape, 1 / max(len(self), 1))
         return eps * uniform + (1 - eps) * (self._masses(slots) / total if total else uniform)
 
     def sample(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draws slots with replacement.
+        """Draws n slots with replacement: int64 `[n]`, and their `probabilities`.
 
-        Args:
-          rng: source of randomness; the same seed gives the same slots.
-          n: number of draws, at least 1.
-
-        Returns:
-          Slots, int64 `[n]`, and their `probabilities`.
-
-        Raises:
-          ValueError: no slot is present, or n < 1.
+        ValueError if n < 1, or no slot is present.
         """
         if n < 1:
             raise ValueError(f"n must be at least 1 draw, got {n}.")
@@ -154,39 +170,42 @@ class TreeSelector(abc.ABC):
         return slots, self.probabilities(slots)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Copies of what `restore` needs, `present` (bool `[capacity]`) among them."""
-        largest = {"largest": np.asarray(self._largest)} if self._rule == "largest" else {}
-        return {**self._state(), **largest}
+        """Copies of what `restore` needs: arrays `[capacity]`, and `largest` if "proportional".
+
+        `present` is bool. `priorities` are powers, float64, 0 where absent or unknown; a contextual
+        tree has `known`, bool, besides.
+        """
+        largest = {"largest": np.asarray(self._largest)} if self._kind == "proportional" else {}
+        return {"present": self._counts[: self.capacity] > 0, **self._state(), **largest}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces all slots by those of `state`, from a tree of the same kind, rule and capacity.
+        """Replaces all slots by those of `state`, from a tree of the same kind and capacity.
 
         Raises:
           ValueError: an array is missing or of another shape or dtype, a slot that is not present
             has a priority, or priorities are not in [0, 1e100].
         """
-        largest = self._largest
-        if self._rule == "largest":
-            if "largest" not in state:
-                raise ValueError(f"state must hold 'largest', got only {sorted(state)}.")
-            largest = float(check_priorities(np.reshape(state["largest"], -1), 1)[0])
+        for name, like in self.state().items():
+            found = np.asarray(state.get(name))
+            if (found.shape, found.dtype) != (like.shape, like.dtype):
+                raise ValueError(
+                    f"state[{name!r}] must be {like.dtype} of shape {like.shape}, got "
+                    f"{found.dtype} of shape {found.shape}."
+                )
+        check_priorities(state["priorities"], self.capacity)
+        largest = check_priorities(np.reshape(state.get("largest", self._largest), 1), 1)
+        known = np.asarray(state.get("known", state["priorities"])) > 0
+        lost = np.flatnonzero(known & ~np.asarray(state["present"]))
+        if lost.size:
+            raise ValueError(f"a slot with a priority must be present, {lost[0]} is absent.")
         self._restore(state)
-        self._largest = largest
+        self._largest = float(largest[0])
 
-    # Of slots that have been checked, and of powers of priorities.
-
-    @abc.abstractmethod
-    def _insert(self, slots: np.ndarray, powers: np.ndarray | None) -> None:
-        """Makes slots present; None if their priorities are to be estimated."""
+    # Of distinct slots that have been checked, and of powers of priorities.
 
     @abc.abstractmethod
-    def _remove(self, slots: np.ndarray) -> None: ...
-
-    @abc.abstractmethod
-    def _set(self, slots: np.ndarray, powers: np.ndarray) -> None: ...
-
-    @abc.abstractmethod
-    def _are_present(self, slots: np.ndarray) -> np.ndarray: ...
+    def _assign(self, slots: np.ndarray, present: bool, powers: np.ndarray | None) -> None:
+        """Makes slots present or absent; None if their priorities are unknown."""
 
     @abc.abstractmethod
     def _masses(self, slots: np.ndarray) -> np.ndarray: ...
@@ -226,33 +245,10 @@ class TreeSelector(abc.ABC):
 
     def _check_present(self, slots: np.ndarray) -> np.ndarray:
         slots = self._checked(slots)
-        present = self._are_present(slots)
+        present = self.are_present(slots)
         if not present.all():
             raise ValueError(f"slots must be present (inserted), {slots[~present][0]} is not.")
         return slots
-
-    def _check_state(
-        self, state: Mapping[str, np.ndarray], dtypes: Mapping[str, type], *, needs: str
-    ) -> np.ndarray:
-        """Checks a state, and returns its priorities.
-
-        Args:
-          state: of a tree.
-          dtypes: of its arrays `[capacity]`.
-          needs: an array; a slot with a priority or True there must be present.
-        """
-        for name, dtype in dtypes.items():
-            found = np.asarray(state.get(name))
-            if found.shape != (self.capacity,) or found.dtype != dtype:
-                raise ValueError(
-                    f"state[{name!r}] must be {np.dtype(dtype)} of shape ({self.capacity},), got "
-                    f"{found.dtype} of shape {found.shape}."
-                )
-        priorities = check_priorities(state["priorities"], self.capacity)
-        lost = np.flatnonzero((state[needs] > 0) & ~state["present"])
-        if lost.size:
-            raise ValueError(f"a slot with a priority must be present, {lost[0]} is absent.")
-        return priorities
 
     def _last(self, slots: np.ndarray) -> np.ndarray:
         """Which entries are the last (or only) ones of their slot: bool `[n]`."""

@@ -98,7 +98,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
         environments[0].spec,
         agent.sequence,
         config.replay,
-        num_environments=config.num_envs,
+        num_envs=config.num_envs,
         seed=config.seed,
     )
     period = config.actor_update_period

@@ -116,7 +116,7 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
 
 def _samples(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> list[Sample]:
     num_envs = config.environments_per_replay
-    return sample_shapes(spec, sequence, config.replay, num_environments=num_envs)
+    return sample_shapes(spec, sequence, config.replay, num_envs=num_envs)
 
 
 def _num_bytes(tree: Any) -> int:

@@ -119,7 +119,7 @@ def _with_extras(
     episodes: Sequence[Episode], config: RunConfig, agent: Agent, spec: EnvironmentSpec
 ) -> Iterator[Row]:
     """The rows of each episode, with everything that the agent stores."""
-    rows = [rows_of(episode, number, spec, {}) for number, episode in enumerate(episodes)]
+    rows = [rows_of(episode, number, spec) for number, episode in enumerate(episodes)]
     sums: list[np.ndarray] = []
     if DISCOUNTED_SUM in agent.sequence.extras:
         whole: Row = jax.tree.map(lambda *x: np.concatenate(x), *rows)

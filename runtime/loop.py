@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import LearnerState, Params
+from ..replay.interface import RowStore
 from .actor import Actor
 from .learner import Snapshot
 from .metrics import Counters, MetricsAccumulator
@@ -72,21 +73,6 @@ class LoopLearner(Protocol):
         """Ends threads, and closes the replays."""
 
 
-class LoopReplay(Protocol):
-    """What a loop, and the run that has it, ask of each replay that its actors write to."""
-
-    @property
-    def capacity(self) -> int:
-        """The maximal number of rows."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows when it is full."""
-
-    def cut(self) -> None:
-        """Ends the running episode of every environment, as a time limit would."""
-
-
 class Loop:
     """Actors and a learner, stepped in turn; deterministic for a seed.
 
@@ -101,7 +87,7 @@ class Loop:
         self,
         actors: Sequence[Actor],
         learner: LoopLearner,
-        replays: Sequence[LoopReplay],
+        replays: Sequence[RowStore],
         *,
         order: np.random.Generator | None = None,
     ):

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from ..agents.base import Agent, Params
+from ..replay.interface import Stopped, WaitTimeout, never
 from ..replay.packing import TreePacking
-from ..replay.waiting import Stopped, WaitTimeout, never
 
 _POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 0.5

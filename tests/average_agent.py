@@ -70,7 +70,7 @@ def agent_and_shapes():
     """The agent on catch, and the shapes of its updates."""
     environment = make("catch", seed=0, num_envs=1)
     agent = make_agent(environment.spec, Config())
-    shapes = sample_shapes(environment.spec, agent.sequence, Config().replay, num_environments=1)
+    shapes = sample_shapes(environment.spec, agent.sequence, Config().replay, num_envs=1)
     environment.close()
     return agent, shapes
 

@@ -6,9 +6,9 @@ from dm_env import specs
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from retrax.replay import LocalReplay
+from retrax.replay.interface import PeerLost
 from retrax.replay.node_writer import NodeWriter
 from retrax.replay.remote import RemoteReplay
-from retrax.replay.waiting import PeerLost
 
 SPEC = EnvironmentSpec(specs.Array((2, 1, 1), np.uint8), specs.DiscreteArray(3))
 
@@ -32,19 +32,19 @@ def replay_config(**changes):
     return ReplayConfig(**{**fields, **changes})
 
 
-def local_replay(sequence=None, num_environments=2, seed=0, **changes):
+def local_replay(sequence=None, num_envs=2, seed=0, **changes):
     sequence = sequence or sequence_spec()
     config = replay_config(**changes)
-    return LocalReplay(SPEC, sequence, config, num_environments=num_environments, seed=seed)
+    return LocalReplay(SPEC, sequence, config, num_envs=num_envs, seed=seed)
 
 
-def open_replay(peer, sequence=None, num_environments=2, ahead=0, **changes):
+def open_replay(peer, sequence=None, num_envs=2, ahead=0, **changes):
     return RemoteReplay(
         peer,
         SPEC,
         sequence or sequence_spec(),
         replay_config(**changes),
-        num_environments=num_environments,
+        num_envs=num_envs,
         ahead=ahead,
     )
 
@@ -54,11 +54,11 @@ def open_writer(peer, environments=(0, 1), sequence=None, **options):
     return NodeWriter(peer, SPEC, sequence, environments=environments, **options)
 
 
-def stream(num_rows, num_environments=2, seed=0, ends=0.15, sequence=None):
+def stream(num_rows, num_envs=2, seed=0, ends=0.15, sequence=None):
     """Rows `[E, ...]`, all of their numbers random; episodes end at random."""
     rng = np.random.default_rng(seed)
     extras = (sequence or sequence_spec()).extras
-    last, size = np.ones(num_environments, bool), num_environments
+    last, size = np.ones(num_envs, bool), num_envs
     for _ in range(num_rows):
         first, last = last, ~last & (rng.random(size) < ends)
         yield Row(

@@ -59,9 +59,9 @@ def stream(environment, num_rows, stored=False, ends=0.2):
         )
 
 
-def streams(num_environments, num_rows, stored=False):
+def streams(num_envs, num_rows, stored=False):
     """Rows `[n, ...]` of several environments in lockstep."""
-    each = [stream(environment, num_rows, stored) for environment in range(num_environments)]
+    each = [stream(environment, num_rows, stored) for environment in range(num_envs)]
     for rows in zip(*each, strict=True):
         yield jax.tree.map(lambda *x: np.concatenate(x), *rows)
 
@@ -75,8 +75,8 @@ def serve(tables):
         running.stop()
 
 
-def server(sequence, config, num_environments=1):
-    return serve(make_tables(SPEC, sequence, config, num_environments=num_environments))
+def server(sequence, config, num_envs=1):
+    return serve(make_tables(SPEC, sequence, config, num_envs=num_envs))
 
 
 def each_once(sequence, config):
@@ -124,12 +124,10 @@ def writing(*arguments):
     assert not thread.is_alive()
 
 
-def open_replay(address, sequence, config, num_environments=1, **options):
+def open_replay(address, sequence, config, num_envs=1, **options):
     options = {"max_wait": SECONDS, **options}
     return contextlib.closing(
-        make_replay(
-            address, SPEC, sequence, config, num_environments=num_environments, seed=0, **options
-        )
+        make_replay(address, SPEC, sequence, config, num_envs=num_envs, seed=0, **options)
     )
 
 
@@ -143,10 +141,10 @@ def shapes_of(sample):
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
 
 
-def expected_sequences(sequence, num_environments, num_rows, stored):
+def expected_sequences(sequence, num_envs, num_rows, stored):
     """Every sequence that the local store makes of the streams, by its first row."""
-    store = SequenceStore(SPEC, sequence, BIG, num_envs=num_environments, seed=0)
-    for rows in streams(num_environments, num_rows, stored):
+    store = SequenceStore(SPEC, sequence, BIG, num_envs=num_envs, seed=0)
+    for rows in streams(num_envs, num_rows, stored):
         store.add(rows)
     slots = np.flatnonzero(store.state()["selector"]["present"])
     rows, mask = store.read(slots)

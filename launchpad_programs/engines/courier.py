@@ -47,7 +47,7 @@ class CourierPeers(Peers):
             spec,
             sequence,
             run.replay,
-            num_environments=run.num_envs,
+            num_envs=run.num_envs,
             seed=run.seed,
         )
         is_kept = has_checkpoints(self._config)

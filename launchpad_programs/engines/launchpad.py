@@ -129,9 +129,7 @@ class ReplayServer(lp.ReverbNode):
     def _make_tables(self) -> list[Any]:
         config = self._config
         sequence = config.make_agent(config.spec).sequence
-        return make_tables(
-            config.spec, sequence, config.run.replay, num_environments=config.run.num_envs
-        )
+        return make_tables(config.spec, sequence, config.run.replay, num_envs=config.run.num_envs)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import ray
 
-from ...replay.waiting import PeerLost
+from ...replay.interface import PeerLost
 from ...runtime.stop import StopEvent
 from ..kinds import make_node
 from ..peers import Peers, Starting, title_of, until_answered

@@ -9,10 +9,6 @@ import warnings
 # TensorFlow Probability's JAX half can be imported before TensorFlow only.
 from ...basics import libraries  # noqa: F401
 
-MISSING = (
-    "Reverb needs Python 3.10 on Linux and the distributed tier: pip install -r requirements.txt"
-)
-
 try:
     with warnings.catch_warnings():
         # TensorFlow 2.8 reads np.bool8, and Reverb compares versions with distutils.
@@ -21,9 +17,12 @@ try:
         import reverb
         import tensorflow
 except ImportError as error:
-    raise ModuleNotFoundError(f"{MISSING} ({error}).") from error
+    raise ModuleNotFoundError(
+        "Reverb needs Python 3.10 on Linux and the distributed tier: pip install -r "
+        f"requirements.txt ({error})."
+    ) from error
 
 # Only the learner may take the accelerator, and it does so through JAX.
 tensorflow.config.set_visible_devices([], "GPU")
 
-__all__ = ["MISSING", "reverb", "tensorflow"]
+__all__ = ["reverb", "tensorflow"]

@@ -1,39 +1,25 @@
-"""Reads a Reverb table in a thread: Reverb's reads cannot be interrupted. `B` denotes the batch."""
+"""Reads a Reverb table in a thread: Reverb's reads cannot be interrupted. `B` denotes the batch.
+
+A batch is a `ReplaySample` of Reverb, of arrays `[B, ...]`: `info` has keys, probabilities and
+priorities of the items and the table's sizes when they were drawn, `data` their columns.
+"""
 
 import contextlib
 import functools
 import queue
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from ..waiting import Stopped
-from .layout import Layout
+from ..interface import Stopped
 from .library import reverb, tensorflow
+from .tables import Layout
 from .waiting import retry
 
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
-
-
-class Batch(NamedTuple):
-    """Items of a table, as they were drawn.
-
-    Attributes:
-      keys: Reverb's, for `mutate_priorities`, uint64 `[B]`.
-      probabilities: of drawing each item, `[B]`.
-      table_sizes: items in the table, `[B]`.
-      priorities: of the items, `[B]`.
-      columns: their data, `[B, ...]`.
-    """
-
-    keys: np.ndarray
-    probabilities: np.ndarray
-    table_sizes: np.ndarray
-    priorities: np.ndarray
-    columns: tuple[np.ndarray, ...]
 
 
 class Reader:
@@ -44,34 +30,20 @@ class Reader:
     thread.
     """
 
-    def __init__(
-        self,
-        address: str,
-        layout: Layout,
-        *,
-        batch_size: int,
-        max_wait: float,
-    ):
-        """Starts reading.
-
-        Args:
-          address: "host:port" of the server.
-          layout: of the table.
-          batch_size: B.
-          max_wait: seconds to wait for the server at the start.
-        """
+    def __init__(self, address: str, layout: Layout, *, batch_size: int, max_wait: float):
+        """Starts reading; waits `max_wait` seconds for the server at the start."""
         self._client, self._layout = reverb.Client(address), layout
         self._batch_size, self._max_wait = batch_size, max_wait
         # Not a SimpleQueue: in Python 3.10 its `get(timeout=0)` seldom waits without end, when the
         # thread loses the processor between the two looks at the clock.
-        self._results: queue.Queue[Batch | Exception] = queue.Queue()
+        self._results: queue.Queue[Any] = queue.Queue()
         self._taken = threading.Semaphore(0)
         self._closed = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"read {layout.table}", daemon=True)
         self._thread.start()
 
-    def take(self, timeout: float) -> Batch | None:
+    def take(self, timeout: float) -> Any:
         """The next batch, or None if there is none within `timeout` seconds.
 
         Raises:
@@ -105,12 +77,12 @@ class Reader:
             except Exception as error:
                 self._results.put(error)
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[Any]:
         """Batches of B items out of Reverb's, which are smaller if nothing arrived for a while."""
-        pieces: list[Batch] = []
+        pieces: list[Any] = []
         for piece in self._pieces():
             pieces.append(piece)
-            while (missing := self._batch_size - sum(len(each.keys) for each in pieces)) <= 0:
+            while (missing := self._batch_size - sum(len(each.info.key) for each in pieces)) <= 0:
                 joined = pieces[0]
                 if len(pieces) > 1:
                     joined = jax.tree.map(lambda *x: np.concatenate(x), *pieces)
@@ -118,7 +90,7 @@ class Reader:
                 rest = jax.tree.map(lambda x: x[self._batch_size :], joined)
                 pieces = [rest] if missing else []
 
-    def _pieces(self) -> Iterator[Batch]:
+    def _pieces(self) -> Iterator[Any]:
         wait = functools.partial(
             retry,
             what="the replay's server",
@@ -135,8 +107,7 @@ class Reader:
             for sample in wait(dataset.as_numpy_iterator, (tensorflow.errors.InternalError,)):
                 if self._closed.is_set():
                     break
-                info = sample.info
-                yield Batch(info.key, info.probability, info.table_size, info.priority, sample.data)
+                yield sample
         raise Stopped("The reader was closed.")
 
     def _connect(self) -> Any:

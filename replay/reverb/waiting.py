@@ -4,9 +4,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from typing import Any, TypeVar
 
-from ..waiting import Stopped, WaitTimeout, never
+from ..interface import Stopped, WaitTimeout, never
 from .library import reverb
 
 _ANSWER_SECONDS = 2  # until a server describes its tables
@@ -45,13 +46,13 @@ def retry(
 
     Args:
       attempt: takes about a second at most.
-      errors: after which it is repeated.
+      errors: after which it is repeated, `pause` seconds later.
       what: what is waited for, for the message.
       client: of the server.
       table: the table that the message describes.
       stop: whether to stop waiting.
       max_wait: seconds after which waiting is an error.
-      pause: seconds between the attempts.
+      pause: see `errors`.
 
     Raises:
       Stopped: `stop()` became true.
@@ -104,22 +105,19 @@ class ServerCalls:
           WaitTimeout: there was none within `max_wait` seconds.
           Exception: raised by this call, or by an earlier one.
         """
-        results: queue.Queue[_T | Exception] = queue.Queue()
+        answer: futures.Future[_T] = futures.Future()
 
         def make() -> None:
             try:
-                results.put(call())
+                answer.set_result(call())
             except Exception as error:
-                results.put(error)
+                answer.set_exception(error)
 
         self.submit(make, what)
         try:
-            result = results.get(timeout=self._max_wait)
-        except queue.Empty:
+            return answer.result(self._max_wait)
+        except futures.TimeoutError:
             raise self._timeout(what) from None
-        if isinstance(result, Exception):
-            raise result
-        return result
 
     def close(self) -> None:
         """Ends the thread after the pending calls, or leaves it if its server is gone."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from ..priorities import check_priorities
-from ..waiting import never
-from .layout import Layout
+from ..interface import never
+from ..tree_selector import check_priorities
 from .library import reverb
+from .tables import Layout
 from .waiting import retry
 
 _ROWS_AHEAD = 32  # not yet confirmed: a confirmation takes milliseconds
@@ -45,10 +45,10 @@ class ReverbWriter:
 
         Args:
           address: "host:port" of the server, or a client.
-          environment_spec: of one environment.
+          environment_spec: as given to `make_tables`.
           sequence: as given to `make_tables`.
           config: as given to `make_tables`.
-          environments: numbers of the environments among all of the program, 0 ...
+          environments: their numbers among all of the program's, 0 ...
           stop: called twice a second while the writer waits.
           max_wait: seconds that rows may wait for the server to take them.
 

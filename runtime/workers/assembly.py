@@ -33,7 +33,7 @@ class WorkerParts:
         """Takes a resolved run, its agent, and the spec of one environment."""
         self._config, self._agent, self._spec = config, agent, spec
         num_envs, compress = config.environments_per_replay, config.workers.compress_gradients
-        calls = sample_shapes(spec, agent.sequence, config.replay, num_environments=num_envs)
+        calls = sample_shapes(spec, agent.sequence, config.replay, num_envs=num_envs)
         shapes = update_shapes(calls, config.replay.updates_per_call)
         self.gradients = GradientPacking(agent, shapes[0], compress=compress)
         self._states = StatePacking(agent, shapes)
@@ -78,7 +78,7 @@ class WorkerParts:
             self._spec,
             agent.sequence,
             config.replay,
-            num_environments=config.environments_per_replay,
+            num_envs=config.environments_per_replay,
             seed=_replay_seed(config, index),
         )
 

@@ -31,7 +31,7 @@ def test_actors_and_replay_show_what_an_environment_that_stacks_its_frames_shows
     jax.tree.map(np.testing.assert_array_equal, *(jax.tree.map(np.shape, x) for x in learners))
     params = agents[0].acting_params(learners[0])
     replays = [
-        LocalReplay(e.spec, agent.sequence, REPLAY, num_environments=2, seed=0)
+        LocalReplay(e.spec, agent.sequence, REPLAY, num_envs=2, seed=0)
         for e, agent in zip((single, stacking), agents, strict=True)
     ]
     keys = jax.random.split(jax.random.key(1), 2)

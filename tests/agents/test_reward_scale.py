@@ -218,9 +218,7 @@ def plain_data(x):
 def learned(module, config, environment):
     agent = module.make_agent(environment.spec, config)
     count = environment.num_envs
-    replay = LocalReplay(
-        environment.spec, agent.sequence, config.replay, num_environments=count, seed=0
-    )
+    replay = LocalReplay(environment.spec, agent.sequence, config.replay, num_envs=count, seed=0)
     learner = Learner(agent, replay, key=jax.random.key(0))
     keys = jax.random.split(jax.random.key(1), count)
     writer = replay.writer(range(count))

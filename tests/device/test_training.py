@@ -67,9 +67,7 @@ def host_loop(agent, config, seed):
     environments_key, draw_key = jax.random.split(jax.random.fold_in(key, 2))
     environment = PureVector(PureCatch(), num_envs=NUM_ENVS)
     environment._keys = environment_keys(environments_key, NUM_ENVS)
-    replay = LocalReplay(
-        environment.spec, agent.sequence, config, num_environments=NUM_ENVS, seed=0
-    )
+    replay = LocalReplay(environment.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=0)
     replay.store._selector = SameDraws(replay.store, draw_key)
     learner = Learner(agent, replay, key=learner_key, updates_per_call=config.updates_per_call)
     actor = Actor(

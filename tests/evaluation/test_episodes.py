@@ -16,7 +16,7 @@ from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.environments import from_gymnasium_vector
 from retrax.evaluation.episodes import EpisodeResults, Interruptible, run_episodes
-from retrax.replay.waiting import Stopped
+from retrax.replay.interface import Stopped
 
 
 class ScriptedEnvironment:

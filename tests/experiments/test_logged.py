@@ -144,7 +144,7 @@ def test_transitions_become_episodes():
 def test_rows_are_in_arrival_form(terminated):
     spec = make(FOLLOW).spec
     episode = retrax.Episode([[0.1], [0.2], [0.3]], [[1.0], [2.0]], [5, 6], terminated)
-    rows = rows_of(episode, 0, spec, {})
+    rows = rows_of(episode, 0, spec)
     sequence = SequenceSpec(length=3, crosses_episodes=False)
     replay = LoggedReplay(spec, sequence, SMALL, [rows, rows], seed=0)
     assert replay.sample() is None

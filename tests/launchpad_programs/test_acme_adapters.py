@@ -20,8 +20,8 @@ from retrax.launchpad_programs.acme_adapters import (
     run_loop,
 )
 from retrax.launchpad_programs.config import AcmeOptions
+from retrax.replay.interface import Stopped
 from retrax.replay.local import LocalReplay
-from retrax.replay.waiting import Stopped
 from retrax.runtime.actor import Actor
 from retrax.runtime.learner import Learner
 from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
@@ -299,7 +299,7 @@ def test_a_learner_is_acmes_learner(parts):
             parts.environment.spec,
             parts.agent.sequence,
             average_agent.Config().replay,
-            num_environments=1,
+            num_envs=1,
             seed=3,
         )
         server = ParameterServer(packing_of(parts.agent), max_wait=0.0)

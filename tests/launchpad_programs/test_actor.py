@@ -12,7 +12,7 @@ from program_configs import make_config
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.launchpad_programs.actor import ActorNode
-from retrax.replay.waiting import Stopped
+from retrax.replay.interface import Stopped
 from retrax.run_directory.actor_states import pack_actor, unpack_actor
 from retrax.runtime.actor import Actor
 

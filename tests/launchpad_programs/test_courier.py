@@ -10,7 +10,7 @@ pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10
 from retrax.launchpad_programs.engines.courier import CourierPeers
 from retrax.launchpad_programs.node import CounterClient
 from retrax.launchpad_programs.peers import until_answered
-from retrax.replay.waiting import Stopped, WaitTimeout
+from retrax.replay.interface import Stopped, WaitTimeout
 
 pytestmark = pytest.mark.distributed
 

@@ -14,7 +14,7 @@ from retrax.environments import make
 from retrax.evaluation.episodes import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
-from retrax.replay.waiting import Stopped
+from retrax.replay.interface import Stopped
 from retrax.run_directory.best_parameters import BestParameters
 from retrax.runtime.run_config import RunConfig
 

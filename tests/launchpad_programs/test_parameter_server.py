@@ -16,7 +16,7 @@ from retrax.launchpad_programs.launch import resumed as resumed_program
 from retrax.launchpad_programs.parameter_server import make_parameter_server
 from retrax.launchpad_programs.progress import line, table
 from retrax.launchpad_programs.worker import make_worker
-from retrax.replay.waiting import Stopped
+from retrax.replay.interface import Stopped
 from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime.parameters import ParameterClient, packing_of
 from retrax.runtime.workers.options import WorkerOptions

@@ -12,7 +12,7 @@ import ray
 from retrax.launchpad_programs import peers
 from retrax.launchpad_programs.engines import ray_peers
 from retrax.launchpad_programs.engines.ray_peers import Host, NoResult, RayPeer
-from retrax.replay.waiting import PeerLost, Stopped, WaitTimeout
+from retrax.replay.interface import PeerLost, Stopped, WaitTimeout
 
 PENDING, DEAD = "no answer yet", "no answer any more"
 

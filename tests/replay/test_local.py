@@ -12,10 +12,10 @@ SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
 ROUNDS = {"pace": "rounds", "on_policy": True}
 
 
-def make_replay(seed=0, num_environments=2, length=4, **changes):
+def make_replay(seed=0, num_envs=2, length=4, **changes):
     config = ReplayConfig(**{"capacity": 100, "min_rows": 1, "batch_size": 2, **changes})
     sequence = SequenceSpec(length=length, period=3)
-    return LocalReplay(SPEC, sequence, config, num_environments=num_environments, seed=seed)
+    return LocalReplay(SPEC, sequence, config, num_envs=num_envs, seed=seed)
 
 
 def zero_rows(replay, num_rows=2, last=False):
@@ -42,19 +42,19 @@ def test_a_round_waits_for_every_environment_and_begins_with_the_newest_sequence
     assert sample.weights.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("num_environments", [1, 8])
+@pytest.mark.parametrize("num_envs", [1, 8])
 @pytest.mark.parametrize("on_policy", [True, False])
-def test_transitions_are_replayed_as_often_as_the_ratio_says(num_environments, on_policy):
+def test_transitions_are_replayed_as_often_as_the_ratio_says(num_envs, on_policy):
     replay = make_replay(
-        num_environments=num_environments,
+        num_envs=num_envs,
         batch_size=16,
         pace="rounds",
         replay_ratio=4.0,
         on_policy=on_policy,
         capacity_per_environment=True,
     )
-    rows = zero_rows(replay, num_environments)
-    replayed, newest, rounds = 0, 0, 1600 // num_environments
+    rows = zero_rows(replay, num_envs)
+    replayed, newest, rounds = 0, 0, 1600 // num_envs
     for _ in range(3 * rounds + 1):  # segments of three transitions share a row
         replay.add(rows)
         drawn = []
@@ -62,21 +62,19 @@ def test_transitions_are_replayed_as_often_as_the_ratio_says(num_environments, o
             drawn.append(len(batch[1].weights))
         newest += sum(drawn[:on_policy])
         replayed += sum(drawn[on_policy:])
-    segments = rounds * num_environments
+    segments = rounds * num_envs
     assert newest == (segments if on_policy else 0)
     deviation = 16 * np.sqrt(4 * segments / 16) / segments  # of a Poisson number of batches
     assert abs(replayed / segments - 4) < 4 * deviation
 
 
-@pytest.mark.parametrize("num_environments", [1, 2, 8, 16])
-def test_a_capacity_for_each_environment(num_environments):
-    replay = make_replay(
-        num_environments=num_environments, capacity=60, capacity_per_environment=True
-    )
-    assert replay.store.capacity == 60 * num_environments
+@pytest.mark.parametrize("num_envs", [1, 2, 8, 16])
+def test_a_capacity_for_each_environment(num_envs):
+    replay = make_replay(num_envs=num_envs, capacity=60, capacity_per_environment=True)
+    assert replay.store.capacity == 60 * num_envs
     for _ in range(100):
-        replay.add(zero_rows(replay, num_environments))
-    assert replay.status().num_rows == 60 * num_environments
+        replay.add(zero_rows(replay, num_envs))
+    assert replay.status().num_rows == 60 * num_envs
 
 
 def test_a_restored_replay_continues_identically_in_the_middle_of_a_round():
@@ -159,7 +157,7 @@ def test_restored_episodes_go_on_until_they_are_cut(cut):
 
 
 def test_a_writer_adds_the_rows_of_its_environments():
-    replay = make_replay(num_environments=3)
+    replay = make_replay(num_envs=3)
     writer = replay.writer([2, 0])
     rows = zero_rows(replay)._replace(reward=np.array([2.0, 0.5], np.float32))
     for _ in range(4):
@@ -176,9 +174,7 @@ def test_a_writer_adds_the_rows_of_its_environments():
     ("selector", "starts"), [("proportional", [12, -1, 6]), ("contextual", [-1, -1, 6])]
 )
 def test_priorities_of_overwritten_sequences_are_ignored(selector, starts):
-    replay = make_replay(
-        capacity=12, num_environments=1, selector=selector, acting_steps_per_update=1e-3
-    )
+    replay = make_replay(capacity=12, num_envs=1, selector=selector, acting_steps_per_update=1e-3)
     for _ in range(12):
         replay.add(zero_rows(replay, 1))
     slots = np.arange(3)

@@ -114,27 +114,27 @@ def test_rows_of_some_environments_are_as_in_one_process():
 
 
 @pytest.mark.parametrize("max_lead", [0, 1, 7])
-@pytest.mark.parametrize("num_environments", [1, 2])
+@pytest.mark.parametrize("num_envs", [1, 2])
 @pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.4}, ROUNDS])
-def test_rows_lead_by_the_bound_exactly(max_lead, num_environments, changes):
-    changes = {**changes, "num_environments": num_environments}
+def test_rows_lead_by_the_bound_exactly(max_lead, num_envs, changes):
+    changes = {**changes, "num_envs": num_envs}
     sequence = sequence_spec(length=10, period=9)  # a round needs more rows than any lead has
-    rows = list(stream(50, num_environments))
+    rows = list(stream(50, num_envs))
     free = local_replay(sequence, **changes)  # how many rows each call needs
     needed = []
     for count, row in enumerate(rows, start=1):
         free.add(row)
         while free.sample() is not None:
-            needed.append(count * num_environments)
+            needed.append(count * num_envs)
     node = ReplayNode(local_replay(sequence, **changes), max_lead=max_lead)
     life, first = node.begin(0)
-    chunk, environments = packed(rows, sequence), list(range(num_environments))
+    chunk, environments = packed(rows, sequence), list(range(num_envs))
     for number, count in enumerate(needed, start=first):
-        allowed = (count + max_lead) // num_environments * num_environments
+        allowed = (count + max_lead) // num_envs * num_envs
         taken = node.add(7, [0] * len(environments), environments, chunk, 0.0)
-        assert taken == (allowed >= 50 * num_environments)
+        assert taken == (allowed >= 50 * num_envs)
         assert node.local.counters[0] == sum(
-            int(np.sum(~row.is_last)) for row in rows[: allowed // num_environments]
+            int(np.sum(~row.is_last)) for row in rows[: allowed // num_envs]
         )
         assert node.draw(life, number, 0.0) is not None
     assert node.add(7, [0] * len(environments), environments, chunk, 0.0)
@@ -272,7 +272,7 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     old = ReplayNode(local_replay(sequence, 1), max_lead=1000)
     peer, late = LatePeer(old), LatePeer(old)
     writer = open_writer(peer, [0], chunk_rows=4)
-    replay = open_replay(late, num_environments=1, ahead=2)
+    replay = open_replay(late, num_envs=1, ahead=2)
     for row in rows[:12]:
         writer.write(row)
     state = old.state()

@@ -18,8 +18,8 @@ from replay_nodes import (
 
 from retrax.launchpad_programs.engines import ray_session
 from retrax.replay import node_writer, remote
+from retrax.replay.interface import Stopped, WaitTimeout
 from retrax.replay.node import ReplayNode
-from retrax.replay.waiting import Stopped, WaitTimeout
 
 FAST = {"chunk_rows": 4, "chunk_seconds": 1e9, "max_chunks": 3}
 

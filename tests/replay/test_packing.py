@@ -3,10 +3,11 @@
 import jax
 import numpy as np
 import pytest
+from dm_env import specs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrax.datatypes import Row, SequenceSpec
+from retrax.datatypes import EnvironmentSpec, Row, SequenceSpec
 from retrax.replay.packing import Packing, SequencePacking
 
 DTYPES = st.sampled_from([np.bool_, np.uint8, np.int16, np.int32, np.float32, np.float64])
@@ -93,11 +94,12 @@ def test_sequences_of_packed_rows(crosses):
     """Two sequences of three rows; the first one ends with its second row."""
     extras = {"mu": NUMBER, "memory": struct((3,), np.float32)}
     row = ROW._replace(extras=extras)
+    spec = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
     sequence = SequenceSpec(
         length=3, crosses_episodes=crosses, extras=extras, first_row_extras=("memory",)
     )
     rows = values_of(row, 6)._replace(is_last=np.array([0, 1, 0, 0, 0, 1], bool))
-    packing = SequencePacking(row, sequence)
+    packing = SequencePacking(spec, sequence)
     packed, first = packing.pack(rows)
     unpacked, mask = packing.unpack([packed.reshape(2, 3, -1), first[::3]])
     expected = jax.tree.map(lambda x: x.reshape(2, 3, *x.shape[1:]), rows)

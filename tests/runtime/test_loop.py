@@ -84,7 +84,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     agent = agent or constant_agent()
     if not isinstance(agent, Agent):
         agent = agent(made.spec)
-    local = LocalReplay(made.spec, agent.sequence, config, num_environments=NUM_ENVS, seed=seed)
+    local = LocalReplay(made.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=seed)
     if events is not None:
         made = Tape(made, {"reset", "step"}, events)
         local.store = Tape(local.store, {"add_packed", "draw", "set_priorities"}, events)
@@ -464,7 +464,7 @@ def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
     config, agent = make_replay(), agent or constant_agent()
     environments = [make("catch", seed=10 + index) for index in range(num_actors)]
     spec = environments[0].spec
-    local = LocalReplay(spec, agent.sequence, config, num_environments=num_actors, seed=seed)
+    local = LocalReplay(spec, agent.sequence, config, num_envs=num_actors, seed=seed)
     server = ParameterServer(packing_of(agent), max_wait=0.0)
     learner_key, actor_key = jax.random.split(jax.random.key(seed))
     learner = Learner(agent, local, key=learner_key, parameters=server)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from retrax.replay.waiting import Stopped, WaitTimeout
+from retrax.replay.interface import Stopped, WaitTimeout
 from retrax.runtime.parameters import ParameterClient, ParameterPacking, ParameterServer
 
 PARAMS = {"w": np.arange(3, dtype=np.float32)}

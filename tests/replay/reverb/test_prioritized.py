@@ -23,8 +23,8 @@ from reverb_servers import (
 from waiting import wait_for
 
 from retrax.replay import ReplayConfig
+from retrax.replay.interface import WaitTimeout
 from retrax.replay.reverb.library import reverb
-from retrax.replay.waiting import WaitTimeout
 
 pytestmark = pytest.mark.distributed
 

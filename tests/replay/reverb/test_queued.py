@@ -29,8 +29,8 @@ from reverb_servers import (
 )
 
 from retrax.replay import LocalReplay, ReplayConfig
-from retrax.replay.reverb.layout import CHUNK_ROWS
-from retrax.replay.waiting import Stopped
+from retrax.replay.interface import Stopped
+from retrax.replay.reverb.tables import CHUNK_ROWS
 
 pytestmark = pytest.mark.distributed
 
@@ -75,7 +75,7 @@ def test_rounds_draw_what_one_process_draws(on_policy, per_call):
     config = dataclasses.replace(
         BIG, **rounds, min_rows=18, on_policy=on_policy, updates_per_call=per_call
     )
-    local, wanted = LocalReplay(SPEC, sequence, config, num_environments=2, seed=0), []
+    local, wanted = LocalReplay(SPEC, sequence, config, num_envs=2, seed=0), []
     for rows in streams(2, 34):
         local.add(rows)
         wanted += iter(local.sample, None)
@@ -103,7 +103,7 @@ def test_a_restarted_actor_cuts_its_episode():
             write_all(address, sequence, ONLY_ROWS, stream(0, 10, ends=0.0))
             assert replay.sample(0.3) is None
         assert replay.status().num_rows == 20
-        rows, _ = replay.local.store.read(np.array([7, 8, 9]))
+        rows, _ = replay.store.read(np.array([7, 8, 9]))
         assert rows.is_last.tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
         assert rows.is_first[1].tolist() == [0, 0, 1]
         # The rows between are lost with the actor; rows are added from the next episode on.

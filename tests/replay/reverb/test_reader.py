@@ -64,8 +64,8 @@ def reading():
             batch = reader.take(timeout)
             if batch is None:
                 return None
-            assert {len(column) for column in (*batch[:-1], *batch.columns)} == {4}
-            sample = layout.sample(batch.columns, np.ones(4))
+            assert {len(column) for column in (*batch.info, *batch.data)} == {4}
+            sample = layout.sample(batch.data, np.ones(4))
             return sample.rows.observation[:, 0, 1].astype(int).tolist()
 
         yield write, take

@@ -80,7 +80,7 @@ def test_the_queue_fills_the_learners_store_as_the_local_one(
     ):
         wait_for(lambda: replay.sample(0.1) or replay.status().num_sequences == len(wanted))
         slots = np.flatnonzero(replay.state()["selector"]["present"])
-        rows, mask = replay.local.store.read(slots)
+        rows, mask = replay.store.read(slots)
         assert len(slots) == len(wanted)
         for i in range(len(slots)):
             found = jax.tree.map(lambda x, i=i: x[i], (rows, mask))

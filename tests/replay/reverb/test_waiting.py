@@ -29,10 +29,10 @@ from reverb_servers import (
 )
 from waiting import wait_for
 
-from retrax.replay.reverb.layout import CHUNK_ROWS
+from retrax.replay.interface import Stopped, WaitTimeout
 from retrax.replay.reverb.library import reverb
+from retrax.replay.reverb.tables import CHUNK_ROWS
 from retrax.replay.reverb.waiting import ServerCalls, describe
-from retrax.replay.waiting import Stopped, WaitTimeout
 
 pytestmark = pytest.mark.distributed
 
@@ -74,7 +74,7 @@ from reverb_servers import BIG, SPEC, make_tables, reverb, sequence_spec
 tables = []
 for selector in ("contextual", "proportional"):
     config = dataclasses.replace(BIG, acting_steps_per_update=4, selector=selector)
-    tables += make_tables(SPEC, sequence_spec(), config, num_environments=1)
+    tables += make_tables(SPEC, sequence_spec(), config, num_envs=1)
 running = reverb.Server(tables, port=int(sys.argv[1]))
 print("up", flush=True)
 time.sleep(300)

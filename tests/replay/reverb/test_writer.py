@@ -22,9 +22,9 @@ from reverb_servers import (
     write_on,
 )
 
+from retrax.replay.interface import WaitTimeout
 from retrax.replay.reverb import Layout
 from retrax.replay.reverb.library import reverb
-from retrax.replay.waiting import WaitTimeout
 
 pytestmark = pytest.mark.distributed
 

@@ -1,32 +1,97 @@
-"""The learner's side of a Reverb table of sequences, for proportional and uniform selection.
+"""The learner's side of a replay over Reverb. `B` denotes the batch."""
 
-`B` denotes the batch.
-"""
-
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..interface import Draw, ReplayStatus
-from ..priorities import check_priorities, importance_weights
-from ..rows import sample_shapes
-from ..stored import check_stored_as, stored_as
-from ..waiting import WaitTimeout
-from .layout import SEQUENCES, Layout
+from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
+from ..arrivals import Arrivals
+from ..interface import Draw, Replay, ReplayStatus, WaitTimeout
+from ..local import LocalReplay
+from ..rows import check_stored_as, sample_shapes, stored_as
+from ..selectors import importance_weights
+from ..tree_selector import LARGEST_PRIORITY, check_priorities
 from .library import reverb
 from .reader import Reader
+from .tables import SEQUENCES, Layout
 from .waiting import ServerCalls
 
 _CHECKPOINT = "reverb_checkpoint"
 
 
+def make_replay(
+    address: str,
+    environment_spec: EnvironmentSpec,
+    sequence: SequenceSpec,
+    config: ReplayConfig,
+    *,
+    num_envs: int,
+    seed: int,
+    max_wait: float = 600.0,
+) -> Replay:
+    """Makes the learner's side of the replay: the class depends on selector and pace.
+
+    Arguments and errors are those of `LocalReplay`, and the "host:port" of the server, whose tables
+    are `make_tables` of the same arguments; Reverb's own draws have no seed. `max_wait` seconds are
+    waited for the server, at the start and for each answer.
+    """
+    layout = Layout(environment_spec, sequence, config)
+    if layout.queued:
+        return QueuedReplay(address, layout, num_envs=num_envs, seed=seed, max_wait=max_wait)
+    return PrioritizedReplay(address, layout, num_envs=num_envs, max_wait=max_wait)
+
+
+class QueuedReplay(LocalReplay):
+    """A `LocalReplay` whose rows arrive through a queue.
+
+    No more rows are taken from the queue than the schedule of updates permits, so the queue fills
+    and fast actors wait: for each environment a few chunks at most are in flight. Rows in the queue
+    are part neither of the status nor of the state.
+    """
+
+    def __init__(self, address: str, layout: Layout, *, num_envs: int, seed: int, max_wait: float):
+        """Starts reading the queue; arguments: see `make_replay`."""
+        spec, sequence = layout.environment_spec, layout.sequence
+        super().__init__(spec, sequence, layout.config, num_envs=num_envs, seed=seed)
+        self._arrivals = Arrivals(self)
+        self._reader = Reader(address, layout, batch_size=1, max_wait=max_wait)
+
+    def sample(self, timeout: float = 0.0) -> Draw | None:
+        """Draws if a call is due; takes rows from the queue until one is."""
+        deadline = time.monotonic() + timeout
+        while (draw := super().sample()) is None:
+            item = self._reader.take(deadline - time.monotonic())
+            if item is None:
+                return None
+            rows, origin = (column[0] for column in item.data)
+            environment, writer, number = origin.tolist()
+            self._arrivals.take_in(writer, [number], [environment], rows[:, None], self._add)
+        return draw
+
+    def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
+        """Restores a state, and waits for the first rows of new episodes."""
+        super().restore(state, counters)
+        self.cut()
+        self._arrivals.clear()
+
+    def close(self) -> None:
+        """Ends the reader's thread."""
+        self._reader.close()
+
+    def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
+        self.add_packed(packed, environments)
+        return True
+
+
 class PrioritizedReplay:
     """A `Replay` of batches drawn by a Reverb table, read ahead in a thread.
 
-    The table's rate limiter keeps the ratio of acting steps to updates. Reverb cannot mix uniform
-    draws in, so `uniform_fraction` becomes a lower bound on the stored powers of priorities: with m
-    their mean, `p ** alpha + uniform_fraction * m` gives the same mixture.
+    For proportional and uniform selection. The table's rate limiter keeps the ratio of acting steps
+    to updates. Reverb cannot mix uniform draws in, so `uniform_fraction` becomes a lower bound on
+    the stored powers of priorities: with m their mean, `p ** alpha + uniform_fraction * m` gives
+    the same mixture.
 
     Keys are Reverb's, uint64 `[B]`.
 
@@ -37,14 +102,11 @@ class PrioritizedReplay:
 
     metric_names: tuple[str, ...] = ()
 
-    def __init__(self, address: str, layout: Layout, *, num_environments: int, max_wait: float):
+    def __init__(self, address: str, layout: Layout, *, num_envs: int, max_wait: float):
         """Starts reading; arguments: see `make_replay`."""
         self._layout, self._config = layout, layout.config
         self.shapes = sample_shapes(
-            layout.environment_spec,
-            layout.sequence,
-            layout.config,
-            num_environments=num_environments,
+            layout.environment_spec, layout.sequence, layout.config, num_envs=num_envs
         )
         self._client = reverb.Client(address)
         self._table_size, self._largest, self._mean_power = 0, 1.0, 1.0
@@ -57,31 +119,31 @@ class PrioritizedReplay:
         if batch is None:
             return None
         # Relative to a uniform draw from the table as it was at each draw.
-        ratios = batch.probabilities * batch.table_sizes
+        ratios = batch.info.probability * batch.info.table_size
         # An item's power over its ratio is the mean power in the table.
-        powers = batch.priorities**self._config.priority_exponent
+        powers = batch.info.priority**self._config.priority_exponent
         self._mean_power = float(np.mean(powers / ratios))
-        self._table_size = int(batch.table_sizes[-1])
+        self._table_size = int(batch.info.table_size[-1])
         weights = importance_weights(ratios, 1, self._config.importance_exponent)
-        sample = self._layout.sample(batch.columns, weights)
-        return Draw(batch.keys, sample, self._config.updates_per_call)
+        sample = self._layout.sample(batch.data, weights)
+        return Draw(batch.info.key, sample, self._config.updates_per_call)
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
         """Sends priorities asynchronously.
 
         Raises:
-          ValueError: a priority is NaN, infinite or negative.
+          ValueError: a priority is NaN, infinite, negative or too large.
           WaitTimeout: the server accepted nothing for `max_wait` seconds.
         """
-        priorities = check_priorities(priorities, len(keys))
+        alpha = self._config.priority_exponent
+        largest = LARGEST_PRIORITY ** (1 / max(1.0, alpha))
+        priorities = check_priorities(priorities, len(keys), largest)
         if self._config.selector == "uniform":
             return
         self._largest = float(np.max(priorities, initial=self._largest))
-        alpha = self._config.priority_exponent
         if alpha and self._config.uniform_fraction:
             bound = self._config.uniform_fraction * self._mean_power
             priorities = (priorities**alpha + bound) ** (1 / alpha)
-        priorities = check_priorities(priorities, len(keys))
         updates = dict(zip(keys.tolist(), priorities.tolist(), strict=True))
         self._calls.submit(
             lambda: self._client.mutate_priorities(SEQUENCES, updates), "priorities to be taken"
