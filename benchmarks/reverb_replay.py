@@ -20,7 +20,7 @@ import numpy as np
 from dm_env import specs
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from retrax.replay.reverb import ReverbWriter, make_replay, make_tables
+from retrax.replay.reverb import Layout, ReverbWriter, make_replay, make_tables
 from retrax.replay.reverb.library import reverb, tensorflow
 
 LENGTH = 6
@@ -79,7 +79,7 @@ def config_of(options, steps_per_update):
 
 def our_tables(options, steps_per_update):
     config = config_of(options, steps_per_update)
-    return make_tables(SPEC, SEQUENCE, config, num_envs=options.environments)
+    return make_tables(Layout(SPEC, SEQUENCE, config), num_envs=options.environments)
 
 
 def column_tables(options):
@@ -132,7 +132,7 @@ def rates(options, do):
 
 def our_writer(address, options, config):
     environments = range(options.environments)
-    return ReverbWriter(address, SPEC, SEQUENCE, config, environments=environments)
+    return ReverbWriter(address, Layout(SPEC, SEQUENCE, config), environments=environments)
 
 
 def our_writing(options, rows):
@@ -158,7 +158,7 @@ def our_reading(options, rows):
             writer.write(row)
         writer.close()
         number = options.environments
-        replay = make_replay(address, SPEC, SEQUENCE, config, num_envs=number, seed=0)
+        replay = make_replay(address, Layout(SPEC, SEQUENCE, config), num_envs=number, seed=0)
 
         def read():
             return len(replay.sample(60.0)[0])

@@ -25,7 +25,6 @@ class LocalReplay:
     Attributes:
       num_envs: the number of environments.
       capacity, nbytes: see `RowStore`.
-      shapes, metric_names: see `Replay`.
       store: holds the rows.
       schedule: of the updates.
       packing: of the rows.
@@ -51,7 +50,6 @@ class LocalReplay:
         self.packing = self.store.packing
         self.draws = DrawPacking(self.packing)
         self.schedule = UpdateSchedule(config, num_envs=num_envs, seed=seed)
-        self._steps = 0
         self._lock = threading.Lock()
 
     @property
@@ -62,7 +60,7 @@ class LocalReplay:
     @property
     def counters(self) -> tuple[int, int, int]:
         """Steps received, updates for which `sample` drew, and `learning_since`."""
-        return self._steps, self.schedule.updates, self.schedule.learning_since
+        return self.schedule.steps, self.schedule.updates, self.schedule.learning_since
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
         """Appends one row to every environment, or to some; arguments: see the store's `add`."""
@@ -148,7 +146,7 @@ class LocalReplay:
         return ReplayStatus(
             num_rows=self.store.num_rows,
             num_sequences=self.store.num_sequences,
-            steps=self._steps,
+            steps=self.schedule.steps,
             learning_since=self.schedule.learning_since,
             new_priority=1.0,
         )
@@ -173,17 +171,15 @@ class LocalReplay:
             )
         check_stored_as(state, self._sequence, self._config)
         self.store.restore(state)
-        self._steps = counters["steps"]
         self.schedule.restore(state["schedule"], counters)
 
     def close(self) -> None:
         """Does nothing: there are no threads."""
 
     def _observe(self, steps: int) -> None:
-        """Counts further steps; the schedule must know of new rows."""
-        self._steps += steps
+        """Tells the schedule of new rows, with so many further steps."""
         self.schedule.observe(
-            steps=self._steps,
+            steps=self.schedule.steps + steps,
             rows=self.store.num_rows,
             sequences=self.store.num_sequences,
             rounds=self.store.rounds(),

@@ -108,17 +108,15 @@ class SequencePacking:
     """Packs rows, and apart from them the extras of a sequence's first row, if there are any.
 
     Attributes:
+      sequence: how sequences are cut.
       parts: the packing of rows and, if there are any, that of these extras.
       before: rows that a sequence needs before its first one, for stacks of frames.
-      length: rows of a sequence, T + 1.
       row_bytes: of a row, all extras included.
       layout: a hash of the layouts of the parts, and of how sequences are cut.
     """
 
     def __init__(self, environment_spec: EnvironmentSpec, sequence: SequenceSpec):
-        self._sequence = sequence
-        self.before = sequence.frame_stack - 1
-        self.length = sequence.length
+        self.sequence, self.before = sequence, sequence.frame_stack - 1
         row = row_spec(environment_spec, sequence)
         self.parts = [Packing(part) for part in self._split(row)]
         self.row_bytes = sum(part.dtype.itemsize for part in self.parts)
@@ -134,7 +132,8 @@ class SequencePacking:
     def shapes(self, batch: int) -> list[tuple[int, ...]]:
         """Shapes of the parts of B sequences, as `unpack` takes them."""
         rows, *first = [part.dtype.itemsize for part in self.parts]
-        return [(batch, self.before + self.length, rows), *((batch, size) for size in first)]
+        length = self.before + self.sequence.length
+        return [(batch, length, rows), *((batch, size) for size in first)]
 
     def split(self, packed: np.ndarray) -> list[np.ndarray]:
         """The parts of packed rows that are put together, `[..., row_bytes]`: views."""
@@ -152,7 +151,7 @@ class SequencePacking:
         False after the last row of an episode that sequences must not cross.
         """
         is_last = self.flags(packed[:, self.before :])[1]
-        if self._sequence.crosses_episodes:
+        if self.sequence.crosses_episodes:
             return np.ones(is_last.shape, bool)
         mask: np.ndarray = within_episode(is_last)
         return mask
@@ -177,7 +176,7 @@ class SequencePacking:
         return (join_extras(rows, first[0]) if first else rows), mask
 
     def _split(self, row: Row) -> list[Any]:
-        names = self._sequence.first_row_extras
+        names = self.sequence.first_row_extras
         return list(split_extras(row, names)) if names else [row]
 
 

@@ -21,8 +21,6 @@ _STATUS_SECONDS = 0.5
 # Draws of a request, and their bytes: where draws are small, the call costs more than the draw.
 _DRAWS_EACH, REQUEST_BYTES = 4, 2**18
 
-_IN_NODE = "in_replay_node"
-
 
 class _Keys(NamedTuple):
     """Of a draw: where its priorities go, and the keys of the `LocalReplay`."""
@@ -41,10 +39,6 @@ class RemoteReplay:
     """A `Replay` in another node, with some draws requested ahead.
 
     With a `DirectPeer`, 0 ahead and calls of one thread it equals the `LocalReplay` draw by draw.
-
-    Attributes:
-      shapes: see `Replay`.
-      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = LocalReplay.metric_names
@@ -144,7 +138,7 @@ class RemoteReplay:
 
     def state(self) -> dict[str, Any]:
         """How sequences are cut and selected; the rows are in what the node keeps (`keep`)."""
-        return {**stored_as(self._sequence, self._config), _IN_NODE: np.array(True)}
+        return stored_as(self._sequence, self._config)
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
         """Checks a state. Rows that are in it go to the node, if it has none.

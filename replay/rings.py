@@ -21,11 +21,10 @@ class RowRings:
     Extras of sequences' first rows are kept at every P-th position, `[C / P, bytes]`.
 
     Attributes:
-      packing: of the rows.
       nbytes: of all rings.
 
     Args:
-      environment_spec, sequence: see `SequenceStore`.
+      packing: of the rows.
       num_envs: E.
       num_rows: C, a multiple of P.
 
@@ -33,22 +32,15 @@ class RowRings:
       ValueError: less memory is available than the rings need.
     """
 
-    def __init__(
-        self,
-        environment_spec: EnvironmentSpec,
-        sequence: SequenceSpec,
-        *,
-        num_envs: int,
-        num_rows: int,
-    ):
-        self._sequence, self._num_envs, self._num_rows = sequence, num_envs, num_rows
-        self.packing = SequencePacking(environment_spec, sequence)
+    def __init__(self, packing: SequencePacking, *, num_envs: int, num_rows: int):
+        self._packing, self._num_envs, self._num_rows = packing, num_envs, num_rows
+        self._sequence = packing.sequence
         # Rows between the positions of each part; the rings of a part are one array.
-        self._periods = (1, sequence.period)[: len(self.packing.parts)]
-        shapes = _ring_shapes(self.packing, sequence, num_rows * num_envs)
+        self._periods = (1, self._sequence.period)[: len(packing.parts)]
+        shapes = _ring_shapes(packing, num_rows * num_envs)
         self._rings = [np.zeros(shape, np.uint8) for shape in shapes]
         self.nbytes = sum(ring.nbytes for ring in self._rings)
-        self._is_last = self.packing.flags(self._rings[0])[1]
+        self._is_last = packing.flags(self._rings[0])[1]
 
     def write(
         self, environments: np.ndarray, index: np.ndarray, packed: Sequence[np.ndarray]
@@ -74,20 +66,20 @@ class RowRings:
           starts: positions `[B]`, multiples of P.
           out: arrays for `SequencePacking.unpack`; rows become zeros where the mask is False.
         """
-        begin, before = environments * self._num_rows, self.packing.before
+        begin, before = environments * self._num_rows, self._packing.before
         steps = np.arange(-before, self._sequence.length)
         steps = (starts[:, None] + steps) % self._num_rows
         index = (begin[:, None] + steps, (begin + starts) // self._sequence.period)
         for ring, i, part in zip(self._rings, index, out, strict=False):
             np.take(ring, i, axis=0, out=part, mode="clip")  # "raise" copies twice
         if not self._sequence.crosses_episodes:
-            out[0][:, before:][~self.packing.mask(out[0])] = 0
+            out[0][:, before:][~self._packing.mask(out[0])] = 0
 
     def state(self, filled: int) -> dict[str, dict[str, np.ndarray]]:
         """Views of the first `filled` rows of all rings, by the names of the leaves."""
         parts: dict[str, dict[str, np.ndarray]] = {"rows": {}, "first": {}}
         for found, packing, ring, period in zip(
-            parts.values(), self.packing.parts, self._rings, self._periods, strict=False
+            parts.values(), self._packing.parts, self._rings, self._periods, strict=False
         ):
             for name, leaf in packing.fields(ring).items():
                 rings = leaf.reshape(self._num_envs, -1, *leaf.shape[1:])
@@ -101,11 +93,9 @@ class RowRings:
                 rings[:, : state[part][name].shape[1]] = state[part][name]
 
 
-def _ring_shapes(
-    packing: SequencePacking, sequence: SequenceSpec, rows: int
-) -> list[tuple[int, int]]:
+def _ring_shapes(packing: SequencePacking, rows: int) -> list[tuple[int, int]]:
     """The shapes of all rings of each part; refuses more than the memory that is available."""
-    sizes = zip(packing.parts, (1, sequence.period), strict=False)
+    sizes = zip(packing.parts, (1, packing.sequence.period), strict=False)
     shapes = [(rows // period, part.dtype.itemsize) for part, period in sizes]
     check_memory(f"A replay of {rows} rows", sum(map(math.prod, shapes)), rows)
     return shapes
@@ -120,7 +110,7 @@ def check_capacity(
 ) -> None:
     """Refuses what `SequenceStore` would refuse, without making one."""
     rows = num_envs * rows_per_environment(sequence, config, num_envs)
-    _ring_shapes(SequencePacking(environment_spec, sequence), sequence, rows)
+    _ring_shapes(SequencePacking(environment_spec, sequence), rows)
 
 
 def rows_per_environment(sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> int:

@@ -26,6 +26,7 @@ class UpdateSchedule:
     """Decides which call of updates is due, from the progress of acting and the calls made.
 
     Attributes:
+      steps: time steps taken so far, over all environments.
       updates: updates made so far.
       rounds: rounds begun so far.
       learning_since: time steps at which the first update became possible, -1 before.
@@ -39,7 +40,7 @@ class UpdateSchedule:
         self._in_rounds = config.pace == "rounds"
         self._mean_replays = config.replay_ratio * num_envs / config.batch_size
         self._rng = np.random.default_rng([seed, _POISSON_STREAM])
-        self._steps = self.rounds = 0
+        self.steps = self.rounds = 0
         self._newest, self._replayed = False, 0  # updates that this round still has to make
 
     def observe(self, *, steps: int, rows: int, sequences: int, rounds: int) -> None:
@@ -51,7 +52,7 @@ class UpdateSchedule:
           sequences: sequences that can be drawn.
           rounds: sequences that every environment has completed.
         """
-        self._steps = steps
+        self.steps = steps
         enough = rows >= self._config.min_rows and sequences > 0
         if self._in_rounds and rounds > self.rounds:
             self.rounds = rounds
@@ -75,7 +76,7 @@ class UpdateSchedule:
         if not self._in_rounds:
             if self.learning_since < 0:
                 return 0, 0
-            acted = self._steps - self.learning_since
+            acted = self.steps - self.learning_since
             updates = int(acted / self._config.acting_steps_per_update) - self.updates
         return int(self._newest), max(0, updates // self._config.updates_per_call)
 
@@ -107,7 +108,7 @@ class UpdateSchedule:
         rounds, newest, replayed = (int(x) for x in state["rounds"])
         self.rounds, self._newest, self._replayed = rounds, bool(newest), replayed
         set_generator_state(self._rng, state["rng"])
-        self._steps, self.updates = counters["steps"], counters["updates"]
+        self.steps, self.updates = counters["steps"], counters["updates"]
         self.learning_since = counters["learning_since"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
+from .packing import SequencePacking
 from .rings import RowRings, rows_per_environment
 from .rows import sample_shapes
 from .schedule import generator_state, set_generator_state
@@ -60,10 +61,8 @@ class SequenceStore:
         self._sequence, self._config = sequence, config
         self._num_rows = rows_per_environment(sequence, config, num_envs)
         self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
-        self._rings = RowRings(
-            environment_spec, sequence, num_envs=num_envs, num_rows=self._num_rows
-        )
-        self.packing = self._rings.packing
+        self.packing = SequencePacking(environment_spec, sequence)
+        self._rings = RowRings(self.packing, num_envs=num_envs, num_rows=self._num_rows)
         self._selector = make_selector(
             config.selector,
             num_envs * self._num_slots,

@@ -1,6 +1,5 @@
 """Servers, writers and replays for tests of replay over Reverb. Needs the distributed tier."""
 
-import collections
 import contextlib
 import dataclasses
 import socket
@@ -8,33 +7,16 @@ import threading
 
 import jax
 import numpy as np
-from dm_env import specs
+from replay_rows import SPEC, State
 
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from retrax.datatypes import ReplayConfig, Row
 from retrax.replay import SequenceStore
 from retrax.replay.reverb import SEQUENCES, Layout, ReverbWriter, make_replay, make_tables
 from retrax.replay.reverb.library import reverb
 
-SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
-State = collections.namedtuple("State", ["hidden", "cell"])
 BIG = ReplayConfig(capacity=2000, min_rows=1, batch_size=4, acting_steps_per_update=0.3)
 ONLY_ROWS = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
 SECONDS = 20.0  # no wait takes as long, unless it fails
-
-
-def sequence_spec(length=4, period=1, crosses=True, stored=False, frame_stack=1):
-    extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
-    if stored:
-        hidden = jax.ShapeDtypeStruct((4,), np.float32)
-        extras["memory"] = State(hidden, hidden)
-    return SequenceSpec(
-        length=length,
-        period=period,
-        crosses_episodes=crosses,
-        frame_stack=frame_stack,
-        extras=extras,
-        first_row_extras=("memory",) if stored else (),
-    )
 
 
 def stream(environment, num_rows, stored=False, ends=0.2):
@@ -76,7 +58,7 @@ def serve(tables):
 
 
 def server(sequence, config, num_envs=1):
-    return serve(make_tables(SPEC, sequence, config, num_envs=num_envs))
+    return serve(make_tables(Layout(SPEC, sequence, config), num_envs=num_envs))
 
 
 def each_once(sequence, config):
@@ -101,7 +83,8 @@ def free_address():
 
 def make_writer(address, sequence, config, environments=(0,), **options):
     options = {"max_wait": SECONDS, **options}
-    return ReverbWriter(address, SPEC, sequence, config, environments=environments, **options)
+    layout = Layout(SPEC, sequence, config)
+    return ReverbWriter(address, layout, environments=environments, **options)
 
 
 def write_on(writer, rows):
@@ -127,7 +110,7 @@ def writing(*arguments):
 def open_replay(address, sequence, config, num_envs=1, **options):
     options = {"max_wait": SECONDS, **options}
     return contextlib.closing(
-        make_replay(address, SPEC, sequence, config, num_envs=num_envs, seed=0, **options)
+        make_replay(address, Layout(SPEC, sequence, config), num_envs=num_envs, seed=0, **options)
     )
 
 

@@ -7,7 +7,7 @@ from courier.python.client import StatusNotOk
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
 from ...replay.interface import Replay
-from ...replay.reverb import Checkpoints, ReverbWriter, is_queued, make_replay
+from ...replay.reverb import Checkpoints, Layout, ReverbWriter, is_queued, make_replay
 from ...runtime.stop import StopEvent
 from ..config import ProgramConfig
 from ..peers import Peers, title_of, until_answered
@@ -30,9 +30,7 @@ class CourierPeers(Peers):
         """As `Peers.writer`."""
         return ReverbWriter(
             self._clients["replay/0"],
-            spec,
-            sequence,
-            self._config.run.replay,
+            Layout(spec, sequence, self._config.run.replay),
             environments=environments,
             stop=self._stop.is_set,
         )
@@ -44,9 +42,7 @@ class CourierPeers(Peers):
         run = self._config.run
         replay = make_replay(
             self._clients["replay/0"].server_address,
-            spec,
-            sequence,
-            run.replay,
+            Layout(spec, sequence, run.replay),
             num_envs=run.num_envs,
             seed=run.seed,
         )

@@ -21,7 +21,7 @@ from launchpad.launch import worker_manager
 from launchpad.launch.run_locally import launch_local_output_to_files
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
-from ...replay.reverb import Checkpoints, check_tables, make_tables
+from ...replay.reverb import Checkpoints, Layout, check_tables, make_tables
 from ...replay.reverb.library import reverb
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, make_node, nodes_of, process_env
@@ -129,7 +129,8 @@ class ReplayServer(lp.ReverbNode):
     def _make_tables(self) -> list[Any]:
         config = self._config
         sequence = config.make_agent(config.spec).sequence
-        return make_tables(config.spec, sequence, config.run.replay, num_envs=config.run.num_envs)
+        layout = Layout(config.spec, sequence, config.run.replay)
+        return make_tables(layout, num_envs=config.run.num_envs)
 
 
 @contextlib.contextmanager

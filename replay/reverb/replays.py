@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from ..arrivals import Arrivals
 from ..interface import Draw, Replay, ReplayStatus, WaitTimeout
 from ..local import LocalReplay
@@ -22,22 +21,20 @@ _CHECKPOINT = "reverb_checkpoint"
 
 
 def make_replay(
-    address: str,
-    environment_spec: EnvironmentSpec,
-    sequence: SequenceSpec,
-    config: ReplayConfig,
-    *,
-    num_envs: int,
-    seed: int,
-    max_wait: float = 600.0,
+    address: str, layout: Layout, *, num_envs: int, seed: int, max_wait: float = 600.0
 ) -> Replay:
     """Makes the learner's side of the replay: the class depends on selector and pace.
 
-    Arguments and errors are those of `LocalReplay`, and the "host:port" of the server, whose tables
-    are `make_tables` of the same arguments; Reverb's own draws have no seed. `max_wait` seconds are
-    waited for the server, at the start and for each answer.
+    Args:
+      address: "host:port" of the server.
+      layout: of the server's tables.
+      num_envs: environments of all actors together.
+      seed: of the learner's draws; Reverb's own draws have no seed.
+      max_wait: seconds to wait for the server, at the start and for each answer.
+
+    Raises:
+      ValueError: the capacity is too small for one sequence per environment, or too large.
     """
-    layout = Layout(environment_spec, sequence, config)
     if layout.queued:
         return QueuedReplay(address, layout, num_envs=num_envs, seed=seed, max_wait=max_wait)
     return PrioritizedReplay(address, layout, num_envs=num_envs, max_wait=max_wait)
@@ -94,10 +91,6 @@ class PrioritizedReplay:
     the same mixture.
 
     Keys are Reverb's, uint64 `[B]`.
-
-    Attributes:
-      shapes: see `Replay`.
-      metric_names: see `Replay`.
     """
 
     metric_names: tuple[str, ...] = ()

@@ -113,25 +113,18 @@ class Layout:
         _check_signature(self.table, served[self.table].signature, self.signature())
 
 
-def make_tables(
-    environment_spec: EnvironmentSpec,
-    sequence: SequenceSpec,
-    config: ReplayConfig,
-    *,
-    num_envs: int,
-) -> list[reverb.Table]:
-    """Makes the table of a replay server; arguments are those of `LocalReplay`.
+def make_tables(layout: Layout, *, num_envs: int) -> list[reverb.Table]:
+    """Makes the table of a replay server for the environments of all actors.
 
-    Where the learner keeps the rows (`is_queued`), it is a queue of chunks of them, so short that
-    actors wait as soon as the learner takes no more. Otherwise it is a table of sequences whose
-    rate limiter keeps the acting steps per update; it counts rows, and each episode has one row
-    more than steps.
+    Where the learner keeps the rows, it is a queue of chunks of them, so short that actors wait as
+    soon as the learner takes no more. Otherwise it is a table of sequences whose rate limiter keeps
+    the acting steps per update; it counts rows, and each episode has one row more than steps.
 
     Raises:
       ValueError: the capacity is too small for one sequence per environment.
     """
-    signature = Layout(environment_spec, sequence, config).signature()
-    if is_queued(config):
+    sequence, config, signature = layout.sequence, layout.config, layout.signature()
+    if layout.queued:
         return [reverb.Table.queue(QUEUE, num_envs, signature=signature)]
     sampler = reverb.selectors.Uniform()
     if config.selector == "proportional":

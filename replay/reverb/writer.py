@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from ...datatypes import Row
 from ..interface import never
 from ..tree_selector import check_priorities
 from .library import reverb
@@ -33,9 +33,7 @@ class ReverbWriter:
     def __init__(
         self,
         address: str | reverb.Client,
-        environment_spec: EnvironmentSpec,
-        sequence: SequenceSpec,
-        config: ReplayConfig,
+        layout: Layout,
         *,
         environments: Sequence[int],
         stop: Callable[[], bool] = never,
@@ -45,9 +43,7 @@ class ReverbWriter:
 
         Args:
           address: "host:port" of the server, or a client.
-          environment_spec: as given to `make_tables`.
-          sequence: as given to `make_tables`.
-          config: as given to `make_tables`.
+          layout: of the server's tables.
           environments: their numbers among all of the program's, 0 ...
           stop: called twice a second while the writer waits.
           max_wait: seconds that rows may wait for the server to take them.
@@ -58,14 +54,14 @@ class ReverbWriter:
           WaitTimeout: no server answered for `max_wait` seconds.
         """
         client = reverb.Client(address) if isinstance(address, str) else address
-        self._layout, self._checked = Layout(environment_spec, sequence, config), 1.0
+        self._layout, self._checked = layout, 1.0
         wait = functools.partial(
-            retry, client=client, table=self._layout.table, stop=stop, max_wait=max_wait
+            retry, client=client, table=layout.table, stop=stop, max_wait=max_wait
         )
 
         def connect() -> list[_Stream]:
-            self._layout.check_server(client)
-            return [_Stream(number, client, self._layout, wait) for number in environments]
+            layout.check_server(client)
+            return [_Stream(number, client, layout, wait) for number in environments]
 
         self._streams = wait(
             connect,

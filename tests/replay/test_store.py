@@ -1,6 +1,5 @@
 """The store against a list of all rows ever added."""
 
-import collections
 import json
 
 import jax
@@ -10,27 +9,10 @@ import pytest
 from dm_env import specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replay_rows import SPEC, State, sequence_spec
 
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay import ReplayConfig, Row, SequenceSpec, SequenceStore
-
-SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
-State = collections.namedtuple("State", ["hidden", "cell"])
-
-
-def sequence_spec(length, period, crosses, stored=False, frame_stack=1):
-    extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
-    if stored:
-        hidden = jax.ShapeDtypeStruct((4,), np.float32)
-        extras["memory"] = State(hidden, hidden)
-    return SequenceSpec(
-        length=length,
-        period=period,
-        crosses_episodes=crosses,
-        frame_stack=frame_stack,
-        extras=extras,
-        first_row_extras=("memory",) if stored else (),
-    )
 
 
 class Stream:
@@ -402,22 +384,6 @@ def test_stores_larger_than_the_memory_are_refused_with_the_numbers(stored, need
         ValueError, match=rf"needs {needed} GB, but only .* GB .*: at most \d+ rows"
     ):
         SequenceStore(SPEC, spec, ReplayConfig(capacity=10**12), num_envs=1, seed=0)
-
-
-def test_bad_priorities_are_refused():
-    config = ReplayConfig(capacity=100, min_rows=1, batch_size=2, selector="contextual")
-    store, _ = filled(config, sequence_spec(4, 1, True))
-    slots, _ = store.sample()
-    for wrong in (np.nan, np.inf, -1.0):
-        with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
-            store.set_priorities(slots, np.array([1.0, wrong]))
-
-
-def test_an_empty_store_cannot_be_sampled():
-    config = ReplayConfig(capacity=60, min_rows=1)
-    store = SequenceStore(SPEC, sequence_spec(4, 1, True), config, num_envs=2, seed=0)
-    with pytest.raises(ValueError, match="nothing to sample"):
-        store.sample()
 
 
 @pytest.mark.parametrize(

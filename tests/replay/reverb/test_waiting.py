@@ -70,11 +70,11 @@ def test_without_a_server_everything_ends_with_a_sentence():
 STEADY = dataclasses.replace(BIG, acting_steps_per_update=4)
 SERVER = """
 import dataclasses, sys, time
-from reverb_servers import BIG, SPEC, make_tables, reverb, sequence_spec
+from reverb_servers import BIG, SPEC, Layout, make_tables, reverb, sequence_spec
 tables = []
 for selector in ("contextual", "proportional"):
     config = dataclasses.replace(BIG, acting_steps_per_update=4, selector=selector)
-    tables += make_tables(SPEC, sequence_spec(), config, num_envs=1)
+    tables += make_tables(Layout(SPEC, sequence_spec(), config), num_envs=1)
 running = reverb.Server(tables, port=int(sys.argv[1]))
 print("up", flush=True)
 time.sleep(300)
