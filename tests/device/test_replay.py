@@ -59,6 +59,11 @@ def filled(sequence, config, num_rows, look=lambda *_: None):
     return replay, state, store
 
 
+def present_of(store):
+    """Which slots are present, bool."""
+    return store.state()["selector"]["present"]
+
+
 @pytest.mark.parametrize(
     ("length", "period", "crosses", "frame_stack"),
     [(4, 3, True, 1), (5, 2, True, 3), (4, 1, False, 1), (6, 3, False, 2), (2, 1, True, 1)],
@@ -70,9 +75,9 @@ def test_all_sequences_are_those_of_the_store(length, period, crosses, frame_sta
     seen = []
 
     def look(state, store):
-        present = np.flatnonzero(store._present)
+        present = np.flatnonzero(present_of(store))
         np.testing.assert_array_equal(np.flatnonzero(state.present), present)
-        every = np.resize(present, store._present.size) if present.size else present
+        every = np.resize(present, present_of(store).size) if present.size else present
         if every.size:  # one shape, one compilation
             rows, mask = store.read(every)
             jax.tree.map(np.testing.assert_array_equal, read(state, every), (rows, mask))
@@ -107,9 +112,9 @@ def test_uniform_draws_are_uniform_over_the_sequences_that_are_present():
     config = ReplayConfig(capacity=16 * NUM_ENVS, min_rows=1, batch_size=9000)
     replay, state, store = filled(sequence_spec(4, 3, False), config, 30)
     slots, sample = jax.jit(replay.sample)(state, jax.random.key(1))
-    counts = np.bincount(slots, minlength=store._present.size)
+    counts = np.bincount(slots, minlength=present_of(store).size)
     expected = 9000 / store.num_sequences
-    np.testing.assert_allclose(counts, expected * store._present, atol=6 * expected**0.5)
+    np.testing.assert_allclose(counts, expected * present_of(store), atol=6 * expected**0.5)
     np.testing.assert_array_equal(sample.weights, np.ones(9000))
 
 
@@ -126,7 +131,7 @@ def test_proportional_draws_are_those_of_the_store(alpha):
     )
     sequence = sequence_spec(4, 3, True)
     replay, state, store = filled(sequence, config, 20)
-    slots = np.flatnonzero(store._present)[:5]
+    slots = np.flatnonzero(present_of(store))[:5]
     priorities = np.array([0.0, 9.0, 3.0, 1.0, 0.5], np.float32)
     store.set_priorities(slots, priorities)
     state = replay.set_priorities(state, jnp.asarray(slots), jnp.asarray(priorities))
@@ -134,10 +139,10 @@ def test_proportional_draws_are_those_of_the_store(alpha):
     for _ in range(4):  # new sequences, with the largest priority, 9
         store.add(rows)
         state = replay.add(state, rows)
-    np.testing.assert_array_equal(np.asarray(state.present).ravel(), store._present)
+    np.testing.assert_array_equal(np.asarray(state.present).ravel(), present_of(store))
     drawn, sample = jax.jit(replay.sample)(state, jax.random.key(0))
-    probabilities = np.zeros(store._present.size)
-    present = np.flatnonzero(store._present)
+    probabilities = np.zeros(present_of(store).size)
+    present = np.flatnonzero(present_of(store))
     probabilities[present] = store._selector.probabilities(present)
     found = np.bincount(drawn, minlength=len(probabilities)) / 20_000
     np.testing.assert_allclose(found, probabilities, atol=0.012)

@@ -47,16 +47,20 @@ def make_agent(pace="steady"):
 class SameDraws:
     """In place of the store's selector: the draws that the device makes of what is present."""
 
-    def __init__(self, store, key):
-        self._store, self._selector, self._key, self._calls = store, store._selector, key, 0
+    def __init__(self, selector, key):
+        self._selector, self._key, self._calls = selector, key, 0
 
     def __getattr__(self, name):
         return getattr(self._selector, name)
 
+    def __len__(self):
+        return len(self._selector)
+
     def sample(self, rng, n):
         key = jax.random.split(jax.random.fold_in(self._key, self._calls), 3)[0]
         self._calls += 1
-        slots, probabilities = choose(key, jnp.asarray(self._store._present, jnp.float32), (n,))
+        present = jnp.asarray(self._selector.state()["present"], jnp.float32)
+        slots, probabilities = choose(key, present, (n,))
         return np.asarray(slots, np.int64), np.asarray(probabilities, np.float64)
 
 
@@ -68,7 +72,7 @@ def host_loop(agent, config, seed):
     environment = PureVector(PureCatch(), num_envs=NUM_ENVS)
     environment._keys = environment_keys(environments_key, NUM_ENVS)
     replay = LocalReplay(environment.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=0)
-    replay.store._selector = SameDraws(replay.store, draw_key)
+    replay.store._selector = SameDraws(replay.store._selector, draw_key)
     learner = Learner(agent, replay, key=learner_key, updates_per_call=config.updates_per_call)
     actor = Actor(
         agent,
