@@ -17,7 +17,7 @@ import numpy as np
 from ..interface import Stopped
 from .library import reverb, tensorflow
 from .tables import Layout
-from .waiting import retry
+from .waiting import Server
 
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 
@@ -32,13 +32,13 @@ class Reader:
 
     def __init__(self, address: str, layout: Layout, *, batch_size: int, max_wait: float):
         """Starts reading; waits `max_wait` seconds for the server at the start."""
-        self._client, self._layout = reverb.Client(address), layout
-        self._batch_size, self._max_wait = batch_size, max_wait
+        self._closed = threading.Event()
+        self._server = Server(address, layout, stop=self._closed.is_set, max_wait=max_wait)
+        self._batch_size = batch_size
         # Not a SimpleQueue: in Python 3.10 its `get(timeout=0)` seldom waits without end, when the
         # thread loses the processor between the two looks at the clock.
         self._results: queue.Queue[Any] = queue.Queue()
         self._taken = threading.Semaphore(0)
-        self._closed = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"read {layout.table}", daemon=True)
         self._thread.start()
@@ -92,15 +92,9 @@ class Reader:
 
     def _pieces(self) -> Iterator[Any]:
         wait = functools.partial(
-            retry,
-            what="the replay's server",
-            client=self._client,
-            table=self._layout.table,
-            stop=self._closed.is_set,
-            max_wait=self._max_wait,
-            pause=_POLL_SECONDS,
+            self._server.retry, what="the replay's server", pause=_POLL_SECONDS
         )
-        dataset = wait(self._connect, (reverb.errors.ReverbError,))
+        dataset = self._server.connect(self._dataset)
         while not self._closed.is_set():
             # A pass ends when nothing arrived for a while; it has returned everything it read. The
             # next one cannot begin while the server dies: its connection is reset.
@@ -110,15 +104,15 @@ class Reader:
                 yield sample
         raise Stopped("The reader was closed.")
 
-    def _connect(self) -> Any:
-        self._layout.check_server(self._client)
-        signature = self._layout.signature()
+    def _dataset(self) -> Any:
+        layout = self._server.layout
+        signature = layout.signature()
         # Two workers read 1.2 times as many items per second as one with as many in flight
         # (benchmarks/reverb_replay.py), but not in order, which a queue's batches of 1 need.
         workers = min(2, self._batch_size)
         dataset = reverb.TrajectoryDataset(
-            self._client.server_address,
-            self._layout.table,
+            self._server.client.server_address,
+            layout.table,
             dtypes=tuple(spec.dtype for spec in signature),
             shapes=tuple(spec.shape for spec in signature),
             max_in_flight_samples_per_worker=-(-self._batch_size // workers),

@@ -12,10 +12,9 @@ from ..local import LocalReplay
 from ..rows import check_stored_as, sample_shapes, stored_as
 from ..selectors import importance_weights
 from ..tree_selector import LARGEST_PRIORITY, check_priorities
-from .library import reverb
 from .reader import Reader
 from .tables import SEQUENCES, Layout
-from .waiting import ServerCalls
+from .waiting import Server, ServerCalls
 
 _CHECKPOINT = "reverb_checkpoint"
 
@@ -101,9 +100,9 @@ class PrioritizedReplay:
         self.shapes = sample_shapes(
             layout.environment_spec, layout.sequence, layout.config, num_envs=num_envs
         )
-        self._client = reverb.Client(address)
+        server = Server(address, layout, max_wait=max_wait)
+        self._client, self._calls = server.client, ServerCalls(server)
         self._table_size, self._largest, self._mean_power = 0, 1.0, 1.0
-        self._calls = ServerCalls(self._client, SEQUENCES, max_wait=max_wait)
         self._reader = Reader(address, layout, batch_size=self._config.draw_size, max_wait=max_wait)
 
     def sample(self, timeout: float = 0.0) -> Draw | None:

@@ -9,74 +9,88 @@ from typing import Any, TypeVar
 
 from ..interface import Stopped, WaitTimeout, never
 from .library import reverb
+from .tables import Layout
 
 _ANSWER_SECONDS = 2  # until a server describes its tables
+_POLL_SECONDS = 0.5  # between attempts to connect
 _CALLS_AHEAD = 16  # submitted, but not yet made
 _T = TypeVar("_T")
 
 
-def describe(client: reverb.Client, table: str) -> str:
-    """One clause about a table: size, minimum, inserts and samples; never raises or hangs."""
-    try:
-        info = client.server_info(timeout=_ANSWER_SECONDS).get(table)
-    except (reverb.errors.ReverbError, RuntimeError):
-        return f"no Reverb server answers at {client.server_address}"
-    if info is None:
-        return f"the Reverb server at {client.server_address} has no table {table}"
-    limits = info.rate_limiter_info
-    return (
-        f"table {table} at {client.server_address} holds {info.current_size} of at most "
-        f"{info.max_size} items (minimum {limits.min_size_to_sample}), after "
-        f"{limits.insert_stats.completed} inserts and {limits.sample_stats.completed} samples"
-    )
+class Server:
+    """A table of the Reverb server at an address, "host:port", or of a client's server.
 
-
-def retry(
-    attempt: Callable[[], _T],
-    errors: tuple[type[Exception], ...],
-    *,
-    what: str,
-    client: reverb.Client,
-    table: str,
-    stop: Callable[[], bool] = never,
-    max_wait: float,
-    pause: float = 0.0,
-) -> _T:
-    """Repeats an attempt until it raises none of some errors.
-
-    Args:
-      attempt: takes about a second at most.
-      errors: after which it is repeated, `pause` seconds later.
-      what: what is waited for, for the message.
-      client: of the server.
-      table: the table that the message describes.
-      stop: whether to stop waiting.
-      max_wait: seconds after which waiting is an error.
-      pause: see `errors`.
-
-    Raises:
-      Stopped: `stop()` became true.
-      WaitTimeout: the attempts failed for `max_wait` seconds.
+    Waits for it end when `stop()` is true (`Stopped`), or after `max_wait` seconds (`WaitTimeout`).
     """
-    started = time.monotonic()
-    while True:
+
+    def __init__(
+        self,
+        address: str | reverb.Client,
+        layout: Layout,
+        *,
+        stop: Callable[[], bool] = never,
+        max_wait: float,
+    ):
+        self.client = reverb.Client(address) if isinstance(address, str) else address
+        self.layout, self.max_wait, self._stop = layout, max_wait, stop
+
+    def connect(self, make: Callable[[], _T]) -> _T:
+        """Waits for the server, checks its table (see `Layout`), and makes something of it."""
+
+        def attempt() -> _T:
+            self.layout.check_server(self.client)
+            return make()
+
+        errors = (reverb.errors.ReverbError, RuntimeError)
+        return self.retry(attempt, errors, "the replay's server", pause=_POLL_SECONDS)
+
+    def retry(
+        self,
+        attempt: Callable[[], _T],
+        errors: tuple[type[Exception], ...],
+        what: str,
+        *,
+        pause: float = 0.0,
+    ) -> _T:
+        """Repeats an attempt, of about a second at most, until it raises none of these errors."""
+        started = time.monotonic()
+        while True:
+            try:
+                return attempt()
+            except errors:
+                if self._stop():
+                    raise Stopped(f"Stopped while waiting for {what}.") from None
+            waited = time.monotonic() - started
+            if waited >= self.max_wait:
+                raise self.timeout(what, waited)
+            time.sleep(pause)
+
+    def timeout(self, what: str, seconds: float) -> WaitTimeout:
+        """An error that says what was waited for, and describes the table."""
+        return WaitTimeout(f"Waited {seconds:.0f} s for {what}: {self.describe()}.")
+
+    def describe(self) -> str:
+        """One clause about the table: size, minimum, inserts and samples; never raises or hangs."""
+        address, table = self.client.server_address, self.layout.table
         try:
-            return attempt()
-        except errors:
-            if stop():
-                raise Stopped(f"Stopped while waiting for {what}.") from None
-        waited = time.monotonic() - started
-        if waited >= max_wait:
-            raise WaitTimeout(f"Waited {waited:.0f} s for {what}: {describe(client, table)}.")
-        time.sleep(pause)
+            info = self.client.server_info(timeout=_ANSWER_SECONDS).get(table)
+        except (reverb.errors.ReverbError, RuntimeError):
+            return f"no Reverb server answers at {address}"
+        if info is None:
+            return f"the Reverb server at {address} has no table {table}"
+        limits = info.rate_limiter_info
+        return (
+            f"table {table} at {address} holds {info.current_size} of at most {info.max_size} "
+            f"items (minimum {limits.min_size_to_sample}), after "
+            f"{limits.insert_stats.completed} inserts and {limits.sample_stats.completed} samples"
+        )
 
 
 class ServerCalls:
     """Makes calls that can neither be interrupted nor given a timeout, in order, in a thread."""
 
-    def __init__(self, client: reverb.Client, table: str, *, max_wait: float):
-        """Starts the thread; the arguments are those of `retry`."""
-        self._client, self._table, self._max_wait = client, table, max_wait
+    def __init__(self, server: Server):
+        self._server = server
         self._calls: queue.Queue[Callable[[], Any] | None] = queue.Queue(_CALLS_AHEAD)
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="calls to Reverb", daemon=True)
@@ -94,9 +108,9 @@ class ServerCalls:
         if self._error is not None:
             raise self._error
         try:
-            self._calls.put(call, timeout=self._max_wait)
+            self._calls.put(call, timeout=self._server.max_wait)
         except queue.Full:
-            raise self._timeout(what) from None
+            raise self._server.timeout(what, self._server.max_wait) from None
 
     def result(self, call: Callable[[], _T], what: str) -> _T:
         """Returns the result of a call.
@@ -115,9 +129,9 @@ class ServerCalls:
 
         self.submit(make, what)
         try:
-            return answer.result(self._max_wait)
+            return answer.result(self._server.max_wait)
         except futures.TimeoutError:
-            raise self._timeout(what) from None
+            raise self._server.timeout(what, self._server.max_wait) from None
 
     def close(self) -> None:
         """Ends the thread after the pending calls, or leaves it if its server is gone."""
@@ -126,11 +140,6 @@ class ServerCalls:
         except queue.Full:
             return
         self._thread.join(1.0)
-
-    def _timeout(self, what: str) -> WaitTimeout:
-        return WaitTimeout(
-            f"Waited {self._max_wait:.0f} s for {what}: {describe(self._client, self._table)}."
-        )
 
     def _run(self) -> None:
         try:

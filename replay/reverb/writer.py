@@ -1,9 +1,7 @@
 """The actors' side of a replay in Reverb."""
 
-import functools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +10,7 @@ from ..interface import never
 from ..tree_selector import check_priorities
 from .library import reverb
 from .tables import Layout
-from .waiting import retry
+from .waiting import Server
 
 _ROWS_AHEAD = 32  # not yet confirmed: a confirmation takes milliseconds
 _POLL_MS = 500  # between the checks of a wait for whether it must end
@@ -53,22 +51,9 @@ class ReverbWriter:
           Stopped: `stop()` became true.
           WaitTimeout: no server answered for `max_wait` seconds.
         """
-        client = reverb.Client(address) if isinstance(address, str) else address
+        server = Server(address, layout, stop=stop, max_wait=max_wait)
         self._layout, self._checked = layout, 1.0
-        wait = functools.partial(
-            retry, client=client, table=layout.table, stop=stop, max_wait=max_wait
-        )
-
-        def connect() -> list[_Stream]:
-            layout.check_server(client)
-            return [_Stream(number, client, layout, wait) for number in environments]
-
-        self._streams = wait(
-            connect,
-            (reverb.errors.ReverbError, RuntimeError),
-            what="the replay's server",
-            pause=_POLL_MS / 1000,
-        )
+        self._streams = server.connect(lambda: [_Stream(number, server) for number in environments])
 
     def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
         """Writes one row of each environment; waits while the table accepts no items.
@@ -104,10 +89,9 @@ class ReverbWriter:
 class _Stream:
     """The rows of one environment, and Reverb's writer for them."""
 
-    def __init__(
-        self, environment: int, client: reverb.Client, layout: Layout, wait: Callable[..., Any]
-    ):
-        self._environment, self._id, self._wait = environment, time.time_ns(), wait
+    def __init__(self, environment: int, server: Server):
+        self._environment, self._id, self._server = environment, time.time_ns(), server
+        layout = server.layout
         self._table, self._queued = layout.table, layout.queued
         self._length, self._period = layout.length, layout.period
         self._before, self._begins = layout.before, True
@@ -117,7 +101,9 @@ class _Stream:
         self._pending = -(-ahead // self._period)
         self._time = 0  # rows since starts are counted
         num_refs = self._before + self._length * (1 + self._pads)
-        self._writer = client.trajectory_writer(num_refs, get_signature_timeout_ms=_CONNECT_MS)
+        self._writer = server.client.trajectory_writer(
+            num_refs, get_signature_timeout_ms=_CONNECT_MS
+        )
 
     @property
     def origin(self) -> tuple[int, int, int]:
@@ -142,10 +128,10 @@ class _Stream:
         for age in ages:
             self._create(age + missing, self._length, priority)
         if ages:
-            self._wait(
+            self._server.retry(
                 lambda: self._writer.flush(self._pending, _POLL_MS),
                 (reverb.errors.DeadlineExceededError,),
-                what=f"the replay to take the rows of environment {self._environment}",
+                f"the replay to take the rows of environment {self._environment}",
             )
 
     def close(self, deadline: float) -> None:

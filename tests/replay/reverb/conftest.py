@@ -15,3 +15,4 @@ def _short_waits(monkeypatch):
     monkeypatch.setattr(writer, "_POLL_MS", 50)
     monkeypatch.setattr(writer, "_CLOSE_SECONDS", 0.3)
     monkeypatch.setattr(waiting, "_ANSWER_SECONDS", 1)
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.05)

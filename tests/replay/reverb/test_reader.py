@@ -103,8 +103,8 @@ class _Reset:
 
 
 def test_a_server_that_dies_as_a_pass_begins_is_waited_for(monkeypatch):
-    connect = Reader._connect
-    monkeypatch.setattr(Reader, "_connect", lambda reader: _Reset(connect(reader)))
+    dataset = Reader._dataset
+    monkeypatch.setattr(Reader, "_dataset", lambda reader: _Reset(dataset(reader)))
     with reading() as (write, take):
         write(4)
         assert sorted(take(SECONDS)) == [0, 1, 2, 3]

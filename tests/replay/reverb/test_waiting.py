@@ -16,7 +16,9 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 
 from reverb_servers import (
     BIG,
+    ONLY_ROWS,
     SECONDS,
+    SPEC,
     draw,
     free_address,
     make_writer,
@@ -30,9 +32,10 @@ from reverb_servers import (
 from waiting import wait_for
 
 from retrax.replay.interface import Stopped, WaitTimeout
+from retrax.replay.reverb import Layout
 from retrax.replay.reverb.library import reverb
 from retrax.replay.reverb.tables import CHUNK_ROWS
-from retrax.replay.reverb.waiting import ServerCalls, describe
+from retrax.replay.reverb.waiting import Server, ServerCalls
 
 pytestmark = pytest.mark.distributed
 
@@ -137,15 +140,17 @@ def test_nobody_waits_forever_for_a_server_that_died():
 
 def test_a_description_names_a_missing_table():
     config = dataclasses.replace(BIG, selector="contextual")
+    layout = Layout(SPEC, sequence_spec(), dataclasses.replace(config, selector="uniform"))
     with server(sequence_spec(), config) as address:
-        text = describe(reverb.Client(address), "sequences")
+        text = Server(address, layout, max_wait=SECONDS).describe()
     assert text == f"the Reverb server at {address} has no table sequences"
 
 
 @pytest.fixture
 def calls():
     with serve([reverb.Table.queue("rows", 1)]) as address:
-        calls = ServerCalls(reverb.Client(address), "rows", max_wait=0.5)
+        layout = Layout(SPEC, sequence_spec(), ONLY_ROWS)
+        calls = ServerCalls(Server(address, layout, max_wait=0.5))
         yield calls
         calls.close()
 
