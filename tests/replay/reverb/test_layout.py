@@ -27,36 +27,19 @@ from retrax.replay.reverb.library import reverb
 pytestmark = pytest.mark.distributed
 
 
-def extras(**changes):
-    sequence = sequence_spec(stored=True)
-    return dataclasses.replace(sequence, extras={**sequence.extras, **changes})
-
-
-def observing(shape, dtype):
-    return EnvironmentSpec(specs.Array(shape, dtype), SPEC.actions)
-
-
-MU = jax.ShapeDtypeStruct((3,), np.float32)
-SAME_SIZE = [
-    (observing((2,), np.int32), extras()),
-    (observing((1, 2), np.float32), extras()),
-    (
-        SPEC,
-        dataclasses.replace(extras(nu=MU), extras={"nu": MU, "memory": extras().extras["memory"]}),
-    ),
-    (SPEC, extras(memory=(MU, jax.ShapeDtypeStruct((5,), np.float32)))),
-]
-
-
 @pytest.mark.parametrize("selector", ["contextual", "uniform"])
-@pytest.mark.parametrize(("spec", "sequence"), SAME_SIZE)
-def test_rows_of_the_same_size_have_other_signatures(spec, sequence, selector):
-    config = dataclasses.replace(BIG, selector=selector)
-    one, other = Layout(SPEC, extras(), config), Layout(spec, sequence, config)
-    shapes = [[column.shape for column in each.signature()] for each in (one, other)]
-    assert str(shapes[0]) == str(shapes[1])
-    assert one.signature() != other.signature()
-    assert one.signature() == Layout(SPEC, extras(), config).signature()
+def test_rows_of_the_same_size_have_other_signatures(selector):
+    """Of rows, and of extras of first rows; `test_packing` has other cases."""
+    config, sequence = dataclasses.replace(BIG, selector=selector), sequence_spec(stored=True)
+    one = Layout(SPEC, sequence, config)
+    assert one.signature() == Layout(SPEC, sequence_spec(stored=True), config).signature()
+    integers = EnvironmentSpec(specs.Array((2,), np.int32), SPEC.actions)
+    memory = tuple(jax.ShapeDtypeStruct((size,), np.float32) for size in (3, 5))
+    other = dataclasses.replace(sequence, extras={**sequence.extras, "memory": memory})
+    for changed in (Layout(integers, sequence, config), Layout(SPEC, other, config)):
+        shapes = [[column.shape for column in each.signature()] for each in (one, changed)]
+        assert str(shapes[0]) == str(shapes[1])
+        assert one.signature() != changed.signature()
 
 
 @pytest.mark.parametrize("selector", ["contextual", "uniform"])
