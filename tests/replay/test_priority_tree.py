@@ -271,14 +271,6 @@ def test_frequencies_are_the_probabilities(kind, capacity):
         assert chi_square(draw(uniform(tree, kind), rng, 40_000), alike) > 1e-3
 
 
-def test_the_same_seed_draws_the_same():
-    tree = make_tree(100, range(90), {7: 2.0, 50: 1.0})
-    for each in (tree, uniform(tree)):
-        first, again, other = (draw(each, np.random.default_rng(seed), 50) for seed in (5, 5, 6))
-        np.testing.assert_array_equal(first, again)
-        assert (first != other).any()
-
-
 def test_a_ring_that_overwrites_keeps_its_length_and_forgets_priorities():
     capacity = 6
     tree = make_selector("contextual", capacity)
@@ -322,14 +314,6 @@ def test_any_integer_dtype_is_taken(dtype):
     tree = make_tree(200, [3, 199])
     tree.set_priorities(np.array([3, 199], dtype), np.array([1, 3], np.float32))
     np.testing.assert_allclose(tree.probabilities(np.array([199], dtype)), [0.75])
-
-
-def test_an_emptied_tree_cannot_be_sampled():
-    tree = make_tree(10, [4])
-    tree.remove(array(4))
-    assert len(tree) == 0
-    with pytest.raises(ValueError, match="insert slots first"):
-        tree.sample(np.random.default_rng(0), 1)
 
 
 @pytest.mark.parametrize(
