@@ -1,16 +1,15 @@
 """Replay: storage of rows, selection of sequences, schedule of updates; in one process, or not."""
 
 from ..datatypes import ReplayConfig, Row, Sample, SequenceSpec
-from .interface import Draw, Replay, ReplayStatus, Writer
+from .interface import Draw, Replay, ReplayStatus, RowStore, Writer
 from .local import LocalReplay
 from .node import ReplayNode
 from .node_writer import NodeWriter
 from .peer import DirectPeer, Peer
-from .priorities import importance_weights
 from .priority_tree import ContextualPriorityTree
 from .remote import RemoteReplay
 from .schedule import UpdateKind, UpdateSchedule
-from .selectors import make_selector
+from .selectors import importance_weights, make_selector
 from .store import SequenceStore
 from .tree_selector import TreeSelector
 
@@ -27,6 +26,7 @@ __all__ = [
     "ReplayNode",
     "ReplayStatus",
     "Row",
+    "RowStore",
     "Sample",
     "SequenceSpec",
     "SequenceStore",

@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
 from dm_env import specs
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     SECONDS,
     SPEC,
     make_writer,
     open_replay,
-    sequence_spec,
     serve,
     server,
 )

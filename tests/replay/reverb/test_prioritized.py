@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     draw,
     make_writer,
     open_replay,
-    sequence_spec,
     server,
     stream,
     write_on,

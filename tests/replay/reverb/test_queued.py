@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     ONLY_ROWS,
@@ -19,7 +20,6 @@ from reverb_servers import (
     draw,
     make_writer,
     open_replay,
-    sequence_spec,
     server,
     stream,
     streams,

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     SECONDS,
@@ -18,7 +19,6 @@ from reverb_servers import (
     each_once,
     make_writer,
     open_replay,
-    sequence_spec,
     serve,
     server,
     stream,

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     assert_same,
@@ -15,7 +16,6 @@ from reverb_servers import (
     each_once,
     expected_sequences,
     open_replay,
-    sequence_spec,
     serve,
     server,
     shapes_of,

@@ -5,7 +5,8 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
-from reverb_servers import SPEC, sequence_spec
+from replay_rows import sequence_spec
+from reverb_servers import SPEC
 
 from retrax.replay import ReplayConfig
 from retrax.replay.reverb import Layout, make_tables

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     ONLY_ROWS,
@@ -23,7 +24,6 @@ from reverb_servers import (
     free_address,
     make_writer,
     open_replay,
-    sequence_spec,
     serve,
     server,
     stream,
@@ -73,7 +73,8 @@ def test_without_a_server_everything_ends_with_a_sentence():
 STEADY = dataclasses.replace(BIG, acting_steps_per_update=4)
 SERVER = """
 import dataclasses, sys, time
-from reverb_servers import BIG, SPEC, Layout, make_tables, reverb, sequence_spec
+from replay_rows import sequence_spec
+from reverb_servers import BIG, SPEC, Layout, make_tables, reverb
 tables = []
 for selector in ("contextual", "proportional"):
     config = dataclasses.replace(BIG, acting_steps_per_update=4, selector=selector)

@@ -8,13 +8,13 @@ import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
 
+from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     ONLY_ROWS,
     SPEC,
     make_writer,
     open_replay,
-    sequence_spec,
     server,
     stream,
     streams,
