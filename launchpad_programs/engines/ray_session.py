@@ -18,11 +18,9 @@ import cloudpickle
 
 from ...agents.base import Agent
 from ...basics.sentences import first_line
-from ...replay.draws import DrawPacking
 from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
-from ...replay.packing import SequencePacking
+from ...replay.packing import DrawPacking, SequencePacking
 from ...replay.remote import REQUEST_BYTES
-from ...replay.rows import row_spec
 from ...runtime.parameters import packing_of
 from ...runtime.stop import stop_on_signals
 from ..config import ProgramConfig
@@ -186,7 +184,7 @@ def own_address(address: str) -> str:
 def object_bytes(config: ProgramConfig, agent: Agent) -> int:
     """Memory for what Ray carries: draws, rows and parameters, sent or still read; twice that."""
     run, sequence = config.run, agent.sequence
-    packing = SequencePacking(row_spec(config.spec, sequence), sequence)
+    packing = SequencePacking(config.spec, sequence)
     # Small draws travel together, see `RemoteReplay`.
     draws = max(DrawPacking(packing).num_bytes(run.replay.draw_size), REQUEST_BYTES)
     chunk = CHUNK_ROWS * packing.row_bytes * run.environments_per_actor
