@@ -1,13 +1,20 @@
-"""Shared by all kinds of environments: time steps in arrival form, seeds, checks of actions.
+"""Shared by all kinds of environments: time steps in arrival form, seeds, forms of actions.
 
 `E` denotes the number of environments that are stepped together.
 """
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import dm_env
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import ActionSpec, TimeStep
+
+Convert: TypeAlias = Callable[[Any], np.ndarray]  # from our actions `[E, ...]` to a library's
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def arrival(
@@ -43,23 +50,21 @@ def arrival(
     )
 
 
-def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
-    """One source of randomness for each environment, independent of the number of environments.
-
-    Args:
-      seed: >= 0.
-      num_envs: E >= 1.
-
-    Returns:
-      E seed sequences: the first ones stay the same when E grows.
-
-    Raises:
-      ValueError: `seed` or `num_envs` is out of its range.
-    """
+def check_numbers(seed: int, num_envs: int) -> None:
+    """Refuses `num_envs` < 1 and `seed` < 0 by a ValueError."""
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
     if seed < 0:
         raise ValueError(f"seed must not be negative, got {seed}.")
+
+
+def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
+    """One source of randomness for each environment: the first ones stay the same when E grows.
+
+    Raises:
+      ValueError: see `check_numbers`.
+    """
+    check_numbers(seed, num_envs)
     return [np.random.SeedSequence([seed, e]) for e in range(num_envs)]
 
 
@@ -88,20 +93,40 @@ def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.
     actions = np.asarray(actions)
     if actions.shape != (num_envs, *spec.shape):
         raise ValueError(f"actions must be {[num_envs, *spec.shape]}, got {[*actions.shape]}.")
-    if not isinstance(spec, specs.DiscreteArray):
-        _refuse_where(~np.isfinite(actions), actions, "a finite number")
-        return actions.astype(spec.dtype)
-    if not np.issubdtype(actions.dtype, np.integer):
-        raise ValueError(f"actions must be integers, got {actions.dtype}.")
-    allowed = f"0 to {spec.num_values - 1}"
-    _refuse_where((actions < 0) | (actions >= spec.num_values), actions, allowed)
+    if isinstance(spec, specs.DiscreteArray):
+        if not np.issubdtype(actions.dtype, np.integer):
+            raise ValueError(f"actions must be integers, got {actions.dtype}.")
+        allowed = f"0 to {spec.num_values - 1}"
+        wrong = (actions < 0) | (actions >= spec.num_values)
+    else:
+        allowed, wrong = "a finite number", ~np.isfinite(actions)
+    if wrong.any():
+        e = int(np.argwhere(wrong)[0, 0])
+        raise ValueError(f"the action of environment {e} must be {allowed}, got {actions[e]}.")
     return actions.astype(spec.dtype)
 
 
-def _refuse_where(wrong: np.ndarray, actions: np.ndarray, allowed: str) -> None:
-    if not wrong.any():
-        return
-    environment = int(np.argwhere(wrong)[0, 0])
-    raise ValueError(
-        f"the action of environment {environment} must be {allowed}, got {actions[environment]}."
-    )
+def bounded_actions(
+    low: np.ndarray, high: np.ndarray, dtype: np.dtype
+) -> tuple[specs.BoundedArray, Convert]:
+    """The spec of continuous actions, float32 `[size]`, and the function that clips them.
+
+    The function makes float32 `[E, size]` to `dtype` `[E, ...]`, the type that the environment
+    takes, between `low` and `high` `[...]`, which are finite as float32. It clips in this type,
+    because a bound that is rounded to float32 can lie beyond it.
+
+    Raises:
+      ValueError: an action has no numbers.
+    """
+    if not low.size:
+        raise ValueError(
+            f"actions of shape {low.shape} have no numbers: there is nothing to learn."
+        )
+    bounds = (bound.astype(np.float32).ravel() for bound in (low, high))
+    spec = specs.BoundedArray((low.size,), np.float32, *bounds, "action")
+    return spec, lambda actions: np.clip(actions.reshape(-1, *low.shape).astype(dtype), low, high)
+
+
+def fits(values: Any) -> bool:
+    """Whether all of them are finite as float32."""
+    return bool((np.abs(values) <= _LARGEST).all())

@@ -1,6 +1,6 @@
 """Atari 2600 games as DQN saw them, on ale-py's own vector of emulators."""
 
-import copy
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,16 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, integer_seeds
+from .attributes import Attributes
 from .played_games import PlayedGames
+from .tiny import enlarge
 
 FRAME_SKIP = 4
 SIDE = 84
-_RENDER_FACTOR = 4
+DO_NOTHING = 0  # an action
 NOT_BEGUN = "there is nothing to render before reset()."
-_DO_NOTHING = 0
-_FLAGS = ("_lives", "_last", "_game_over", "_over", "_picture", "_steps")  # of `Atari`
+GAME = frozenset({"game"})  # no switch: it follows from the id
+_NOT_KEPT = ("spec", "num_envs", "_emulators", "_played")  # attributes of `Atari`
 # These cartridges are for two players; they have no mode for one.
 _TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
 
@@ -56,10 +58,6 @@ class Atari:
     | repeat_action_probability | 0 | 0 | 0 | 0 |
     | clip_rewards | False | True | as DQN, done in our update | False |
     | episodic_life | False | True in training | not said | False (R2D2) |
-
-    Attributes:
-      spec: of one of them.
-      num_envs: E.
 
     Args:
       game: ale-py's name of the game, in snake case: "pong", "ms_pacman".
@@ -108,12 +106,9 @@ class Atari:
         self.num_envs = num_envs
         if num_threads is None:
             num_threads = min(num_envs, os.cpu_count() or 1)
-        check_game(game)
-        check_range("frame_stack", frame_stack, 1)
-        check_range("max_noops", max_noops, 0)
-        check_range("max_frames", max_frames, FRAME_SKIP)
-        check_range("repeat_action_probability", repeat_action_probability, 0, 1)
-        check_range("num_threads", num_threads, 1)
+        check_arguments(game, frame_stack, max_noops, max_frames)
+        _check_range("repeat_action_probability", repeat_action_probability, 0, 1)
+        _check_range("num_threads", num_threads, 1)
         self._emulators: Any = AtariVectorEnv(
             game,
             num_envs,
@@ -167,7 +162,7 @@ class Atari:
             return self.reset()
         first = self._last
         if self._episodic_life:
-            actions = np.where(first, _DO_NOTHING, actions)
+            actions = np.where(first, DO_NOTHING, actions)
         frames, reward, terminated, truncated, info = self._emulators.step(actions)
         self._played.add(actions)
         lives, renewed = info["lives"], self._game_over & self._played.due
@@ -182,14 +177,12 @@ class Atari:
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`: what was played, and how far the episodes are."""
-        flags = {name: copy.copy(getattr(self, name)) for name in _FLAGS}
-        return {"played": self._played.state(), **flags}
+        return {"played": self._played.state(), "own": Attributes(self, _NOT_KEPT).state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Resumable`. The games are played again, a few thousand steps a second."""
         self._played.restore(state["played"])
-        for name in _FLAGS:
-            setattr(self, name, state[name])
+        Attributes(self, _NOT_KEPT).restore(state["own"])
         if self._picture is not None:
             self._played.play_again(self._emulators)
 
@@ -202,7 +195,9 @@ class Atari:
         Raises:
           ValueError: no episode has begun.
         """
-        return enlarged(self._picture)
+        if self._picture is None:
+            raise ValueError(NOT_BEGUN)
+        return enlarge(self._picture[..., None].repeat(3, axis=2), 4)
 
     def close(self) -> None:
         """Stops the emulators. Calling it twice does no harm."""
@@ -231,7 +226,7 @@ class Atari:
         """Books who begins next, and moves ale-py's axis of stacked frames to the end."""
         self._last = (terminated | truncated) & ~first
         self._steps = np.where(first, 0, self._steps + 1)
-        self._picture = frames[0, -1]
+        self._picture = frames[0, -1].copy()
         observation = np.ascontiguousarray(np.moveaxis(frames, 1, -1))
         if self._episodic_life:
             for back in range(1, frames.shape[1]):
@@ -246,26 +241,16 @@ def atari_spec(num_actions: int, frame_stack: int, max_frames: int) -> Environme
     return EnvironmentSpec(image, actions, max_episode_steps=-(-max_frames // FRAME_SKIP))
 
 
-def enlarged(picture: np.ndarray | None) -> np.ndarray:
-    """A preprocessed frame `[84, 84]` for people: uint8 `[336, 336, 3]`, gray.
-
-    Raises:
-      ValueError: there is none.
-    """
-    if picture is None:
-        raise ValueError(NOT_BEGUN)
-    large = picture.repeat(_RENDER_FACTOR, axis=0).repeat(_RENDER_FACTOR, axis=1)
-    return large[..., None].repeat(3, axis=2)
-
-
-def check_game(game: str) -> None:
-    """Refuses what is not ale-py's name of a game for one player."""
+def check_arguments(game: str, frame_stack: int, max_noops: int, max_frames: int) -> None:
+    """Refuses arguments of both kinds of emulators that are out of their ranges."""
     if game not in games().values():
         raise ValueError(f"ale-py has no game {game!r} for one player.")
+    _check_range("frame_stack", frame_stack, 1)
+    _check_range("max_noops", max_noops, 0)
+    _check_range("max_frames", max_frames, FRAME_SKIP)
 
 
-def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
-    """Refuses a switch that is out of [low, high]."""
+def _check_range(name: str, value: float, low: float, high: float = math.inf) -> None:
     if not low <= value <= high:
-        above = "" if high == float("inf") else f" and at most {high}"
+        above = "" if high == math.inf else f" and at most {high}"
         raise ValueError(f"Atari: {name} must be at least {low}{above}, got {value}.")

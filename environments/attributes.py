@@ -1,9 +1,9 @@
 """The states of objects that are their attributes: our tasks, and most of other people's.
 
-An object qualifies if its class is written in Python and all its attributes are plain data or
-constants: functions without a closure, classes, modules, and Gymnasium's spaces that have drawn
-nothing. Everything else (a simulator of another library, a list of objects) may hide a state, so it
-is refused.
+An object qualifies if its class is written in Python and all its attributes are plain data, named
+tuples of plain data, or constants: functions without a closure, classes, modules, and Gymnasium's
+spaces that have drawn nothing. Everything else (a simulator of another library, a list of objects)
+may hide a state, so it is refused.
 
 Data of its classes count, too: what can be written in place (a list of levels) is kept, what cannot
 (a number) and sets must be the same where the state is restored.
@@ -16,97 +16,89 @@ import pathlib
 import re
 import types
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .plain_data import NotPlainError
 
-_CONSTANTS = "constants"
-_SHARED = "shared"
-_VALUES = "values"
 _LARGEST = object.__basicsize__ + 16  # a dictionary and a list of weak references
-_IMMUTABLE: tuple[Any, ...] = (
-    type(None),
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    np.generic,
-    np.dtype,
-    range,
-)
-_IMMUTABLE += (enum.Enum, re.Pattern, pathlib.PurePath)
+_IMMUTABLE: tuple[Any, ...] = (type(None), bool, int, float, complex, str, bytes, range)
+_IMMUTABLE += (np.generic, np.dtype, enum.Enum, re.Pattern, pathlib.PurePath, logging.Logger)
 _SETS = (tuple, set, frozenset)
 _WRITABLE = (list, dict, collections.deque, np.ndarray, np.random.Generator)
 _WITHOUT_DATA = ("builtins", "abc", "typing", "typing_extensions")  # modules of base classes
 
 
-def attributes(thing: Any, skipped: Collection[str] = ()) -> dict[str, Any]:
-    """What `set_attributes` needs: values as they are, not copied, and names of constants.
+class Attributes(NamedTuple):
+    """The state of one object.
 
-    Args:
+    Attributes:
       thing: the object.
       skipped: names of attributes that need not be kept.
-
-    Raises:
-      NotPlainError: the object's class hides a state. (`pack` refuses values that are not plain.)
     """
-    kind = type(thing)
-    slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
-    if slots or kind.__basicsize__ > _LARGEST or not hasattr(thing, "__dict__"):
-        raise NotPlainError(f"{kind.__qualname__} is not a plain Python class")
-    values, constants = {}, {}
-    for name, value in vars(thing).items():
-        if name in skipped:
-            continue
-        described = _constant(value)
-        if described is None:
-            values[name] = value
-        else:
-            constants[name] = described
-    shared = {}
-    for name, _, value in _class_data(kind):
-        described = _constant(value) or _unwritten(value)
-        if described is not None:
-            constants[name] = described
-        elif isinstance(value, _WRITABLE):
-            shared[name] = value
-        else:
-            raise NotPlainError(f"{name} is a {type(value).__module__}.{type(value).__qualname__}")
-    parts = {_VALUES: values, _CONSTANTS: constants, _SHARED: shared}
-    return {"class": kind.__qualname__, **parts}
 
+    thing: Any
+    skipped: Collection[str] = ()
 
-def set_attributes(thing: Any, skipped: Collection[str], state: Mapping[str, Any]) -> None:
-    """Gives an object the attributes of another one, and no others.
+    def state(self) -> dict[str, Any]:
+        """Values as they are, not copied, and descriptions of constants.
 
-    Args:
-      thing: an object that was made in the same way.
-      skipped: see `attributes`.
-      state: of the other one, by `attributes`.
+        Raises:
+          NotPlainError: the object's class hides a state. (`pack` refuses values that are none.)
+        """
+        kind = type(self.thing)
+        slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
+        if slots or kind.__basicsize__ > _LARGEST or not hasattr(self.thing, "__dict__"):
+            raise NotPlainError(f"{kind.__qualname__} is not a plain Python class")
+        values, constants, shared = {}, {}, {}
+        for name, value in vars(self.thing).items():
+            if name in self.skipped:
+                continue
+            described = _constant(value)
+            if described is not None:
+                constants[name] = described
+            elif _is_named_tuple(value):
+                constants[name], values[name] = type(value).__qualname__, tuple(value)
+            else:
+                values[name] = value
+        for name, _, value in _class_data(kind):
+            described = _constant(value) or _unwritten(value)
+            if described is not None:
+                constants[name] = described
+            elif isinstance(value, _WRITABLE):
+                shared[name] = value
+            else:
+                what = f"{type(value).__module__}.{type(value).__qualname__}"
+                raise NotPlainError(f"{name} is a {what}")
+        parts = {"values": values, "constants": constants, "shared": shared}
+        return {"class": kind.__qualname__, **parts}
 
-    Raises:
-      ValueError: the object is of another class, or has other constants.
-    """
-    here = attributes(thing, skipped)
-    if here["class"] != state["class"]:
-        raise ValueError(f"class {here['class']} instead of {state['class']}")
-    if here.keys() != state.keys() or here[_SHARED].keys() != state[_SHARED].keys():
-        raise ValueError("the state is of another version")
-    ours, theirs = here[_CONSTANTS], state[_CONSTANTS]
-    if ours != theirs:
-        differ = [n for n in {**ours, **theirs} if ours.get(n) != theirs.get(n)]
-        found = [{n: x[n] for n in differ if n in x} for x in (ours, theirs)]
-        raise ValueError(f"{_CONSTANTS} {found[0]} instead of {found[1]}")
-    for name in here[_VALUES].keys() - state[_VALUES].keys():
-        delattr(thing, name)
-    vars(thing).update(state[_VALUES])
-    for name, owner, _ in list(_class_data(type(thing))):
-        if name in state[_SHARED]:
-            setattr(owner, name.rpartition(".")[2], state[_SHARED][name])
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Gives the object the attributes of another one, made in the same way, and no others.
+
+        Raises:
+          ValueError: the object is of another class, or has other constants.
+        """
+        here = self.state()
+        if here["class"] != state["class"]:
+            raise ValueError(f"class {here['class']} instead of {state['class']}")
+        if here.keys() != state.keys() or here["shared"].keys() != state["shared"].keys():
+            raise ValueError("the state is of another version")
+        ours, theirs = here["constants"], state["constants"]
+        if ours != theirs:
+            differ = [n for n in {**ours, **theirs} if ours.get(n) != theirs.get(n)]
+            found = [{n: x[n] for n in differ if n in x} for x in (ours, theirs)]
+            raise ValueError(f"constants {found[0]} instead of {found[1]}")
+        for name in here["values"].keys() - state["values"].keys():
+            delattr(self.thing, name)
+        own = vars(self.thing)
+        named = {name for name, value in own.items() if _is_named_tuple(value)}
+        for name, value in state["values"].items():
+            own[name] = type(own[name])(*value) if name in named else value
+        for name, owner, _ in list(_class_data(type(self.thing))):
+            if name in state["shared"]:
+                setattr(owner, name.rpartition(".")[2], state["shared"][name])
 
 
 def _class_data(kind: type) -> Iterator[tuple[str, type, Any]]:
@@ -133,15 +125,17 @@ def _constant(value: Any) -> str | None:
 
 def _unwritten(value: Any) -> str | None:
     """A description of data of a class that nobody writes in place, or that cannot be copied."""
-    if isinstance(value, logging.Logger) or type(value).__module__ == "typing":
-        return repr(value)
-    if isinstance(value, _IMMUTABLE):
+    if isinstance(value, _IMMUTABLE) or type(value).__module__ == "typing":
         return repr(value)
     if isinstance(value, _SETS):
         parts = [str(_constant(part) or _unwritten(part) or "") for part in value]
         if all(parts):
             return f"{type(value).__name__} {parts if isinstance(value, tuple) else sorted(parts)}"
     return None
+
+
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 def _spaces(space: Any) -> Iterator[Any]:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .arrival import integer_seeds
+from .attributes import Attributes
 from .dm_env_adapter import DmEnvVector
 from .failures import one_sentence
+from .mujoco_state import MujocoState
 
 PREFIX = "bsuite:"
 _INNER = "_env"  # of bsuite's wrappers: what they wrap
-_STATE = "_state"  # of its cart-poles, a NamedTuple
-_NOT_KEPT = {_INNER, _STATE, "_logger", "_init_fn", "_cartpole_config"}
+_NOT_KEPT = {_INNER, "_logger", "_init_fn"}  # the last is a closure over a generator that is kept
 
 
 class BsuiteVector(DmEnvVector):
@@ -21,8 +22,8 @@ class BsuiteVector(DmEnvVector):
 
     A record is a list of rows, from names of columns (`steps`, `episode`, `total_return`, and what
     the experiment adds, such as `total_regret`) to numbers. They are written after 1, 2, ..., 10,
-    12, 14, 17, 20, 25, 30, ... episodes. It is a part of `state()`, under "records": a run that is
-    resumed continues it.
+    12, 14, 17, 20, 25, 30, ... episodes. `state()` has them under "records", too: a run that is
+    resumed continues them.
 
     Args:
       id: bsuite's, such as "catch/0".
@@ -43,17 +44,14 @@ class BsuiteVector(DmEnvVector):
             raise ImportError(
                 f"{PREFIX}{id} needs the package bsuite: pip install 'retrax[bsuite]'"
             ) from error
+        experiment = id.partition("/")[0]
         if id not in sweep.SETTINGS:
-            experiment = id.partition("/")[0]
+            experiments = dict.fromkeys(known.partition("/")[0] for known in sweep.SWEEP)
             ids = [known for known in sweep.SWEEP if known.partition("/")[0] == experiment]
-            allowed = (
-                f"{ids[0]} to {ids[-1]}" if ids else f"{', '.join(_experiments(sweep))}, /0 on"
-            )
+            allowed = f"{ids[0]} to {ids[-1]}" if ids else f"{', '.join(experiments)}, /0 on"
             raise ValueError(f"bsuite has no id {id!r}: allowed are {allowed}.")
         with one_sentence(f"{PREFIX}{id} cannot be made"):
-            environments = [
-                bsuite.load(id.partition("/")[0], sweep.SETTINGS[id]) for _ in range(num_envs)
-            ]
+            environments = [bsuite.load(experiment, sweep.SETTINGS[id]) for _ in range(num_envs)]
         for environment, number in zip(environments, integer_seeds(seed, num_envs), strict=True):
             for part in _parts_of(environment):
                 if "_rng" in vars(part):
@@ -64,23 +62,11 @@ class BsuiteVector(DmEnvVector):
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`. With "records", one for each environment."""
-        return {
-            **super().state(),
-            "records": [record.rows for record in self._records],
-            "cart_poles": [tuple(_cart_pole(one) or ()) for one in self._environments],
-        }
+        return {**super().state(), "records": [record.rows for record in self._records]}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Resumable`."""
-        super().restore(state)
-        for e, environment in enumerate(self._environments):
-            self._records[e].rows = list(state["records"][e])
-            found = _cart_pole(environment)
-            if found is not None:
-                _innermost(environment)._state = type(found)(*state["cart_poles"][e])
-
-    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
-        return [(part, _NOT_KEPT) for part in _parts_of(self._environments[e])]
+    def _parts(self, e: int) -> list[Attributes | MujocoState]:
+        parts = [*_parts_of(self._environments[e]), self._records[e]]
+        return [Attributes(part, _NOT_KEPT) for part in parts]
 
 
 class _Record:
@@ -90,11 +76,7 @@ class _Record:
         self.rows: list[dict[str, Any]] = []
 
     def write(self, data: Mapping[str, Any]) -> None:
-        self.rows.append(dict(data))
-
-
-def _experiments(sweep: Any) -> list[str]:
-    return list(dict.fromkeys(known.partition("/")[0] for known in sweep.SWEEP))
+        self.rows = [*self.rows, dict(data)]  # a state that was given away stays as it is
 
 
 def _parts_of(environment: Any) -> Iterator[Any]:
@@ -102,12 +84,3 @@ def _parts_of(environment: Any) -> Iterator[Any]:
     while environment is not None:
         yield environment
         environment = vars(environment).get(_INNER)
-
-
-def _innermost(environment: Any) -> Any:
-    *_, last = _parts_of(environment)
-    return last
-
-
-def _cart_pole(environment: Any) -> Any:
-    return vars(_innermost(environment)).get(_STATE)

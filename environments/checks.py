@@ -1,9 +1,5 @@
 """A conformance test of environments."""
 
-import contextlib
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import dm_env
 import numpy as np
 from dm_env import specs
@@ -35,19 +31,12 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}.")
-    with _strict(environment):
-        _check(environment, steps, seed)
-
-
-@contextlib.contextmanager
-def _strict(environment: VectorEnvironment) -> Iterator[None]:
-    """Asks an adapter to compare observations with their space by the library's own rules."""
     if not isinstance(environment, SequentialVector):
-        yield
+        _check(environment, steps, seed)
         return
-    environment.is_strict = True
+    environment.is_strict = True  # asks for the library's own rules
     try:
-        yield
+        _check(environment, steps, seed)
     finally:
         environment.is_strict = False
 
@@ -55,19 +44,20 @@ def _strict(environment: VectorEnvironment) -> Iterator[None]:
 def _check(environment: VectorEnvironment, steps: int, seed: int) -> None:
     spec, generator = environment.spec, np.random.default_rng(seed)
     _check_spec(spec)
+    every = np.ones(environment.num_envs, bool)
     timestep = environment.reset()
-    _check_arrays(timestep, spec, environment.num_envs, 0)
-    _check_values(timestep, np.ones(environment.num_envs, bool), spec, 0)
+    _check_step(timestep, every, environment, 0)
     for step in range(1, steps + 1):
         last, observation = timestep.step_type == LAST, timestep.observation.copy()
         following = environment.step(_random_actions(spec, environment.num_envs, generator))
-        _check_kept(timestep.observation, observation, step)
-        _check_arrays(following, spec, environment.num_envs, step)
-        _check_values(following, last, spec, step)
+        if not np.array_equal(timestep.observation, observation):
+            raise ValueError(
+                f"observation of step {step - 1} was overwritten by step {step}: return a new "
+                "array at each step."
+            )
+        _check_step(following, last, environment, step)
         timestep = following
-    timestep = environment.reset()
-    _check_arrays(timestep, spec, environment.num_envs, steps + 1)
-    _check_values(timestep, np.ones(environment.num_envs, bool), spec, steps + 1)
+    _check_step(environment.reset(), every, environment, steps + 1)
 
 
 def _random_actions(
@@ -115,55 +105,34 @@ def _check_arrays(timestep: TimeStep, spec: EnvironmentSpec, num_envs: int, step
             )
 
 
-class _Rule(NamedTuple):
-    """One rule: where it is violated (`[E, ...]` bool), and what is allowed, in words."""
-
-    name: str
-    wrong: np.ndarray
-    allowed: str
-
-
-def _check_values(
-    timestep: TimeStep, after_last: np.ndarray, spec: EnvironmentSpec, step: int
+def _check_step(
+    timestep: TimeStep, after_last: np.ndarray, environment: VectorEnvironment, step: int
 ) -> None:
-    """Checks values; the error names the first environment that violates a rule."""
+    """Checks a time step; the error names the first environment that violates a rule."""
+    spec = environment.spec
+    _check_arrays(timestep, spec, environment.num_envs, step)
     kind, reward, discount = timestep.step_type, timestep.reward, timestep.discount
     first, seen = kind == FIRST, timestep.observation
+    # The field, where it is wrong (`[E, ...]` bool), and what is allowed.
     rules = [
-        _Rule("step_type", ~np.isin(kind, (FIRST, MID, LAST)), "0, 1 or 2"),
-        _Rule("step_type", after_last & ~first, "0 (FIRST) after a last step or a reset"),
-        _Rule("step_type", first & ~after_last, "1 or 2: FIRST comes only after a last step"),
-        _Rule("reward", ~np.isfinite(reward), "finite"),
-        _Rule("reward", first & (reward != 0), "0 on a first step"),
-        _Rule("discount", ~((discount >= 0) & (discount <= 1)), "0 to 1"),
-        _Rule("discount", first & (discount != 1), "1 on a first step"),
-        _Rule("discount", (kind == MID) & (discount == 0), "above 0, except on a last step"),
-        _Rule("observation", ~np.isfinite(seen), "finite"),
+        ("step_type", ~np.isin(kind, (FIRST, MID, LAST)), "0, 1 or 2"),
+        ("step_type", after_last & ~first, "0 (FIRST) after a last step or a reset"),
+        ("step_type", first & ~after_last, "1 or 2: FIRST comes only after a last step"),
+        ("reward", ~np.isfinite(reward), "finite"),
+        ("reward", first & (reward != 0), "0 on a first step"),
+        ("discount", ~((discount >= 0) & (discount <= 1)), "0 to 1"),
+        ("discount", first & (discount != 1), "1 on a first step"),
+        ("discount", (kind == MID) & (discount == 0), "above 0, except on a last step"),
+        ("observation", ~np.isfinite(seen), "finite"),
     ]
     if isinstance(spec.observations, specs.BoundedArray):
         low, high = spec.observations.minimum, spec.observations.maximum
-        rules += [
-            _Rule("observation", seen < low, f"at least {low}"),
-            _Rule("observation", seen > high, f"at most {high}"),
-        ]
-    for rule in rules:
-        _enforce(rule, getattr(timestep, rule.name), step)
-
-
-def _enforce(rule: _Rule, values: np.ndarray, step: int) -> None:
-    if not rule.wrong.any():
-        return
-    where = tuple(np.argwhere(rule.wrong)[0].tolist())
-    element = f"{rule.name}{list(where[1:])}" if where[1:] else rule.name
-    raise ValueError(
-        f"{element} of environment {where[0]} at step {step} must be {rule.allowed}, "
-        f"got {values[where]}."
-    )
-
-
-def _check_kept(now: np.ndarray, then: np.ndarray, step: int) -> None:
-    if not np.array_equal(now, then):
-        raise ValueError(
-            f"observation of step {step - 1} was overwritten by step {step}: return a new array "
-            "at each step."
-        )
+        rules.append(("observation", seen < low, f"at least {low}"))
+        rules.append(("observation", seen > high, f"at most {high}"))
+    for name, wrong, allowed in rules:
+        if wrong.any():
+            e, *index = where = tuple(np.argwhere(wrong)[0].tolist())
+            raise ValueError(
+                f"{name}{index or ''} of environment {e} at step {step} must be {allowed}, got "
+                f"{getattr(timestep, name)[where]}."
+            )

@@ -3,6 +3,7 @@
 dm_control is imported when the first task is made or listed: that takes about a second.
 """
 
+import contextlib
 import math
 from typing import Any
 
@@ -10,8 +11,8 @@ import numpy as np
 
 from ..datatypes import DEFAULT_LIMIT
 from .arrival import integer_seeds
+from .attributes import Attributes
 from .dm_env_adapter import DmEnvVector
-from .failures import RefusedError
 from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
 
@@ -86,27 +87,13 @@ class ControlSuite(DmEnvVector):
         self._environments = []
 
     def _begin(self, e: int) -> Any:
-        if not self._drawn:
-            return super()._begin(e)
-        with drawing():
+        with drawing() if self._drawn else contextlib.nullcontext():
             return super()._begin(e)
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        from dm_control.rl.control import PhysicsError
-
-        try:
-            return super()._advance(e, action)
-        except PhysicsError as error:
-            raise RefusedError(
-                f"the physics of environment {e} failed at step {self._num_steps}: {error}"
-            ) from error
-
-    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+    def _parts(self, e: int) -> list[Attributes | MujocoState]:
         environment = self._environments[e]
-        return [(environment, {"_physics", "_task"}), (environment.task, set())]
-
-    def _physics(self, e: int) -> list[MujocoState]:
-        return [self._simulations[e]]
+        kept = Attributes(environment, {"_physics", "_task"}), Attributes(environment.task)
+        return [*kept, self._simulations[e]]
 
 
 def tasks() -> dict[str, tuple[str, str]]:

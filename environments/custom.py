@@ -3,7 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
@@ -20,35 +20,23 @@ LIMIT = "max_episode_steps"  # a switch of every environment that is not a vecto
 _INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
 
 
-def make_custom(
-    maker: Callable[..., Any],
-    name: str,
-    *,
-    seed: int,
-    num_envs: int,
-    render: bool,
-    evaluation: bool = False,
-    switches: dict[str, Any],
-) -> VectorEnvironment:
+class Request(NamedTuple):
+    """Arguments of `make`, besides the id."""
+
+    seed: int
+    num_envs: int
+    render: bool
+    evaluation: bool
+    switches: dict[str, Any]
+
+
+def make_custom(maker: Any, name: str, request: Request) -> VectorEnvironment:
     """Makes a vector of environments with a function or a class of another package.
 
-    If `maker` has the parameters `num_envs` and `seed`, it returns a `VectorEnvironment` or what
-    `from_gymnasium_vector` takes. Any other `maker` is called once for each environment and returns
-    a `gymnasium.Env`, a `dm_env.Environment` or a `PureEnvironment`. If it has a parameter `seed`,
-    it gets a different one each time; if it has a parameter `render_mode` and `render` is true, it
-    gets "rgb_array". Its other parameters are switches, and so is `max_episode_steps`, after which
-    episodes are cut off.
-
     Args:
-      maker: a function or a class.
+      maker: a function or a class; `make` says how it is called.
       name: of the environment, for errors.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone, if the environment
-        draws its random numbers from the seed.
-      num_envs: E >= 1.
-      render: whether `render()` will be called.
-      evaluation: whether to leave out the switches that an attribute `training_only` of `maker`
-        names.
-      switches: keyword arguments of `maker`.
+      request: see `make`.
 
     Raises:
       ValueError: `maker` cannot be called, has no such switch, needs one that is missing, raises an
@@ -60,23 +48,23 @@ def make_custom(
             f"{name} must be a function or a class that makes an environment; its type is "
             f"{type(maker).__name__}."
         )
+    seed, num_envs, render, evaluation, switches = request
     names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
-    is_vector, limit = names >= COMMON, {}
+    is_vector = names >= COMMON
     defaults = {} if is_vector else {LIMIT: DEFAULT_LIMIT}
     switches = values(switches, maker, name, defaults=defaults, evaluation=evaluation)
-    if not is_vector and LIMIT in switches and LIMIT not in names:
-        limit = {LIMIT: switches.pop(LIMIT)}
     if is_vector:
         made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
         with closed_on_error([made] if hasattr(made, "close") else []):
             return as_vector(made, f"the result of {name}", num_envs=num_envs, seed=seed)
+    limit = {LIMIT: switches.pop(LIMIT)} if LIMIT in switches.keys() - names else {}
     if render and "render_mode" in names:
         switches = {"render_mode": "rgb_array", **switches}
-    each = [{**switches, "seed": s} if "seed" in names else switches for s in seeds]
     environments: list[Any] = []
     with closed_on_error(environments):
-        for arguments in each:
-            environments.append(_call(maker, name, arguments))
+        for each in seeds:
+            seeded = {**switches, "seed": each} if "seed" in names else switches
+            environments.append(_call(maker, name, seeded))
     return _vector(environments, name, seed, limit)
 
 
@@ -127,28 +115,23 @@ def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnviro
     Raises:
       ValueError: it is none of these, or has another number of environments.
     """
-    if isinstance(made, dm_env.Environment):
-        _check_one(made, name, num_envs)
-        return DmEnvVector([made])
+    single: tuple[type, ...] = (dm_env.Environment,)
     if "gymnasium" in sys.modules:  # whose import takes longer than the rest
         from . import gymnasium_vector
 
         if gymnasium_vector.is_gymnasium_vector(made):
             takes = not gymnasium_vector.is_pool(made)
             made = gymnasium_vector.GymnasiumVectorAdapter(made, seed=seed if takes else None)
-        elif isinstance(made, sys.modules["gymnasium"].Env):
-            _check_one(made, name, num_envs)
-            return _vector([made], name, seed, {})
-    _check_vector(made, name, num_envs)
-    return made
-
-
-def _check_one(made: Any, name: str, num_envs: int) -> None:
+        single = (*single, sys.modules["gymnasium"].Env)
+    if not isinstance(made, single):
+        _check_vector(made, name, num_envs)
+        return made
     if num_envs != 1:
         raise ValueError(
             f"{name} must have {num_envs} environments (num_envs), but it is a single "
             f"{type(made).__name__}: give a vector, or a function that makes one."
         )
+    return _vector([made], name, seed, {})
 
 
 def _check_vector(made: Any, name: str, num_envs: int) -> None:
@@ -178,6 +161,7 @@ def _check_vector(made: Any, name: str, num_envs: int) -> None:
 def _vector(
     environments: list[Any], name: str, seed: int, limit: dict[str, int]
 ) -> VectorEnvironment:
+    """A vector of single environments."""
     if isinstance(getattr(environments[0], "spec", None), EnvironmentSpec):
         from .pure import PureVector
 

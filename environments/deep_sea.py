@@ -37,8 +37,11 @@ class DeepSea(TinyTask):
       remote: whether the diver has the remote control: new noise is shown only at the start and
         after a move that is not to the right (the way to the treasure is the dull one), and
         otherwise at each step.
-      num_envs: E >= 1.
-      seed: >= 0. The noise of environment e depends on `seed` and e alone.
+      num_envs: see `TinyTask`.
+      seed: see `TinyTask`.
+
+    Attributes:
+      right: the action that goes right, in each cell: integers `[N, N]`.
 
     Raises:
       ValueError: an argument is out of its range, or the memory would not suffice.
@@ -63,18 +66,13 @@ class DeepSea(TinyTask):
         )
         super().__init__(spec, num_envs=num_envs, seed=seed)
         self._size, self._remote = size, remote
-        self._right = np.ones((size, size), np.int64)  # the action that goes right
+        self.right = np.ones((size, size), np.int64)
         if mapping_seed is not None:
             generator = np.random.default_rng(mapping_seed)
-            self._right = generator.integers(2, size=(size, size))
-            np.fill_diagonal(self._right, generator.permutation(np.arange(size) % 2))
+            self.right = generator.integers(2, size=(size, size))
+            np.fill_diagonal(self.right, generator.permutation(np.arange(size) % 2))
         self._row, self._column = np.zeros((2, num_envs), np.int64)
         self._screen = np.zeros((num_envs, screen), np.float32)
-
-    @property
-    def right(self) -> np.ndarray:
-        """The action that goes right, in each cell: integers `[N, N]`."""
-        return self._right
 
     def render(self) -> np.ndarray:
         """The cells of the first environment: uint8 `[16 N, 16 N, 3]`; the diver is white.
@@ -96,7 +94,7 @@ class DeepSea(TinyTask):
 
     def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row, column = np.minimum(self._row, self._size - 1), self._column
-        right = playing & (actions == self._right[row, column])
+        right = playing & (actions == self.right[row, column])
         found = right & (row == self._size - 1) & (column == self._size - 1)
         moved = np.clip(column + np.where(right, 1, -1), 0, self._size - 1)
         self._column = np.where(playing, moved, column)
@@ -113,9 +111,7 @@ class DeepSea(TinyTask):
 
     def _switch(self, e: int) -> None:
         """Shows new noise to environment e."""
-        width = self._screen.shape[1]
-        if width:
-            self._screen[e] = self._generators[e].random(width, np.float32)
+        self._screen[e] = self._generators[e].random(self._screen.shape[1], np.float32)
 
 
 def _check(size: int, mapping_seed: int | None, screen: int, num_envs: int) -> None:

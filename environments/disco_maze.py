@@ -35,11 +35,8 @@ class RandomDiscoMaze(TinyTask):
       pixels: whether the observation is an image.
       reward_visits: pay 1 for each cell that the agent had not yet been in. The start is not paid:
         the optimal return is 198.
-      num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
-
-    Raises:
-      ValueError: an argument is out of its range.
+      num_envs: see `TinyTask`.
+      seed: see `TinyTask`.
     """
 
     optimal_return = 0.0
@@ -63,12 +60,11 @@ class RandomDiscoMaze(TinyTask):
         actions = specs.DiscreteArray(len(MOVES), np.int32, "action")
         spec = EnvironmentSpec(image if pixels else vector, actions, max_episode_steps=max_steps)
         super().__init__(spec, num_envs=num_envs, seed=seed)
-        self._max_steps, self._pixels, self._pays = max_steps, pixels, reward_visits
+        self._pixels, self._pays = pixels, reward_visits
         self.optimal_return = float(reward_visits * (self.CELLS - 1))
         self._walls, self._visited = np.ones((2, num_envs, self.SIDE, self.SIDE), bool)
         self._pictures = np.zeros((num_envs, *shape), np.uint8)
         self._agent = np.ones((num_envs, 2), np.int64)  # row and column
-        self._time = np.zeros(num_envs, np.int64)
 
     @property
     def cells_visited(self) -> np.ndarray:
@@ -80,7 +76,7 @@ class RandomDiscoMaze(TinyTask):
         return enlarge(self._pictures[0], 16)
 
     def _begin(self, e: int, generator: np.random.Generator) -> None:
-        self._walls[e], self._time[e] = _maze(self.SIDE, generator), 0
+        self._walls[e] = _maze(self.SIDE, generator)
         free = np.argwhere(~self._walls[e])
         self._agent[e] = free[generator.integers(len(free))]
         self._visited[e] = False
@@ -92,13 +88,9 @@ class RandomDiscoMaze(TinyTask):
         hit = playing & self._walls[environments, row, column]
         moved = playing & ~hit
         self._agent[moved] = np.stack([row, column], axis=1)[moved]
-        self._time = self._time + playing
         new = moved & ~self._visited[environments, row, column]
         self._visited[environments[new], row[new], column[new]] = True
         return new * np.float32(self._pays), hit
-
-    def _cut_off(self) -> np.ndarray:
-        return self._time == self._max_steps
 
     def _observe(self) -> np.ndarray:
         shape = (self.SIDE, self.SIDE)

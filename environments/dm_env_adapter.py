@@ -8,10 +8,12 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
-from .failures import RefusedError, close_all, closed_on_error, drawn
-from .forms import Convert, bounded_actions, fits, float_array, images, is_image
-from .observations import Contains, Group, Part, floats
-from .sequential import SequentialVector, check_alike
+from .arrival import Convert, bounded_actions, fits
+from .attributes import Attributes
+from .failures import RefusedError, closed_on_error, drawn
+from .mujoco_state import MujocoState
+from .observations import Group, Part, float_array, floats, image, is_image
+from .sequential import Result, SequentialVector, check_alike
 
 
 class DmEnvVector(SequentialVector):
@@ -43,26 +45,17 @@ class DmEnvVector(SequentialVector):
     """
 
     def __init__(
-        self,
-        environments: Sequence[dm_env.Environment],
-        *,
-        max_episode_steps: int = DEFAULT_LIMIT,
+        self, environments: Sequence[dm_env.Environment], *, max_episode_steps: int = DEFAULT_LIMIT
     ) -> None:
         with closed_on_error(environments):
-            check_alike(
-                environments,
-                lambda one: {
-                    "observation_spec": one.observation_spec(),
-                    "action_spec": one.action_spec(),
-                },
-            )
-            self._environments = list(environments)
-            observations, see, note = _observations(environments[0].observation_spec())
-            actions, act = _actions(environments[0].action_spec())
+            seen, taken = check_alike(environments, "observation_spec", "action_spec")
+            observations, see, note = _observations(seen)
+            actions, act = _actions(taken)
             spec = EnvironmentSpec(
                 observations, actions, max_episode_steps=max_episode_steps, note=note
             )
             super().__init__(spec, see, act, len(environments), limit=max_episode_steps)
+            self._environments = list(environments)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.
@@ -75,15 +68,10 @@ class DmEnvVector(SequentialVector):
             raise RefusedError(f"{type(environment).__name__} has no method render() to draw with.")
         return drawn(environment.render)
 
-    def close(self) -> None:
-        """Closes the environments. Calling it twice does no harm."""
-        environments, self._environments = self._environments, []
-        close_all(environments)
-
     def _begin(self, e: int) -> Any:
         return self._environments[e].reset().observation
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
+    def _advance(self, e: int, action: np.ndarray) -> Result:
         timestep = self._environments[e].step(action)
         last, discount = timestep.last(), timestep.discount
         if discount != 1 and not (last and discount == 0):
@@ -94,21 +82,20 @@ class DmEnvVector(SequentialVector):
         terminated = last and discount == 0
         return timestep.observation, timestep.reward, terminated, last and not terminated
 
-    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
-        return [(self._environments[e], set())]
+    def _parts(self, e: int) -> list[Attributes | MujocoState]:
+        return [Attributes(self._environments[e])]
 
 
 def _observations(spec: Any) -> tuple[specs.Array, Part | Group, str]:
     """The spec of one observation, what checks and converts one to it, and a note on it."""
     if _is_float(spec):
-        return float_array(spec.shape), floats(spec, "", _contains(spec)), ""
+        return float_array(spec.shape), floats(spec), ""
     if isinstance(spec, specs.Array) and is_image(spec):
         low, high = _limits(spec)
         if high is not None:
-            return images(spec, _contains(spec), low, high)
+            return image(spec, (low, high))
     if isinstance(spec, Mapping) and spec and all(map(_is_float, spec.values())):
-        parts = {k: floats(part, f"[{k!r}]", _contains(part)) for k, part in spec.items()}
-        tree = Group(spec, "", parts)
+        tree = Group(spec, {key: floats(part) for key, part in spec.items()})
         return float_array((tree.size,)), tree, ""
     raise ValueError(
         f"the observation spec {spec} is not supported: it must be floats, unsigned integers (of "
@@ -123,17 +110,6 @@ def _limits(spec: specs.Array) -> tuple[Any, Any]:
     if spec.dtype == np.bool_:
         return 0, 1
     return 0, np.iinfo(spec.dtype).max if spec.dtype.itemsize <= 2 else None
-
-
-def _contains(spec: specs.Array) -> Contains:
-    def contains(value: Any) -> bool:
-        try:
-            spec.validate(value)
-        except ValueError:
-            return False
-        return True
-
-    return contains
 
 
 def _is_float(spec: Any) -> bool:

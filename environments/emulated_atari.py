@@ -4,20 +4,33 @@
 pictures but those for agents.
 """
 
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import ale_py
 import numpy as np
 
-from ..datatypes import TimeStep
-from .area_resize import area_resize
-from .arrival import arrival, checked_actions, environment_seeds
-from .atari import FRAME_SKIP, NOT_BEGUN, SIDE, atari_spec, check_game, check_range
+from .arrival import environment_seeds
+from .atari import (
+    DO_NOTHING,
+    FRAME_SKIP,
+    GAME,
+    NOT_BEGUN,
+    SIDE,
+    Atari,
+    atari_spec,
+    check_arguments,
+    games,
+)
+from .observations import image
+from .sequential import Result, SequentialVector
+from .switches import split, values
 
-_DO_NOTHING = 0
+_NEGLIGIBLE = 1e-3  # OpenCV ignores old pixels of which less is covered
 
 
-class EmulatedAtari:
+class EmulatedAtari(SequentialVector):
     """E emulators of one game, stepped sequentially, with the preprocessing of `Atari`.
 
     Rewards, ends and observations equal those of `Atari` bit for bit, except for the observation
@@ -28,15 +41,11 @@ class EmulatedAtari:
     episode of environment e begins in state `(e + k E) mod S` of S: the first S episodes that E
     environments share begin in S different ones.
 
-    Attributes:
-      spec: of one of them.
-      num_envs: E.
-
     Args:
       game: ale-py's name of the game, in snake case.
       num_envs: E >= 1.
       seed: >= 0, of the number of no-ops.
-      states: results of `state`; None for the game's own start.
+      states: results of `emulator_state`; None for the game's own start.
       frame_stack: as for `Atari`.
       full_action_set: as for `Atari`.
       max_noops: as for `Atari`; not used with `states`.
@@ -60,51 +69,21 @@ class EmulatedAtari:
         max_frames: int = 108_000,
     ) -> None:
         sources = environment_seeds(seed, num_envs)
-        check_game(game)
-        check_range("frame_stack", frame_stack, 1)
-        check_range("max_noops", max_noops, 0)
-        check_range("max_frames", max_frames, FRAME_SKIP)
-        self._emulators = [_Emulator(game, full_action_set) for _ in sources]
+        check_arguments(game, frame_stack, max_noops, max_frames)
+        self._environments = [_Emulator(game, full_action_set) for _ in sources]
         self._generators = [np.random.default_rng(source) for source in sources]
-        self._states = states
-        self._max_noops, self._max_frames = max_noops, max_frames
+        self._states, self._max_noops = states, max_noops
         if states is not None:
-            _check_states(self._emulators[0], states, game)
-        self.num_envs = num_envs
-        self.spec = atari_spec(len(self._emulators[0].actions), frame_stack, max_frames)
-        self._observation = np.zeros((num_envs, *self.spec.observations.shape), np.uint8)
-        self._frames = np.zeros(num_envs, np.int64)
+            _check_states(self._environments[0], states, game)
+        spec = atari_spec(len(self._environments[0].actions), frame_stack, max_frames)
+        _, see, _ = image(spec.observations, (0, 255))
+        super().__init__(spec, see, lambda x: x, num_envs, limit=spec.max_episode_steps)
+        self._frames = np.zeros((num_envs, *spec.observations.shape), np.uint8)  # newest last
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far
-        self._last = np.ones(num_envs, bool)
 
-    def reset(self) -> TimeStep:
-        """Starts a new episode in every environment: first steps, `[E, 84, 84, frame_stack]`."""
-        self._last = np.ones(self.num_envs, bool)
-        return self.step(np.zeros(self.num_envs, np.int32))
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E]` and returns the time steps that follow, `[E, ...]`.
-
-        Raises:
-          ValueError: the actions are not E integers of the action spec.
-        """
-        actions = checked_actions(actions, self.spec.actions, self.num_envs)
-        first, reward = self._last, np.zeros(self.num_envs)
-        for e, emulator in enumerate(self._emulators):
-            if first[e]:
-                self._begin(e)
-            else:
-                reward[e], picture = emulator.step(int(actions[e]))
-                self._frames[e] += FRAME_SKIP
-                self._see(e, picture)
-        terminated = np.array([emulator.over() for emulator in self._emulators])
-        truncated = self._frames >= self._max_frames
-        self._last = (terminated | truncated) & ~first
-        return arrival(self._observation.copy(), reward, terminated, truncated, first)
-
-    def state(self) -> bytes:
+    def emulator_state(self) -> bytes:
         """The state of the first environment's emulator, some kilobytes; see `states`."""
-        return self._emulators[0].state()
+        return bytes(self._environments[0].ale.cloneState().serialize())
 
     def render(self) -> np.ndarray:
         """The newest frame of the first environment, in colour: uint8 `[210, 160, 3]` mostly.
@@ -114,27 +93,28 @@ class EmulatedAtari:
         """
         if not self._episodes[0]:
             raise ValueError(NOT_BEGUN)
-        return self._emulators[0].picture()
+        return self._environments[0].ale.getScreenRGB()
 
-    def close(self) -> None:
-        """Stops the emulators. Calling it twice does no harm."""
-        self._emulators = []
-
-    def _begin(self, e: int) -> None:
-        emulator, turn = self._emulators[e], e + self._episodes[e] * self.num_envs
+    def _begin(self, e: int) -> Any:
+        emulator, turn = self._environments[e], e + self._episodes[e] * self.num_envs
         if self._states is None:
             emulator.begin(int(self._generators[e].integers(self._max_noops + 1)))
         else:
             emulator.begin_in(self._states[turn % len(self._states)])
         self._episodes[e] += 1
         self._frames[e] = 0
-        self._observation[e] = 0
-        self._see(e, emulator.screen())
+        return self._shown(e, emulator.screen())
 
-    def _see(self, e: int, picture: np.ndarray) -> None:
-        """Puts the newest picture `[84, 84]` last."""
-        self._observation[e, :, :, :-1] = self._observation[e, :, :, 1:]
-        self._observation[e, :, :, -1] = picture
+    def _advance(self, e: int, action: np.ndarray) -> Result:
+        reward, picture = self._environments[e].step(int(action))
+        return self._shown(e, picture), reward, self._environments[e].ale.game_over(), False
+
+    def _shown(self, e: int, picture: np.ndarray) -> np.ndarray:
+        """The frames of environment e, after the newest one `[84, 84]` was put last."""
+        frames = self._frames[e]
+        frames[:, :, :-1] = frames[:, :, 1:]
+        frames[:, :, -1] = picture
+        return frames
 
 
 class _Emulator:
@@ -142,46 +122,38 @@ class _Emulator:
 
     def __init__(self, game: str, full_action_set: bool) -> None:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each of them
-        self._ale = ale_py.ALEInterface()
-        self._ale.setFloat("repeat_action_probability", 0.0)
-        self._ale.setInt("random_seed", 0)  # unused without sticky actions
-        self._ale.loadROM(ale_py.roms.get_rom_path(game))
-        ale = self._ale
+        self.ale = ale = ale_py.ALEInterface()
+        ale.setFloat("repeat_action_probability", 0.0)
+        ale.setInt("random_seed", 0)  # unused without sticky actions
+        ale.loadROM(ale_py.roms.get_rom_path(game))
         self.actions = ale.getLegalActionSet() if full_action_set else ale.getMinimalActionSet()
 
     def begin(self, noops: int) -> None:
-        self._ale.reset_game()
+        self.ale.reset_game()
         for _ in range(noops):
-            self._ale.act(_DO_NOTHING)
-            if self._ale.game_over():
-                self._ale.reset_game()
+            self.ale.act(DO_NOTHING)
+            if self.ale.game_over():
+                self.ale.reset_game()
 
     def begin_in(self, state: bytes) -> None:
-        self._ale.reset_game()
-        self._ale.restoreState(ale_py.ALEState(state))
-        self._ale.act(_DO_NOTHING)
+        self.ale.reset_game()
+        self.ale.restoreState(ale_py.ALEState(state))
+        self.ale.act(DO_NOTHING)
 
     def step(self, action: int) -> tuple[float, np.ndarray]:
         """The sum of rewards, and the maximum of the last two frames, `[84, 84]`."""
-        reward, frames = 0, []
+        reward, frames = 0.0, []
         for _ in range(FRAME_SKIP):
-            reward += self._ale.act(self.actions[action])
-            frames.append(self._ale.getScreenGrayscale())
-            if self._ale.game_over():
+            reward += self.ale.act(self.actions[action])
+            frames.append(self.ale.getScreenGrayscale())
+            if self.ale.game_over():
                 break
         return reward, area_resize(np.maximum.reduce(frames[-2:]), SIDE, SIDE)
 
     def screen(self) -> np.ndarray:
-        return area_resize(self._ale.getScreenGrayscale(), SIDE, SIDE)
+        return area_resize(self.ale.getScreenGrayscale(), SIDE, SIDE)
 
-    def picture(self) -> np.ndarray:
-        return self._ale.getScreenRGB()
-
-    def over(self) -> bool:
-        return bool(self._ale.game_over())
-
-    def state(self) -> bytes:
-        return bytes(self._ale.cloneState().serialize())
+    def close(self) -> None: ...
 
 
 def _check_states(emulator: _Emulator, states: Sequence[bytes], game: str) -> None:
@@ -194,5 +166,63 @@ def _check_states(emulator: _Emulator, states: Sequence[bytes], game: str) -> No
             raise ValueError(
                 f"start state {number} is not one of {game} in ale-py {ale_py.__version__}."
             ) from None
-        if emulator.over():
+        if emulator.ale.game_over():
             raise ValueError(f"start state {number} of {game} cannot be played: the game is over.")
+
+
+def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
+    """The game of an id, and its switches for the emulators that begin in start states.
+
+    Args:
+      id: switches may follow it.
+
+    Returns:
+      ale-py's name of the game, and arguments of `EmulatedAtari`, without those for training only.
+
+    Raises:
+      ValueError: it is no Atari game, or has a switch that these emulators do not have.
+    """
+    id, named = split(id)
+    if id not in games():
+        raise ValueError(f"Start states are for Atari games (ALE/...), not for {id!r}.")
+    switches = values(named, Atari, id, hidden=GAME, evaluation=True, strict=True)
+    switches.pop("num_threads", None)
+    if not switches.get("repeat_action_probability", True):
+        del switches["repeat_action_probability"]  # these emulators have no other value than 0
+    return games()[id], values(switches, EmulatedAtari, f"{id} with states", hidden=GAME)
+
+
+def area_resize(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Reduces uint8 `[H, W]` to uint8 `[height, width]`, bit for bit as ale-py's vector does.
+
+    ale-py uses OpenCV's `INTER_AREA`: each new pixel is the mean of the old pixels that it covers,
+    weighted by the covered area. OpenCV adds float32 numbers in a fixed order, columns before rows.
+    Its sums often lie exactly between two grey levels, so the order of the additions matters.
+    """
+    narrow = _combine(picture.astype(np.float32).T, width).T
+    return np.rint(_combine(narrow, height)).astype(np.uint8)
+
+
+def _combine(lines: np.ndarray, count: int) -> np.ndarray:
+    """Weighted sums of neighbouring lines: float32 `[N, ...]` to `[count, ...]`."""
+    indices, weights = _cover(len(lines), count)
+    total = np.zeros((count, *lines.shape[1:]), np.float32)
+    for index, weight in zip(indices, weights, strict=True):
+        total += lines[index] * weight[:, None]
+    return total
+
+
+@functools.cache
+def _cover(size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Old lines and their weights, `[most, count]` each; padding has weight 0."""
+    scale, covers = size / count, []
+    for new in range(count):
+        begin = new * scale
+        end = min(begin + scale, size)
+        parts = [(old, min(end, old + 1) - max(begin, old)) for old in range(int(begin), size)]
+        covers.append([(old, part / (end - begin)) for old, part in parts if part > _NEGLIGIBLE])
+    most = max(map(len, covers))
+    padded = [cover + [(0, 0.0)] * (most - len(cover)) for cover in covers]
+    indices = np.array([[old for old, _ in cover] for cover in padded], np.intp)
+    weights = np.array([[weight for _, weight in cover] for cover in padded], np.float32)
+    return indices.T, weights.T

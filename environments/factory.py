@@ -10,14 +10,15 @@ from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
 from .bsuite_tasks import PREFIX as BSUITE
 from .bsuite_tasks import BsuiteVector
-from .control_suite import PREFIX, ControlSuite, tasks
-from .custom import GROUP, LIMIT, make_custom
+from .control_suite import PREFIX as CONTROL
+from .control_suite import ControlSuite, tasks
+from .custom import GROUP, LIMIT, Request, make_custom
 from .deep_sea import DeepSea
 from .disco_maze import RandomDiscoMaze
-from .failures import failure
+from .failures import failure, one_sentence
 from .opengl import choose_backend
 from .random_coin import RandomCoin
-from .switches import split, values
+from .switches import parameters, split, values
 from .tiny import Catch, Memory
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
@@ -32,6 +33,7 @@ _TINY: dict[str, Callable[..., VectorEnvironment]] = {
 }
 _ALE = "ALE/"
 _MINATAR = "MinAtar/"
+_PGX = "pgx:"
 
 
 def make(
@@ -58,10 +60,11 @@ def make(
     * `my_module:NAME`, where NAME is a function or a class of that module.
 
     An entry point, NAME, or a function given in place of an id is called as follows. If it has the
-    parameters `num_envs` and `seed`, it returns a `VectorEnvironment`. Any other one is called once
-    for each environment and returns a `gymnasium.Env` or a `dm_env.Environment`; it may have the
-    parameters `seed` (a different one for each environment) and `render_mode`. Its other parameters
-    are switches.
+    parameters `num_envs` and `seed`, it returns a `VectorEnvironment` or what
+    `from_gymnasium_vector` takes. Any other one is called once for each environment and returns a
+    `gymnasium.Env`, a `dm_env.Environment` or a `PureEnvironment`; it may have the parameters
+    `seed` (a different one for each environment) and `render_mode` ("rgb_array" if `render`). Its
+    other parameters are switches, and so is `max_episode_steps`, after which episodes are cut off.
 
     Args:
       id: the id, or a function. Switches may follow an id, where only text can be given:
@@ -92,17 +95,12 @@ def make(
         the environment's own code raises an error.
       ImportError: the environment needs what is not installed; the message names it.
     """
-    options: dict[str, Any] = {"seed": seed, "num_envs": num_envs, "render": render}
-    options["evaluation"] = evaluation
+    request = Request(seed, num_envs, render, evaluation, switches)
     if callable(id):
-        return make_custom(id, "an environment made by a function", **options, switches=switches)
+        return make_custom(id, "an environment made by a function", request)
     id, named = split(id)
     try:
-        return _make(id, search_path, switches={**named, **switches}, **options)
-    except TypeError as error:
-        if named:
-            raise ValueError(f"{id} cannot be made with {named}: {error}.") from error
-        raise
+        return _make(id, search_path, request._replace(switches={**named, **switches}))
     except MemoryError as error:
         raise failure(f"{id} cannot be made", error) from error
 
@@ -115,63 +113,56 @@ def known_environments() -> list[str]:
     """
     from .atari import games
 
-    known = [*_TINY, *_gymnasium_ids(), *games(), *_control_ids(), *registered_names(GROUP)]
+    try:
+        suite = list(tasks())
+    except ImportError:
+        suite = []
+    known = [*_TINY, *_gymnasium_ids(), *games(), *suite, *registered_names(GROUP)]
     return list(dict.fromkeys(known))
 
 
-def _make(
-    id: str,
-    search_path: Path | None,
-    *,
-    seed: int,
-    num_envs: int,
-    render: bool,
-    evaluation: bool,
-    switches: Any,
-) -> VectorEnvironment:
-    common = {"seed": seed, "num_envs": num_envs, "switches": switches}
-    options = {"render": render, "evaluation": evaluation, **common}
+def _make(id: str, search_path: Path | None, request: Request) -> VectorEnvironment:
+    common: dict[str, Any] = {"num_envs": request.num_envs, "seed": request.seed}
+    checked = functools.partial(
+        values, request.switches, id=id, evaluation=request.evaluation, strict=True
+    )
     if id in _TINY:
-        switches = values(switches, _TINY[id], id, evaluation=evaluation, strict=True)
-        return _TINY[id](num_envs=num_envs, seed=seed, **switches)
+        return _TINY[id](**common, **checked(_TINY[id]))
     if id.startswith(_ALE):
-        from .atari_factory import games, make_atari
+        from .atari import GAME, Atari, games
+        from .emulated_atari import EmulatedAtari
 
         if id not in games():
             raise _unknown(id)
-        return make_atari(id, **options)
-    if id.startswith(PREFIX):
-        return _make_control(id, evaluation=evaluation, **common)
+        switches = checked(Atari, hidden=GAME)
+        in_colour = request.render and switches.keys() <= parameters(EmulatedAtari)
+        kind: Any = EmulatedAtari if in_colour else Atari
+        return kind(games()[id], **common, **switches)
+    if id.startswith(CONTROL):
+        known = tasks()
+        if id not in known:
+            raise _unknown(id)
+        switches = checked(ControlSuite, hidden={"domain", "task"})
+        return ControlSuite(*known[id], **common | switches)
     if id.startswith(BSUITE):
-        values(switches, BsuiteVector, id, hidden={"id"})
-        return BsuiteVector(id.removeprefix(BSUITE), num_envs=num_envs, seed=seed)
-    if id.startswith("pgx:"):
+        checked(BsuiteVector, hidden={"id"})
+        return BsuiteVector(id.removeprefix(BSUITE), **common)
+    if id.startswith(_PGX):
         from .pure import PureVector
         from .pure_factory import make_pgx
 
-        values(switches, make_pgx, id, hidden={"game"})
-        return PureVector(make_pgx(id.removeprefix("pgx:")), num_envs=num_envs, seed=seed)
+        checked(make_pgx, hidden={"game"})
+        return PureVector(make_pgx(id.removeprefix(_PGX)), **common)
     if ":" in id:
-        return _make_from_module(id, search_path, **options)
+        return _make_from_module(id, search_path, request)
     if id.startswith(_MINATAR):
         _register_minatar(id)
     if id in _gymnasium_ids():
-        return _make_gymnasium(id, **options)
+        return _make_gymnasium(id, request)
     point = registered(GROUP, id)
     if point is None:
         raise _unknown(id)
-    return make_custom(load(point), id, **options)
-
-
-def _make_control(
-    id: str, num_envs: int, seed: int, evaluation: bool, switches: dict[str, Any]
-) -> VectorEnvironment:
-    known = tasks()
-    if id not in known:
-        raise _unknown(id)
-    hidden = {"domain", "task"}
-    switches = values(switches, ControlSuite, id, hidden=hidden, evaluation=evaluation, strict=True)
-    return ControlSuite(*known[id], num_envs=num_envs, seed=seed, **switches)
+    return make_custom(load(point), id, request)
 
 
 def _register_minatar(id: str) -> None:
@@ -189,20 +180,13 @@ def _register_minatar(id: str) -> None:
         register_envs()
 
 
-def _control_ids() -> list[str]:
-    try:
-        return list(tasks())
-    except ImportError:
-        return []
-
-
-def _make_from_module(id: str, search_path: Path | None, **options: Any) -> VectorEnvironment:
+def _make_from_module(id: str, search_path: Path | None, request: Request) -> VectorEnvironment:
     module_name, _, name = id.rpartition(":")
     module = import_from(module_name, search_path)
     if name in _gymnasium_ids():  # first: it may add a time limit to a class of the same name
-        return _make_gymnasium(name, **options)
+        return _make_gymnasium(name, request)
     if hasattr(module, name):
-        return make_custom(getattr(module, name), id, **options)
+        return make_custom(getattr(module, name), id, request)
     makers = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
     raise ValueError(
         f"module {module_name!r} has no attribute {name!r} and registers no Gymnasium id "
@@ -210,60 +194,46 @@ def _make_from_module(id: str, search_path: Path | None, **options: Any) -> Vect
     )
 
 
-def _make_gymnasium(
-    id: str, *, seed: int, num_envs: int, render: bool, evaluation: bool, switches: dict[str, Any]
-) -> VectorEnvironment:
+def _make_gymnasium(id: str, request: Request) -> VectorEnvironment:
     import gymnasium
 
-    from .gymnasium_adapter import GymnasiumVector, missing_extras
+    from .gymnasium_adapter import GymnasiumVector
 
     spec = gymnasium.spec(id)
-    if "mujoco" in str(spec.entry_point):
+    creator, defaults = spec.entry_point, {**spec.kwargs, LIMIT: DEFAULT_LIMIT}
+    if "mujoco" in str(creator):
         choose_backend()  # mujoco reads it once, on import
-    with missing_extras(id):
-        switches = values(
-            switches,
-            _creator(spec),
-            id,
-            hidden={"render_mode"},
-            defaults={**spec.kwargs, LIMIT: DEFAULT_LIMIT},
-            evaluation=evaluation,
-        )
-        if render:
-            switches = {**switches, "render_mode": "rgb_array"}
+    if not callable(creator):
+        with one_sentence(f"{id} cannot be made"):
+            creator = gymnasium.envs.registration.load_env_creator(creator)
+    switches = values(
+        request.switches,
+        creator,
+        id,
+        hidden={"render_mode"},
+        defaults=defaults,
+        evaluation=request.evaluation,
+    )
+    if request.render:
+        switches["render_mode"] = "rgb_array"
 
-        def make_one() -> Any:
-            try:
-                # Its checker checks the first step only; check_environment checks all of them.
-                return gymnasium.make(spec, disable_env_checker=True, **switches)
-            except gymnasium.error.DependencyNotInstalled:
-                raise
-            except (Exception, SystemExit) as error:
-                if switches and isinstance(error, TypeError):
-                    raise
-                raise failure(f"{id} cannot be made", error) from error
+    def make_one() -> Any:
+        with one_sentence(f"{id} cannot be made"):
+            # Its checker checks the first step only; check_environment checks all of them.
+            return gymnasium.make(spec, disable_env_checker=True, **switches)
 
-        return GymnasiumVector(make_one, num_envs=num_envs, seed=seed)
+    return GymnasiumVector(make_one, num_envs=request.num_envs, seed=request.seed)
 
 
 def _gymnasium_ids() -> list[str]:
     """What is registered with Gymnasium, except Atari: `ALE/` ids have their own class here."""
     import gymnasium
 
-    ours = {
+    return sorted(
         id
         for id, spec in gymnasium.registry.items()
         if spec.entry_point is not None and not str(spec.entry_point).startswith("ale_py")
-    }
-    return sorted(ours)
-
-
-def _creator(spec: Any) -> Callable[..., Any]:
-    """What makes a registered environment."""
-    import gymnasium
-
-    creator = spec.entry_point
-    return creator if callable(creator) else gymnasium.envs.registration.load_env_creator(creator)
+    )
 
 
 def _unknown(id: str) -> ValueError:

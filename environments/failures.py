@@ -13,6 +13,7 @@ _log = logging.getLogger("retrax")
 
 Closable = TypeVar("Closable")
 _WHITE = 255
+_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
 
 class RefusedError(ValueError):
@@ -27,7 +28,7 @@ def one_sentence(what: str) -> Iterator[None]:
       what: is done, as the beginning of a sentence: "my_envs:Maze cannot be made".
 
     Raises:
-      ImportError: a module is not installed.
+      ImportError: a module is not installed; names what installs it.
       RefusedError: anything else went wrong.
     """
     try:
@@ -50,6 +51,12 @@ def failure(what: str, error: BaseException) -> Exception:
         return error
     if isinstance(error, SystemExit):
         return RefusedError(f"{what}: it called sys.exit({error.code!r}).")
+    if type(error).__name__ == "DependencyNotInstalled":  # Gymnasium's, which says no extra of ours
+        for name, extra in _EXTRAS.items():
+            if name in str(error):
+                return ImportError(
+                    f'{what}: it needs {name}, which is missing: pip install "retrax[{extra}]"'
+                )
     return RefusedError(f"{what}: {reason(error)}.")
 
 

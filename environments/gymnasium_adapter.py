@@ -1,6 +1,5 @@
 """Any Gymnasium environment, as a vector of them in arrival form."""
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,14 +8,14 @@ import numpy as np
 
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
 from .arrival import integer_seeds
-from .failures import RefusedError, close_all, closed_on_error, drawn, failure
+from .attributes import Attributes
+from .failures import RefusedError, closed_on_error, drawn
 from .gymnasium_spaces import convert_actions, convert_observations
 from .mujoco_state import MujocoState
 from .opengl import choose_backend, drawing
-from .sequential import SequentialVector, check_alike
+from .sequential import Result, SequentialVector, check_alike
 
 _WRAPPERS = "gymnasium.wrappers."
-_EXTRAS = {"pygame": "video", "MuJoCo": "mujoco"}  # from Gymnasium's name to our extra
 
 
 class GymnasiumVector(SequentialVector):
@@ -58,32 +57,21 @@ class GymnasiumVector(SequentialVector):
         max_episode_steps: int | None = None,
     ) -> None:
         self._seeds: list[int | None] = [int(s) for s in integer_seeds(seed, num_envs)]
-        self._closed = False
         self._environments: list[gymnasium.Env] = []
         with closed_on_error(self._environments):
             for _ in range(num_envs):
                 self._environments.append(make_one())
-            self._begin_vector(max_episode_steps)
-
-    def _begin_vector(self, max_episode_steps: int | None) -> None:
-        """Reads the spaces of the environments."""
-        check_alike(
-            self._environments,
-            lambda one: {
-                "observation_space": one.observation_space,
-                "action_space": one.action_space,
-            },
-        )
-        observations, see, note = convert_observations(self._environments[0].observation_space)
-        actions, act = convert_actions(self._environments[0].action_space)
-        registered = self._environments[0].spec
-        own = registered.max_episode_steps if registered else None
-        limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
-        self.statistics = note_on_statistics(self._environments[0])
-        note = " ".join(filter(None, (note, self.statistics)))
-        spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own, note=note)
-        super().__init__(spec, see, act, len(self._environments), limit=limit)
-        self._simulations = [simulation(one.unwrapped) for one in self._environments]
+            seen, taken = check_alike(self._environments, "observation_space", "action_space")
+            observations, see, note = convert_observations(seen)
+            actions, act = convert_actions(taken)
+            registered = self._environments[0].spec
+            own = registered.max_episode_steps if registered else None
+            limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
+            self.statistics = _note_on_statistics(self._environments[0])
+            note = " ".join(filter(None, (note, self.statistics)))
+            spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own, note=note)
+            super().__init__(spec, see, act, num_envs, limit=limit)
+            self._simulations = [_simulation(one.unwrapped) for one in self._environments]
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`.
@@ -98,49 +86,40 @@ class GymnasiumVector(SequentialVector):
                 "this environment was made without rendering: use make(..., render=True), or "
                 f'render_mode="rgb_array" in your own function (it is {environment.render_mode!r}).'
             )
-        return drawn(self._render)
-
-    def _render(self) -> Any:
-        environment = self._environments[0]
         if not hasattr(environment.unwrapped, "mujoco_renderer"):
-            with missing_extras("this environment"):
-                return environment.render()
+            return drawn(environment.render)
         choose_backend()
-        with drawing():
-            return environment.render()
-
-    def close(self) -> None:
-        """Closes the environments. Calling it twice does no harm."""
-        if self._closed:
-            return
-        self._closed = True
-        close_all(self._environments)
+        return drawn(drawing()(environment.render))
 
     def _begin(self, e: int) -> Any:
         """Resets environment e; the first reset passes its seed."""
         seed, self._seeds[e] = self._seeds[e], None
         return self._environments[e].reset(seed=seed)[0]
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
+    def _advance(self, e: int, action: np.ndarray) -> Result:
         observation, reward, terminated, truncated, _ = self._environments[e].step(action)
         return observation, reward, terminated, truncated
 
-    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
+    def _parts(self, e: int) -> list[Attributes | MujocoState]:
         """The environment and its wrappers; their specs and arguments never change."""
-        part, found = self._environments[e], list[tuple[Any, set[str]]]()
-        while isinstance(part, gymnasium.Wrapper):
-            statistics = running_statistics(part)
-            found.append((part, {"env", "_cached_spec", "_saved_kwargs", *statistics}))
-            found += [(kept, set()) for kept in statistics.values()]
-            part = part.env
-        simulated = {"model", "data", "mujoco_renderer"} if self._simulations[e] else set()
-        return [*found, (part, {"spec"} | simulated)]
-
-    def _physics(self, e: int) -> list[MujocoState]:
-        return self._simulations[e]
+        found: list[Attributes | MujocoState] = []
+        for wrapper in _wrappers(self._environments[e]):
+            statistics = _running_statistics(wrapper)
+            found.append(Attributes(wrapper, {"env", "_cached_spec", "_saved_kwargs", *statistics}))
+            found += map(Attributes, statistics.values())
+        simulation, inner = self._simulations[e], self._environments[e].unwrapped
+        simulated = {"model", "data", "mujoco_renderer"} if simulation else set()
+        return [*found, Attributes(inner, {"spec"} | simulated), *simulation]
 
 
-def running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
+def _wrappers(environment: gymnasium.Env) -> Iterator[gymnasium.Wrapper]:
+    """The wrappers of an environment, from outside to inside."""
+    while isinstance(environment, gymnasium.Wrapper):
+        yield environment
+        environment = environment.env
+
+
+def _running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
     """The running means of a wrapper such as NormalizeObservation, by attribute."""
     return {
         name: value
@@ -149,12 +128,9 @@ def running_statistics(wrapper: gymnasium.Wrapper) -> dict[str, Any]:
     }
 
 
-def note_on_statistics(environment: gymnasium.Env) -> str:
+def _note_on_statistics(environment: gymnasium.Env) -> str:
     """A sentence if wrappers of an environment have running statistics; else nothing."""
-    names, part = [], environment
-    while isinstance(part, gymnasium.Wrapper):
-        names += [type(part).__name__] if running_statistics(part) else []
-        part = part.env
+    names = [type(each).__name__ for each in _wrappers(environment) if _running_statistics(each)]
     if not names:
         return ""
     return (
@@ -163,32 +139,9 @@ def note_on_statistics(environment: gymnasium.Env) -> str:
     )
 
 
-def simulation(environment: gymnasium.Env) -> list[MujocoState]:
+def _simulation(environment: gymnasium.Env) -> list[MujocoState]:
     """The simulation of one of Gymnasium's MuJoCo environments; empty for all others."""
     model, data = (vars(environment).get(name) for name in ("model", "data"))
     if not all(type(struct).__module__.startswith("mujoco.") for struct in (model, data)):
         return []
     return [MujocoState(model, data)]
-
-
-@contextlib.contextmanager
-def missing_extras(name: str) -> Iterator[None]:
-    """Names what installs the module that an environment lacks: an extra of ours, if one does.
-
-    Args:
-      name: of the environment.
-
-    Raises:
-      ImportError: a module is missing; one sentence.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise failure(f"{name} cannot be made", error) from error
-    except gymnasium.error.DependencyNotInstalled as error:
-        lacks = [name for name in _EXTRAS if name in str(error)]
-        if not lacks:
-            raise
-        raise ImportError(
-            f'{name} needs {lacks[0]}, which is missing: pip install "retrax[{_EXTRAS[lacks[0]]}]"'
-        ) from error

@@ -15,9 +15,9 @@ colours) are scaled as if they were brightness, since a Box cannot say that they
 channel of bits for each code. An image with its channels first, `[C, H, W]`, is turned: where H and
 W are at least 16 and at least 4 C. The log of a run says what was done.
 
-Where a Box of integers is flattened, its values are scaled from their
-bounds to [0, 1], in float64; so are the pixels of an image in a Dict or a Tuple, which has no
-convolutions then. Every observation is compared with its space before: see `observations`.
+Where a Box of integers is flattened, its values are scaled from their bounds to [0, 1], in float64;
+so are the pixels of an image in a Dict or a Tuple, which has no convolutions then. Every
+observation is compared with its space before: see `observations`.
 
 | action space | action |
 |---|---|
@@ -26,7 +26,6 @@ convolutions then. Every observation is compared with its space before: see `obs
 | Box of floats, bounded | float32 `[size]`: flattened; clipped to the bounds here and only here |
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,8 @@ from dm_env import specs
 from gymnasium import spaces
 
 from ..datatypes import ActionSpec
-from .forms import Convert, bounded_actions, fits, float_array, images, is_image
-from .observations import Group, Part, floats, one_hot, scaled
+from .arrival import Convert, bounded_actions, fits
+from .observations import Group, Part, float_array, floats, image, is_image, one_hot, scaled
 
 MAX_COMBINATIONS = 4096  # of actions: the policy has an output for each
 MAX_FLATTENED = 4096  # numbers in a flattened observation
@@ -48,14 +47,9 @@ def convert_observations(space: spaces.Space) -> tuple[specs.Array, Part | Group
     Raises:
       ValueError: the space has no such form, or too many numbers in it.
     """
-    if not all(map(_is_supported, _leaves(space))):
-        raise ValueError(
-            f"the observation space {space} is not supported: it must be a Box (of integers only "
-            "with bounds), Discrete, MultiDiscrete, MultiBinary, or a Dict or a Tuple of these."
-        )
-    if isinstance(space, spaces.Box) and is_image(space):
-        return images(space, space.contains, space.low, space.high)
     tree = _tree(space)
+    if isinstance(space, spaces.Box) and is_image(space):
+        return image(space, (space.low, space.high))
     if _is_float_box(space):
         return float_array(space.shape), tree, ""
     if tree.size > MAX_FLATTENED:
@@ -88,46 +82,34 @@ def convert_actions(space: spaces.Space) -> tuple[ActionSpec, Convert]:
     )
 
 
-def _tree(space: spaces.Space, where: str = "") -> Part | Group:
-    """What reads a space that is supported; `where` are its keys."""
+def _tree(space: Any) -> Part | Group:
+    """What reads a space."""
     if isinstance(space, spaces.Dict):
-        parts = {key: _tree(part, f"{where}[{key!r}]") for key, part in space.spaces.items()}
-        return Group(space, where, parts)
+        return Group(space, {key: _tree(part) for key, part in space.spaces.items()})
     if isinstance(space, spaces.Tuple):
-        return Group(space, where, [_tree(p, f"{where}[{i}]") for i, p in enumerate(space.spaces)])
+        return Group(space, [_tree(part) for part in space.spaces])
     if _is_float_box(space):
-        return floats(space, where, space.contains)
-    if isinstance(space, spaces.Box):
-        return scaled(space, where, space.contains, (space.low, space.high))
+        return floats(space)
+    if isinstance(space, spaces.Box) and _has_bounds(space):
+        return scaled(space, (space.low, space.high))
     if isinstance(space, spaces.MultiBinary):
-        return scaled(space, where, space.contains, (0, 1))
-    first, count = _range(space)
-    return one_hot(space, where, space.contains, (first, first + count - 1))
+        return scaled(space, (0, 1))
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        first = np.asarray(space.start, np.int64)
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        return one_hot(space, (first, first + np.asarray(count, np.int64) - 1))
+    raise ValueError(
+        f"the observation space {space} is not supported: it must be a Box (of integers only with "
+        "bounds), Discrete, MultiDiscrete, MultiBinary, or a Dict or a Tuple of these."
+    )
 
 
-def _range(space: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The least values of a Discrete or a MultiDiscrete, and how many there are."""
-    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
-    return np.asarray(space.start, np.int64), np.asarray(count, np.int64)
-
-
-def _leaves(space: spaces.Space) -> Iterator[spaces.Space]:
-    """The spaces inside of Dicts and Tuples, in the order in which they are flattened."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        for part in parts:
-            yield from _leaves(part)
-    else:
-        yield space
-
-
-def _is_supported(leaf: spaces.Space) -> bool:
-    if not isinstance(leaf, spaces.Box):
-        return isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
-    if leaf.dtype.kind not in "iu" or leaf.dtype.itemsize <= _SMALL:
+def _has_bounds(box: spaces.Box) -> bool:
+    """Whether integers have a scale: Gymnasium has the limits of their type for no bounds."""
+    if box.dtype.kind not in "iu" or box.dtype.itemsize <= _SMALL:
         return True
-    limits = np.iinfo(leaf.dtype)  # Gymnasium's bounds of a Box of integers without bounds
-    return bool(((leaf.low > limits.min) & (leaf.high < limits.max)).all())
+    limits = np.iinfo(box.dtype)
+    return bool(((box.low > limits.min) & (box.high < limits.max)).all())
 
 
 def _combinations(

@@ -3,23 +3,29 @@
 `E` denotes the number of environments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import arrival, checked_actions
-from .failures import RefusedError, close_quietly, drawn, failure, one_sentence
+from ..datatypes import EnvironmentSpec
+from .attributes import Attributes
+from .failures import RefusedError, close_quietly, drawn, one_sentence
 from .gymnasium_spaces import convert_actions, convert_observations
-from .sequential import SequentialVector, part_of
+from .mujoco_state import MujocoState
+from .sequential import Result, SequentialVector, part_of
 
 
 def is_gymnasium_vector(thing: Any) -> bool:
     """Whether `from_gymnasium_vector` takes it."""
     return isinstance(thing, VectorEnv) or is_pool(thing)
+
+
+def is_pool(thing: Any) -> bool:
+    """Whether it is a pool of EnvPool with the interface of Gymnasium, in any version."""
+    return isinstance(thing, gymnasium.Env | VectorEnv) and hasattr(thing, "all_env_ids")
 
 
 class GymnasiumVectorAdapter(SequentialVector):
@@ -38,52 +44,21 @@ class GymnasiumVectorAdapter(SequentialVector):
         if pool and seed is not None:
             raise ValueError("seed must be None for EnvPool: a pool takes it where it is made.")
         with one_sentence("the vector's spaces cannot be read"):
-            num_envs = int(vector.config["num_envs"] if pool else vector.num_envs)
-            kinds = ("observation_space", "action_space")
-            seen, acted = (getattr(vector, f"{'' if pool else 'single_'}{x}") for x in kinds)
-            registered = None if pool else vector.spec
-            limit = vector.config.get("max_episode_steps") if pool else None
+            if pool:
+                num_envs, limit = vector.config["num_envs"], vector.config.get("max_episode_steps")
+                seen, acted = vector.observation_space, vector.action_space
+            else:
+                num_envs, limit = vector.num_envs, vector.spec and vector.spec.max_episode_steps
+                seen, acted = vector.single_observation_space, vector.single_action_space
         observations, see, note = convert_observations(seen)
         actions, act = convert_actions(acted)
-        limit = registered.max_episode_steps if registered else limit
         spec = EnvironmentSpec(observations, actions, max_episode_steps=limit, note=note)
-        super().__init__(spec, see, act, num_envs, limit=None)
+        super().__init__(spec, see, act, int(num_envs), limit=None)
         self.moved: np.ndarray | None = None
-        self._given = act(np.zeros((num_envs, *actions.shape), actions.dtype))
-        self._restarted: Any = None  # observations that begin episodes, in the mode SAME_STEP
-        self._newest: TimeStep | None = None
+        self._given: Any = None  # the newest actions, in the form of the vector
+        self._newest: list[Any] = []  # observations, in the form of the vector
+        self._begun: Any = None  # observations that begin episodes, in the mode SAME_STEP
         self._closed = False
-
-    def reset(self) -> TimeStep:
-        """Starts a new episode in every environment: first steps, `[E, ...]`."""
-        self._num_steps, self.moved = 0, None
-        options, self._options = self._options, {}
-        observation, _ = self._called("reset", lambda: self._vector.reset(**options))
-        return self._begun(observation, np.ones(self.num_envs, bool))
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
-
-        Raises:
-          ValueError: see `SequentialVector`; or in the mode SAME_STEP a last observation is
-            missing.
-        """
-        assert self._newest is not None, "reset comes first"
-        given = self._act(checked_actions(actions, self.spec.actions, self.num_envs))
-        if self.moved is not None:
-            waited = ~self.moved
-            given[waited] = self._given[waited]
-        self._given, self._num_steps = given, self._num_steps + 1
-        starts, waits = self._starts, self._mode is not AutoresetMode.NEXT_STEP
-        if not (waits and starts.any()):
-            self.moved = None
-            return self._stepped(self._called("step", lambda: self._vector.step(given)))
-        observation = self._restarted
-        if self._mode is AutoresetMode.DISABLED:
-            options = {"reset_mask": starts.copy()}
-            observation, _ = self._called("reset", lambda: self._vector.reset(options=options))
-        self.moved = None if starts.all() else starts
-        return self._begun(observation, starts)
 
     def render(self) -> np.ndarray:
         """A picture of the first environment: uint8 `[height, width, 3]`."""
@@ -95,76 +70,63 @@ class GymnasiumVectorAdapter(SequentialVector):
             self._closed = True
             close_quietly(self._vector, "the vector")
 
-    def state(self) -> dict[str, Any]:
-        """There is none.
-
-        Raises:
-          ValueError: always.
-        """
+    def _parts(self, e: int) -> list[Attributes | MujocoState]:
         raise ValueError(f"{type(self._vector).__name__} has no state that could be kept")
 
-    def _begun(self, found: Any, first: np.ndarray) -> TimeStep:
-        """First steps where `first`; the others repeat theirs."""
-        seen = self.spec.observations
-        observation = np.zeros((self.num_envs, *seen.shape), seen.dtype)
-        if self._newest is not None:
-            observation[:] = self._newest.observation
-        for e in np.flatnonzero(first):
-            self._read(self._part(found, e), observation[e], e)
-        nothing = np.zeros(self.num_envs)
-        return self._arrived(observation, nothing, nothing, nothing, first)
+    def _results(self, given: np.ndarray, first: np.ndarray) -> Sequence[Result]:
+        if self.moved is not None:
+            waited = ~self.moved
+            given[waited] = self._given[waited]
+        self._given, self.moved = given, None
+        if self._num_steps == 0:
+            options, self._options = self._options, {}
+            results = self._starts_of(self._reset(**options), first)
+        elif self._mode is AutoresetMode.NEXT_STEP or not first.any():
+            results = self._stepped(given, first)
+        else:
+            if self._mode is AutoresetMode.DISABLED:
+                self._begun = self._reset(options={"reset_mask": first.copy()})
+            self.moved = None if first.all() else first
+            results = self._starts_of(self._begun, first)
+        self._newest = [observation for observation, *_ in results]
+        return results
 
-    def _stepped(self, results: Any) -> TimeStep:
+    def _starts_of(self, batch: Any, first: np.ndarray) -> list[Result]:
+        """First observations where `first`; the other environments repeat theirs."""
+        each = (self._part(batch, e) if x else self._newest[e] for e, x in enumerate(first))
+        return [(observation, 0.0, False, False) for observation in each]
+
+    def _stepped(self, given: np.ndarray, first: np.ndarray) -> list[Result]:
+        results = self._called("step", lambda: self._vector.step(given))
         if not isinstance(results, tuple) or len(results) != 5:
             raise RefusedError(
                 "the vector's step must return observation, reward, terminated, truncated and "
                 f"info, got {results!r:.60}."
             )
-        found, *numbers, info = results
-        reward, terminated, truncated = (
-            self._column(name, x)
-            for name, x in zip(("reward", "terminated", "truncated"), numbers, strict=True)
-        )
-        # In the mode NEXT_STEP the vector has begun these; what came with them means nothing.
-        first = self._starts
-        seen = self.spec.observations
-        observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
-        restarts = self._mode is AutoresetMode.SAME_STEP
-        is_final = restarts & ((terminated != 0) | (truncated != 0))
+        batch, *numbers, info = results
+        names = ("reward", "terminated", "truncated")
+        reward, terminated, truncated = map(self._column, names, numbers)
+        self._begun, found = batch, list[Result]()
         for e in range(self.num_envs):
-            part = self._final(info, e) if is_final[e] else self._part(found, e)
-            self._read(part, observation[e], e)
-        self._restarted = found
-        return self._arrived(observation, reward, terminated, truncated, first)
-
-    def _arrived(
-        self,
-        observation: np.ndarray,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        first: np.ndarray,
-    ) -> TimeStep:
-        self._check_rewards(np.where(first, 0, reward))
-        self._check_observations(observation)
-        self._newest = arrival(observation, reward, terminated != 0, truncated != 0, first)
-        self._starts = ~first & ((terminated != 0) | (truncated != 0))
-        return self._newest
+            if first[e]:  # the vector has begun it; what came with it means nothing
+                found.append((self._part(batch, e), 0.0, False, False))
+                continue
+            over = self._bool(terminated[e], "terminated", e)
+            cut_off = self._bool(truncated[e], "truncated", e)
+            is_final = self._mode is AutoresetMode.SAME_STEP and (over or cut_off)
+            part = self._final(info, e) if is_final else self._part(batch, e)
+            found.append((part, reward[e], over, cut_off))
+        return found
 
     def _column(self, name: str, values: Any) -> np.ndarray:
-        """One number for each environment."""
+        """One value for each environment."""
         array = np.asarray(values)
-        if array.shape != (self.num_envs,) or array.dtype.kind not in "biuf":
-            what = f"{array.dtype} {[*array.shape]}"
+        if array.shape != (self.num_envs,):
             raise RefusedError(
-                f"the {name} at step {self._num_steps} is {what}; it must be one number for each "
-                f"of {self.num_envs} environments."
+                f"the {name} at step {self._num_steps} is {array.dtype} {[*array.shape]}; it must "
+                f"be one number for each of {self.num_envs} environments."
             )
-        read = self._number if name == "reward" else self._bool_of(name)
-        return np.array([read(x, e) for e, x in enumerate(array)], np.float64)
-
-    def _bool_of(self, name: str) -> Callable[[Any, int], bool]:
-        return lambda value, e: self._bool(value, name, e)
+        return array
 
     def _final(self, info: Any, e: int) -> Any:
         final = info.get("final_obs") if isinstance(info, Mapping) else None
@@ -185,12 +147,12 @@ class GymnasiumVectorAdapter(SequentialVector):
                 "have a part for each environment."
             ) from error
 
+    def _reset(self, **options: Any) -> Any:
+        return self._called("reset", lambda: self._vector.reset(**options)[0])
+
     def _called(self, name: str, function: Callable[[], Any]) -> Any:
-        try:
+        with one_sentence(f"the vector failed in {name}(), at step {self._num_steps}"):
             return function()
-        except (Exception, SystemExit) as error:
-            what = f"the vector failed in {name}(), at step {self._num_steps}"
-            raise failure(what, error) from error
 
 
 def _autoreset_mode(vector: Any) -> AutoresetMode:
@@ -215,8 +177,3 @@ def _autoreset_mode(vector: Any) -> AutoresetMode:
             f'metadata["autoreset_mode"] of {type(vector).__name__} must be one of '
             f"gymnasium.vector.AutoresetMode, got {mode!r}: it says where last observations are."
         ) from None
-
-
-def is_pool(thing: Any) -> bool:
-    """Whether it is a pool of EnvPool with the interface of Gymnasium, in any version."""
-    return isinstance(thing, gymnasium.Env | VectorEnv) and hasattr(thing, "all_env_ids")

@@ -5,6 +5,7 @@ next step computes it again (`xpos`, sensors), and then it is that of the step b
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class MujocoState:
 
         self._forward = mujoco.mj_forward
         self._model, self._data = model, data
-        large = {n: array for n, array in _arrays(model).items() if array.nbytes > _LARGE}
+        large = {name: array for name, array in _arrays(model).items() if array.nbytes > _LARGE}
         self._digests = {name: _digest(array) for name, array in large.items()}
         # Arrays of contacts and constraints have another size at each step, and none here.
         found = _arrays(mujoco.MjData(model))
@@ -36,24 +37,23 @@ class MujocoState:
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, in plain data."""
-        unchanged, arrays = self._unchanged(), _arrays(self._data)
+        unchanged, data, model = self._unchanged(), _arrays(self._data), _arrays(self._model)
         return {
             "time": float(self._data.time),
-            "data": {name: arrays[name].copy() for name in self._shapes},
-            "model": {n: x.copy() for n, x in _arrays(self._model).items() if n not in unchanged},
+            "data": {name: data[name].copy() for name in self._shapes},
+            "model": {name: x.copy() for name, x in model.items() if name not in unchanged},
             "unchanged": unchanged,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Restores a state of a simulation of the same model.
 
         Raises:
           ValueError: the model is another one.
         """
         model, unchanged = _arrays(self._model), self._unchanged()
-        shapes = {name: array.shape for name, array in state["data"].items()}
         if (
-            shapes != self._shapes
+            self._shapes != {name: array.shape for name, array in state["data"].items()}
             or model.keys() != state["model"].keys() | state["unchanged"].keys()
             or any(model[name].shape != array.shape for name, array in state["model"].items())
             or any(unchanged.get(name) != found for name, found in state["unchanged"].items())
@@ -68,9 +68,9 @@ class MujocoState:
     def _unchanged(self) -> dict[str, str]:
         """Digests of large arrays of the model that are as they were."""
         arrays = _arrays(self._model)
-        return {name: d for name, d in self._digests.items() if _digest(arrays[name]) == d}
+        return {name: x for name, x in self._digests.items() if _digest(arrays[name]) == x}
 
-    def _write(self, state: dict[str, Any]) -> None:
+    def _write(self, state: Mapping[str, Any]) -> None:
         self._data.time = state["time"]
         for name, array in state["data"].items():
             getattr(self._data, name)[:] = array

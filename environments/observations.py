@@ -4,21 +4,25 @@ An adapter describes a space as a tree: a `Part` is one array (`floats`, `scaled
 `image` make them), a `Group` is a dictionary or a tuple of parts. Reading an observation checks its
 keys, the shape and the kind of each array, and that integers lie within the space. Floats may leave
 their bounds, and whoever reads them checks that they are finite, for all environments together.
-`check_contained` asks the library itself, which knows types and bounds: for `check_environment`.
+Where it is strict, the library itself is asked, which knows types and bounds: for
+`check_environment`.
+
+A space is one of Gymnasium or a spec of dm_env. Limits are the least and the largest integers,
+arrays that fit its shape.
 """
 
-import functools
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+from dm_env import specs
 
 _WHITE = 255
+_SIDE = 16  # pixels of an image whose channels may come first
 _SHOWN = 80  # characters of a wrong value in an error
 _NUMBERS, _INTEGERS = "biuf", "biu"  # NumPy's letters of kinds
 
-Contains: TypeAlias = Callable[[Any], bool]
 Limits: TypeAlias = tuple[Any, Any]
 
 
@@ -26,7 +30,7 @@ class MisfitError(ValueError):
     """An observation does not fit its space.
 
     Attributes:
-      where: keys and indices of what does not fit.
+      where: keys and indices of what does not fit, as in "['arm'][2]".
       what: came, and what the space says.
     """
 
@@ -42,27 +46,22 @@ class Part:
       size: the numbers that it becomes.
 
     Args:
-      space: of the library, with a shape and a dtype; named in errors.
-      where: its keys, as in "['arm']".
-      contains: whether the library says that a value is in the space.
+      space: with a shape and a dtype; named in errors.
       write: puts values into the place for them; integers as their distances from the least ones.
       size: see above; that of the space if None.
-      limits: the least and the largest integers, arrays that fit the shape; None for floats.
+      limits: of integers; None for floats.
     """
 
     def __init__(
         self,
         space: Any,
-        where: str,
-        contains: Contains,
         write: Callable[[np.ndarray, np.ndarray], None],
         *,
         size: int | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._space, self._where, self._contains, self._write = space, where, contains, write
+        self._space, self._write = space, write
         self._shape, self._dtype = tuple(space.shape), np.dtype(space.dtype)
-        self._kinds = _NUMBERS if limits is None else _INTEGERS
         self._limits, self._fits_always = limits, limits is None
         self.size = int(np.prod(self._shape)) if size is None else size
         if limits is not None:
@@ -70,46 +69,38 @@ class Part:
             every = _largest(self._dtype)
             self._fits_always = not self._low.any() and bool((self._span == every).all())
 
-    def read(self, value: Any, out: np.ndarray) -> None:
+    def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
         """Checks a value and writes it into `out`, float32 `[size]` or the whole observation.
 
         Raises:
-          MisfitError: it does not fit its space.
+          MisfitError: it does not fit its space; if `strict`, by the library's own rules.
         """
         try:
             array = np.asarray(value)
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
-            raise self._misfit(f"is no array, but {_shown(self._space)} is one") from error
+            raise MisfitError("", f"is no array, but {_shown(self._space)} is one") from error
         if array.shape != self._shape:
-            raise self._misfit(
-                f"has shape {array.shape}, but {_shown(self._space)} has shape {self._shape}"
-            )
+            what = f"has shape {array.shape}, but {_shown(self._space)} has shape {self._shape}"
+            raise MisfitError("", what)
         if array.dtype != self._dtype:
-            self._check_kind(array, value)
+            if array.dtype.kind not in (_NUMBERS if self._limits is None else _INTEGERS):
+                kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
+                what = f"is of type {kind}, which {_shown(self._space)} does not take"
+                raise MisfitError("", what)
             array = array if self._limits is None else self._distances(array)
         elif not self._fits_always:
             array = self._distances(array)
         self._write(array, out)
-
-    def check_contained(self, value: Any) -> None:
-        """Raises MisfitError if the library says that a value is not in its space."""
-        with warnings.catch_warnings():  # Gymnasium warns of lists
-            warnings.simplefilter("ignore")
-            contained = self._contains(value)
-        if not contained:
+        if strict and not _contains(self._space, value):
             found = " ".join(repr(value).split())[:_SHOWN]
             kind = getattr(value, "dtype", type(value).__name__)
-            raise self._misfit(f"is {found} ({kind}), which is not in {_shown(self._space)}")
+            what = f"is {found} ({kind}), which is not in {_shown(self._space)}"
+            raise MisfitError("", what)
 
     def name(self, index: int) -> str:
-        """Keys and indices of a number of the array."""
+        """Indices of a number of the array."""
         place = np.unravel_index(index, self._shape) if self._shape else ()
-        return f"{self._where}{[int(i) for i in place] or ''}"
-
-    def _check_kind(self, array: np.ndarray, value: Any) -> None:
-        if array.dtype.kind not in self._kinds:
-            kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
-            raise self._misfit(f"is of type {kind}, which {_shown(self._space)} does not take")
+        return f"{[int(i) for i in place] or ''}"
 
     def _distances(self, array: np.ndarray) -> np.ndarray:
         # As uint64, differences are exact, whatever the type; those of values below low are huge.
@@ -123,42 +114,22 @@ class Part:
             raise MisfitError(self.name(index), what)
         return distances
 
-    def _misfit(self, what: str) -> MisfitError:
-        return MisfitError(self._where, what)
-
-
-class _Category(Part):
-    """One category; values of the usual types are read without making arrays of them."""
-
-    def read(self, value: Any, out: np.ndarray) -> None:
-        if type(value) in (int, np.int64) and 0 <= value - self._first < self.size:
-            out[...] = 0.0
-            out[value - self._first] = 1.0
-        else:
-            super().read(value, out)
-
-    @functools.cached_property
-    def _first(self) -> int:
-        assert self._limits is not None
-        return int(self._limits[0])
-
 
 class Group:
-    """A dictionary of parts, or a tuple of them.
+    """A dictionary of parts, or a tuple of them; methods as those of `Part`.
 
     Attributes:
       size: the numbers that they become.
 
     Args:
-      space: of the library, named in errors.
-      where: its keys.
+      space: named in errors.
       parts: by key, in their order in the flattened observation; by number, those of a tuple.
     """
 
     def __init__(
-        self, space: Any, where: str, parts: "Mapping[Hashable, Part | Group] | list[Part | Group]"
+        self, space: Any, parts: "Mapping[Hashable, Part | Group] | list[Part | Group]"
     ) -> None:
-        self._space, self._where = space, where
+        self._space = space
         self._keys = parts.keys() if isinstance(parts, Mapping) else None
         items = parts.items() if isinstance(parts, Mapping) else enumerate(parts)
         self._parts: list[tuple[Hashable, Part | Group, slice]] = []
@@ -167,57 +138,55 @@ class Group:
             self._parts.append((key, part, slice(self.size, self.size + part.size)))
             self.size += part.size
 
-    def read(self, value: Any, out: np.ndarray) -> None:
+    def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
         """See `Part`."""
         self._check_keys(value)
         for key, part, place in self._parts:
-            part.read(value[key], out[place])
-
-    def check_contained(self, value: Any) -> None:
-        """See `Part`."""
-        for key, part, _ in self._parts:
-            part.check_contained(value[key])
+            try:
+                part.read(value[key], out[place], strict=strict)
+            except MisfitError as error:
+                raise MisfitError(f"[{key!r}]{error.where}", error.what) from error
 
     def name(self, index: int) -> str:
         """Keys and indices of a number of the flattened observation."""
-        part, place = next((part, place) for _, part, place in self._parts if index < place.stop)
-        return part.name(index - place.start)
+        key, part, place = next(each for each in self._parts if index < each[2].stop)
+        return f"[{key!r}]{part.name(index - place.start)}"
 
     def _check_keys(self, value: Any) -> None:
         if self._keys is None:
             if not isinstance(value, tuple | list) or len(value) != len(self._parts):
                 count = f" of {len(value)}" if isinstance(value, tuple | list) else ""
                 self._refuse(f"is a {type(value).__name__}{count}")
-        elif not isinstance(value, dict) and not isinstance(value, Mapping):
+        elif not isinstance(value, dict | Mapping):  # dict first: the other takes longer to ask
             self._refuse(f"is of type {type(value).__name__}")
         elif value.keys() != self._keys:
             self._refuse(f"has the keys {[*value]}")
 
     def _refuse(self, what: str) -> None:
         has = f"{len(self._parts)} entries" if self._keys is None else f"the keys {[*self._keys]}"
-        raise MisfitError(self._where, f"{what}, but {_shown(self._space)} has {has}")
+        raise MisfitError("", f"{what}, but {_shown(self._space)} has {has}")
 
 
-def floats(space: Any, where: str, contains: Contains) -> Part:
+def floats(space: Any) -> Part:
     """Floats, as float32."""
 
     def write(array: np.ndarray, out: np.ndarray) -> None:
         out[...] = array if array.shape == out.shape else array.ravel()
 
-    return Part(space, where, contains, write)
+    return Part(space, write)
 
 
-def scaled(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
+def scaled(space: Any, limits: Limits) -> Part:
     """Integers or bools, scaled from their limits to [0, 1]."""
     divisor = np.maximum(_low_and_span(limits)[1], 1).astype(np.float64)
 
     def write(distances: np.ndarray, out: np.ndarray) -> None:
         out[...] = distances.ravel() / divisor
 
-    return Part(space, where, contains, write, limits=limits)
+    return Part(space, write, limits=limits)
 
 
-def one_hot(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
+def one_hot(space: Any, limits: Limits) -> Part:
     """Categories: each has as many numbers as values, of which one is 1."""
     low, high = (np.broadcast_to(limit, space.shape).ravel() for limit in limits)
     counts = [int(last) - int(least) + 1 for least, last in zip(low, high, strict=True)]
@@ -227,12 +196,34 @@ def one_hot(space: Any, where: str, contains: Contains, limits: Limits) -> Part:
         out[...] = 0.0
         out[distances.ravel().astype(np.int64) + first] = 1.0
 
-    kind = Part if space.shape else _Category
-    return kind(space, where, contains, write, size=sum(counts), limits=limits)
+    return Part(space, write, size=sum(counts), limits=limits)
 
 
-def image(space: Any, contains: Contains, limits: Limits, *, channels_first: bool) -> Part:
-    """Integers or bools as pixels, scaled from their limits to 0 to 255: uint8 `[H, W, C]`."""
+def is_image(space: Any) -> bool:
+    """Whether a space has unsigned integers or bools and 2 or 3 axes."""
+    return np.dtype(space.dtype).kind in "ub" and len(space.shape) in (2, 3)
+
+
+def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:
+    """Integers or bools as pixels, scaled from their limits to 0 to 255.
+
+    Args:
+      space: `[H, W, C]`, or `[C, H, W]` where the first axis is that of the channels (at most a
+        quarter of each other one, which are 16 or more), or `[H, W]`, which becomes `[H, W, 1]`.
+      limits: of each pixel or of all.
+
+    Returns:
+      The spec uint8 `[H, W, C]`, what reads the images, and what is changed in them, for
+      `EnvironmentSpec.note`.
+    """
+    shape, notes = (*space.shape, 1)[:3], []
+    channels_first = len(space.shape) == 3 and min(shape[1:]) >= max(_SIDE, 4 * shape[0])
+    if channels_first:
+        shape = (*shape[1:], shape[0])
+        notes.append(f"have their channels first, {space.shape}, and are turned to {shape}")
+    low, high = limits
+    if space.dtype != np.bool_ and not (np.all(low == 0) and np.all(high == _WHITE)):
+        notes.append(f"have values from {np.min(low)} to {np.max(high)}, which become 0 to 255")
     span = np.maximum(_low_and_span(limits)[1], 1)
     factor = None if (_WHITE % span).any() else (_WHITE // span).astype(np.uint8)
 
@@ -243,7 +234,27 @@ def image(space: Any, contains: Contains, limits: Limits, *, channels_first: boo
             pixels = np.moveaxis(pixels.reshape(space.shape), 0, -1)
         out[...] = pixels.reshape(out.shape)
 
-    return Part(space, "", contains, write, limits=limits)
+    spec = specs.BoundedArray(shape, np.uint8, 0, _WHITE, "observation")
+    note = f"The environment's images {' and '.join(notes)}." if notes else ""
+    return spec, Part(space, write, limits=limits), note
+
+
+def float_array(shape: tuple[int, ...]) -> specs.Array:
+    """The spec of unbounded float32 observations; a scalar becomes a vector of one number."""
+    return specs.Array(shape or (1,), np.float32, "observation")
+
+
+def _contains(space: Any, value: Any) -> bool:
+    """Whether the library says that a value is in its space."""
+    if not isinstance(space, specs.Array):
+        with warnings.catch_warnings():  # Gymnasium warns of lists
+            warnings.simplefilter("ignore")
+            return space.contains(value)
+    try:
+        space.validate(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _low_and_span(limits: Limits) -> tuple[np.ndarray, np.ndarray]:

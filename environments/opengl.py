@@ -10,6 +10,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from ..basics.sentences import first_line
+
 _VARIABLE = "MUJOCO_GL"
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 _LIBRARIES = (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "libOSMesa.so.6"))
@@ -36,11 +38,10 @@ def drawing() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # mujoco, PyOpenGL and ctypes have many, and no common one
-        why = next(iter(str(error).splitlines()), type(error).__name__)
         raise ImportError(
-            f"MuJoCo cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE, '')} ({why}): without "
-            f"a screen it needs {_VARIABLE}=egl before Python starts, and the libraries of "
-            "`apt-get install libegl1 libgl1`."
+            f"MuJoCo cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE, '')} "
+            f"({first_line(error)}): without a screen it needs {_VARIABLE}=egl before Python "
+            "starts, and the libraries of `apt-get install libegl1 libgl1`."
         ) from error
 
 

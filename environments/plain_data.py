@@ -68,23 +68,18 @@ class _Packer:
         self._numbers[id(value)] = len(self._kept)
         self._kept.append(value)
         if kind is bytes:
-            return {"kind": "bytes", "size": self._add(value)}
+            self.contents.append(value)
+            return {"kind": "bytes", "size": len(value)}
         if kind is np.ndarray:
             self._check_memory(value, name)
             return self._array(value, name)
         if isinstance(value, np.generic):
             return {**self._array(np.asarray(value), name), "kind": "scalar"}
-        if kind is np.random.Generator:
-            state = value.bit_generator.state
-            if state["bit_generator"] in _BIT_GENERATORS:
-                return {"kind": "generator", "state": self.encode(state, name)}
+        if kind is np.random.Generator and type(value.bit_generator).__name__ in _BIT_GENERATORS:
+            return {"kind": "generator", "state": self.encode(value.bit_generator.state, name)}
         if kind.__name__ == _RANDOM_STATE and isinstance(value, getattr(np.random, _RANDOM_STATE)):
             state = value.get_state(legacy=False)
             return {"kind": _RANDOM_STATE, "state": self.encode(state, name)}
-        return self._container(value, name)
-
-    def _container(self, value: Any, name: str) -> Any:
-        kind = type(value)
         if kind is dict:
             pairs = [[self.encode(k, name), self.encode(v, str(k))] for k, v in value.items()]
             return {"kind": "dict", "items": pairs}
@@ -97,14 +92,11 @@ class _Packer:
     def _array(self, value: np.ndarray, name: str) -> dict[str, Any]:
         if value.dtype.hasobject or value.dtype.kind == "V":
             raise NotPlainError(f"{name} is an array of {value.dtype}")
-        size = self._add(value.tobytes())
+        self.contents.append(value.tobytes())
+        size = len(self.contents[-1])
         described = {"kind": "array", "type": value.dtype.str, "shape": value.shape, "size": size}
         # The order in memory is also that of sums, whose last bits depend on it.
         return described if value.flags.c_contiguous else {**described, "strides": value.strides}
-
-    def _add(self, content: bytes) -> int:
-        self.contents.append(content)
-        return len(content)
 
     def _check_memory(self, array: np.ndarray, name: str) -> None:
         """Refuses an array that changes when another one, or a library, is written to."""
@@ -134,11 +126,10 @@ class _Unpacker:
             return self._made[value["number"]]
         place = len(self._made)  # in the order in which the packer saw them
         self._made.append(None)
-        self._made[place] = made = self._make(value, place)
+        self._made[place] = made = self._make(value["kind"], value, place)
         return made
 
-    def _make(self, value: dict[str, Any], place: int) -> Any:
-        kind = value["kind"]
+    def _make(self, kind: str, value: dict[str, Any], place: int) -> Any:
         if kind == "bytes":
             return self._take(value["size"])
         if kind in ("array", "scalar"):

@@ -59,12 +59,8 @@ class PlayedGames:
 
     def state(self) -> dict[str, Any]:
         """In plain data."""
-        return {
-            "origins": self._origins,
-            "renewals": self._renewals,
-            "actions": bytes(self._actions),
-            "starts": self._starts,
-        }
+        state = {"origins": self._origins, "renewals": self._renewals, "starts": self._starts}
+        return {**state, "actions": bytes(self._actions)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores the state of as many emulators.
@@ -79,11 +75,7 @@ class PlayedGames:
         self._actions, self._starts = bytearray(state["actions"]), state["starts"]
 
     def play_again(self, emulators: Any) -> None:
-        """Brings emulators to where these are.
-
-        Args:
-          emulators: an `AtariVectorEnv`, made like the one that played.
-        """
+        """Brings an `AtariVectorEnv`, made like the one that played, to where that one is."""
         num_envs, seeds = len(self._origins), self.seeds
         emulators.reset(seed=seeds)
         actions = np.frombuffer(bytes(self._actions), np.uint8).reshape(-1, num_envs)

@@ -13,10 +13,9 @@ import numpy as np
 from dm_env import StepType
 
 from ..basics.prng_keys import with_keys, without_keys
-from ..basics.sentences import reason
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import checked_actions
-from .failures import RefusedError
+from .arrival import check_numbers, checked_actions
+from .failures import RefusedError, one_sentence
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
 
@@ -37,6 +36,9 @@ class Transition(NamedTuple):
     truncated: jax.Array
 
 
+Stepped: TypeAlias = tuple[State, Transition]
+
+
 @runtime_checkable
 class PureEnvironment(Protocol):
     """One environment as pure, jittable functions. Episodes are begun by who calls them.
@@ -53,7 +55,7 @@ class PureEnvironment(Protocol):
         """The state and the observation at which an episode begins."""
         ...
 
-    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Transition]:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """The next state, and what arrives with it."""
         ...
 
@@ -119,14 +121,11 @@ class PureVector:
       seed: >= 0. The episodes of environment e depend on `seed` and e alone.
 
     Raises:
-      ValueError: `num_envs` or `seed` is out of its range, or the environment cannot be traced.
+      ValueError: an argument is out of its range, or the environment cannot be traced.
     """
 
     def __init__(self, environment: PureEnvironment, *, num_envs: int = 1, seed: int = 0) -> None:
-        if num_envs < 1 or seed < 0:
-            raise ValueError(
-                f"num_envs must be at least 1 and seed at least 0, got {num_envs} and {seed}."
-            )
+        check_numbers(seed, num_envs)
         self.pure, self.num_envs, self.spec = environment, num_envs, environment.spec
         check_pure(environment)
         self._keys = environment_keys(jax.random.key(seed), num_envs)
@@ -193,16 +192,14 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
     Raises:
       ValueError: the leaves are not those of a tree like this one.
     """
-    shapes, structure = jax.tree.flatten(like)
-    if len(shapes) != len(leaves):
-        raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(shapes)}")
-    restored = with_keys(shapes, [jnp.array(x) for x in leaves])
-    for shape, x in zip(shapes, restored, strict=True):
-        if (shape.shape, shape.dtype) != (x.shape, x.dtype):
-            raise ValueError(
-                f"a state of another environment: {x.dtype} {x.shape} in place of {shape.dtype} "
-                f"{shape.shape}"
-            )
+    wanted, structure = jax.tree.flatten(like)
+    if len(wanted) != len(leaves):
+        raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(wanted)}")
+    restored = with_keys(wanted, [jnp.array(x) for x in leaves])
+    for one, x in zip(wanted, restored, strict=True):
+        if (one.shape, one.dtype) != (x.shape, x.dtype):
+            found = f"{x.dtype} {x.shape} in place of {one.dtype} {one.shape}"
+            raise ValueError(f"a state of another environment: {found}")
     return jax.tree.unflatten(structure, restored)
 
 
@@ -227,10 +224,8 @@ def check_pure(environment: Any, name: str = "") -> None:
         return [(state, observation), (following, transition.observation)]
 
     action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
-    try:
+    with one_sentence(f"{name} cannot be traced by JAX"):
         found = jax.eval_shape(both, jax.eval_shape(lambda: jax.random.key(0)), action)
-    except Exception as error:  # of somebody's code, and of JAX: they have no common type
-        raise ValueError(f"{name} cannot be traced by JAX: {reason(error)}.") from error
     wanted = spec.observations
     for _, seen in found:
         if (seen.shape, seen.dtype) != (wanted.shape, wanted.dtype):

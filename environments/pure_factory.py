@@ -11,9 +11,9 @@ import numpy as np
 from dm_env import specs
 
 from ..basics.imports import import_from
-from ..basics.sentences import reason
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
-from .pure import PureEnvironment, State, Transition, check_pure
+from .failures import one_sentence
+from .pure import PureEnvironment, State, Stepped, Transition, check_pure
 from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
 from .switches import split, values
 
@@ -55,10 +55,8 @@ def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
         known = ", ".join([*_TASKS, "pgx:ID", "module:NAME"])
         raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
     switches = values(switches, maker, name)
-    try:
+    with one_sentence(f"{name} cannot be made"):
         made = maker(**switches)
-    except Exception as error:  # of somebody's code
-        raise ValueError(f"{name} cannot be made: {reason(error)}.") from error
     if hasattr(made, "step_env") and hasattr(made, "default_params"):
         made = Gymnax(made)
     check_pure(made, name)
@@ -69,13 +67,7 @@ class Pgx:
     """A game of pgx for one player, such as MinAtar's.
 
     Its boards of bools are images, as those of the host's MinAtar. Episodes end after
-    `DEFAULT_LIMIT` steps, since pgx has no limits.
-
-    Args:
-      game: made by `pgx.make`.
-
-    Raises:
-      ValueError: it has more players than one.
+    `DEFAULT_LIMIT` steps, since pgx has no limits. One for more players is refused by a ValueError.
     """
 
     def __init__(self, game: Any) -> None:
@@ -85,9 +77,9 @@ class Pgx:
             )
         self._game, shape = game, tuple(game.observation_shape)
         self._is_image = len(shape) == 3
-        seen: specs.Array = specs.Array(shape, np.float32, "observation")
-        if self._is_image:
-            seen = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+        image = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+        vector = specs.Array(shape, np.float32, "observation")
+        seen = image if self._is_image else vector
         actions = specs.DiscreteArray(int(game.num_actions), np.int32, "action")
         self.spec = EnvironmentSpec(seen, actions, max_episode_steps=DEFAULT_LIMIT)
 
@@ -96,7 +88,7 @@ class Pgx:
         state = self._game.init(key)
         return state, self._seen(state)
 
-    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Transition]:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """A move."""
         state = self._game.step(state, action, key)
         reward = state.rewards[0]
@@ -133,13 +125,8 @@ class Gymnax:
     """An environment of the form of gymnax's: `reset_env` and `step_env` with parameters.
 
     gymnax before 1.0 says `done` for both kinds of ends; an episode that reaches
-    `max_steps_in_episode` of the parameters is truncated here.
-
-    Args:
-      environment: with `default_params`.
-
-    Raises:
-      ValueError: its actions are neither discrete nor have bounds.
+    `max_steps_in_episode` of the parameters is truncated here. Actions that are neither discrete
+    nor have bounds are refused by a ValueError.
     """
 
     def __init__(self, environment: Any) -> None:
@@ -158,18 +145,15 @@ class Gymnax:
             )
         self._limit = int(getattr(self._params, "max_steps_in_episode", DEFAULT_LIMIT))
         self._is_mixed = not hasattr(environment, "is_truncated")
-        self.spec = EnvironmentSpec(
-            specs.Array(tuple(seen.shape), np.float32, "observation"),
-            allowed,
-            max_episode_steps=self._limit,
-        )
+        observations = specs.Array(tuple(seen.shape), np.float32, "observation")
+        self.spec = EnvironmentSpec(observations, allowed, max_episode_steps=self._limit)
 
     def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
         """A new episode."""
         observation, state = self._environment.reset_env(key, self._params)
         return state, jnp.asarray(observation, jnp.float32)
 
-    def step(self, key: jax.Array, state: State, action: jax.Array) -> tuple[State, Transition]:
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
         """A step, after which the environment does not restart by itself."""
         stepped = self._environment.step_env(key, state, action, self._params)
         observation, state, reward, done, *_ = stepped

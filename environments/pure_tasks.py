@@ -11,7 +11,7 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec
 from .deep_sea import MOVE_COST, DeepSea
-from .pure import Transition
+from .pure import Stepped, Transition
 from .tiny import Catch, Memory
 
 _NEVER: Any = np.False_
@@ -37,11 +37,8 @@ class PureCatch:
         state = CatchState(jnp.int32(0), ball, jnp.int32(Catch.COLUMNS // 2))
         return state, self._observe(state)
 
-    def step(
-        self, key: jax.Array, state: CatchState, action: jax.Array
-    ) -> tuple[CatchState, Transition]:
+    def step(self, key: jax.Array, state: CatchState, action: jax.Array) -> Stepped:
         """The ball falls, the paddle moves."""
-        del key
         paddle = jnp.clip(state.paddle + action - 1, 0, Catch.COLUMNS - 1)
         state = CatchState(state.row + 1, state.ball, paddle)
         landed = state.row == Catch.ROWS - 1
@@ -63,13 +60,13 @@ class MemoryState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PureMemory:
-    """See `Memory`."""
+    """See `Memory`, which refuses a wrong length."""
 
     length: int = 10
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """See `Memory`, which refuses a wrong length."""
+        """That of the host's class."""
         return Memory(length=self.length).spec
 
     def reset(self, key: jax.Array) -> tuple[MemoryState, jax.Array]:
@@ -78,11 +75,8 @@ class PureMemory:
         state = MemoryState(jnp.int32(0), cue)
         return state, self._observe(state)
 
-    def step(
-        self, key: jax.Array, state: MemoryState, action: jax.Array
-    ) -> tuple[MemoryState, Transition]:
+    def step(self, key: jax.Array, state: MemoryState, action: jax.Array) -> Stepped:
         """Time passes; the answer to the query is compared with the cue."""
-        del key
         state = MemoryState(state.time + 1, state.cue)
         answered = state.time > self.length
         matches = jnp.where(2 * action - 1 == state.cue, 1.0, -1.0)
@@ -104,7 +98,7 @@ class DeepSeaState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PureDeepSea:
-    """See `DeepSea`."""
+    """See `DeepSea`, which refuses wrong switches."""
 
     size: int = 10
     mapping_seed: int | None = 0
@@ -113,7 +107,7 @@ class PureDeepSea:
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """See `DeepSea`, which refuses wrong switches."""
+        """That of the host's class."""
         return self._host.spec
 
     def reset(self, key: jax.Array) -> tuple[DeepSeaState, jax.Array]:
@@ -121,9 +115,7 @@ class PureDeepSea:
         state = DeepSeaState(jnp.int32(0), jnp.int32(0), self._noise(key))
         return state, self._observe(state)
 
-    def step(
-        self, key: jax.Array, state: DeepSeaState, action: jax.Array
-    ) -> tuple[DeepSeaState, Transition]:
+    def step(self, key: jax.Array, state: DeepSeaState, action: jax.Array) -> Stepped:
         """The diver sinks by one row and moves by one column."""
         row, column, end = state.row, state.column, self.size - 1
         right = action == jnp.asarray(self._host.right)[jnp.minimum(row, end), column]
@@ -165,11 +157,8 @@ class PureCartPole:
         state = jax.random.uniform(key, (4,), jnp.float32, -0.05, 0.05)
         return state, state
 
-    def step(
-        self, key: jax.Array, state: jax.Array, action: jax.Array
-    ) -> tuple[jax.Array, Transition]:
+    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> Stepped:
         """A push of 10 N to the left (0) or to the right (1) for 0.02 s, by Euler's method."""
-        del key
         gravity, masses, pole_mass, half_length, seconds = 9.8, 1.1, 0.1, 0.5, 0.02
         _, v, angle, omega = state
         force, sin, cos = jnp.where(action == 1, 10.0, -10.0), jnp.sin(angle), jnp.cos(angle)
@@ -199,11 +188,8 @@ class PurePendulum:
         state = jax.random.uniform(key, (2,), jnp.float32, -high, high)
         return state, self._observe(state)
 
-    def step(
-        self, key: jax.Array, state: jax.Array, action: jax.Array
-    ) -> tuple[jax.Array, Transition]:
+    def step(self, key: jax.Array, state: jax.Array, action: jax.Array) -> Stepped:
         """A torque for 0.05 s; angle, speed and torque cost."""
-        del key
         (angle, speed), torque = state, jnp.clip(action[0], -2.0, 2.0)
         turned = (angle + math.pi) % (2 * math.pi) - math.pi
         cost = turned**2 + 0.1 * speed**2 + 0.001 * torque**2

@@ -30,11 +30,8 @@ class RandomCoin(TinyTask):
       side: >= 2, cells along a wall of the room.
       max_steps: >= 1, actions until an episode is cut off. With fewer than 2 * `side` - 2 some
         coins are out of reach.
-      num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
-
-    Raises:
-      ValueError: an argument is out of its range.
+      num_envs: see `TinyTask`.
+      seed: see `TinyTask`.
     """
 
     optimal_return = 1.0
@@ -52,9 +49,8 @@ class RandomCoin(TinyTask):
             max_episode_steps=max_steps,
         )
         super().__init__(spec, num_envs=num_envs, seed=seed)
-        self._side, self._max_steps = side, max_steps
+        self._side = side
         self._agent, self._coin = np.zeros((2, num_envs, 2), np.int64)  # row and column
-        self._time = np.zeros(num_envs, np.int64)
 
     def render(self) -> np.ndarray:
         """The room of the first environment: uint8 `[16 side, 16 side, 3]`.
@@ -69,17 +65,12 @@ class RandomCoin(TinyTask):
     def _begin(self, e: int, generator: np.random.Generator) -> None:
         cells = generator.choice(self._side**2, size=2, replace=False)
         self._agent[e], self._coin[e] = np.transpose(np.divmod(cells, self._side))
-        self._time[e] = 0
 
     def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         moved = np.clip(self._agent + MOVES[actions], 0, self._side - 1)
         self._agent = np.where(playing[:, None], moved, self._agent)
-        self._time = self._time + playing
         found = (self._agent == self._coin).all(axis=1)
         return found.astype(np.float32), found
-
-    def _cut_off(self) -> np.ndarray:
-        return self._time == self._max_steps
 
     def _observe(self) -> np.ndarray:
         numbers = np.concatenate([self._agent, self._coin], axis=1)

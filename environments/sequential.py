@@ -3,33 +3,33 @@
 `E` denotes the number of environments.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import arrival, checked_actions
-from .attributes import attributes, set_attributes
-from .failures import RefusedError, failure, one_sentence
-from .forms import Convert, fits
+from .arrival import Convert, arrival, checked_actions, fits
+from .attributes import Attributes
+from .failures import RefusedError, close_all, failure, one_sentence
 from .mujoco_state import MujocoState
 from .observations import Group, MisfitError, Part
 
 _FLOATS = (float, np.float64, np.float32)
 _BOOLS = (bool, np.bool_)
 
+Result: TypeAlias = tuple[Any, Any, Any, Any]
+"""Observation, reward, terminated and truncated of an environment, not checked yet."""
+
 
 class SequentialVector:
     """Base of adapters: restarts, time steps, and checks of what the environments return.
 
-    An adapter defines how environment e begins (`_begin`) and is stepped (`_advance`), and the
-    objects whose attributes are its state (`_parts`).
+    An adapter keeps its environments in `_environments`, and defines how environment e begins
+    (`_begin`) and is stepped (`_advance`), and what has its state (`_parts`).
 
     Attributes:
-      spec: of one of them.
-      num_envs: E.
       is_strict: whether observations must also be in their space by the library's own rules, which
         know bounds of floats and exact types. `check_environment` asks for it.
 
@@ -46,6 +46,7 @@ class SequentialVector:
     """
 
     _COUNTERS: tuple[str, ...] = ("_lengths", "_starts", "_num_steps")
+    _environments: list[Any]
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class SequentialVector:
 
     def reset(self) -> TimeStep:
         """Starts a new episode in every environment: first steps, `[E, ...]`."""
-        self._starts[:], self._num_steps = True, -1
+        self._starts, self._num_steps = np.ones(self.num_envs, bool), -1
         space = self.spec.actions
         return self.step(np.zeros((self.num_envs, *space.shape), space.dtype))
 
@@ -88,20 +89,10 @@ class SequentialVector:
         observation = np.empty((self.num_envs, *seen.shape), seen.dtype)
         reward = np.zeros(self.num_envs)
         terminated, truncated = np.zeros((2, self.num_envs), bool)
-        for e in range(self.num_envs):
-            try:
-                found = self._begin(e) if first[e] else self._advance(e, given[e])
-            except (Exception, SystemExit) as error:
-                where = "in reset(), at" if first[e] else "at"
-                what = f"environment {e} failed {where} step {self._num_steps}"
-                raise failure(what, error) from error
-            if not first[e]:
-                found, gain, over, cut_off = found
-                reward[e] = gain if type(gain) in _FLOATS else self._number(gain, e)
-                terminated[e] = over if type(over) in _BOOLS else self._bool(over, "terminated", e)
-                truncated[e] = (
-                    cut_off if type(cut_off) in _BOOLS else self._bool(cut_off, "truncated", e)
-                )
+        for e, (found, gain, over, cut_off) in enumerate(self._results(given, first)):
+            reward[e] = self._number(gain, e)
+            terminated[e] = self._bool(over, "terminated", e)
+            truncated[e] = self._bool(cut_off, "truncated", e)
             self._read(found, observation[e], e)
         self._check_rewards(reward)
         self._check_observations(observation)
@@ -110,6 +101,11 @@ class SequentialVector:
             truncated |= self._lengths >= self._limit
         self._starts = terminated | truncated
         return arrival(observation, reward, terminated, truncated, first)
+
+    def close(self) -> None:
+        """Closes the environments. Calling it twice does no harm."""
+        environments, self._environments = self._environments, []
+        close_all(environments)
 
     def recorded(self, observations: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
         """Recorded observations `[n, ...]` and actions `[m, ...]`, in the form of the spec.
@@ -122,8 +118,10 @@ class SequentialVector:
           ValueError: an observation does not fit its space, or an action is none of the space.
         """
         seen, taken = self.spec.observations, self.spec.actions
-        first = next(iter(leaves_of(observations)))
-        found = np.empty((len(first), *seen.shape), seen.dtype)
+        leaf = observations
+        while isinstance(leaf, Mapping | tuple):
+            leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
+        found = np.empty((len(leaf), *seen.shape), seen.dtype)
         for t in range(len(found)):
             try:
                 self._see.read(part_of(observations, t), found[t])
@@ -142,58 +140,64 @@ class SequentialVector:
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`. The attributes of the environments and of their wrappers."""
-        return {
-            **{name: getattr(self, name) for name in self._COUNTERS},
-            "environments": [
-                {
-                    "parts": [attributes(*part) for part in self._parts(e)],
-                    "physics": [physics.state() for physics in self._physics(e)],
-                }
-                for e in range(self.num_envs)
-            ],
-        }
+        parts = [[part.state() for part in self._parts(e)] for e in range(self.num_envs)]
+        return {**{name: getattr(self, name) for name in self._COUNTERS}, "environments": parts}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Resumable`."""
         for e, kept in enumerate(state["environments"]):
-            for part, found in zip(self._parts(e), kept["parts"], strict=True):
-                set_attributes(*part, found)
-            for physics, found in zip(self._physics(e), kept["physics"], strict=True):
-                physics.restore(found)
+            for part, found in zip(self._parts(e), kept, strict=True):
+                part.restore(found)
         for name in self._COUNTERS:
             setattr(self, name, state[name])
 
-    def _parts(self, e: int) -> list[tuple[Any, set[str]]]:
-        """The objects that are environment e, and the attributes of each that are not kept."""
-        raise NotImplementedError
+    def _parts(self, e: int) -> list[Attributes | MujocoState]:
+        """What has the state of environment e.
 
-    def _physics(self, e: int) -> list[MujocoState]:
-        """The simulations of environment e."""
-        return []
+        Raises:
+          ValueError: nothing has.
+        """
+        raise ValueError(f"{type(self).__name__} has no state that could be kept")
+
+    def _results(self, given: np.ndarray, first: np.ndarray) -> Iterable[Result]:
+        """What each environment returns; where `first`, it begins an episode."""
+        for e in range(self.num_envs):
+            try:
+                if first[e]:
+                    result = self._begin(e), 0.0, False, False
+                else:
+                    result = self._advance(e, given[e])
+            except (Exception, SystemExit) as error:
+                where = "in reset(), at" if first[e] else "at"
+                what = f"environment {e} failed {where} step {self._num_steps}"
+                raise failure(what, error) from error
+            yield result
 
     def _begin(self, e: int) -> Any:
         """Starts an episode in environment e; returns its observation."""
         raise NotImplementedError
 
-    def _advance(self, e: int, action: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """Steps environment e: its observation, reward, terminated, truncated."""
+    def _advance(self, e: int, action: np.ndarray) -> Result:
+        """Steps environment e."""
         raise NotImplementedError
 
     def _read(self, found: Any, out: np.ndarray, e: int) -> None:
         try:
-            self._see.read(found, out)
-            if self.is_strict:
-                self._see.check_contained(found)
+            self._see.read(found, out, strict=self.is_strict)
         except MisfitError as error:
             raise self._refused(f"observation{error.where}", e, error.what) from error
 
     def _number(self, value: Any, e: int) -> float:
+        if type(value) in _FLOATS:
+            return value
         array = _array(value)
         if array.size != 1 or array.dtype.kind not in "biuf":
             raise self._refused("reward", e, f"is {value!r:.60}; it must be one number")
         return array.item()
 
     def _bool(self, value: Any, name: str, e: int) -> bool:
+        if type(value) in _BOOLS:
+            return value
         array = _array(value)
         if array.size != 1 or array.dtype.kind not in "biu" or array.item() not in (0, 1):
             raise self._refused(name, e, f"is {value!r:.60}; it must be True or False")
@@ -217,12 +221,12 @@ class SequentialVector:
         return RefusedError(f"the {name} of environment {e} at step {self._num_steps} {what}.")
 
 
-def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, Any]]) -> None:
-    """Refuses environments that cannot be stepped together.
+def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:
+    """Refuses environments that cannot be stepped together; returns the spaces of one.
 
     Args:
       environments: at least one.
-      spaces: the names and values of one environment that must be equal in all of them.
+      names: of attributes or methods that give what must be equal in all of them.
 
     Raises:
       ValueError: two environments are the same object or have different spaces, or the spaces
@@ -232,17 +236,18 @@ def check_alike(environments: Sequence[Any], spaces: Callable[[Any], dict[str, A
         raise ValueError(
             "each call must make a new environment, but two calls returned the same one."
         )
-    wanted: dict[str, Any] = {}
+    wanted: list[Any] = []
     for e, environment in enumerate(environments):
         with one_sentence(f"the spaces of environment {e} cannot be read"):
-            found_here = spaces(environment)
-        wanted = wanted or found_here
-        for name, found in found_here.items():
-            if found != wanted[name]:
+            read = [getattr(environment, name) for name in names]
+            found = [value() if callable(value) else value for value in read]
+        wanted = wanted or found
+        for name, here, there in zip(names, found, wanted, strict=True):
+            if here != there:
                 raise ValueError(
-                    f"the {name} of environment {e} is {found}, that of environment 0 is "
-                    f"{wanted[name]}."
+                    f"the {name} of environment {e} is {here}, that of environment 0 is {there}."
                 )
+    return wanted
 
 
 def part_of(batch: Any, index: int) -> Any:
@@ -252,15 +257,6 @@ def part_of(batch: Any, index: int) -> Any:
     if isinstance(batch, tuple):
         return tuple(part_of(value, index) for value in batch)
     return batch[index]
-
-
-def leaves_of(batch: Any) -> Iterator[Any]:
-    """The arrays of a tree of them."""
-    if isinstance(batch, Mapping | tuple):
-        for part in batch.values() if isinstance(batch, Mapping) else batch:
-            yield from leaves_of(part)
-    else:
-        yield batch
 
 
 def _array(value: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ class StartStates(NamedTuple):
 
     Attributes:
       game: ale-py's name of it.
-      states: N >= 1 of them, as `EmulatedAtari.state` gave them.
+      states: N >= 1 of them, as `EmulatedAtari.emulator_state` gave them.
     """
 
     game: str
@@ -28,9 +28,7 @@ class StartStates(NamedTuple):
 def save_states(path: Path, starts: StartStates) -> None:
     """Writes a file that `load_states` reads: NumPy's .npz, the same bytes for the same states.
 
-    Args:
-      path: the file; its directory is made if it does not exist.
-      starts: at least one state.
+    The file's directory is made if it does not exist.
 
     Raises:
       ValueError: there are no states, or `path` does not end in `.npz`.
@@ -71,10 +69,6 @@ def load_states(path: Path) -> StartStates:
 
 
 def check_states_path(path: Path) -> None:
-    """Refuses a file name that NumPy would change.
-
-    Raises:
-      ValueError: `path` does not end in `.npz`.
-    """
+    """Refuses, by a ValueError, a file name that NumPy would change."""
     if path.suffix != ".npz":
         raise ValueError(f"Start states are written as .npz: {path} must end in .npz.")

@@ -11,9 +11,11 @@ import math
 import numbers
 import types
 from collections.abc import Callable, Mapping, Set
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import numpy as np
+
+from ..basics.validation import split_type
 
 COMMON = frozenset({"num_envs", "seed"})  # arguments of every environment, so never switches
 
@@ -120,22 +122,15 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 def _types(parameter: inspect.Parameter | None, default: Any) -> tuple[type, ...]:
     """The types of a parameter or of its default, of those in `_NAMES`; empty if others too."""
     if parameter is not None:
-        hinted = _alternatives(parameter.annotation)
-        if hinted and all(kind in _NAMES for kind in hinted):
+        found = split_type(parameter.annotation)
+        is_union = get_origin(found.type) in (Union, types.UnionType)
+        hinted = get_args(found.type) if is_union else (found.type,)
+        hinted = tuple(dict.fromkeys((*hinted, *[type(None)] * found.optional)))
+        if all(kind in _NAMES for kind in hinted):
             return hinted
         if default is None and parameter.default is not parameter.empty:
             default = parameter.default
     return (type(default),) if default is not None and type(default) in _NAMES else ()
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    if hint is None:
-        return (type(None),)
-    if get_origin(hint) is Annotated:
-        return _alternatives(get_args(hint)[0])
-    if get_origin(hint) in (Union, types.UnionType):
-        return tuple(kind for part in get_args(hint) for kind in _alternatives(part))
-    return (hint,)
 
 
 def _read(text: Text, wanted: tuple[type, ...]) -> Any:

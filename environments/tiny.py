@@ -12,20 +12,25 @@ from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import arrival, checked_actions, environment_seeds
-from .attributes import attributes, set_attributes
+from .attributes import Attributes
 
 _NOT_KEPT = {"spec", "num_envs"}
 
 
 class TinyTask:
-    """Base of our tasks: restarts, time steps and one generator for each environment e.
+    """Base of our tasks: restarts, time steps, time limit, one generator for each environment e.
 
     A task defines how environment e begins (`_begin`), the effect of the actions in all of them
-    (`_play`), the observations (`_observe`), and when an episode is truncated (`_cut_off`).
+    (`_play`) and the observations (`_observe`). Episodes are truncated after
+    `spec.max_episode_steps` actions. `_time` `[E]` are the actions of the running episodes.
 
-    Attributes:
+    Args:
       spec: of one of them.
-      num_envs: E.
+      num_envs: E >= 1.
+      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
+
+    Raises:
+      ValueError: an argument is out of its range.
     """
 
     optimal_return: float
@@ -35,6 +40,7 @@ class TinyTask:
         sources = environment_seeds(seed, num_envs)
         self._generators = [np.random.default_rng(source) for source in sources]
         self._starts = np.ones(num_envs, bool)  # its next step is the first of an episode
+        self._time = np.zeros(num_envs, np.int64)
         self.spec, self.num_envs = spec, num_envs
 
     def reset(self) -> TimeStep:
@@ -50,20 +56,21 @@ class TinyTask:
         """
         actions = checked_actions(actions, self.spec.actions, self.num_envs)
         first = self._starts
+        self._time = np.where(first, 0, self._time + 1)
         for e in np.flatnonzero(first):
             self._begin(e, self._generators[e])
         reward, terminated = self._play(actions, ~first)
-        truncated = self._cut_off()
+        truncated = self._time == (self.spec.max_episode_steps or -1)
         self._starts = terminated | truncated
         return arrival(self._observe(), reward, terminated, truncated, first)
 
     def state(self) -> dict[str, Any]:
         """See `Resumable`."""
-        return attributes(self, _NOT_KEPT)
+        return Attributes(self, _NOT_KEPT).state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Resumable`."""
-        set_attributes(self, _NOT_KEPT, state)
+        Attributes(self, _NOT_KEPT).restore(state)
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""
@@ -80,10 +87,6 @@ class TinyTask:
         """Moves where `playing` `[E]`; returns reward, terminated `[E]` (0 and False elsewhere)."""
         raise NotImplementedError
 
-    def _cut_off(self) -> np.ndarray:
-        """Where the time limit is reached, `[E]` bool; nowhere by default."""
-        return np.zeros(self.num_envs, bool)
-
     def _observe(self) -> np.ndarray:
         """The observations, in a new array `[E, ...]`. Called once for each time step."""
         raise NotImplementedError
@@ -98,11 +101,8 @@ class Catch(TinyTask):
     5 columns, flattened: float32 `[50]`, 1 at the ball and at the paddle. (Ours; after bsuite.)
 
     Args:
-      num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
-
-    Raises:
-      ValueError: an argument is out of its range.
+      num_envs: see `TinyTask`.
+      seed: see `TinyTask`.
     """
 
     optimal_return = 1.0
@@ -116,7 +116,7 @@ class Catch(TinyTask):
             specs.DiscreteArray(3, np.int32, "action"),
         )
         super().__init__(spec, num_envs=num_envs, seed=seed)
-        self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
+        self._ball, self._paddle = np.zeros((2, num_envs), np.int64)  # columns
 
     def render(self) -> np.ndarray:
         """The board of the first environment: uint8 `[160, 80, 3]`; ball and paddle are white."""
@@ -124,22 +124,20 @@ class Catch(TinyTask):
         return enlarge((255 * board[..., None]).astype(np.uint8).repeat(3, axis=2), 16)
 
     def _begin(self, e: int, generator: np.random.Generator) -> None:
-        self._row[e] = 0
         self._ball[e] = generator.integers(self.COLUMNS)
         self._paddle[e] = self.COLUMNS // 2
 
     def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         moved = np.clip(self._paddle + actions - 1, 0, self.COLUMNS - 1)
         self._paddle = np.where(playing, moved, self._paddle)
-        self._row += playing
-        landed = self._row == self.ROWS - 1
+        landed = self._time == self.ROWS - 1
         caught = np.where(self._ball == self._paddle, 1.0, -1.0)
         return np.where(landed, caught, 0.0), landed
 
     def _observe(self) -> np.ndarray:
         board = np.zeros((self.num_envs, self.ROWS, self.COLUMNS), np.float32)
         environments = np.arange(self.num_envs)
-        board[environments, self._row, self._ball] = 1.0
+        board[environments, self._time, self._ball] = 1.0  # a row for each step
         board[environments, -1, self._paddle] = 1.0
         return board.reshape(self.num_envs, -1)
 
@@ -155,11 +153,8 @@ class Memory(TinyTask):
 
     Args:
       length: >= 1, steps from the cue to the query. An episode takes `length` + 1 actions.
-      num_envs: E >= 1.
-      seed: >= 0. The episodes of environment e depend on `seed` and e alone.
-
-    Raises:
-      ValueError: an argument is out of its range.
+      num_envs: see `TinyTask`.
+      seed: see `TinyTask`.
     """
 
     optimal_return = 1.0
@@ -173,7 +168,7 @@ class Memory(TinyTask):
         )
         super().__init__(spec, num_envs=num_envs, seed=seed)
         self._length = length
-        self._time, self._cue = np.zeros((2, num_envs), np.int64)
+        self._cue = np.zeros(num_envs, np.int64)
 
     def render(self) -> np.ndarray:
         """Two squares for the first environment: uint8 `[32, 64, 3]`.
@@ -188,11 +183,9 @@ class Memory(TinyTask):
         return enlarge(picture, 32)
 
     def _begin(self, e: int, generator: np.random.Generator) -> None:
-        self._time[e] = 0
         self._cue[e] = 2 * generator.integers(2) - 1
 
     def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self._time += playing
         answered = self._time > self._length
         matches = np.where(2 * actions - 1 == self._cue, 1.0, -1.0)
         return np.where(answered, matches, 0.0), answered

@@ -52,5 +52,5 @@ class StateRecorder:
             return timestep
         self._moments = 1 if kind == dm_env.StepType.FIRST else self._moments + 1
         if self._generator.integers(self._moments) == 0:
-            self._kept = self._environment.state()
+            self._kept = self._environment.emulator_state()
         return timestep

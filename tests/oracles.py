@@ -1066,7 +1066,7 @@ def gap(scores, target):
     return sum(missing) / len(missing)
 
 
-# environments/area_resize.py
+# environments/emulated_atari.py
 
 
 def area_weights(size, smaller):

@@ -13,7 +13,7 @@ import tyro
 
 from ...basics.validation import Range
 from ...environments.atari import FRAME_SKIP
-from ...environments.atari_factory import EmulatedAtari, emulated_game
+from ...environments.emulated_atari import EmulatedAtari, emulated_game
 from ...environments.start_states import StartStates, check_states_path, save_states
 from ...environments.switches import split
 from ...evaluation import run_episodes

@@ -5,12 +5,7 @@ from dm_env import specs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrax.environments.arrival import (
-    arrival,
-    checked_actions,
-    environment_seeds,
-    integer_seeds,
-)
+from retrax.environments.arrival import arrival, checked_actions, environment_seeds, integer_seeds
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 FLAGS = st.tuples(st.booleans(), st.booleans(), st.booleans())

@@ -181,10 +181,7 @@ def test_a_gymnasium_id_comes_before_an_attribute(here):
         ("CartPole-v2", r"no Gymnasium id 'CartPole-v2' \(did you mean CartPole-v1"),
         ("zzzzzz", r"registers no Gymnasium id 'zzzzzz'\.$"),
         ("NUMBER", "NUMBER must be a function or a class .*; its type is int"),
-        (
-            "number",
-            "a gymnasium.Env or a dm_env.Environment; the type of its result is int",
-        ),
+        ("number", "a gymnasium.Env or a dm_env.Environment; the type of its result is int"),
         (
             "bad_vector",
             "the result of .*:bad_vector must have 2 environments .*, but it is a single Walk: ",

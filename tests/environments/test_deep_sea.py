@@ -1,20 +1,13 @@
 import itertools
 
-import dm_env
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepping import FIRST, LAST, MID, play
 
 from retrax.environments import make
 from retrax.environments.deep_sea import DeepSea
-
-FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
-
-
-def play(environment, actions):
-    """The time steps that follow a reset, the first one included."""
-    return [environment.reset()] + [environment.step(a) for a in actions]
 
 
 def sea_by_hand(size, right, actions):
@@ -48,9 +41,9 @@ def sea_by_hand(size, right, actions):
 def test_deep_sea_equals_a_loop(size, mapping_seed, num_envs, seed):
     environment = DeepSea(size=size, mapping_seed=mapping_seed, num_envs=num_envs)
     actions = np.random.default_rng(seed).integers(2, size=(25, num_envs))
-    steps = play(environment, actions)
+    steps = list(play(environment, actions))
     for e in range(num_envs):
-        wanted = sea_by_hand(size, environment._right.tolist(), actions[:, e].tolist())
+        wanted = sea_by_hand(size, environment.right.tolist(), actions[:, e].tolist())
         for found, (kind, reward, row, column) in zip(steps, wanted, strict=True):
             cells = np.zeros((size + 1, size))
             cells[row, column] = 1
@@ -65,7 +58,7 @@ def test_deep_sea_equals_a_loop(size, mapping_seed, num_envs, seed):
 def test_deep_sea_pays_exactly_one_of_all_sequences(size, mapping_seed):
     sequences = np.array(list(itertools.product((0, 1), repeat=size)))
     environment = DeepSea(size=size, mapping_seed=mapping_seed, num_envs=len(sequences))
-    steps = play(environment, sequences.T)
+    steps = list(play(environment, sequences.T))
     assert (steps[-1].step_type == LAST).all()
     returns = sum(step.reward.astype(np.float64) for step in steps)
     best = np.sort(returns)[::-1]
@@ -78,7 +71,7 @@ def test_deep_sea_pays_exactly_one_of_all_sequences(size, mapping_seed):
 
 def test_the_mapping_is_the_same_whatever_the_seed_and_the_number():
     def cells(**kwargs):
-        return DeepSea(**kwargs)._right
+        return DeepSea(**kwargs).right
 
     np.testing.assert_array_equal(cells(), cells(seed=5, num_envs=3))
     assert (cells() != cells(mapping_seed=1)).any()
@@ -105,7 +98,7 @@ def test_the_television_shows_new_noise_and_changes_nothing_else():
 def test_the_remote_control_changes_the_picture_on_moves_to_the_left_only():
     environment = DeepSea(size=6, mapping_seed=None, screen=3, remote=True, num_envs=2)
     actions = np.random.default_rng(0).integers(2, size=(40, 2))
-    steps = play(environment, actions)
+    steps = list(play(environment, actions))
     for before, after, action in zip(steps[:-1], steps[1:], actions, strict=True):
         changed = (before.observation[:, 36:] != after.observation[:, 36:]).any(axis=1)
         np.testing.assert_array_equal(changed, (after.step_type == FIRST) | (action == 0))

@@ -1,21 +1,13 @@
-import dm_env
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepping import FIRST, LAST, MID, play
 
 from retrax.environments import make
 from retrax.environments.disco_maze import COLOURS, RandomDiscoMaze
 
-FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 STEPS = [(-1, 0), (0, 1), (1, 0), (0, -1)]  # up, right, down, left
-
-
-def play(environment, actions):
-    """The time steps that follow a reset, the first one included."""
-    yield environment.reset()
-    for action in actions:
-        yield environment.step(action)
 
 
 def maze_cells(picture):

@@ -1,20 +1,17 @@
 """Emulators of our own: ale-py's vectorised environment bit for bit, and starts from states."""
 
 import ale_py
-import dm_env
 import numpy as np
+import oracles
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from stepping import FIRST, LAST, MID, random_actions
 
 from retrax.environments import check_environment
 from retrax.environments.atari import Atari
-from retrax.environments.emulated_atari import EmulatedAtari
-
-FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
-
-
-def random_actions(environment, steps, seed=0):
-    shape = (steps, environment.num_envs)
-    return np.random.default_rng(seed).integers(environment.spec.actions.num_values, size=shape)
+from retrax.environments.emulated_atari import EmulatedAtari, area_resize
 
 
 def played(game="pong", steps=60, seed=0, **kwargs):
@@ -69,23 +66,23 @@ def test_pictures_are_the_emulators_own():
 
 def test_it_keeps_the_promises_of_the_interface():
     check_environment(EmulatedAtari("pong", num_envs=2, max_frames=60, seed=5), steps=40)
-    state = played("breakout").state()
+    state = played("breakout").emulator_state()
     check_environment(EmulatedAtari("breakout", states=[state], frame_stack=2), steps=150)
 
 
 def test_a_state_is_played_on_as_it_would_have_been():
     environment = played("seaquest")
-    again = EmulatedAtari("seaquest", states=[environment.state()])
+    again = EmulatedAtari("seaquest", states=[environment.emulator_state()])
     # One frame of doing nothing, in the old emulator too.
-    emulator = environment._emulators[0]
-    emulator._ale.act(0)
+    emulator = environment._environments[0]
+    emulator.ale.act(0)
     np.testing.assert_array_equal(again.reset().observation[0, :, :, 0], emulator.screen())
     for action in random_actions(environment, 60, seed=2):
         assert_equal(environment.step(action), again.step(action))
 
 
 def test_episodes_begin_in_each_state_in_turn():
-    states = [played(steps=steps).state() for steps in (20, 40, 60)]
+    states = [played(steps=steps).emulator_state() for steps in (20, 40, 60)]
     pictures = [EmulatedAtari("pong", states=[s]).reset().observation[0] for s in states]
     assert (pictures[0] != pictures[1]).any()
     assert (pictures[1] != pictures[2]).any()
@@ -103,7 +100,7 @@ def test_episodes_begin_in_each_state_in_turn():
 
 
 def test_frames_are_counted_from_where_the_episode_begins():
-    environment = EmulatedAtari("pong", states=[played().state()], max_frames=20)
+    environment = EmulatedAtari("pong", states=[played().emulator_state()], max_frames=20)
     kinds = [environment.reset().step_type[0]]
     kinds += [environment.step(np.zeros(1, int)).step_type[0] for _ in range(6)]
     assert kinds == [FIRST, MID, MID, MID, MID, LAST, FIRST]
@@ -148,26 +145,43 @@ def test_wrong_arguments_are_refused(kwargs, message):
 def test_states_of_another_game_or_of_an_ended_one_are_refused():
     environment = EmulatedAtari("breakout", max_noops=0)
     timestep = environment.reset()
-    begin = environment.state()
+    begin = environment.emulator_state()
     for action in random_actions(environment, 600):
         timestep = environment.step(action)
         if timestep.step_type[0] == LAST:
             break
     assert timestep.discount[0] == 0
     with pytest.raises(ValueError, match=r"start state 1 of breakout cannot be played"):
-        EmulatedAtari("breakout", states=[begin, environment.state()])
+        EmulatedAtari("breakout", states=[begin, environment.emulator_state()])
     with pytest.raises(ValueError, match="start state 0 is not one of pong"):
         EmulatedAtari("pong", states=[begin])
 
 
-def test_an_action_that_is_none_is_refused():
-    environment = EmulatedAtari("pong", num_envs=2)
-    environment.reset()
-    with pytest.raises(ValueError, match="action of environment 1 must be 0 to 5, got 6"):
-        environment.step(np.array([0, 6]))
+# Smaller pictures: against means of areas in float64
 
 
-def test_closing_twice_does_no_harm():
-    environment = EmulatedAtari("pong")
-    environment.close()
-    environment.close()
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_pixels_are_means_of_areas(data):
+    picture = data.draw(hnp.arrays(np.uint8, st.tuples(*[st.integers(1, 24)] * 2)))
+    height, width = (data.draw(st.integers(1, size)) for size in picture.shape)
+    down = oracles.area_weights(picture.shape[0], height)
+    across = oracles.area_weights(picture.shape[1], width).T
+    exact = down @ picture @ across
+    found = area_resize(picture, height, width)
+    assert found.dtype == np.uint8
+    assert found.shape == (height, width)
+    # Half a grey level of rounding, and the sums are float32.
+    np.testing.assert_allclose(found.astype(float), exact, atol=0.5 + 1e-3)
+
+
+def test_smaller_pictures_by_hand():
+    """Three columns to two: (2 a + b) / 3 and (b + 2 c) / 3."""
+    found = area_resize(np.array([[30, 60, 90], [30, 60, 90]], np.uint8), 1, 2)
+    np.testing.assert_array_equal(found, [[40, 80]])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (84, 84)])
+def test_pictures_of_the_same_size_are_the_same(size):
+    picture = np.random.default_rng(0).integers(256, size=size, dtype=np.uint8)
+    np.testing.assert_array_equal(area_resize(picture, *size), picture)

@@ -5,6 +5,7 @@ import dm_env
 import gymnasium
 import numpy as np
 import pytest
+from stepping import Counting
 
 from retrax.environments import check_environment, known_environments, make
 from retrax.environments.tiny import Catch, Memory
@@ -17,18 +18,9 @@ KINDS = [*OURS, "CartPole-v1", "ALE/Pong-v5"]
 def registered():
     """Registers an environment of our own for one test; `**kwargs` in its constructor."""
 
-    class Open(gymnasium.Env):
-        observation_space = gymnasium.spaces.Discrete(2)
-        action_space = gymnasium.spaces.Discrete(2)
-
+    class Open(Counting):
         def __init__(self, **kwargs):
             self.kwargs = kwargs
-
-        def reset(self, *, seed=None, options=None):
-            return 0, {}
-
-        def step(self, action):
-            return 1, 0.0, False, False, {}
 
     gymnasium.register("RetraxOpen-v0", entry_point=Open)
     yield "RetraxOpen-v0"
@@ -127,26 +119,6 @@ def test_gymnasium_switches():
 def test_an_environment_that_takes_any_argument_gets_it(registered):
     environment = make(registered, colour="red")
     assert environment._environments[0].unwrapped.kwargs == {"colour": "red"}
-
-
-def test_an_id_may_name_the_module_that_registers_it(tmp_path, monkeypatch):
-    (tmp_path / "registers_one.py").write_text(
-        "import gymnasium\n"
-        "from gymnasium.envs.classic_control import CartPoleEnv\n"
-        "gymnasium.register('RetraxFromModule-v0', entry_point=CartPoleEnv)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert make("registers_one:RetraxFromModule-v0").spec.observations.shape == (4,)
-    gymnasium.registry.pop("RetraxFromModule-v0")
-    with pytest.raises(ValueError, match=r"'no_such_module' cannot be imported from .*no_such_mod"):
-        make("no_such_module:Any-v0")
-
-
-def test_a_function_is_an_environment_too():
-    environment = make(lambda: gymnasium.make("Pendulum-v1"), seed=1, num_envs=2)
-    by_id = make("Pendulum-v1", seed=1, num_envs=2)
-    np.testing.assert_array_equal(environment.reset().observation, by_id.reset().observation)
-    assert environment.spec.actions.shape == (1,)
 
 
 def test_known_environments_are_all_of_them_once():

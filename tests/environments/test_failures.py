@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 from gymnasium import spaces
+from stepping import Counting
 
 from retrax.environments import make
 from retrax.environments.failures import RefusedError, drawn
@@ -21,14 +22,11 @@ from retrax.evaluation import run_episodes
 SPACE = spaces.Box(-1, 1, (1,), np.float32)
 
 
-class Failing(gymnasium.Env):
+class Failing(Counting):
     """Does what it is told at a place: `init`, `reset` or the step of a number."""
 
-    observation_space = SPACE
-    action_space = spaces.Discrete(2)
-
     def __init__(self, place="", what=None, seed=0):
-        self.place, self.what, self.steps = place, what, 0
+        self.place, self.what = place, what
         self.act("init")
 
     def act(self, place):
@@ -37,12 +35,11 @@ class Failing(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         self.act("reset")
-        return np.zeros(1, np.float32), {}
+        return super().reset()
 
     def step(self, action):
-        self.steps += 1
-        self.act(self.steps)
-        return np.zeros(1, np.float32), 0.0, False, False, {}
+        self.act(self.time + 1)
+        return super().step(action)
 
 
 def boom():

@@ -61,8 +61,7 @@ def test_libraries_are_looked_for():
 
 
 @pytest.mark.parametrize(
-    ("error", "why"),
-    [(ValueError("one\ntwo"), r"\(one\)"), (KeyError(), r"\(KeyError\)")],
+    ("error", "why"), [(ValueError("one\ntwo"), r"\(one\)"), (KeyError(), r"\(KeyError\)")]
 )
 def test_a_failure_is_one_sentence(bare, error, why):
     sentence = rf"MUJOCO_GL= {why}: without a screen .*libegl1"

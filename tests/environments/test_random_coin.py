@@ -1,21 +1,15 @@
 import itertools
 
-import dm_env
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepping import FIRST, LAST, MID, play
 
 from retrax.environments import make
 from retrax.environments.random_coin import RandomCoin
 
-FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 STEPS = [(-1, 0), (0, 1), (1, 0), (0, -1)]  # up, right, down, left
-
-
-def play(environment, actions):
-    """The time steps that follow a reset, the first one included."""
-    return [environment.reset()] + [environment.step(a) for a in actions]
 
 
 def coin_cells(observation, side):
@@ -37,7 +31,7 @@ def coin_cells(observation, side):
 def test_random_coin_equals_a_loop(side, max_steps, num_envs, seed):
     environment = RandomCoin(side=side, max_steps=max_steps, num_envs=num_envs, seed=seed)
     actions = np.random.default_rng(seed).integers(4, size=(40, num_envs))
-    steps = play(environment, actions)
+    steps = list(play(environment, actions))
     for e in range(num_envs):
         kind = LAST
         for found, action in zip(steps, [None, *actions[:, e]], strict=True):
@@ -101,7 +95,7 @@ def test_random_play_in_a_small_room_has_its_exact_mean():
     wanted = random_play_in_the_room(4, 9)
     environment = RandomCoin(side=4, max_steps=9, num_envs=200, seed=2)
     actions = np.random.default_rng(3).integers(4, size=(300, 200))
-    steps = play(environment, actions)
+    steps = list(play(environment, actions))
     # The first episodes of each environment: those that end early would count too often.
     kinds, rewards = (np.stack([getattr(s, n) for s in steps]) for n in ("step_type", "reward"))
     first = [rewards[:, e][kinds[:, e] == LAST][:25] for e in range(200)]

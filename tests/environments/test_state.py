@@ -12,9 +12,10 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from stepping import Counting
 
 from retrax.environments import make, played_games
-from retrax.environments.attributes import attributes
+from retrax.environments.attributes import Attributes
 from retrax.environments.plain_data import NotPlainError, pack, unpack
 
 NUM_ENVS = 2
@@ -100,7 +101,7 @@ def test_a_state_of_other_physics_is_refused():
     with pytest.raises(ValueError, match="class Hopper instead of PlanarWalker"):
         hopper.restore(state)
     with pytest.raises(ValueError, match="model of the physics is another one"):
-        hopper._simulations[0].restore(state["environments"][0]["physics"][0])
+        hopper._simulations[0].restore(state["environments"][0][-1])
 
 
 @pytest.mark.parametrize("episodic_life", [False, True])
@@ -135,23 +136,13 @@ def test_few_actions_are_kept():
     assert [*games.state()["starts"]] == [0, 1]
 
 
-class Walk(gymnasium.Env):
-    """Counts to five, in an attribute that a test chooses."""
+class Walk(Counting):
+    """Has an attribute that a test chooses."""
 
-    observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
+    length = 5
 
     def __init__(self, attribute=None):
-        self.attribute, self.place = attribute, 0
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = 0
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self.place += 1
-        return np.full(1, self.place, np.float32), 0.0, self.place == 5, False, {}
+        self.attribute, self.time = attribute, 0
 
 
 class Hidden(list):
@@ -195,7 +186,7 @@ def test_attributes_that_may_hide_a_state_are_refused(name):
 def test_classes_that_may_hide_a_state_are_refused():
     for thing in (Hidden(), Slots(), 3):
         with pytest.raises(NotPlainError, match="is not a plain Python class"):
-            attributes(thing)
+            Attributes(thing).state()
 
 
 def test_constants_must_be_equal():
@@ -308,7 +299,7 @@ def test_data_of_a_class_that_may_hide_a_state_are_refused(name):
 def test_a_state_of_another_version_is_named():
     one, other = make(Walk), make(Walk)
     state = unpack(pack(one.state()))
-    del state["environments"][0]["parts"][0]["shared"]
+    del state["environments"][0][0]["shared"]
     with pytest.raises(ValueError, match="the state is of another version"):
         other.restore(state)
 

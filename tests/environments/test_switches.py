@@ -6,6 +6,7 @@ from typing import Annotated, Optional
 import gymnasium
 import numpy as np
 import pytest
+from stepping import Counting
 
 from retrax.environments import make
 from retrax.environments.switches import split, values
@@ -111,25 +112,8 @@ def test_the_suites_time_limit_is_finite():
         make("dm_control:cartpole/balance,time_limit=inf")
 
 
-def test_numbers_are_read_as_the_integers_that_they_are():
-    assert make("ALE/Pong-v5,max_frames=1e4").spec.max_episode_steps == 2500
-    assert make("CartPole-v1,max_episode_steps=1e3").spec.max_episode_steps == 1000
-    assert make("deep_sea,size=4,remote=no,mapping_seed=null").spec.actions.num_values == 2
-
-
-def test_words_reach_the_environments_of_others():
-    slippery = [
-        make(f"FrozenLake-v1,is_slippery={word}")._environments[0].unwrapped.P[0][1]
-        for word in ("false", "False", "no", "0", "yes")
-    ]
-    assert [len(outcomes) for outcomes in slippery] == [1, 1, 1, 1, 3]
-
-
-class Given(gymnasium.Env):
+class Given(Counting):
     """Keeps what it is given."""
-
-    observation_space = gymnasium.spaces.Discrete(2)
-    action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, **given):
         self.given = given

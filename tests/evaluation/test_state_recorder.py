@@ -28,7 +28,7 @@ class Scripted:
         self._time += 1
         return self._timestep()
 
-    def state(self):
+    def emulator_state(self):
         return (self._episode, self._time)
 
     def _length(self):

@@ -1,0 +1,44 @@
+"""Stepping a vector of environments: what tests of all kinds of them have in common."""
+
+import dm_env
+import gymnasium
+import numpy as np
+
+FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
+
+
+class Counting(gymnasium.Env):
+    """Shows the steps of an episode, which ends after `length` of them; base of tests' own."""
+
+    observation_space = gymnasium.spaces.Box(0, np.inf, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    length = None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        seen = np.full(1, self.time, np.float32)
+        return seen, 0.0, self.time == self.length, False, {}
+
+
+def random_actions(environment, steps, seed=0):
+    """Discrete actions `[steps, E]`."""
+    shape = (steps, environment.num_envs)
+    return np.random.default_rng(seed).integers(environment.spec.actions.num_values, size=shape)
+
+
+def play(environment, actions):
+    """The time steps that follow a reset, the first one included, one by one."""
+    yield environment.reset()
+    for action in actions:
+        yield environment.step(action)
+
+
+def history(environment, actions):
+    """All fields of these time steps, each stacked over time `[T + 1, E, ...]`."""
+    steps = list(play(environment, actions))
+    return {name: np.stack([getattr(s, name) for s in steps]) for name in dm_env.TimeStep._fields}
