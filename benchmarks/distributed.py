@@ -42,7 +42,7 @@ AGENT57_PONG += ("--agent.replay.capacity", "100000")  # 5 million rows need 36 
 
 CASES = {
     "reactor": Case("reactor", "catch", 20_000, 0.75),
-    "acer": Case("acer", "CartPole-v1", 60_000, 0.75),
+    "acer": Case("acer", "CartPole-v1", 240_000, 0.75),  # 60,000 last for five seconds
     "d4pg": Case("d4pg", "Pendulum-v1", 40_000, 0.75),
     "agent57": Case("agent57", "deep_sea", 20_000, 0.75),
     "reactor_pong": Case("reactor", "ALE/Pong-v5", 20_000, 0.95),
