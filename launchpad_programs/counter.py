@@ -59,7 +59,6 @@ class Counter(Node):
         self._nodes: dict[str, dict[str, Any]] = {}  # values of the newest reports
         self._reported: dict[str, float] = {}
         self._leases: dict[str, Lease] = {}
-        self._granted = 0  # steps, those that were taken included
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
         self._table: MetricsTable | None = None
@@ -109,12 +108,11 @@ class Counter(Node):
             lease = self._leases.get(name, Lease())
             if (restarts, number) > lease[:2]:
                 if restarts > lease.restarts:
-                    self._granted -= lease.steps
                     lease = Lease(restarts)
                 self._note(name, dict(values))
                 if taken is not None:
                     rate = values.get("steps_per_second", 0.0)
-                    lease = lease._replace(steps=self._grant(lease.steps, taken, rate))
+                    lease = lease._replace(steps=self._grant(name, taken, rate))
                 self._leases[name] = lease = lease._replace(number=number)
             return {
                 "phase": self._phase,
@@ -191,7 +189,6 @@ class Counter(Node):
         kept = dict(counters)
         self._earlier_seconds = kept.pop("seconds", 0.0)
         self._counters = Counters(**kept)
-        self._granted = self._counters.steps + sum(lease.steps for lease in self._leases.values())
         self._started = time.monotonic()
         # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
@@ -237,14 +234,12 @@ class Counter(Node):
         if self._phase == "collecting" and since >= 0:
             self._phase = "learning"
 
-    def _grant(self, held: int, taken: int, rate: float) -> int:
+    def _grant(self, name: str, taken: int, rate: float) -> int:
         """Grants steps to an actor that takes `rate` in a second, and has `taken` those it held."""
         self._counters.steps += taken
-        self._granted += max(0, taken - held)
-        left = max(0, self._steps - self._granted) if self._phase != "starting" else 0
-        steps = min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
-        self._granted += steps
-        return steps
+        held = sum(lease.steps for other, lease in self._leases.items() if other != name)
+        left = max(0, self._steps - self._counters.steps - held) if self._phase != "starting" else 0
+        return min(self._largest, max(_PORTION, int(rate * _PORTION_SECONDS)), left)
 
     def _restarts(self) -> dict[str, int]:
         return read_json(self._directory / RESTARTS)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ..networks.torsos import is_image
 from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
@@ -226,7 +227,8 @@ def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
 
     Without an accelerator a node computes on one core, as Reactor's and ACER's workers do; one that
     may use an accelerator on those that the acting nodes leave, at least on half of all: threads
-    that wait for a core which another node has cost both of them time. `NPROC` overrides that.
+    that wait for a core which another node has cost both of them time. A learner of images has all
+    cores, since its convolutions take most of the time. `NPROC` overrides that.
     """
     shared = {
         "PYTHONUNBUFFERED": "1",
@@ -235,5 +237,6 @@ def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     }
     if kind.sees_accelerator:
         left = max(1, cpus() // 2, cpus() - config.run.num_actors)
-        return {**shared, "NPROC": os.environ.get("NPROC", str(left))}
+        cores = cpus() if is_image(config.spec.observations) and not kind.acts else left
+        return {**shared, "NPROC": os.environ.get("NPROC", str(cores))}
     return {**shared, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", "NPROC": "1"}

@@ -292,6 +292,22 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     assert (last["evaluator_return"], last["node_restarts"]) == ("0.25", "3.0")
 
 
+def test_steps_granted_after_the_last_status_are_not_lost(make_counter, tmp_path):
+    """A counter died after it had granted more: an actor reports fewer steps than it knows of."""
+    counter = make_counter(tmp_path, steps=2000)
+    counter.open({}, [])
+    act(counter, "actor/0", 0, 0)
+    assert act(counter, "actor/0", 1, 10, steps_per_second=1e6) == 10
+    counter._next_status = 0.0
+    counter.step()
+    act(counter, "actor/0", 2, 10)
+    counter = make_counter(tmp_path, steps=2000, restarts=1)
+    granted, number = act(counter, "actor/0", 3, 4), 4
+    while granted:
+        granted, number = act(counter, "actor/0", number, granted), number + 1
+    assert counter.status()["steps"] == 2000
+
+
 def test_a_counter_that_dies_before_the_learner_starts_begins_anew(make_counter, tmp_path):
     make_counter(tmp_path)
     counter = make_counter(tmp_path, restarts=1)

@@ -3,8 +3,11 @@
 import pickle
 import subprocess
 import sys
+import types
 
+import numpy as np
 import pytest
+from dm_env import specs
 from program_configs import make_config, make_run, make_workers
 
 from retrax.launchpad_programs.kinds import (
@@ -65,15 +68,17 @@ def test_only_the_learner_may_take_the_accelerator(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cores", "num_actors", "left"), [(1, 1, 1), (2, 2, 1), (8, 3, 5), (8, 7, 4)]
+    ("cores", "num_actors", "shape", "used"),
+    [(1, 1, (), 1), (2, 2, (), 1), (8, 3, (), 5), (8, 7, (), 4), (2, 2, (84, 84, 4), 2)],
 )
-def test_the_learner_computes_on_the_cores_that_are_left(
-    tmp_path, monkeypatch, cores, num_actors, left
+def test_the_learner_computes_on_the_cores_that_are_left_or_images_on_all(
+    tmp_path, monkeypatch, cores, num_actors, shape, used
 ):
     monkeypatch.setattr("retrax.launchpad_programs.kinds.cpus", lambda: cores)
     monkeypatch.delenv("NPROC", raising=False)
     config = make_config(tmp_path, run=make_run(num_envs=num_actors, num_actors=num_actors))
-    assert process_env(KINDS["learner"], config)["NPROC"] == str(left)
+    vars(config)["spec"] = types.SimpleNamespace(observations=specs.Array(shape, np.uint8))
+    assert process_env(KINDS["learner"], config)["NPROC"] == str(used)
     monkeypatch.setenv("NPROC", "3")
     assert process_env(KINDS["learner"], config)["NPROC"] == "3", "the user's own"
 
