@@ -5,7 +5,7 @@
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,6 @@ from .entry import AgentEntry
 _NAMED = 3  # paths in an error message
 _NUM_ACTORS = 2
 _BATCH = 3  # another size than that of the actors
-
-
-class _Shapes(NamedTuple):
-    """Arguments of an agent's functions, as shapes."""
-
-    learner: Any
-    params: Any
-    actor: Any
 
 
 def check_agent_shapes(
@@ -50,17 +42,21 @@ def check_agent_shapes(
     check_precision()
     if not isinstance(agent, Agent):
         raise ValueError(f"make_agent must return an Agent; its type is {type(agent).__name__}.")
-    shapes = _state_shapes(agent)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    learner = _trace("init", agent.init, key)
+    params = _trace("acting_params", agent.acting_params, learner)
+    actor_id = jax.ShapeDtypeStruct((), np.int32)
+    actor = _trace("begin", lambda key, id: agent.begin(key, id, _NUM_ACTORS), key, actor_id)
     timestep = timestep_shape(environment_spec)
     for name in ("explore", "exploit"):
-        decision = trace(name, getattr(agent, name), shapes.params, shapes.actor, timestep)
-        _check_decision(name, decision, shapes.actor, environment_spec, agent.sequence)
+        decision = _trace(name, getattr(agent, name), params, actor, timestep)
+        _check_decision(name, decision, actor, environment_spec, agent.sequence)
         if entry is not None:
             _check_names(name, decision.extras, entry)
     sample = sample_shape(environment_spec, agent.sequence, _BATCH)
-    gradients = _check_gradients(trace("gradients", agent.gradients, shapes.learner, sample))
-    learner = trace("apply", agent.apply, shapes.learner, gradients)
-    check_like("apply", "the learner state", learner, shapes.learner)
+    gradients = _check_gradients(_trace("gradients", agent.gradients, learner, sample))
+    updated = _trace("apply", agent.apply, learner, gradients)
+    _check_like("apply", "the learner state", updated, learner)
 
 
 def check_precision() -> None:
@@ -87,17 +83,8 @@ def timestep_shape(environment_spec: EnvironmentSpec) -> TimeStep:
     )
 
 
-def trace(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Shapes of what one of an agent's functions returns.
-
-    Args:
-      name: of the function, for errors.
-      function: to be traced.
-      *arguments: pytrees of `jax.ShapeDtypeStruct`.
-
-    Raises:
-      ValueError: it cannot be traced, or it changes its arguments.
-    """
+def _trace(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Shapes of what one of an agent's functions returns for arguments of these shapes."""
     changed = False
 
     def checked(*arguments: Any) -> Any:
@@ -120,18 +107,8 @@ def trace(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     return outputs
 
 
-def check_like(name: str, what: str, found: Any, wanted: Any) -> None:
-    """Refuses a pytree whose structure, shapes or dtypes are not those of another.
-
-    Args:
-      name: of the function that returned it.
-      what: the pytree in words.
-      found: arrays or shapes.
-      wanted: arrays or shapes.
-
-    Raises:
-      ValueError: names the paths that differ.
-    """
+def _check_like(name: str, what: str, found: Any, wanted: Any) -> None:
+    """Refuses a pytree, returned by a function, that has not the shapes and dtypes of another."""
     given, expected = _leaves(found), _leaves(wanted)
     if str(jax.tree.structure(found)) != str(jax.tree.structure(wanted)):
         missing = _some("missing", expected.keys() - given.keys())
@@ -139,29 +116,16 @@ def check_like(name: str, what: str, found: Any, wanted: Any) -> None:
         details = "; ".join(filter(None, [missing, unexpected])) or "the types of nodes differ"
         raise ValueError(f"Agent.{name}: {what} has the wrong structure ({details}).")
     for path, leaf in expected.items():
-        check_leaf(name, what + path, given[path], leaf.shape, leaf.dtype)
+        _check_leaf(name, what + path, given[path], leaf.shape, leaf.dtype)
 
 
-def check_leaf(name: str, what: str, found: Any, shape: tuple[int, ...], dtype: Any) -> None:
-    """Refuses an array of another shape or dtype.
-
-    Raises:
-      ValueError: names the function, the array, and both.
-    """
+def _check_leaf(name: str, what: str, found: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuses an array, returned by a function, of another shape or dtype."""
     if found.shape != shape or found.dtype != dtype:
         raise ValueError(
             f"Agent.{name}: {what} must be {_text(shape, dtype)}, got "
             f"{_text(found.shape, found.dtype)}."
         )
-
-
-def _state_shapes(agent: Agent) -> _Shapes:
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    learner = trace("init", agent.init, key)
-    params = trace("acting_params", agent.acting_params, learner)
-    actor_id = jax.ShapeDtypeStruct((), np.int32)
-    actor = trace("begin", lambda key, id: agent.begin(key, id, _NUM_ACTORS), key, actor_id)
-    return _Shapes(learner, params, actor)
 
 
 def _check_decision(
@@ -171,10 +135,10 @@ def _check_decision(
         raise ValueError(f"Agent.{name} must return a Decision, got a {type(decision).__name__}.")
     if not hasattr(decision.action, "shape"):
         raise ValueError(f"Agent.{name}: the action must be an array, got {decision.action}.")
-    check_leaf(name, "the action", decision.action, spec.actions.shape, spec.actions.dtype)
+    _check_leaf(name, "the action", decision.action, spec.actions.shape, spec.actions.dtype)
     if name == "explore":
-        check_like(name, "extras", decision.extras, sequence.extras)
-    check_like(name, "the actor state", decision.state, actor)
+        _check_like(name, "extras", decision.extras, sequence.extras)
+    _check_like(name, "the actor state", decision.state, actor)
 
 
 def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
@@ -187,7 +151,7 @@ def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
                 f"Agent.{name} must return the extra {extra!r}, which AgentEntry.{field} names."
             )
         dtype = extras[extra].dtype if name == "explore" else np.dtype(bool)
-        check_leaf(name, f"the extra {extra!r}", extras[extra], (), dtype)
+        _check_leaf(name, f"the extra {extra!r}", extras[extra], (), dtype)
 
 
 def _check_gradients(outputs: Any) -> Any:
@@ -201,7 +165,7 @@ def _check_gradients(outputs: Any) -> Any:
                 f"Agent.gradients: gradients{path} must be floats, which can be averaged, got "
                 f"{leaf.dtype}."
             )
-    check_like(
+    _check_like(
         "gradients",
         "priorities",
         update.priorities,
@@ -213,7 +177,7 @@ def _check_gradients(outputs: Any) -> Any:
         )
     for metric, value in update.metrics.items():
         scalar = jax.ShapeDtypeStruct((), np.float32)
-        check_like("gradients", f"the metric {metric!r}", value, scalar)
+        _check_like("gradients", f"the metric {metric!r}", value, scalar)
     return gradients
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
+from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep, rows_of
 from .base import Agent, Decision
 from .entry import AgentEntry
@@ -60,9 +61,9 @@ def check_agent(
         raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
     check_agent_shapes(agent, environment_spec, entry=entry)
     key, generator = jax.random.key(seed), np.random.default_rng(seed)
-    learner = Compiled("init", agent.init)(key)
-    params = Compiled("acting_params", agent.acting_params)(learner)
-    begin = Compiled(
+    learner = _Compiled("init", agent.init)(key)
+    params = _Compiled("acting_params", agent.acting_params)(learner)
+    begin = _Compiled(
         "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
     )
     _act(agent, begin, params, environment_spec, "exploit", num_envs, generator)
@@ -70,7 +71,7 @@ def check_agent(
     _learn(agent, learner, samples, environment_spec, generator)
 
 
-class Compiled:
+class _Compiled:
     """One of an agent's functions, compiled; refuses impure functions and recompilation."""
 
     def __init__(self, name: str, function: Callable[..., Any]):
@@ -114,7 +115,7 @@ class Compiled:
         """What a function computes: its program, and the constants in it."""
         program = jitted.trace(*arguments).jaxpr
         text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects
-        return text, [np.asarray(_plain(jnp.asarray(x))).tobytes() for x in program.consts]
+        return text, [np.asarray(without_keys(jnp.asarray(x))).tobytes() for x in program.consts]
 
     def _impure(self, evidence: str) -> ValueError:
         return ValueError(f"Agent.{self._name} must be pure: {evidence}.")
@@ -122,7 +123,7 @@ class Compiled:
 
 def _act(
     agent: Agent,
-    begin: Compiled,
+    begin: _Compiled,
     params: Any,
     spec: EnvironmentSpec,
     name: str,
@@ -134,7 +135,7 @@ def _act(
     Returns:
       A batch of sequences from each.
     """
-    act = Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
+    act = _Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
     keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), num_envs)
     state = begin(keys, np.arange(num_envs, dtype=np.int32))
     samples = []
@@ -220,12 +221,12 @@ def _learn(
     generator: np.random.Generator,
 ) -> None:
     """Updates with the mean of two batches' gradients, some of them from a restored state."""
-    gradients, apply = Compiled("gradients", agent.gradients), Compiled("apply", agent.apply)
+    gradients, apply = _Compiled("gradients", agent.gradients), _Compiled("apply", agent.apply)
     mean = jax.jit(functools.partial(jax.tree.map, lambda x, y: (x + y) / 2))
     for _ in range(_UPDATES):
         found = [gradients(learner, sample) for sample in samples]
         for each, update in found:
-            _check_finite("gradients", each)
+            _check_finite(each)
             priorities = np.asarray(update.priorities)
             if not ((priorities >= 0) & np.isfinite(priorities)).all():
                 raise ValueError(
@@ -243,27 +244,17 @@ def _learn(
                 raise ValueError(f"Agent.gradients must not depend on {what}.")
 
 
-def _check_finite(what: str, tree: Any) -> None:
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+def _check_finite(gradients: Any) -> None:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(gradients)[0]:
         if not np.isfinite(leaf).all():
-            raise ValueError(f"Agent.gradients: {what}{jax.tree_util.keystr(path)} must be finite.")
-
-
-def _plain(leaf: Any) -> Any:
-    """A PRNG key as integers; other arrays as they are."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
+            name = f"gradients{jax.tree_util.keystr(path)}"
+            raise ValueError(f"Agent.gradients: {name} must be finite.")
 
 
 def _restored(state: Any) -> Any:
     """A state after the way through a snapshot: every leaf becomes a NumPy array and comes back."""
-
-    def restore(leaf: Any) -> Any:
-        data = jnp.array(np.asarray(_plain(leaf)))
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf)) if is_key else data
-
-    return jax.tree.map(restore, state)
+    arrays = jax.tree.map(lambda x: jnp.array(np.asarray(x)), without_keys(state))
+    return with_keys(state, arrays)
 
 
 def _same_values(one: Any, other: Any) -> bool:
@@ -276,7 +267,6 @@ def _equal(one: Any, other: Any) -> bool:
     """Whether all arrays are equal, bit for bit; NaN equals NaN."""
 
     def same(x: Any, y: Any) -> bool:
-        x, y = np.asarray(_plain(x)), np.asarray(_plain(y))
-        return x.tobytes() == y.tobytes()
+        return np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
-    return all(jax.tree.leaves(jax.tree.map(same, one, other)))
+    return all(jax.tree.leaves(jax.tree.map(same, without_keys(one), without_keys(other))))

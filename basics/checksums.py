@@ -4,9 +4,14 @@ They find damage, not malice. Of the checksums in the standard library CRC-32 is
 GB/s on one core), and it finds every change of up to 32 consecutive bits.
 """
 
+import contextlib
+import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from .writing import replacing
 
 MANIFEST = "manifest.txt"
 _MARK = b"\ncrc32 "
@@ -25,10 +30,8 @@ def write_manifest(folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     ]
-    with (folder / MANIFEST).open("wb") as file:
-        sealed = Sealing(file)
-        sealed.write("\n".join(lines).encode())
-        sealed.seal()
+    with sealed(folder / MANIFEST) as file:
+        file.write("\n".join(lines).encode())
 
 
 def check_manifest(folder: Path) -> None:
@@ -49,25 +52,38 @@ def check_manifest(folder: Path) -> None:
             raise _damaged(path)
 
 
-class Sealing:
-    """Writes a file from its beginning to its end, where its checksum is: a sealed file."""
+@contextlib.contextmanager
+def sealed(path: Path) -> Iterator[Any]:
+    """A sealed file: it is written from its beginning to its end, where its checksum is.
+
+    It takes its name when it is complete and on the disk. Its folder is made if there is none.
+
+    Yields:
+      What has `write` and `flush`.
+
+    Raises:
+      OSError: it cannot be written; names it. What was there stays.
+    """
+    with replacing(path) as partial:
+        path.parent.mkdir(exist_ok=True)
+        with partial.open("wb") as file:
+            summing = _Summing(file)
+            yield summing
+            file.write(_MARK + f"{summing.crc:08x}".encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class _Summing:
+    """A file that computes the checksum of what is written."""
 
     def __init__(self, file: BinaryIO):
-        """Takes a file that is empty."""
-        self._file, self._crc = file, 0
+        self.crc, self.flush = 0, file.flush
+        self._file = file
 
     def write(self, data: bytes) -> int:
-        """Writes bytes."""
-        self._crc = zlib.crc32(data, self._crc)
+        self.crc = zlib.crc32(data, self.crc)
         return self._file.write(data)
-
-    def flush(self) -> None:
-        """Writes what is buffered, as a file does."""
-        self._file.flush()
-
-    def seal(self) -> None:
-        """Writes the checksum, after all else."""
-        self._file.write(_MARK + f"{self._crc:08x}".encode())
 
 
 def check_sealed(path: Path) -> None:

@@ -26,6 +26,8 @@ def is_key(x: Any) -> bool:
 
 
 def _with_key(template: Any, leaf: Any) -> Any:
-    if is_key(template) and not is_key(leaf):
-        return jax.random.wrap_key_data(jax.numpy.asarray(leaf))
-    return leaf
+    if not is_key(template) or is_key(leaf):
+        return leaf
+    kinds: list[Any] = []  # `key_impl` takes no shapes
+    jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), template)
+    return jax.random.wrap_key_data(jax.numpy.asarray(leaf), impl=kinds[0])

@@ -110,24 +110,6 @@ def check_field(config: Any, field: str, bounds: Range) -> None:
     _check(config, field, field_types(config.__class__)[field]._replace(bounds=bounds))
 
 
-def check_range(
-    config: Any,
-    field: str,
-    low: float = -math.inf,
-    high: float = math.inf,
-    *,
-    above: bool = False,
-    below: bool = False,
-) -> None:
-    """`check_field` with the bounds as arguments."""
-    check_field(config, field, Range(low, high, above, below))
-
-
-def check_integer(config: Any, field: str, low: int, high: float = math.inf) -> None:
-    """`check_field` with the bounds as arguments."""
-    check_field(config, field, Range(low, high))
-
-
 def split_type(hint: Any) -> FieldType:
     """The parts of a type."""
     if get_origin(hint) is Annotated:
@@ -179,9 +161,9 @@ def _plain(value: Any, choices: tuple[Any, ...] | None) -> Any:
     """An allowed value as JSON knows it: Python's numbers instead of NumPy's, choices as listed."""
     if choices is not None:
         return next(choice for choice in choices if value is choice or value == choice)
-    if isinstance(value, tuple):
-        return tuple(_plain(part, None) for part in value) if type(value) is tuple else value
-    if type(value) in (int, float, bool):
+    if type(value) is tuple:
+        return tuple(_plain(part, None) for part in value)
+    if isinstance(value, bool):
         return value
     if isinstance(value, numbers.Integral):
         return int(value)

@@ -54,10 +54,11 @@ def config_of(given: argparse.Namespace, agent: str, environment: str) -> retrax
 
 def outcome(directory: Path) -> dict[str, object]:
     """The newest snapshot, array by array, and metrics.csv without the times."""
-    snapshots = Snapshots(directory, writable=False)
-    found: dict[str, object] = {"steps": snapshots.newest()}
+    snapshots = Snapshots(directory)
+    newest = snapshots.find()
+    found: dict[str, object] = {"steps": newest}
     templates = dict.fromkeys(("learner", "replay", "actors"))
-    parts = read_state(snapshots.path(snapshots.newest()), templates)
+    parts = read_state(snapshots.path(newest), templates)
     for path, leaf in jax.tree_util.tree_flatten_with_path(parts)[0]:
         found[jax.tree_util.keystr(path)] = leaf.tobytes()
     with (directory / "metrics.csv").open() as file:

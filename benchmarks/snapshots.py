@@ -2,15 +2,16 @@
 
     python benchmarks/snapshots.py [store orbax kills flips memory] [--gigabytes G]
 
-`orbax` is `store` with orbax-checkpoint, if it is installed, and checksums of its files. CPU
-seconds are those of the process, user and system.
+With --gigabytes, `kills` and `flips` are of a snapshot of as many frames as `store` has. `orbax` is
+`store` with orbax-checkpoint, if it is installed, and checksums of its files. CPU seconds are those
+of the process, user and system.
 """
 
 import argparse
+import os
 import pathlib
 import random
-import subprocess
-import sys
+import signal
 import tempfile
 import time
 
@@ -19,22 +20,10 @@ import psutil
 
 from retrax.basics.checksums import check_manifest, write_manifest
 from retrax.environments import make
-from retrax.run_directory.snapshots import Snapshots
+from retrax.run_directory.snapshots import Snapshots, newest_snapshot
 from retrax.runtime.learner import Snapshot
 
 FRAMES = 4000  # different ones
-FOREVER = """
-import pathlib, sys
-import numpy as np
-from retrax.run_directory.snapshots import Snapshots, newest_snapshot
-from retrax.runtime.learner import Snapshot
-folder, rows = pathlib.Path(sys.argv[1]), np.arange(2.5e7)
-snapshots, steps = Snapshots(folder, keep=2), newest_snapshot(folder) or 0
-while True:
-    steps += 1
-    snapshots.save(steps, Snapshot({"w": rows[:9] + steps}, {"rows": rows}, {"steps": steps}))
-    print("saved", flush=True)
-"""
 
 
 def frames():
@@ -67,7 +56,7 @@ def ours(folder):
         snapshots.save(1, Snapshot(like, {"rows": rows}, {"steps": 1}))
 
     def read():
-        return Snapshots(folder).restore(like).replay["rows"]
+        return Snapshots(folder).read(1, learner=like, replay=None).replay["rows"]
 
     return write, read
 
@@ -92,55 +81,81 @@ def orbax(folder):
 
 
 def store(folder, gigabytes, form=ours):
-    """Writes and reads the rows of a replay."""
-    rows, (write, read) = rings(gigabytes), form(folder)
+    """Writes and reads the rows of a replay, which are in memory once only."""
+    write, read = form(folder)
     yield "| form | what | CPU s | s | GB |"
     yield "|---|---|---|---|---|"
-    for name, work in (("write", lambda: write(rows)), ("read", read)):
+    rows = rings(gigabytes)
+    for name in ("write", "read"):
         process = psutil.Process()
         before, started = process.cpu_times(), time.monotonic()
-        found = work()
+        rows = write(rows) if name == "write" else read()
         seconds, after = time.monotonic() - started, process.cpu_times()
         cpu = after.user + after.system - before.user - before.system
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e9
         yield f"| {form.__name__} | {name} | {cpu:.1f} | {seconds:.1f} | {size:.2f} |"
-    assert all(np.array_equal(found[part], rows[part]) for part in rows)
+    seen, found = frames(), rows.pop("observation")
+    for begin in range(0, len(found), len(seen)):
+        some = found[begin : begin + len(seen)]
+        assert np.array_equal(some, seen[: len(some)])
+    assert not any(part.any() for part in rows.values())
 
 
-def kills(folder, count):
-    """Kills a process that does nothing but write snapshots of 0.2 GB, at random moments."""
+def write_forever(folder, rows):
+    """A process that does nothing but write snapshots: its id."""
+    process = os.fork()
+    if process:
+        return process
+    snapshots, steps = Snapshots(folder, keep=2), newest_snapshot(folder) or 0
+    while True:
+        steps += 1
+        snapshots.save(steps, Snapshot({"w": np.arange(9) + steps}, rows, {"steps": steps}))
+
+
+def kills(folder, count, gigabytes):
+    """Kills such a process at random moments, after it has written one more snapshot."""
+    rows = rings(gigabytes) if gigabytes else {"rows": np.arange(2.5e7)}  # 0.2 GB
     generator, whole, partial = random.Random(0), 0, 0
     for _ in range(count):
-        command = [sys.executable, "-c", FOREVER, str(folder)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        process.stdout.readline()
-        time.sleep(generator.uniform(0.3, 2))
-        process.kill()
-        process.communicate()
+        before, started = newest_snapshot(folder), time.monotonic()
+        process = write_forever(folder, rows)
+        while newest_snapshot(folder) == before:
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0, 2 * (time.monotonic() - started)))
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
         partial += any((folder / "snapshots").glob("*.partial"))
-        snapshots = Snapshots(folder, writable=False)
-        learner, counters = snapshots.restore_learner({"w": np.zeros(9)})
-        is_right = np.array_equal(learner["w"], np.arange(9) + counters["steps"])
+        snapshots = Snapshots(folder)
+        found = snapshots.read(snapshots.find(), learner={"w": np.zeros(9, int)})
+        is_right = np.array_equal(found.learner["w"], np.arange(9) + found.counters["steps"])
         whole += is_right and not snapshots.passed_over()
     yield f"{count} kills, {partial} of them while a file was written: {whole} times all were whole"
 
 
-def flips(folder, count):
+def flips(folder, count, gigabytes):
     """Flips one random bit of a snapshot: is it refused?"""
-    snapshots = Snapshots(folder)
-    rows = np.random.default_rng(0).random(100)
-    snapshots.save(1, Snapshot({"w": rows}, {"rows": rows}, {"steps": 1}))
+    snapshots, learner = Snapshots(folder), {"w": np.random.default_rng(0).random(100)}
+    rows = rings(gigabytes) if gigabytes else learner
+    snapshots.save(1, Snapshot(learner, rows, {"steps": 1}))
     path, found = snapshots.path(1), 0
-    data = path.read_bytes()
-    for bit in np.random.default_rng(0).integers(8 * len(data), size=count):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(changed)
+    size = path.stat().st_size
+    for bit in np.random.default_rng(0).integers(8 * size, size=count):
+        flip(path, int(bit))
         try:
-            Snapshots(folder, writable=False).restore({"w": rows})
+            Snapshots(folder).read(1, learner=learner)
         except ValueError as error:
             found += str(path) in str(error)
-    yield f"{found} of {count} flipped bits in {len(data)} bytes are refused"
+        flip(path, int(bit))
+    yield f"{found} of {count} flipped bits in {size} bytes are refused"
+
+
+def flip(path, bit):
+    """Flips a bit of a file; flipping it again restores the file."""
+    with path.open("r+b") as file:
+        file.seek(bit // 8)
+        byte = file.read(1)[0]
+        file.seek(bit // 8)
+        file.write(bytes([byte ^ 1 << bit % 8]))
 
 
 def memory(folder, count):
@@ -150,7 +165,7 @@ def memory(folder, count):
     found = []
     for steps in range(count):
         snapshots.save(steps, Snapshot(rows, {"rows": rows}, {"steps": steps}))
-        snapshots.restore(rows)
+        snapshots.read(steps, learner=rows, replay=None)
         found.append(process.memory_info().rss / 1e6)
     later = found[count // 7 :]
     slope = np.polyfit(np.arange(len(later)), later, 1)[0]
@@ -158,21 +173,20 @@ def memory(folder, count):
 
 
 SECTIONS = {
-    "store": (store, None),
-    "orbax": (lambda folder, size: store(folder, size, orbax), None),
-    "kills": (kills, 20),
-    "flips": (flips, 100),
-    "memory": (memory, 700),
+    "store": lambda folder, size: store(folder, size or 2.0),
+    "orbax": lambda folder, size: store(folder, size or 2.0, orbax),
+    "kills": lambda folder, size: kills(folder, 20, size),
+    "flips": lambda folder, size: flips(folder, 100, size),
+    "memory": lambda folder, size: memory(folder, 700),
 }
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", default=["store", "kills", "flips", "memory"])
-    parser.add_argument("--gigabytes", type=float, default=2.0)
+    parser.add_argument("--gigabytes", type=float, help="2 for the store if not given")
     given = parser.parse_args()
     for name in given.sections:
-        section, count = SECTIONS[name]
         with tempfile.TemporaryDirectory() as temporary:
             print(f"\n## {name}\n", flush=True)
-            for line in section(pathlib.Path(temporary), count or given.gigabytes):
+            for line in SECTIONS[name](pathlib.Path(temporary), given.gigabytes):
                 print(line, flush=True)

@@ -79,5 +79,5 @@ def _scores_of(cell: Cell, task: Task) -> list[Any]:
 
 def _record(run: Path) -> list[dict[str, Any]]:
     """What the environment of a run recorded up to the newest snapshot, for bsuite."""
-    states = read_continuation(Snapshots(run, writable=False)).environment_states()
+    states = read_continuation(Snapshots(run)).environment_states()
     return states[0]["records"][0] if states else []

@@ -13,13 +13,13 @@ from ..agents.base import Agent
 from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..run_directory import resuming
-from ..run_directory.best_parameters import BestParameters
 from ..run_directory.config_file import check_new_directory, write_config
 from ..run_directory.directory_lock import DirectoryLock
 from ..run_directory.log import FILE_ONLY, close_log, setup_log
 from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.metrics_writer import MetricsTable
-from ..run_directory.resuming import check_states, open_snapshots
+from ..run_directory.other_states import BestParameters, check_states
+from ..run_directory.resuming import open_snapshots
 from ..run_directory.snapshots import Snapshots, newest_snapshot
 from ..runtime.intervals import SnapshotInterval, next_multiple
 from ..runtime.loop import Loop

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import math
@@ -18,9 +19,8 @@ from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter, interval_of_episodes
 from ..evaluation.episodes import begin_states, run_episodes
-from ..run_directory.actor_states import ActorStates
-from ..run_directory.best_parameters import BestParameters
 from ..run_directory.config_file import PROGRAM, read_config
+from ..run_directory.other_states import BestParameters, actor_files, read_actor
 from ..run_directory.snapshots import Snapshots
 from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
@@ -101,17 +101,18 @@ def load_for(
     check_precision()
     agent = config.entry.make_agent(spec, config.agent_config)
     template = jax.eval_shape(agent.init, jax.random.key(0))
-    best, actors, like = BestParameters(run), None, None
+    best, snapshots, actors, like = BestParameters(run), Snapshots(run), None, {}
     if config.entry.warm_start is not None:
-        like = jax.eval_shape(lambda: begin_states(agent, jax.random.key(0), config.num_envs))
+        begin = functools.partial(begin_states, agent, num_envs=config.num_envs)
+        like = {"actors": jax.eval_shape(begin, jax.random.key(0))}
     if snapshot == "best" and best.exists:
-        found = best.restore(jax.eval_shape(agent.acting_params, template), like)
+        found = best.read(params=jax.eval_shape(agent.acting_params, template), **like)
         params, steps, actors = jax.device_put(found.params), found.steps, found.actors
     else:
-        learner, counters = Snapshots(run, writable=False).restore_learner(template, snapshot)
-        params, steps = agent.acting_params(learner), counters["steps"]
-    if like is not None and actors is None:
-        actors = _actors_of(config, run, steps, like)
+        steps = snapshots.find(snapshot)
+        params = agent.acting_params(snapshots.read(steps, learner=template).learner)
+    if like and actors is None:
+        actors = _actors_of(config, run, snapshots, steps, **like)
     return TrainedAgent(agent, params, spec, config, steps, actors)
 
 
@@ -215,12 +216,14 @@ def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
     return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))
 
 
-def _actors_of(config: RunConfig, run: Path, steps: int, like: ActorState) -> ActorState:
-    """The states of all actors of a run: `like` has their shapes and dtypes."""
-    files = sorted((run / "actors").glob("*.npz")) if (run / PROGRAM).is_file() else []
+def _actors_of(
+    config: RunConfig, run: Path, snapshots: Snapshots, steps: int, actors: ActorState
+) -> ActorState:
+    """The states of all actors of a run: `actors` has their shapes and dtypes."""
+    files = actor_files(run) if (run / PROGRAM).is_file() else []
     if not files:
-        return Snapshots(run, writable=False).restore_actors(like, steps)
+        return snapshots.read(steps, actors=actors).actors
     each = config.num_envs // len(files)
-    part = jax.tree.map(lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), like)
-    states = [ActorStates(run, index).restore(part) for index in range(len(files))]
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), actors)
+    states = [read_actor(path, like) for path in files]
     return jax.tree.map(lambda *x: jnp.concatenate(x), *states)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..replay.interface import Stopped
-from ..run_directory.actor_states import pack_actor, unpack_actor
+from ..run_directory.other_states import pack_actor, unpack_actor
 from ..runtime.actor import Actor
 from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..basics.checksums import read_sealed, sealed
 from ..basics.writing import write_json
-from ..run_directory.actor_states import ActorStates
 from ..run_directory.metrics_writer import MetricsTable
+from ..run_directory.other_states import actor_file
 from ..runtime.intervals import next_multiple
 from ..runtime.metrics import Counters, MetricsAccumulator, Rate
 from ..runtime.stop import StopEvent
@@ -122,7 +123,8 @@ class Counter(Node):
 
     def keep(self, actor: int, state: bytes) -> None:
         """Writes the packed state of an actor in the run directory."""
-        ActorStates(self._directory, actor).write(state)
+        with sealed(actor_file(self._directory, actor)) as file:
+            file.write(state)
 
     def kept(self, actor: int) -> bytes | None:
         """The packed state that an actor last gave to `keep`; None if there is none.
@@ -130,7 +132,8 @@ class Counter(Node):
         Raises:
           ValueError: the file is damaged.
         """
-        return ActorStates(self._directory, actor).read()
+        path = actor_file(self._directory, actor)
+        return read_sealed(path) if path.is_file() else None
 
     def step(self) -> bool:
         """Updates the phase, status.json and metrics.csv; False."""

@@ -11,7 +11,7 @@ from ..agents.base import ActorState, Agent
 from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
-from ..run_directory.best_parameters import BestParameters
+from ..run_directory.other_states import BestParameters
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.seeds import Purpose
 from ..runtime.stop import StopEvent

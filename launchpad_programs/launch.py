@@ -15,7 +15,8 @@ from ..experiments.commands.run_arguments import AgentConfig, RunArguments, pars
 from ..experiments.parsing import part, tell, words_of
 from ..run_directory.config_file import PROGRAM, check_new_directory, new_directory, read_config
 from ..run_directory.directory_lock import DirectoryLock
-from ..run_directory.resuming import check_states, open_snapshots
+from ..run_directory.other_states import check_states
+from ..run_directory.resuming import open_snapshots
 from ..run_directory.snapshots import newest_snapshot
 from ..runtime.assembly import spec_of
 from ..runtime.checks import check_devices, checked_agent
@@ -162,7 +163,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
         Launchpad is asked to continue a run whose rows are not Reverb's.
     """
     directory = program.directory
-    snapshots, notes = open_snapshots(directory, also=_check_of_rows(program, engine))
+    snapshots, notes = open_snapshots(directory, check=_check_of_rows(program, engine))
     if snapshots is None:
         return program, notes
     check_states(directory)
@@ -180,7 +181,7 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
 
 
 def _check_of_rows(program: ProgramConfig, engine: EngineOptions) -> Callable[[int], None] | None:
-    """What a snapshot needs besides its own files: `also` of `open_snapshots`."""
+    """What a snapshot needs besides its own files: `check` of `open_snapshots`."""
     directory = program.directory
     if program.has_workers:
         return None

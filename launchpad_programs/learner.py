@@ -66,7 +66,8 @@ class LearnerNode(LearningNode):
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:
             snapshots.remove_newer(config.resumed_at)
-            snapshot = snapshots.restore(jax.eval_shape(lambda: learner.state))
+            like = jax.eval_shape(lambda: learner.state)
+            snapshot = snapshots.read(snapshots.newest_whole(), learner=like, replay=None)
             learner.restore(snapshot)
             self._counters = dict(snapshot.counters)
         every, seconds = run.schedule[2], run.snapshot_seconds

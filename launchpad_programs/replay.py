@@ -7,14 +7,11 @@ from ..basics.checksums import check_sealed
 from ..replay.local import LocalReplay
 from ..replay.node import ReplayNode
 from ..run_directory.snapshots import Snapshots
-from ..run_directory.state_file import SUFFIX
 from ..runtime.learner import Snapshot
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
 from .node import Node
 from .peers import Peers
-
-_FOLDER = "replay"  # of the run directory
 
 
 class KeptReplayNode(ReplayNode, Node):
@@ -27,13 +24,14 @@ class KeptReplayNode(ReplayNode, Node):
         """Takes an empty replay."""
         ReplayNode.__init__(self, local, max_lead=config.max_lead, life=config.restarts)
         Node.__init__(self, stop)
-        self._snapshots = Snapshots(config.directory / _FOLDER)
+        self._snapshots = _states(config.directory)
+        self._snapshots.directory.parent.mkdir(exist_ok=True)
         if not config.restarts:  # states of later steps, or of an earlier run
             self._snapshots.remove_newer(-1 if config.resumed_at is None else config.resumed_at)
         if (steps := self._snapshots.steps()) and (
             config.restarts or steps[-1] == config.resumed_at
         ):
-            self.restore(self._snapshots.restore(()).replay)
+            self.restore(self._snapshots.read(self._snapshots.newest_whole(), replay=None).replay)
 
     def keep(self, steps: int) -> None:
         """Saves the state for the snapshot at `steps`, unless there are no rows."""
@@ -63,7 +61,7 @@ def make_replay(
 
 def is_kept(directory: Path, steps: int) -> bool:
     """Whether a replay's node kept its state for the snapshot at `steps`."""
-    return _state(directory, steps).is_file()
+    return _states(directory).path(steps).is_file()
 
 
 def check_kept(directory: Path, steps: int) -> None:
@@ -73,8 +71,8 @@ def check_kept(directory: Path, steps: int) -> None:
       ValueError: names a file that is damaged, without a full stop.
     """
     if is_kept(directory, steps):
-        check_sealed(_state(directory, steps))
+        check_sealed(_states(directory).path(steps))
 
 
-def _state(directory: Path, steps: int) -> Path:
-    return directory / _FOLDER / "snapshots" / f"{steps}{SUFFIX}"
+def _states(directory: Path) -> Snapshots:
+    return Snapshots(directory / "replay")

@@ -41,16 +41,19 @@ class WorkerNode(LearningNode):
         """Takes its parts, whose newest own snapshot is restored where the node continues."""
         run = config.run
         counter = CounterClient(peers.peer("counter/0"), f"worker/{index}", config.restarts)
-        snapshots = Snapshots(config.directory / "workers" / str(index), keep=run.keep_snapshots)
+        folder = config.directory / "workers" / str(index)
+        folder.mkdir(parents=True, exist_ok=True)
+        snapshots = Snapshots(folder, keep=run.keep_snapshots)
         super().__init__(worker.learner, counter, snapshots, stop)
         self._worker, self._actor = worker, actor
         self._loop = Loop([actor], worker.learner, [worker.replay])
         if not config.continues:
             snapshots.remove_newer(-1)  # of a program that ended before its first snapshot
         elif snapshots.steps():
-            snapshots.remove_newer(snapshots.newest_whole())
-            like = jax.eval_shape(lambda: worker.learner.state), self._loop.actors_template()
-            self._loop.restore(snapshots.restore(*like))
+            whole, actors = snapshots.newest_whole(), self._loop.actors_template()
+            snapshots.remove_newer(whole)
+            like = jax.eval_shape(lambda: worker.learner.state)
+            self._loop.restore(snapshots.read(whole, learner=like, actors=actors, replay=None))
         every, seconds = max(1, run.schedule[2] // run.num_actors), run.snapshot_seconds
         self._interval = SnapshotInterval(self._steps, every=every, seconds=seconds)
         self._is_decoupled, self._staleness = run.workers.decoupled, 0.0

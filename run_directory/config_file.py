@@ -1,4 +1,4 @@
-"""Run directories, and config.json in them: written with a version, read without guesses.
+"""Run directories, one or one for each seed, and config.json in them: written with a version.
 
 A field that is missing could mean anything: the class's default is not the preset's, and neither
 need be what the run was trained with. So missing and unknown fields are refused.
@@ -6,9 +6,9 @@ need be what the run was trained with. So missing and unknown fields are refused
 
 import dataclasses
 import json
+import os
 import time
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,43 +36,37 @@ def _run_of(values: Any) -> RunConfig:
     version = values.pop("version", None)
     if not (type(version) is int and version == VERSION):
         raise ValueError(f"its version must be {VERSION}, got {version!r}")
-    problems, config_class = _problems(RunConfig, values), type(None)
+    problems: list[str] = []
+    run, config = _build(RunConfig, values, "", problems), None
     if {"agent", "search_path", "agent_config"} <= values.keys():
-        place = Path(values["search_path"] or ".")
-        config_class = find_agent(values["agent"], search_path=place).Config
-        given = _object(values["agent_config"], "agent_config")
-        problems += _problems(config_class, given, "agent_config.")
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
+        config = _build(entry.Config, values["agent_config"], "agent_config.", problems)
     if problems:
         raise ValueError("; ".join(problems))
-    config = _build(config_class, values["agent_config"])
-    return RunConfig(**{**_fields(RunConfig, values), "agent_config": config})
+    return dataclasses.replace(run, agent_config=config)
 
 
-def _problems(config_class: type, values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The fields that are missing or unknown, nested ones included, in words."""
-    fields = {field.name: field for field in dataclasses.fields(config_class)}
-    found = [f"{prefix}{name} is missing" for name in fields if name not in values]
-    found += [f"{prefix}{name} is unknown" for name in values if name not in fields]
-    for name, field in fields.items():
-        if name in values and dataclasses.is_dataclass(default := _default(field)):
-            inner = _object(values[name], prefix + name)
-            found += _problems(type(default), inner, f"{prefix}{name}.")
-    return found
+def _build(kind: Any, values: Any, prefix: str, problems: list[str]) -> Any:
+    """A config from JSON, with nested configs and tuples; None if there are problems.
 
-
-def _build(config_class: type, values: Mapping[str, Any]) -> Any:
-    """The inverse of `dataclasses.asdict` and JSON, for nested configs and tuples."""
-    return config_class(**_fields(config_class, values))
-
-
-def _fields(config_class: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {field.name: _default(field) for field in dataclasses.fields(config_class)}
-    return {
-        name: _build(type(defaults[name]), value)
-        if dataclasses.is_dataclass(defaults[name])
-        else _tuples(value)
-        for name, value in values.items()
-    }
+    Args:
+      kind: its class.
+      values: its fields.
+      prefix: of their names in `problems`.
+      problems: to which fields that are missing or unknown are added.
+    """
+    values = _object(values, prefix.rstrip("."))
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    problems += [f"{prefix}{name} is missing" for name in fields if name not in values]
+    problems += [f"{prefix}{name} is unknown" for name in values if name not in fields]
+    built = {}
+    for name, value in values.items():
+        default = _default(fields[name]) if name in fields else None
+        if dataclasses.is_dataclass(default):
+            built[name] = _build(type(default), value, f"{prefix}{name}.", problems)
+        else:
+            built[name] = _tuples(value)
+    return None if problems else kind(**built)
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
@@ -154,3 +148,29 @@ def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
         elif before != after:
             found.append(f"{prefix}{field.name}: {before} -> {after}")
     return found
+
+
+def seed_runs(directory: Path) -> list[Path]:
+    """The runs `seed_0`, `seed_1`, ... of a directory by seed; none if it is another one."""
+    found = [path.parent for path in directory.glob("seed_*/config.json")]
+    named = {path.name.removeprefix("seed_"): path for path in found}
+    return [named[seed] for seed in sorted(filter(str.isdecimal, named), key=int)]
+
+
+def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
+    """The run directories of new runs, which are not made yet, and their runs.
+
+    Args:
+      directory: of them all.
+      config: the resolved run of the first seed.
+      count: seeds, one after the other.
+
+    Raises:
+      ValueError: the directory is a file, or holds something; or a seed is too large.
+    """
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(count)]
+    if seed_runs(directory):
+        raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
+    if directory.exists() and (not directory.is_dir() or set(os.listdir(directory)) - {LOCK}):
+        raise ValueError(f"{directory} must be a new directory or an empty one.")
+    return {directory / f"seed_{each.seed}": each for each in configs}

@@ -4,15 +4,14 @@ import contextlib
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
 
 LOCK = "lock"  # in a run directory, as long as a process writes into it
 
 _held: "set[DirectoryLock]" = set()  # by this process
 
 
-class DirectoryLock:
-    """Held by the one process that may write into a run directory; a context manager.
+class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
+    """Held by the one process that may write into a run directory.
 
     The operating system frees it when the process ends, however it ends, even if processes that it
     started live on: programs that it executes do not inherit the file, and its forks close theirs.
@@ -31,8 +30,8 @@ class DirectoryLock:
         """
         self._directory, self._path = directory, directory / LOCK
         self._file: int | None = None
-        self._is_new = False
-        if directory.is_dir():
+        self._is_new = not directory.is_dir()
+        if not self._is_new:
             self.acquire()
 
     def acquire(self) -> None:
@@ -44,7 +43,6 @@ class DirectoryLock:
         if self._file is not None:
             return
         try:
-            self._is_new = not self._directory.is_dir()
             self._directory.mkdir(parents=True, exist_ok=True)
             while not self._try():
                 pass
@@ -60,12 +58,9 @@ class DirectoryLock:
             ) from error
         _held.add(self)
 
-    def release(self) -> None:
-        """Frees the lock, and removes a directory that was made for it and is still empty.
-
-        Calling it twice does no harm.
-        """
-        if self._file is None:
+    def __exit__(self, *error: object) -> None:
+        """Frees the lock, and removes a directory that was made for it and is still empty."""
+        if self._file is None:  # or a fork's, whose parent keeps it
             return
         with contextlib.suppress(OSError):  # the directory may have been removed
             self._path.unlink()
@@ -74,44 +69,26 @@ class DirectoryLock:
         self.forget()
 
     def forget(self) -> None:
-        """Closes the file in a fork of the process that holds the lock; that one keeps it."""
+        """Closes the file; in a fork of the process that holds the lock, that one keeps it."""
         file, self._file = self._file, None
         _held.discard(self)
         if file is not None:
             os.close(file)
-
-    def __enter__(self) -> "DirectoryLock":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.release()
 
     def _try(self) -> bool:
         """Locks the file; False if its holder removed it meanwhile."""
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not self._is_current(file):
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), self._path.stat()):
+                    os.ftruncate(file, 0)
+                    os.write(file, f"{os.getpid()}\n".encode())
+                    self._file = file
+        finally:
+            if self._file is None:
                 os.close(file)
-                return False
-            os.ftruncate(file, 0)
-            os.write(file, f"{os.getpid()}\n".encode())
-        except BaseException:
-            os.close(file)
-            raise
-        self._file = file
-        return True
-
-    def _is_current(self, file: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(file), self._path.stat())
-        except FileNotFoundError:
-            return False
+        return self._file is not None
 
     def _holder(self) -> str:
         with contextlib.suppress(OSError, ValueError):

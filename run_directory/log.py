@@ -57,6 +57,8 @@ class _TerminalFormatter(logging.Formatter):
 class _FileHandler(logging.FileHandler):
     """A file that may be on a full disk: one sentence on stderr, and the run continues."""
 
+    _has_failed = False
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)
@@ -64,20 +66,15 @@ class _FileHandler(logging.FileHandler):
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        if not self._is_told:
-            self._is_told = True
-            sys.stderr.write(f"retrax: {self.baseFilename} cannot be written: {_why()}.\n")
+        if not self._has_failed:
+            self._has_failed = True
+            error = sys.exc_info()[1]
+            reason = getattr(error, "strerror", None) or error
+            sys.stderr.write(f"retrax: {self.baseFilename} cannot be written: {reason}.\n")
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             super().close()
-
-    _is_told = False
-
-
-def _why() -> str:
-    error = sys.exc_info()[1]
-    return str(getattr(error, "strerror", None) or error)
 
 
 def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
@@ -95,7 +92,6 @@ def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
     Returns:
       The logger; `close_log` closes it.
     """
-    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger("retrax")
     close_log(logger)

@@ -1,8 +1,8 @@
-"""Rows of a run for functions of somebody's: experiment trackers, the stopping rule of a search."""
+"""Rows of a run for a user's functions: experiment trackers, the stopping rule of a search."""
 
+import contextlib
 import logging
 import threading
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,16 @@ from .metrics_writer import flat
 _log = logging.getLogger("retrax")
 
 
-class MetricsLogger:
+class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
     """Calls `RunConfig.logger` and another function with each row. Their errors end no run.
 
     A function takes the steps, and a dictionary from column to number. If it returns True or raises
     SystemExit, the run is stopped, with a snapshot. An object may have two methods besides:
     `begin(config, directory)`, called before the first row with the fields of config.json, nested
     ones under names with dots; and `close()`, called at the end of the run. Of several errors the
-    log tells the first.
+    first is logged.
 
     Attributes:
-      has_stopped: whether a function has stopped the run.
       is_used: whether there is a function.
     """
 
@@ -45,7 +44,7 @@ class MetricsLogger:
           ValueError: see `RunConfig.find_logger`.
         """
         self._values, self._directory, self._stop = flat(values_of(config)), directory, stop
-        self.has_stopped = self._is_told = False
+        self._has_failed = False
         found = [each for each in (config.find_logger(), on_metrics) if each is not None]
         made = [self._call(each) if isinstance(each, type) else each for each in found]
         self._functions = [each for each in made if callable(each)]
@@ -57,12 +56,7 @@ class MetricsLogger:
                 self._call(each.begin, self._values, self._directory)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for each in self._functions:
             if hasattr(each, "close"):
                 self._call(each.close)
@@ -72,23 +66,19 @@ class MetricsLogger:
         for each in self._functions:
             answer = self._call(each, steps, dict(row))
             if isinstance(answer, bool | np.bool_) and answer:  # trackers may return anything else
-                self._stop_run()
+                self._stop.set()
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except SystemExit:  # as Ray Tune ends a trial
-            self._stop_run()
+            self._stop.set()
         except Exception as error:
-            if not self._is_told:
-                self._is_told = True
+            if not self._has_failed:
+                self._has_failed = True
                 _log.warning(
                     f"A logger of metrics failed ({reason(error)}). The run continues; further "
                     "errors of loggers are not told."
                 )
                 _log.warning("Its traceback:", exc_info=True)  # to the file alone
         return None
-
-    def _stop_run(self) -> None:
-        self.has_stopped = True
-        self._stop.set()

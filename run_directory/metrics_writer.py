@@ -6,7 +6,6 @@ TensorBoard's own writer is used below the level at which it would load TensorFl
 import contextlib
 import csv
 import dataclasses
-import io
 import json
 import logging
 import math
@@ -126,7 +125,7 @@ class MetricsTable:
 
     def _write_line(self, cells: Iterable[str]) -> None:
         with writing(self._path):
-            self._csv.write(_line(cells))
+            _csv_writer(self._csv).writerow(cells)
             self._csv.flush()
 
 
@@ -184,10 +183,8 @@ def _number(value: Any) -> Any:
         return np.float32(value)
 
 
-def _line(cells: Iterable[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
+def _csv_writer(file: Any) -> Any:
+    return csv.writer(file, lineterminator="\n")
 
 
 def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
@@ -210,8 +207,8 @@ def _repair(path: Path, columns: Sequence[str], steps: int) -> None:
     rows = [line.split(",") for line in lines]
     whole = [dict(zip(names, row, strict=True)) for row in rows if _is_whole(row, names)]
     kept = [[row.get(name, "") for name in columns] for row in whole if int(row["steps"]) <= steps]
-    with replacing(path) as partial:
-        partial.write_text("".join(map(_line, [columns, *kept])), encoding="utf-8", newline="")
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        _csv_writer(file).writerows([columns, *kept])
     if steps and not complete:
         _log.warning(f"{path} was missing or empty: it starts again, without the earlier rows.")
     elif len(whole) < len(rows):

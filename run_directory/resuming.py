@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 
 from ..agents.base import Agent
-from ..basics.checksums import check_sealed
 from ..basics.sentences import first_line
 from ..datatypes import VectorEnvironment
 from ..device.loop import make_loops
@@ -18,19 +17,18 @@ from ..runtime.assembly import make_environments, make_loop
 from ..runtime.logged import LoggedLoop
 from ..runtime.loop import Loop
 from ..runtime.run_config import RunConfig
-from .best_parameters import BEST
 from .snapshots import Snapshots, newest_snapshot
 
 
 def open_snapshots(
-    directory: Path, last_step: int | None = None, *, also: Callable[[int], None] | None = None
+    directory: Path, last_step: int | None = None, *, check: Callable[[int], None] | None = None
 ) -> tuple[Snapshots | None, list[str]]:
     """The snapshots of a run that is resumed.
 
     Args:
       directory: the run directory.
       last_step: of the run; None allows any.
-      also: see `Snapshots`.
+      check: see `Snapshots`.
 
     Returns:
       The snapshots, to be read from `newest_whole()`, and warnings: about newer ones that are
@@ -43,7 +41,7 @@ def open_snapshots(
         has_begun = (directory / "metrics.csv").is_file()
         note = f"{directory} holds no snapshot yet: the run starts from the beginning."
         return None, [note] if has_begun else []
-    snapshots = Snapshots(directory, writable=False, also=also)
+    snapshots = Snapshots(directory, check=check)
     steps, notes = snapshots.newest_whole(), snapshots.passed_over()
     if last_step is not None and steps >= last_step:
         raise ValueError(
@@ -51,20 +49,6 @@ def open_snapshots(
             f"got {last_step}."
         )
     return snapshots, notes
-
-
-def check_states(directory: Path) -> None:
-    """Refuses damaged files beside the snapshots: actors' states and the best parameters.
-
-    Raises:
-      ValueError: names the file.
-    """
-    for path in [*sorted((directory / "actors").glob("*.npz")), directory / BEST]:
-        if path.is_file():
-            try:
-                check_sealed(path)
-            except ValueError as error:
-                raise ValueError(f"{error}: remove the file to start with a new state.") from None
 
 
 class Continuation(NamedTuple):
@@ -109,10 +93,13 @@ def read_continuation(snapshots: Snapshots | None) -> Continuation:
     Raises:
       ValueError: the snapshot is damaged.
     """
-    window, running = snapshots.restore_running() if snapshots else (None, None)
-    if window is None:
+    if snapshots is None:
         return Continuation()
-    return Continuation(window[0], window[1], running, window[2])
+    found: Any = snapshots.read(snapshots.newest_whole(), window=None, running=None)
+    if found.window is None:
+        return Continuation()
+    window, outputs, reason = found.window
+    return Continuation(window, outputs, found.running, reason)
 
 
 def environments_of(
@@ -187,16 +174,14 @@ def restore(loop: Loop, snapshots: Snapshots, continuation: Continuation) -> flo
     Raises:
       ValueError: it is damaged or of another config.
     """
-    snapshot = snapshots.restore(jax.tree.map(_shape, loop.learner.state), loop.actors_template())
+    steps, learner = snapshots.newest_whole(), jax.eval_shape(lambda: loop.learner.state)
+    actors = loop.actors_template()
+    snapshot = snapshots.read(steps, learner=learner, actors=actors, replay=None)
     try:
         counters = dict(snapshot.counters)
         seconds = float(counters.pop("seconds"))
         snapshot = snapshot._replace(counters=counters)
         loop.restore(snapshot, continuation.window, continuation.running)
     except Exception as error:
-        raise snapshots.misfit(error) from error
+        raise snapshots.misfit(error, steps) from error
     return seconds
-
-
-def _shape(x: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)

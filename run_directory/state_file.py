@@ -6,22 +6,19 @@ of arrays, with an .npy member for each, or bytes. `state.json` describes the pa
 pickled. Large arrays that shrink much, such as the frames of games, are compressed.
 """
 
-import contextlib
 import json
-import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import jax
 import numpy as np
 
-from ..basics.checksums import Sealing, check_sealed
+from ..basics.checksums import check_sealed, sealed
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import first_line
-from ..basics.writing import replacing
 
 SUFFIX = ".npz"
 _VERSION = 1
@@ -32,30 +29,9 @@ _RATIO = 4  # below, compression takes more time than it saves
 
 
 def write_state(path: Path, parts: Mapping[str, Any]) -> None:
-    """Writes a file; makes its folder if there is none.
-
-    Args:
-      path: of the file.
-      parts: see `pack_state`.
-
-    Raises:
-      OSError: it cannot be written; names it. What was there stays.
-    """
+    """Writes `parts`, see `pack_state`, into a file; see `sealed`."""
     with sealed(path) as file:
         pack_state(file, parts)
-
-
-@contextlib.contextmanager
-def sealed(path: Path) -> Iterator[Any]:
-    """A file to be written from its beginning to its end; it gets its name with its checksum."""
-    with replacing(path) as partial:
-        path.parent.mkdir(exist_ok=True)
-        with partial.open("wb") as file:
-            sealing = Sealing(file)
-            yield sealing
-            sealing.seal()
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def pack_state(file: Any, parts: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ def rows(directory):
 
 def snapshots(directory):
     """The steps of all snapshots."""
-    return Snapshots(directory, writable=False).steps()
+    return Snapshots(directory).steps()
 
 
 def plain(tree):

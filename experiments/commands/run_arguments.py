@@ -9,8 +9,7 @@ import tyro
 
 from ...agents.entry import agent_names, find_agent
 from ...datatypes import EnvironmentSpec
-from ...run_directory.config_file import new_directory, read_config
-from ...run_directory.seed_runs import seed_runs
+from ...run_directory.config_file import new_directory, read_config, seed_runs
 from ...runtime.presets import default_preset, preset_config
 from ...runtime.run_config import RunConfig
 from ...runtime.workers.options import NO_WORKERS, WorkerOptions

@@ -148,7 +148,7 @@ def _task(run: Path, given: SuiteArguments) -> _Task:
         game = game_slug(split(config.environment)[0])
     except ValueError as error:
         raise ValueError(f"{run}: {error}.") from None
-    Snapshots(run, writable=False).newest()
+    Snapshots(run).find()
     starts = given.starts
     if starts[:1] == ("states",) and len(starts) == 2:
         path = Path(starts[1]) / f"{game}.npz"

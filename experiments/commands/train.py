@@ -9,9 +9,14 @@ from typing import Annotated, Any
 from ...basics.validation import Range
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...environments.failures import close_quietly
-from ...run_directory.config_file import PROGRAM, read_config, write_config
+from ...run_directory.config_file import (
+    PROGRAM,
+    new_seed_runs,
+    read_config,
+    seed_runs,
+    write_config,
+)
 from ...run_directory.directory_lock import DirectoryLock
-from ...run_directory.seed_runs import new_seed_runs, seed_runs, write_seed_runs
 from ...runtime.assembly import MANY, spec_of
 from ...runtime.checks import checked_agent
 from ...runtime.run_config import RunConfig
@@ -85,7 +90,9 @@ def _train(arguments: Sequence[str]) -> int:
     runs = new_seed_runs(directory, run, given.seeds)
     if run.on_device:
         return _train_together(runs, directory, resume=False, plain=given.plain)
-    write_seed_runs(runs)
+    for path, config in runs.items():
+        path.mkdir(parents=True)
+        write_config(path, config)
     return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
 
 

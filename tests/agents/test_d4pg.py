@@ -511,7 +511,7 @@ def test_a_run_goes_on_from_a_snapshot_exactly(critic, tmp_path):
     learner, _ = update(initial(agent, 0), samples[0])
     snapshots = Snapshots(tmp_path)
     snapshots.save(1, Snapshot(learner, {"rows": np.zeros(1)}, {"steps": 1}))
-    restored = snapshots.restore(jax.eval_shape(agent.init, jax.random.key(5))).learner
+    restored = snapshots.read(1, learner=jax.eval_shape(agent.init, jax.random.key(5))).learner
     chex.assert_trees_all_equal_dtypes(restored, learner)
     assert isinstance(restored, d4pg.LearnerState)
     for sample in samples[1:]:

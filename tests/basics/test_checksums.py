@@ -8,11 +8,11 @@ import pytest
 
 from retrax.basics.checksums import (
     MANIFEST,
-    Sealing,
     check_manifest,
     check_sealed,
     checksum,
     read_sealed,
+    sealed,
     write_manifest,
 )
 
@@ -72,11 +72,9 @@ def test_other_sizes_and_missing_files_are_named(folder, name, text, expected):
 
 def test_every_flipped_bit_of_a_sealed_file_is_found(tmp_path):
     path = tmp_path / "file"
-    with path.open("wb") as file:
-        sealing = Sealing(file)
-        sealing.write(b"some ")
-        sealing.write(b"data")
-        sealing.seal()
+    with sealed(path) as file:
+        file.write(b"some ")
+        file.write(b"data")
     assert read_sealed(path) == b"some data"
     for bit in range(8 * path.stat().st_size):
         flip(path, bit)

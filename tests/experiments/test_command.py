@@ -321,7 +321,8 @@ def test_a_run_holds_its_directory_from_its_first_file_to_its_last(
     monkeypatch.setattr(Loop, "flush", watch(flush))
     assert retrax(*tiny, "--run-directory", directory)[0] == 0
     assert seen == ["flush"] * 6 + ["close"]
-    DirectoryLock(directory).release()
+    with DirectoryLock(directory):
+        pass
 
 
 @pytest.mark.parametrize(

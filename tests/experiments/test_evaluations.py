@@ -26,8 +26,8 @@ from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, warm_states
 from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
-from retrax.run_directory.best_parameters import BestParameters
 from retrax.run_directory.config_file import read_config
+from retrax.run_directory.other_states import BestParameters
 from retrax.run_directory.snapshots import Snapshots
 from retrax.run_directory.state_file import read_state
 from retrax.runtime.run_config import RunConfig
@@ -68,7 +68,9 @@ def newest_snapshot(directory):
     trained = load_agent(directory)
     fresh = begin_states(trained.agent, jax.random.key(0), trained.config.num_envs)
     shapes = jax.eval_shape(trained.agent.init, jax.random.key(0))
-    found = Snapshots(directory, writable=False).restore(shapes, jax.eval_shape(lambda: fresh))
+    found = Snapshots(directory).read(
+        trained.steps, learner=shapes, actors=jax.eval_shape(lambda: fresh)
+    )
     return trained, found.learner, found.actors
 
 

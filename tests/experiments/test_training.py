@@ -24,7 +24,7 @@ from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
 from retrax.experiments import progress
 from retrax.experiments.commands.main import main
-from retrax.run_directory.best_parameters import BestParameters
+from retrax.run_directory.other_states import BestParameters
 from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime import intervals
 from retrax.runtime.loop import Loop

@@ -19,9 +19,10 @@ from retrax.launchpad_programs.config import (
 )
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed
-from retrax.run_directory.actor_states import ActorStates, pack_actor
 from retrax.run_directory.config_file import read_config
+from retrax.run_directory.other_states import actor_file
 from retrax.run_directory.snapshots import Snapshots
+from retrax.run_directory.state_file import write_state
 from retrax.runtime.learner import Snapshot
 
 RAY = EngineOptions(engine="ray")
@@ -71,12 +72,13 @@ def saved_program(directory):
         (directory / "reverb" / str(steps) / "DONE").write_text("yes")
         write_manifest(directory / "reverb" / str(steps))
         snapshots.save(steps, Snapshot(np.ones(2), {"rows": np.ones(2)}, {"steps": steps}))
-    ActorStates(directory, 0).write(pack_actor(np.ones(3)))
+    write_state(actor_file(directory, 0), {"actor": np.ones(3)})
     return program
 
 
 def kept_replay(directory, steps):
     """The state of a replay's node."""
+    (directory / "replay").mkdir(exist_ok=True)
     Snapshots(directory / "replay").save(
         steps, Snapshot((), {"rows": np.ones(2)}, {"steps": steps})
     )

@@ -15,7 +15,7 @@ from retrax.evaluation.episodes import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
 from retrax.replay.interface import Stopped
-from retrax.run_directory.best_parameters import BestParameters
+from retrax.run_directory.other_states import BestParameters
 from retrax.runtime.run_config import RunConfig
 
 
@@ -108,10 +108,10 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
     for steps, expected in ((100, (0.5, 100)), (200, (0.5, 100))):
         counter.steps = steps
         node.evaluate()
-        assert best.restore(None)[:2] == expected
+        assert best.read()[:2] == expected
     counter.steps = 300
     make_node(counter, resumed_at=250).evaluate()
-    assert best.restore(None)[:2] == (0.75, 300)
+    assert best.read()[:2] == (0.75, 300)
     make_node(counter)  # begins anew
     assert not best.exists
 

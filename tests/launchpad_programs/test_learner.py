@@ -100,7 +100,7 @@ def make_node(tmp_path, stop, monkeypatch):
 
 
 def snapshots_of(directory):
-    return Snapshots(directory, writable=False).steps()
+    return Snapshots(directory).steps()
 
 
 def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):

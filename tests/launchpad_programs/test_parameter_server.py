@@ -95,7 +95,7 @@ def test_server_and_workers_continue_from_their_snapshots(node, tmp_path):
     assert version > 8
     for each in [*workers, server]:
         each.close()
-    assert Snapshots(tmp_path, writable=False).steps() == [60]
+    assert Snapshots(tmp_path).steps() == [60]
     (file,) = (tmp_path / "workers" / "1" / "snapshots").iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
@@ -248,7 +248,7 @@ def test_a_worker_that_is_stopped_while_the_server_is_away_saves(node, tmp_path)
     worker.start = lambda: None
     stop.clear()
     worker.run()  # ends by itself
-    assert Snapshots(tmp_path / "workers" / "0", writable=False).steps()
+    assert Snapshots(tmp_path / "workers" / "0").steps()
     assert updates.waited_seconds > 0
     other.close()
     server.close()

@@ -79,7 +79,7 @@ def test_a_fork_does_not_end_the_lock(tmp_path):
     with DirectoryLock(tmp_path) as lock:
         child = os.fork()
         if child == 0:
-            lock.release()
+            lock.__exit__()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert (tmp_path / LOCK).exists()
@@ -116,12 +116,13 @@ def test_a_lock_file_that_its_holder_removes_does_not_count(tmp_path, monkeypatc
 
     def late(file, operation):
         monkeypatch.setattr(fcntl, "flock", flock)
-        holders[0].release()
+        holders[0].__exit__()
         holders.append(DirectoryLock(tmp_path))
         flock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
         DirectoryLock(tmp_path)
-    holders[1].release()
-    DirectoryLock(tmp_path).release()
+    holders[1].__exit__()
+    with DirectoryLock(tmp_path):
+        pass
