@@ -111,7 +111,8 @@ class DeepSea(TinyTask):
 
     def _switch(self, e: int) -> None:
         """Shows new noise to environment e."""
-        self._screen[e] = self._generators[e].random(self._screen.shape[1], np.float32)
+        if self._screen.size:
+            self._screen[e] = self._generators[e].random(self._screen.shape[1], np.float32)
 
 
 def _check(size: int, mapping_seed: int | None, screen: int, num_envs: int) -> None:

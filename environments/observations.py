@@ -11,6 +11,7 @@ A space is one of Gymnasium or a spec of dm_env. Limits are the least and the la
 arrays that fit its shape.
 """
 
+import functools
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeAlias
@@ -115,6 +116,22 @@ class Part:
         return distances
 
 
+class _Category(Part):
+    """One category; values of the usual types are read without making arrays of them."""
+
+    def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
+        if type(value) in (int, np.int64) and not strict and 0 <= value - self._first < self.size:
+            out[...] = 0.0
+            out[value - self._first] = 1.0
+        else:
+            super().read(value, out, strict=strict)
+
+    @functools.cached_property
+    def _first(self) -> int:
+        assert self._limits is not None
+        return int(self._limits[0])
+
+
 class Group:
     """A dictionary of parts, or a tuple of them; methods as those of `Part`.
 
@@ -196,7 +213,8 @@ def one_hot(space: Any, limits: Limits) -> Part:
         out[...] = 0.0
         out[distances.ravel().astype(np.int64) + first] = 1.0
 
-    return Part(space, write, size=sum(counts), limits=limits)
+    kind = Part if space.shape else _Category
+    return kind(space, write, size=sum(counts), limits=limits)
 
 
 def is_image(space: Any) -> bool:
