@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from dm_env import specs
+
 from ..basics.imports import import_from, load, registered, registered_names
 from ..basics.sentences import did_you_mean
 from ..datatypes import EnvironmentSpec, ReplayConfig
@@ -73,6 +76,52 @@ class AgentEntry:
         """
         make_agent = functools.partial(self.make_agent, **options)
         return dataclasses.replace(self, name=name, make_agent=make_agent)
+
+    def preset_of(self, environment: str, spec: EnvironmentSpec) -> str:
+        """The preset for an environment: `default_preset`'s choice, or the first one."""
+        if self.default_preset is None:
+            return next(iter(self.presets))
+        return self.default_preset(environment, spec)
+
+    def describe_preset(self, environment: str, spec: EnvironmentSpec) -> str:
+        """A sentence for the log: what the environment is, and the preset for it."""
+        shape, actions = spec.observations.shape, spec.actions
+        kind = "images" if spec.observations.dtype == np.uint8 else "arrays"
+        if isinstance(actions, specs.DiscreteArray):
+            choice = f"{actions.num_values} discrete actions"
+        else:
+            choice = f"continuous actions of shape {actions.shape}"
+        if spec.max_episode_steps is not None:
+            choice += f" and episodes of at most {spec.max_episode_steps} steps"
+        return (
+            f"Observations are {kind} of shape {shape}, with {choice}: the default preset of "
+            f"{self.name} for them is {self.preset_of(environment, spec)}."
+            f"{spec.note and ' '}{spec.note}"
+        )
+
+    def config_of(self, preset: str) -> Any:
+        """The config of a preset.
+
+        Raises:
+          ValueError: names the preset, and those that exist.
+        """
+        if preset not in self.presets:
+            hint = did_you_mean(preset, self.presets)
+            raise ValueError(
+                f"Unknown preset {preset!r} of {self.name}{hint}: allowed "
+                f"are {', '.join(sorted(self.presets))}."
+            )
+        return self.presets[preset]()
+
+    def steps_of(self, environment: str, preset: str) -> int:
+        """The time steps of a run whose steps were not given.
+
+        Raises:
+          ValueError: there is no default.
+        """
+        if self.default_steps is None:
+            raise ValueError(f"{self.name} has no default number of steps: give steps.")
+        return self.default_steps(environment, preset)
 
     def checked(self, config: Any) -> Any:
         """A config, if it is one of the agent's whose values config.json can hold.

@@ -1,9 +1,10 @@
-"""Runs a probe in a subprocess, so that a crash, a hang or high memory use does no harm."""
+"""Subprocesses: probes, whose crash, hang or high memory use does no harm; shared programs."""
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 SECONDS = 120.0
@@ -47,3 +48,16 @@ def ask(program: str) -> Any:
         raise RuntimeError(f"does not start: {lines[-1]}") from error
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"does not answer: {error}") from error
+
+
+def shared_programs(directory: Path) -> dict[str, str]:
+    """Environment variables of processes that share compiled programs.
+
+    They are kept below a directory, or where the user keeps them already.
+    """
+    own = str((directory / "compilation_cache").absolute())
+    return {
+        "JAX_COMPILATION_CACHE_DIR": os.environ.get("JAX_COMPILATION_CACHE_DIR", own),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }

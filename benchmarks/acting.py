@@ -20,9 +20,9 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 
 from retrax.replay.local import LocalReplay
-from retrax.runtime.actors import NewestParameters, make_run_actor, run_keys
+from retrax.runtime.actor import Actor
 from retrax.runtime.assembly import make_environments, spec_of
-from retrax.runtime.learner import Learner
+from retrax.runtime.learner import Learner, NewestParameters
 from retrax.runtime.run_config import RunConfig
 
 LIMIT = 0.5  # of the speed of the environments alone
@@ -56,9 +56,9 @@ def actor_steps(config, spec):
     replay = LocalReplay(
         spec, agent.sequence, config.replay, num_envs=config.num_envs, seed=config.seed
     )
-    learner = Learner(agent, replay, key=run_keys(config)[0])
+    learner = Learner(agent, replay, key=config.prng_keys()[0])
     writer, parameters = replay.writer(range(config.num_envs)), NewestParameters(learner)
-    actor = make_run_actor(config, agent, environments, 0, writer, parameters)
+    actor = Actor.of_run(config, agent, environments, 0, writer, parameters)
     actor.compile()
     return actor.step
 

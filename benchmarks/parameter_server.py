@@ -23,7 +23,7 @@ from distributed import learning_rows, mean, rate  # beside this file
 
 from retrax.runtime.assembly import spec_of
 from retrax.runtime.run_config import RunConfig
-from retrax.runtime.workers.assembly import WorkerParts
+from retrax.runtime.workers.assembly import WorkerFactory
 from retrax.runtime.workers.options import WorkerOptions
 
 MAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
@@ -48,7 +48,7 @@ def run(directory, options, workers):
     done.touch()
 
 
-def parts_of(options):
+def factory_of(options):
     """The packings of the agent."""
     config = RunConfig(
         agent=options.agent,
@@ -60,15 +60,15 @@ def parts_of(options):
     )
     spec = spec_of(config)
     config = config.resolve(spec)
-    return WorkerParts(config, config.entry.make_agent(spec, config.agent_config), spec)
+    return WorkerFactory(config, config.entry.make_agent(spec, config.agent_config), spec)
 
 
-def server_times(parts, count):
+def server_times(factory, count):
     """Seconds of a gradient and of a fetch, and bytes of each."""
-    server = parts.server()
+    server = factory.server()
     server.compile()
-    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), parts.gradients.like)
-    blob = parts.gradients.pack(zeros)
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), factory.gradients.like)
+    blob = factory.gradients.pack(zeros)
     _, state = server.get(-1)
     jax.block_until_ready(server.state)
     fetching = 0.0
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--gradients", type=int, default=200, help="timed in the server alone")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
-    applying, fetching, sent, fetched = server_times(parts_of(options), options.gradients)
+    applying, fetching, sent, fetched = server_times(factory_of(options), options.gradients)
     sizes = f"a gradient has {sent} bytes, a state {fetched}"
     print(f"{options.agent} on {options.environment}: {sizes}")
     times = f"{1e3 * applying:.2f} ms for a gradient, {1e3 * fetching:.2f} ms for a fetch"

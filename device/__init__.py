@@ -1,12 +1,12 @@
 """Whole training on a device: acting, storing, drawing and learning in one compiled function.
 
 For environments written in JAX (`environments.pure.PureEnvironment`). `make_train` gives
-a whole run as one function of a key; `make_training` gives its parts, which can be called in turn.
+a whole run as one function of a key; `Training` has functions that can be called in turn.
 """
 
 from .learning import TrainState
 from .replay import DeviceReplay, ReplayState
-from .training import Training, make_train, make_training
+from .training import Training, make_train
 
 __all__ = [
     "DeviceReplay",
@@ -14,5 +14,4 @@ __all__ = [
     "TrainState",
     "Training",
     "make_train",
-    "make_training",
 ]

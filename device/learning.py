@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..agents.base import Agent, LearnerState, Update, updates_in_one_call
+from ..agents.base import Agent, LearnerState, updates_in_one_call
 from ..datatypes import ReplayConfig, Sample
 from ..environments.pure import Running
 from .replay import DeviceReplay, ReplayState
@@ -77,22 +77,23 @@ class TrainState(NamedTuple):
 
 
 class Learning:
-    """The updates that are due after a time step."""
+    """The updates that are due after a time step.
 
-    def __init__(self, agent: Agent, replay: DeviceReplay, config: ReplayConfig):
+    Attributes:
+      no_sums: with which `TrainState.sums` begins.
+    """
+
+    def __init__(self, agent: Agent, replay: DeviceReplay, config: ReplayConfig, sample: Sample):
+        """Takes the shapes of a draw, too; computes nothing."""
         self._update = updates_in_one_call(agent)
         self._replay, self._config = replay, config
         self._per_call = config.updates_per_call
-
-    def no_sums(self, learner: LearnerState, sample: Sample) -> Sums:
-        """Sums over no updates, from the shapes of the learner's state and of a draw."""
-
-        def update(state: LearnerState, sample: Sample) -> tuple[LearnerState, Update]:
-            return self._update(state, sample, self._per_call)
-
+        learner = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
+        _, outputs = jax.eval_shape(
+            lambda x, y: self._update(x, y, self._per_call), learner, sample
+        )
         zero = jnp.zeros((), jnp.float32)
-        _, outputs = jax.eval_shape(update, learner, sample)
-        return Sums(dict.fromkeys([*sorted(outputs.metrics), "replay_age"], zero), zero)
+        self.no_sums = Sums(dict.fromkeys([*sorted(outputs.metrics), "replay_age"], zero), zero)
 
     def __call__(self, state: TrainState, calls: jax.Array) -> TrainState:
         """The updates after a time step, whose row of `Training.advance`'s calls is `calls`."""

@@ -16,9 +16,10 @@ from ..runtime.learner import Snapshot, diverged
 from ..runtime.loop import Loop
 from ..runtime.metrics import MetricsAccumulator
 from ..runtime.run_config import RunConfig
+from ..runtime.updates import copied
 from .learning import TrainState
 from .seeds import Seed, Seeds, memory
-from .training import LARGEST_COUNT, Training, make_training
+from .training import LARGEST_COUNT, Training
 
 
 def make_loops(
@@ -39,7 +40,7 @@ def make_loops(
         raise ValueError(
             f"steps must be at most {LARGEST_COUNT} on a device, got {config.schedule[0]}."
         )
-    training = make_training(
+    training = Training(
         agent,
         environment.pure,
         config.replay,
@@ -71,7 +72,7 @@ class DeviceLoop(Loop):
         self, config: RunConfig, agent: Agent, training: Training, seeds: Seeds, seed: Seed
     ):
         """Takes one of the seeds."""
-        learner = _Learner(agent, sorted(training.no_sums.metrics), config.replay, seed)
+        learner = _Learner(agent, training.metric_names, config.replay, seed)
         super().__init__([], learner, [training.replay])
         self._num_envs, self._seeds, self._seed = config.num_envs, seeds, seed
 
@@ -112,33 +113,25 @@ class DeviceLoop(Loop):
         """The states of all actors, `[num_envs, ...]`; valid until the next step."""
         return self._seed.state.actors
 
-    def actors_template(self) -> Any:
-        """Shapes and dtypes of a snapshot's `actors`."""
-        return jax.eval_shape(lambda: self._seed.state.actors)
-
-    def window(self) -> list[Any]:
-        """See `Loop`, with the sums of the state in place of the learner's metrics."""
-        since, episodes, _ = super().window()
-        return [since, episodes, [np.array(x) for x in leaves_of(self._seed.state.sums)]]
+    def open_metrics(self) -> list[Any]:
+        """See `Loop`; the sums of the state are with them."""
+        return [*super().open_metrics(), [np.array(x) for x in leaves_of(self._seed.state.sums)]]
 
     def running(self) -> dict[str, Any]:
-        """Nothing: the replay's part of a snapshot has the environments."""
+        """Nothing: the environments are in `Snapshot.replay`."""
         return {}
 
     def restore(
         self,
         snapshot: Snapshot,
-        window: Sequence[Any] | None = None,
+        open_metrics: Sequence[Any] | None = None,
         running: Mapping[str, Any] | None = None,
     ) -> None:
         """Restores a snapshot; `running` is not needed."""
-        sums: list[np.ndarray] | None = None
-        if window is not None:  # a snapshot's own sums may have been written into a row already
-            since, episodes, sums = window
-            window = [since, episodes, self.learner.metrics.state()]
-        super().restore(snapshot, window, {"actors": [], "order": None, "published": None})
+        *rest, sums = open_metrics or [None]
+        super().restore(snapshot, rest or None)
         seed = self._seed
-        if sums is not None:
+        if sums is not None:  # those in the snapshot may have been written into a row already
             seed.state = seed.state._replace(sums=with_leaves(seed.state.sums, sums))
         seed.state = jax.device_put(seed.state, seed.device)
         seed.rows = int(seed.state.progress.rows)
@@ -156,7 +149,7 @@ class DeviceLoop(Loop):
 
 
 class _Learner:
-    """A `LoopLearner` that is part of the state; nothing else publishes or steps it."""
+    """A `LoopLearner` within the state of a run; nothing else publishes or steps it."""
 
     def __init__(self, agent: Agent, names: Sequence[str], config: ReplayConfig, seed: Seed):
         self.metrics = MetricsAccumulator()
@@ -189,7 +182,7 @@ class _Learner:
     def snapshot(self) -> Snapshot:
         leaves = {str(i): x for i, x in enumerate(leaves_of(self._rest()))}
         kind = stored_as(self._agent.sequence, self._config)
-        return Snapshot(_copy(self.state), {**leaves, **kind}, {"updates": self.updates})
+        return Snapshot(copied(self.state), {**leaves, **kind}, {"updates": self.updates})
 
     def restore(self, snapshot: Snapshot) -> None:
         found = snapshot.replay
@@ -197,20 +190,15 @@ class _Learner:
         leaves = [found[str(i)] for i in range(len(jax.tree.leaves(self._rest())))]
         restored: TrainState = with_leaves(self._rest(), leaves)
         self._seed.state = restored._replace(
-            learner=_copy(snapshot.learner), actors=_copy(snapshot.actors)
+            learner=copied(snapshot.learner), actors=copied(snapshot.actors)
         )
 
     def _rest(self) -> TrainState:
         return self._seed.state._replace(learner=(), actors=())
 
-    def published(self) -> None:
+    def running(self) -> None:
         return None
 
-    def restore_published(self, state: Any) -> None: ...
+    def restore_running(self, state: Any) -> None: ...
 
     def close(self) -> None: ...
-
-
-def _copy(tree: Any) -> Any:
-    """Copies arrays, whose originals the next call donates."""
-    return jax.tree.map(lambda x: x.copy(), tree)

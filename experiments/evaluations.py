@@ -14,7 +14,7 @@ from ..environments.failures import closing_quietly
 from ..environments.start_states import StartStates, load_states
 from ..evaluation.episodes import Interruptible, batched, begin_states, run_episodes
 from ..replay.interface import Stopped
-from ..runtime.intervals import next_multiple
+from ..runtime.metrics import next_multiple
 from ..runtime.run_config import RunConfig
 from ..runtime.seeds import Purpose, derive_seed
 from ..runtime.stop import StopEvent

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ..basics.subprocess_probe import shared_programs
 from ..evaluation import read_metrics
 from ..evaluation.suites import Task
 from ..run_directory.snapshots import newest_snapshot
-from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
 from .parsing import tell, words_of

@@ -16,7 +16,6 @@ from ..datatypes import EnvironmentSpec
 from ..replay.interface import RowStore
 from ..replay.logged import LoggedReplay
 from ..runtime.metrics import Counters
-from ..runtime.presets import describe_default_preset
 from ..runtime.run_config import RunConfig
 
 _LINE_SECONDS = 10.0  # minimum time between log lines
@@ -38,7 +37,7 @@ def describe(
         f"seed {config.seed}, {config.num_envs} environments, in {directory}",
         f"Replay: {rows} rows take {nbytes / 1e9:.2f} GB when it is full; {learns}. "
         "Compiling comes before the first steps and the first updates.",
-        describe_default_preset(config.entry, config.environment, spec),
+        config.entry.describe_preset(config.environment, spec),
     ]
 
 

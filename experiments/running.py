@@ -20,10 +20,9 @@ from ..run_directory.metrics_logger import MetricsLogger
 from ..run_directory.metrics_writer import MetricsTable
 from ..run_directory.other_states import BestParameters, check_states
 from ..run_directory.resuming import open_snapshots
-from ..run_directory.snapshots import Snapshots, newest_snapshot
-from ..runtime.intervals import SnapshotInterval, next_multiple
+from ..run_directory.snapshots import SnapshotInterval, Snapshots, newest_snapshot
 from ..runtime.loop import Loop
-from ..runtime.metrics import Advice, EqualReturns, episode_columns
+from ..runtime.metrics import Advice, EqualReturns, episode_columns, next_multiple
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import EitherStop
 from .evaluations import PeriodicEvaluation
@@ -203,7 +202,7 @@ class Run:
         except (Exception, SystemExit):
             if self._loop.is_consistent:
                 with contextlib.suppress(Exception):  # the first error explains the failure
-                    self._keep({})
+                    self._keep(None)
             raise
 
     def _failure(self, error: BaseException) -> str:
@@ -253,26 +252,26 @@ class Run:
         if sentence := self._equal.sentence(self._loop.counters.steps, means):
             self._log.warning(sentence)
 
-    def _continuation(self) -> dict[str, bytes]:
+    def _continuation(self) -> bytes:
         outputs = [self._evaluated, self._evaluation.next, self._last_return]
         return resuming.pack_continuation(self._loop, outputs)
 
-    def _keep(self, continuation: dict[str, bytes]) -> None:
+    def _keep(self, continuation: bytes | None) -> None:
         """Writes what the last steps add: a row and a snapshot.
 
         `continuation` was packed before the row: a resumed run replaces it by that of the whole
-        interval. Where it is empty, as after a failure, a resumed run begins new episodes.
+        interval. Where it is None, as after a failure, a resumed run begins new episodes.
         """
         if self._loop.has_new_steps:
             self._write_row()
         self._save(continuation)
 
-    def _save(self, continuation: dict[str, bytes]) -> float:
+    def _save(self, continuation: bytes | None) -> float:
         """Saves a snapshot, unless there is one of this step; the seconds that it took."""
         steps, began = self._loop.counters.steps, time.perf_counter()
         if steps in self._kept.steps():
             return 0.0
         snapshot = self._loop.snapshot()
         counters = {**snapshot.counters, "seconds": time.perf_counter() - self._started}
-        self._kept.save(steps, snapshot._replace(counters=counters, **continuation))
+        self._kept.save(steps, snapshot._replace(counters=counters, running=continuation))
         return time.perf_counter() - began

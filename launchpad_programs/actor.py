@@ -8,7 +8,6 @@ from typing import Any
 from ..replay.interface import Stopped
 from ..run_directory.other_states import pack_actor, unpack_actor
 from ..runtime.actor import Actor
-from ..runtime.actors import make_run_actor
 from ..runtime.parameters import ParameterClient, packing_of
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig
@@ -110,7 +109,7 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEve
         stop=stop.is_set,
     )
     writer = peers.writer(environment.spec, agent.sequence, run.environments_of(index))
-    actor = make_run_actor(run, agent, environment, index, writer, parameters)
+    actor = Actor.of_run(run, agent, environment, index, writer, parameters)
     loop: Loop | None = None
     if (options := config.acme_options()) is not None:
         from .acme_adapters import run_loop  # takes a second

@@ -13,8 +13,7 @@ from ..basics.checksums import read_sealed, sealed
 from ..basics.writing import write_json
 from ..run_directory.metrics_writer import MetricsTable
 from ..run_directory.other_states import actor_file
-from ..runtime.intervals import next_multiple
-from ..runtime.metrics import Counters, MetricsAccumulator, Rate
+from ..runtime.metrics import Counters, MetricsAccumulator, Rate, next_multiple
 from ..runtime.stop import StopEvent
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import RESTARTS_COLUMN, kind_of, newest_values

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ..basics.subprocess_probe import shared_programs
 from ..networks.torsos import is_image
-from ..runtime.devices import shared_programs
 from ..runtime.run_config import RunConfig
 from ..runtime.stop import StopEvent
 from .config import ProgramConfig

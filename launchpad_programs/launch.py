@@ -20,7 +20,6 @@ from ..run_directory.resuming import open_snapshots
 from ..run_directory.snapshots import newest_snapshot
 from ..runtime.assembly import spec_of
 from ..runtime.checks import check_devices, checked_agent
-from ..runtime.presets import describe_default_preset
 from ..runtime.run_config import RunConfig
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
@@ -127,7 +126,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             program, warnings = resumed(program, engine)
         else:
             program = _new(run, directory, engine, spec)
-            notes = [describe_default_preset(run.entry, run.environment, spec)]
+            notes = [run.entry.describe_preset(run.environment, spec)]
             lock = stack.enter_context(DirectoryLock(directory))
             check_new_directory(directory, run)
         notes += engine.network(refused)

@@ -8,9 +8,7 @@ from typing import Any
 import jax
 
 from ..replay.interface import Replay, Stopped
-from ..run_directory.snapshots import Snapshots
-from ..runtime.actors import make_run_learner
-from ..runtime.intervals import SnapshotInterval
+from ..run_directory.snapshots import SnapshotInterval, Snapshots
 from ..runtime.learner import Learner
 from ..runtime.metrics import Advice, episode_columns
 from ..runtime.parameters import ParameterServer, packing_of
@@ -146,7 +144,7 @@ def make_learner(
     agent, options = config.make_agent(config.spec), config.acme_options()
     replay, kept = peers.replay(config.spec, agent.sequence)
     parameters = ParameterServer(packing_of(agent))
-    learner = make_run_learner(config.run, agent, replay, parameters=parameters)
+    learner = Learner.of_run(config.run, agent, replay, parameters=parameters)
     make_logger = options.logger_factory if options else None
     return LearnerNode(
         config,

@@ -9,8 +9,7 @@ from typing import Any
 
 from ..replay.interface import Stopped
 from ..replay.peer import Peer
-from ..run_directory.snapshots import Snapshots
-from ..runtime.intervals import SnapshotInterval
+from ..run_directory.snapshots import SnapshotInterval, Snapshots
 from ..runtime.stop import StopEvent
 
 _POLL_SECONDS = 0.1

@@ -2,7 +2,7 @@
 
 from ..runtime.parameters import ParameterServer, packing_of
 from ..runtime.stop import StopEvent
-from ..runtime.workers.assembly import WorkerParts
+from ..runtime.workers.assembly import WorkerFactory
 from ..runtime.workers.server import Call, Receipt
 from .config import ProgramConfig
 from .learner import LearnerNode
@@ -34,9 +34,9 @@ def make_parameter_server(
 ) -> ParameterServerNode:
     """The parameter server, restored if the run is resumed."""
     agent = config.make_agent(config.spec)
-    parts = WorkerParts(config.run, agent, config.spec)
+    factory = WorkerFactory(config.run, agent, config.spec)
     parameters = ParameterServer(packing_of(agent))
-    server = parts.server(parameters)
+    server = factory.server(parameters)
     return ParameterServerNode(
-        config, server, parameters, peers, metric_names=parts.metric_names, stop=stop
+        config, server, parameters, peers, metric_names=factory.metric_names, stop=stop
     )

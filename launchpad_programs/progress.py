@@ -14,7 +14,7 @@ from rich.table import Table
 
 from ..evaluation.plots import read_metrics
 from ..run_directory.metrics_logger import MetricsLogger
-from ..runtime.intervals import next_multiple
+from ..runtime.metrics import next_multiple
 from .config import STATUS, ProgramConfig, read_json
 from .engines.engine import RunningNode
 from .kinds import kind_of

@@ -7,15 +7,13 @@ from typing import Any
 import jax
 
 from ..replay.interface import Stopped
-from ..run_directory.snapshots import Snapshots
+from ..run_directory.snapshots import SnapshotInterval, Snapshots
 from ..runtime.actor import Actor
-from ..runtime.intervals import SnapshotInterval
-from ..runtime.learning_thread import LearningThread
 from ..runtime.loop import Loop
 from ..runtime.stop import StopEvent
-from ..runtime.workers.assembly import WorkerParts
-from ..runtime.workers.in_turn import Worker
+from ..runtime.workers.assembly import WorkerFactory
 from ..runtime.workers.remote_updates import STALENESS
+from ..runtime.workers.worker import LearningThread, Worker
 from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import CounterClient, LearningNode
@@ -50,10 +48,10 @@ class WorkerNode(LearningNode):
         if not config.continues:
             snapshots.remove_newer(-1)  # of a program that ended before its first snapshot
         elif snapshots.steps():
-            whole, actors = snapshots.newest_whole(), self._loop.actors_template()
-            snapshots.remove_newer(whole)
-            like = jax.eval_shape(lambda: worker.learner.state)
-            self._loop.restore(snapshots.read(whole, learner=like, actors=actors, replay=None))
+            snapshots.remove_newer(whole := snapshots.newest_whole())
+            states = worker.learner.state, self._loop.actor_states()
+            learner, actors = jax.eval_shape(lambda: states)
+            self._loop.restore(snapshots.read(whole, learner=learner, actors=actors, replay=None))
         every, seconds = max(1, run.schedule[2] // run.num_actors), run.snapshot_seconds
         self._interval = SnapshotInterval(self._steps, every=every, seconds=seconds)
         self._is_decoupled, self._staleness = run.workers.decoupled, 0.0
@@ -106,11 +104,10 @@ class WorkerNode(LearningNode):
     def _act_beside(self, learning: LearningThread) -> None:
         """Acts, unless the learner is behind: a call is due that it has not drawn yet."""
         while self._worker.replay.is_due and not self._stop.is_set():
-            learning.check()
+            learning.wake()
             self._stop.wait(_BEHIND_SECONDS)
         self._loop.act()
         learning.wake()
-        learning.check()
 
     def _no_updates(self) -> contextlib.AbstractContextManager[None]:
         """A block beside which no update runs."""
@@ -136,9 +133,9 @@ class WorkerNode(LearningNode):
 def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> WorkerNode:
     """Worker number `index`, restored if it has a snapshot."""
     environment = config.make_actors_environment(index)
-    parts = WorkerParts(config.run, config.make_agent(environment.spec), environment.spec)
+    factory = WorkerFactory(config.run, config.make_agent(environment.spec), environment.spec)
     server = peers.peer(publisher_of(config.run))
-    worker, actor = parts.worker(
+    worker, actor = factory.worker(
         index,
         environment,
         apply=functools.partial(server.call, "apply"),

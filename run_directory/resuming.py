@@ -55,13 +55,13 @@ class Continuation(NamedTuple):
     """How a run continues from a snapshot.
 
     Attributes:
-      window: see `Loop.window`; None in a new run.
-      outputs: plain data of the run's outputs; None as `window`.
+      open_metrics: see `Loop.open_metrics`; None in a new run.
+      outputs: plain data of the run's outputs; None as `open_metrics`.
       running: see `Loop.running`; None where the environments begin new episodes.
       reason: why they do.
     """
 
-    window: list[Any] | None = None
+    open_metrics: list[Any] | None = None
     outputs: list[Any] | None = None
     running: Mapping[str, Any] | None = None
     reason: str = "the snapshot has no state of them"
@@ -77,14 +77,16 @@ class Continuation(NamedTuple):
         return [actor["environment"] for actor in actors]
 
 
-def pack_continuation(loop: Loop, outputs: list[Any]) -> dict[str, bytes]:
-    """`window` and, where environments can continue, `running` of a snapshot between two steps."""
-    parts, reason = {}, ""
+def pack_continuation(loop: Loop, outputs: list[Any]) -> bytes:
+    """`running` of a snapshot between two steps, from which `read_continuation` makes its result.
+
+    It has the running episodes where environments can continue.
+    """
+    found = loop.open_metrics(), outputs
     try:
-        parts["running"] = pack(loop.running())
-    except (Exception, SystemExit) as error:  # of somebody's environment, which may have none
-        reason = first_line(error).rstrip(".")
-    return {"window": pack([loop.window(), outputs, reason]), **parts}
+        return pack([*found, loop.running(), ""])
+    except (Exception, SystemExit) as error:  # of somebody's environment, which may have no state
+        return pack([*found, None, first_line(error).rstrip(".")])
 
 
 def read_continuation(snapshots: Snapshots | None) -> Continuation:
@@ -95,11 +97,8 @@ def read_continuation(snapshots: Snapshots | None) -> Continuation:
     """
     if snapshots is None:
         return Continuation()
-    found: Any = snapshots.read(snapshots.newest_whole(), window=None, running=None)
-    if found.window is None:
-        return Continuation()
-    window, outputs, reason = found.window
-    return Continuation(window, outputs, found.running, reason)
+    found: Any = snapshots.read(snapshots.newest_whole(), running=None).running
+    return Continuation(*found) if found else Continuation()
 
 
 def environments_of(
@@ -174,14 +173,14 @@ def restore(loop: Loop, snapshots: Snapshots, continuation: Continuation) -> flo
     Raises:
       ValueError: it is damaged or of another config.
     """
-    steps, learner = snapshots.newest_whole(), jax.eval_shape(lambda: loop.learner.state)
-    actors = loop.actors_template()
+    steps = snapshots.newest_whole()
+    learner, actors = jax.eval_shape(lambda: (loop.learner.state, loop.actor_states()))
     snapshot = snapshots.read(steps, learner=learner, actors=actors, replay=None)
     try:
         counters = dict(snapshot.counters)
         seconds = float(counters.pop("seconds"))
         snapshot = snapshot._replace(counters=counters)
-        loop.restore(snapshot, continuation.window, continuation.running)
+        loop.restore(snapshot, continuation.open_metrics, continuation.running)
     except Exception as error:
         raise snapshots.misfit(error, steps) from error
     return seconds

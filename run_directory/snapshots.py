@@ -3,6 +3,7 @@
 None is read before it was compared with its checksum.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ from ..basics.checksums import check_sealed
 from ..basics.sentences import first_line
 from ..environments.plain_data import pack, unpack
 from ..runtime.learner import Snapshot
+from ..runtime.metrics import next_multiple
 from .other_states import BEST
 from .state_file import SUFFIX, read_state, write_state
 
-_OPTIONAL = {"window", "running"}  # parts that not all snapshots have
+_OPTIONAL = {"running"}  # parts that not all snapshots have
+_SHARE = 0.05  # of the time, at most: a replay of gigabytes takes a minute to write
 
 
 class Snapshots:
@@ -135,7 +138,7 @@ class Snapshots:
         Args:
           steps: of the snapshot.
           **templates: by part, such as `learner`: a pytree like it, or its shapes and dtypes; None
-            for `replay`, `window` and `running`. The last two come unpacked, and may be missing.
+            for `replay` and `running`. The last one comes unpacked, and may be missing.
 
         Raises:
           ValueError: it is damaged, or of another agent, config or version.
@@ -186,6 +189,34 @@ class Snapshots:
         return ValueError(
             f"The snapshot at {steps} steps is damaged ({self._reason(steps)}): {advice}."
         )
+
+
+class SnapshotInterval:
+    """A snapshot is due after so many steps, or after so many seconds where those take longer.
+
+    Attributes:
+      next: steps at which the next one is due in any case.
+    """
+
+    def __init__(self, steps: int, *, every: int, seconds: float):
+        """Begins at some steps of the run.
+
+        Args:
+          steps: of the run.
+          every: steps between snapshots.
+          seconds: between snapshots, unless writing one takes more than a twentieth of them.
+        """
+        self._every, self._seconds = every, seconds
+        self.saved(steps, took=0.0)
+
+    def is_due(self, steps: int) -> bool:
+        """Whether a run at this number of steps has to be saved."""
+        return steps >= self.next or (steps > self._steps and time.monotonic() >= self._at)
+
+    def saved(self, steps: int, *, took: float) -> None:
+        """Starts the next interval after a snapshot, which took so many seconds."""
+        self._steps, self.next = steps, next_multiple(steps, self._every)
+        self._at = time.monotonic() + max(self._seconds, took / _SHARE)
 
 
 def newest_snapshot(directory: Path) -> int | None:

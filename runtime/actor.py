@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,28 +16,11 @@ from ..agents.shapes import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
+from .learner import NewestParameters
 from .metrics import RunningReturns
 from .parameters import ParameterClient, packing_of
-
-
-class ParameterSource(Protocol):
-    """Where an actor's parameters come from."""
-
-    @property
-    def params(self) -> Params:
-        """The newest acting parameters here."""
-        ...
-
-    @property
-    def new_priority(self) -> float:
-        """Of new sequences, where the replay takes one from its writers."""
-        ...
-
-    def wait(self) -> None:
-        """Waits for the first parameters."""
-
-    def step(self) -> None:
-        """Counts one time step of the actor, and may fetch newer parameters."""
+from .run_config import RunConfig
+from .updates import copied
 
 
 class Actor:
@@ -53,7 +36,7 @@ class Actor:
         agent: Agent,
         environment: VectorEnvironment,
         writer: Writer,
-        parameters: ParameterSource,
+        parameters: NewestParameters | ParameterClient,
         *,
         keys: jax.Array,
         first_id: int = 0,
@@ -88,6 +71,38 @@ class Actor:
         self._moved: np.ndarray | None = None  # see `VectorEnvironment`
         self._running = RunningReturns(environment.num_envs)
 
+    @classmethod
+    def of_run(
+        cls,
+        config: RunConfig,
+        agent: Agent,
+        environment: VectorEnvironment,
+        index: int,
+        writer: Writer,
+        parameters: NewestParameters | ParameterClient,
+    ) -> "Actor":
+        """Actor number `index` of a resolved run, with its share of the run's environments.
+
+        Args:
+          config: of the run.
+          agent: made by the config's entry.
+          environment: the actor's own, which it closes.
+          index: 0 .. num_actors - 1.
+          writer: takes the rows of `config.environments_of(index)`.
+          parameters: read at every step.
+        """
+        mine = config.environments_of(index)
+        return cls(
+            agent,
+            environment,
+            writer,
+            parameters,
+            keys=config.prng_keys()[1][mine.start : mine.stop],
+            first_id=mine.start,
+            num_actors=config.num_envs,
+            episode_metrics=config.entry.episode_metrics,
+        )
+
     def reset(self) -> None:
         """Starts a new episode in every environment.
 
@@ -101,8 +116,8 @@ class Actor:
 
     def compile(self) -> None:
         """Compiles the decision before there are parameters; changes nothing."""
-        zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), packing_of(self._agent).like)
-        params, state = jax.device_put(zeros), jax.tree.map(lambda x: x.copy(), self.state)
+        like, state = packing_of(self._agent).like["params"], copied(self.state)
+        params = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
         num_envs, shapes = self._environment.num_envs, timestep_shape(self._environment.spec)
         timestep = jax.tree.map(lambda x: np.zeros((num_envs, *x.shape), x.dtype), shapes)
         for _ in range(2):  # a computed state may have another weak type than the first
@@ -171,31 +186,24 @@ class Actor:
         environment = self._environment
         if not isinstance(environment, Resumable):
             raise ValueError(f"{type(environment).__name__} has no state that could be kept")
-        client = self._client
         return {
             "environment": environment.state(),
-            "timestep": [np.array(part) for part in self._newest()],
+            "timestep": [np.array(x) for x in self._newest()],
             "sums": self._running.state(),
-            "parameters": None if client is None else client.state(),
+            "parameters": self._parameters.state(),
         }
 
     def restore_running(self, state: Mapping[str, Any]) -> None:
         """Continues the running episodes of another actor, as the environments do already."""
         self._timestep = TimeStep(*state["timestep"])
         self._running.restore(state["sums"])
-        if self._client is not None:
-            self._client.restore(state["parameters"])
+        self._parameters.restore(state["parameters"])
 
     def _newest(self) -> TimeStep:
         if self._timestep is None:
             self.reset()
         assert self._timestep is not None
         return self._timestep
-
-    @property
-    def _client(self) -> ParameterClient | None:
-        """What fetches the parameters, where the actor does not read the newest ones."""
-        return self._parameters if isinstance(self._parameters, ParameterClient) else None
 
     def take_episodes(self) -> dict[str, list[float]]:
         """`return`, `length` and episode metrics of episodes that ended since the last call."""

@@ -1,4 +1,4 @@
-"""The parts of a run in one process, put together."""
+"""A run in one process, put together: environments, replay, learner, actors."""
 
 from typing import Any
 
@@ -9,10 +9,9 @@ from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.custom import as_vector
 from ..environments.failures import closing_quietly, one_sentence
 from ..replay.local import LocalReplay
-from .actor import ParameterSource
-from .actors import NewestParameters, make_run_actor, make_run_learner
+from .actor import Actor
 from .checks import checked_agent
-from .learner import Learner
+from .learner import Learner, NewestParameters
 from .loop import Loop
 from .parameters import ParameterClient, ParameterServer, packing_of
 from .run_config import RunConfig
@@ -102,21 +101,17 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
         seed=config.seed,
     )
     period = config.actor_update_period
-    published = None if period is None else ParameterServer(packing_of(agent), max_wait=0.0)
-    learner = make_run_learner(config, agent, replay, parameters=published)
+    server = None if period is None else ParameterServer(packing_of(agent), max_wait=0.0)
+    learner = Learner.of_run(config, agent, replay, parameters=server)
     actors = []
     for index, environment in enumerate(environments):
         writer = replay.writer(config.environments_of(index))
-        parameters = _parameters(learner, published, period)
-        actors.append(make_run_actor(config, agent, environment, index, writer, parameters))
+        parameters: NewestParameters | ParameterClient = NewestParameters(learner)
+        if server is not None and period is not None:
+            parameters = ParameterClient(
+                server.get, server.packing, update_period=period, threaded=False
+            )
+        actors.append(Actor.of_run(config, agent, environment, index, writer, parameters))
     seed = derive_seed(config.seed, Purpose.ORDER)
     order = np.random.default_rng(seed) if len(actors) > 1 else None
     return Loop(actors, learner, [replay], order=order)
-
-
-def _parameters(
-    learner: Learner, published: ParameterServer | None, period: int | None
-) -> ParameterSource:
-    if published is None or period is None:
-        return NewestParameters(learner)
-    return ParameterClient(published.get, published.packing, update_period=period, threaded=False)

@@ -18,9 +18,9 @@ from ..basics.subprocess_probe import devices
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
-from .devices import too_few
 from .run_config import RunConfig
-from .workers.packing import update_shapes
+from .updates import too_few
+from .workers.server import update_shapes
 
 _MAX_INTEGER = 2**31 - 1  # of JAX's integers
 _LARGE = 1_000_000  # a size with which an agent may already take memory when it is made
@@ -83,7 +83,7 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
     """Refuses states of learner and actors, and batches, that do not fit into the memory.
 
     Raises:
-      ValueError: names the largest part, and the numbers.
+      ValueError: names the largest of them, and the numbers.
       _NotTraceableError: `make`, `init` or `begin` cannot be traced.
     """
     sequences: list[SequenceSpec] = []
@@ -101,7 +101,7 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
         ) from error
     samples = _samples(config, spec, sequences[0])
     observation = jax.ShapeDtypeStruct(spec.observations.shape, spec.observations.dtype)
-    parts = {
+    sizes = {
         "the learner's state": (1 + config.workers.num_workers) * _num_bytes(learner),
         f"{config.num_envs} actor states": config.num_envs * _num_bytes(actor),
         f"{config.replay.draw_size} sequences in one call of updates": max(
@@ -109,9 +109,9 @@ def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], A
         ),
         f"{config.num_envs} observations": config.num_envs * _num_bytes(observation),
     }
-    largest = max(parts, key=lambda name: parts[name])
-    what = f"The run, with {parts[largest] / GB:.1f} GB for {largest},"
-    check_memory(what, sum(parts.values()))
+    largest = max(sizes, key=lambda name: sizes[name])
+    what = f"The run, with {sizes[largest] / GB:.1f} GB for {largest},"
+    check_memory(what, sum(sizes.values()))
 
 
 def _samples(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceSpec) -> list[Sample]:
@@ -129,12 +129,4 @@ def _integers(config: Any, prefix: str) -> Iterator[tuple[str, int]]:
         name, value = f"{prefix}.{field.name}", getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, ReplayConfig):
             yield from _integers(value, name)
-        yield from ((name, number) for number in _flat(value) if type(number) is int)
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _flat(part)
-    else:
-        yield value
+        yield from ((name, x) for x in jax.tree.leaves(value) if type(x) is int)

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..agents.base import Agent, Params, Update
 from ..replay.interface import Draw, Replay
-from .devices import Devices
 from .metrics import MetricsAccumulator
 from .parameters import ParameterServer
-from .updates import LocalUpdates, Updates
+from .run_config import RunConfig
+from .updates import Updates, copied
 
 
 class Snapshot(NamedTuple):
@@ -26,16 +26,14 @@ class Snapshot(NamedTuple):
       replay: `Replay.state`.
       counters: plain data: steps, episodes, updates, learning_since, seconds.
       actors: the agent's actor states; None where actors keep their own (programs).
-      window: packed plain data of metrics and outputs that no row has yet; None in programs.
-      running: packed plain data of the running episodes; None in programs, and where environments
-        cannot continue.
+      running: packed plain data of running episodes, and of metrics that no row has yet; None in
+        programs.
     """
 
     learner: Any
     replay: Any
     counters: dict[str, Any]
     actors: Any = None
-    window: bytes | None = None
     running: bytes | None = None
 
 
@@ -57,7 +55,7 @@ class Learner:
 
     Attributes:
       state: the agent's learner state. Its buffers are donated to the next update: copy it.
-      updates: updates made, those of earlier parts of the run included.
+      updates: updates made, those before a resumed snapshot included.
       metrics: means over updates since the last flush.
       idle_seconds: time spent waiting for an update to be due.
     """
@@ -70,38 +68,57 @@ class Learner:
         key: jax.Array,
         updates_per_call: int = 1,
         parameters: ParameterServer | None = None,
-        num_devices: int = 1,
         updates: Updates | None = None,
         metrics: MetricsAccumulator | None = None,
     ):
         """Makes the initial state.
 
         Args:
-          agent: whose `init`, `gradients`, `apply` and `acting_params` are used.
+          agent: whose `init` and `acting_params` are used.
           replay: where batches come from.
           key: a PRNG key, for `agent.init`.
           updates_per_call: as in `ReplayConfig`.
           parameters: where parameters are published; None if actors read `params`.
-          num_devices: local devices over which each batch is split.
-          updates: in place of the agent's own on these devices.
+          updates: the agent's own on one device if None.
           metrics: to which this learner adds; its own if None.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
-        self._devices = Devices(num_devices)
-        self._updates = updates or LocalUpdates(agent, self._devices)
+        self._updates = updates or Updates(agent)
         self._host = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learner host")
-        self.state = self._devices.replicate(jax.jit(agent.init)(key))
+        self.state = self._updates.replicate(jax.jit(agent.init)(key))
         self.updates = 0
         self.metrics = MetricsAccumulator() if metrics is None else metrics
         self.idle_seconds = 0.0
         self._next: Draw | None = None
-        self._running: _Call | None = None
+        self._unread: _Call | None = None
+
+    @classmethod
+    def of_run(
+        cls,
+        config: RunConfig,
+        agent: Agent,
+        replay: Replay,
+        *,
+        parameters: ParameterServer | None = None,
+        updates: Updates | None = None,
+        metrics: MetricsAccumulator | None = None,
+    ) -> "Learner":
+        """The learner of a resolved run; the other arguments are those of `Learner`."""
+        return cls(
+            agent,
+            replay,
+            key=config.prng_keys()[0],
+            updates_per_call=config.replay.updates_per_call,
+            parameters=parameters,
+            updates=updates or Updates(agent, config.learner_devices),
+            metrics=metrics,
+        )
 
     @property
     def params(self) -> Params:
         """The newest acting parameters."""
-        return self._agent.acting_params(self._devices.first(self.state))
+        return self._agent.acting_params(self._updates.first(self.state))
 
     @property
     def learning_since(self) -> int:
@@ -130,11 +147,11 @@ class Learner:
             self.finish()
             self._publish_if_wanted()
             return False
-        running, self._running = self._running, None
-        ahead = self._host.submit(self._beside, running)
+        unread, self._unread = self._unread, None
+        ahead = self._host.submit(self._beside, unread)
         try:
             self.state, update = self._updates(self.state, draw.sample, draw.updates)
-            self._running = _Call(self.updates, draw.keys, update, draw.updates)
+            self._unread = _Call(self.updates, draw.keys, update, draw.updates)
             self.updates += draw.updates
         finally:  # a remote update may be stopped: nothing may change beside a snapshot
             self._next = ahead.result()
@@ -145,9 +162,9 @@ class Learner:
 
     def finish(self) -> None:
         """Waits for the last call of updates and reads its outputs."""
-        running, self._running = self._running, None
-        if running is not None:
-            self._read(running)
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            self._read(unread)
 
     def publish(self) -> None:
         """Makes the newest parameters available to actors."""
@@ -159,27 +176,23 @@ class Learner:
     def snapshot(self) -> Snapshot:
         """Learner, replay and `updates`; the caller adds the other counters."""
         self.finish()
-        state = _copy(self._devices.first(self.state))
+        state = copied(self._updates.first(self.state))
         return Snapshot(state, self._replay.state(), {"updates": self.updates})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restores a snapshot; its counters are `steps`, `updates` and `learning_since`."""
         self._replay.restore(snapshot.replay, snapshot.counters)
-        self.state = self._devices.replicate(jax.device_put(_copy(snapshot.learner)))
+        self.state = self._updates.replicate(jax.device_put(copied(snapshot.learner)))
         self.updates = snapshot.counters["updates"]
-        self._next = self._running = None
+        self._next = self._unread = None
 
-    def published(self) -> Any:
-        """The parameters that actors have, for `restore_published`; None if they are the newest."""
+    def running(self) -> Any:
+        """The parameters that actors fetch, in plain data; None if they read the newest."""
+        return None if self._parameters is None else self._parameters.state()
+
+    def restore_running(self, state: Any) -> None:
+        """Gives actors the parameters that they had when `running` was called."""
         if self._parameters is not None:
-            return self._parameters.state()
-        return self._updates.published(self.state)
-
-    def restore_published(self, state: Any) -> None:
-        """Gives actors the parameters that they had when `published` was called."""
-        if self._parameters is None:
-            self.state = self._updates.restore_published(self.state, state)
-        elif state is not None:
             self._parameters.restore(state)
 
     def close(self) -> None:
@@ -199,10 +212,10 @@ class Learner:
             self.idle_seconds += time.monotonic() - started
         return draw
 
-    def _beside(self, running: _Call | None) -> Draw | None:
+    def _beside(self, unread: _Call | None) -> Draw | None:
         """Runs in the host thread: reads the call before, then draws the next batch."""
-        if running is not None:
-            self._read(running)
+        if unread is not None:
+            self._read(unread)
         return self._replay.sample()
 
     def _read(self, call: _Call) -> None:
@@ -210,6 +223,32 @@ class Learner:
         check_finite(update, call.before, call.updates)
         self._replay.set_priorities(call.keys, np.asarray(update.priorities))
         self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, call.updates)
+
+
+class NewestParameters:
+    """Parameters for an actor in the learner's process: always the newest, without a fetch."""
+
+    new_priority = 1.0  # a local replay takes none
+
+    def __init__(self, learner: Learner):
+        self._learner = learner
+
+    @property
+    def params(self) -> Params:
+        """The newest."""
+        return self._learner.params
+
+    def wait(self) -> None:
+        """Returns at once."""
+
+    def step(self) -> None:
+        """Does nothing."""
+
+    def state(self) -> None:
+        """None: there is nothing to restore."""
+
+    def restore(self, state: None) -> None:
+        """Does nothing."""
 
 
 def diverged(update: int) -> FloatingPointError:
@@ -234,8 +273,3 @@ def check_finite(update: Update, before: int, count: int) -> None:
     wrong = ~np.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
     if wrong.any():
         raise diverged(before + 1 + int(np.argmax(wrong)))
-
-
-def _copy(state: Any) -> Any:
-    """Copies arrays, whose originals the next update donates."""
-    return jax.tree.map(lambda x: x.copy(), state)

@@ -4,7 +4,7 @@ What an agent stores with an action is given with the episodes, unless it can be
 that scale rewards are, and a recurrent network begins each sequence with zeros (R2D2's zero start).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +19,7 @@ from ..datatypes import EnvironmentSpec, Row, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..environments.sequential import SequentialVector
 from ..replay.logged import Episode, LoggedReplay, rows_of
-from .actors import make_run_learner, run_keys
-from .learner import Snapshot
+from .learner import Learner
 from .loop import Loop
 from .run_config import RunConfig
 
@@ -64,11 +63,11 @@ class LoggedLoop(Loop):
             raise ValueError("data must have at least one episode, got none.")
         rows = list(_with_extras(found, config, agent, spec))
         self._replay = LoggedReplay(spec, agent.sequence, config.replay, rows, seed=config.seed)
-        learner = make_run_learner(config, agent, self._replay)
+        learner = Learner.of_run(config, agent, self._replay)
         super().__init__([], learner, [self._replay])
         begin = jax.vmap(agent.begin, in_axes=(0, 0, None))
         ids = jnp.arange(config.num_envs, dtype=jnp.int32)
-        self._states = begin(run_keys(config)[1], ids, config.num_envs)
+        self._states = begin(config.prng_keys()[1], ids, config.num_envs)
 
     def act(self) -> None:
         """Makes one more update due."""
@@ -78,23 +77,6 @@ class LoggedLoop(Loop):
     def actor_states(self) -> Any:
         """Those of `Agent.begin`: nobody has acted."""
         return self._states
-
-    def actors_template(self) -> Any:
-        """Shapes and dtypes of a snapshot's `actors`."""
-        return jax.eval_shape(lambda: self._states)
-
-    def running(self) -> dict[str, Any]:
-        """Nothing: there are no environments."""
-        return {"actors": []}
-
-    def restore(
-        self,
-        snapshot: Snapshot,
-        window: Sequence[Any] | None = None,
-        running: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Restores a snapshot, whose replay has the episodes."""
-        super().restore(snapshot, window, {"actors": [], "order": None, "published": None})
 
 
 def _converted(data: Any, number: int, environment: VectorEnvironment) -> Episode:

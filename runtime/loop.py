@@ -34,7 +34,7 @@ class LoopLearner(Protocol):
 
     @property
     def updates(self) -> int:
-        """Updates of the state, those of earlier parts of the run included."""
+        """Updates of the state, those before a resumed snapshot included."""
 
     @property
     def learning_since(self) -> int:
@@ -57,17 +57,13 @@ class LoopLearner(Protocol):
         """The state, that of the replays, and `updates`; the loop adds the rest."""
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restores a snapshot with all counters; `publish` or `restore_published` must follow.
+        """Restores a snapshot with all counters; `publish` or `restore_running` must follow."""
 
-        Raises:
-          ValueError: the snapshot is of another learner.
-        """
-
-    def published(self) -> Any:
+    def running(self) -> Any:
         """The parameters that the actors have, in plain data; None if they are the newest."""
 
-    def restore_published(self, state: Any) -> None:
-        """Gives the actors the parameters that `published` returned."""
+    def restore_running(self, state: Any) -> None:
+        """Gives the actors the parameters that `running` returned."""
 
     def close(self) -> None:
         """Ends threads, and closes the replays."""
@@ -91,7 +87,7 @@ class Loop:
         *,
         order: np.random.Generator | None = None,
     ):
-        """Takes its parts.
+        """Begins at 0 steps.
 
         Args:
           actors: at least one.
@@ -170,7 +166,11 @@ class Loop:
         """One time step in every environment; the learner is stepped by something else."""
         indices = range(len(self._actors))
         for index in indices if self._order is None else self._order.permutation(len(indices)):
-            self._act(self._actors[index])
+            actor = self._actors[index]
+            self.counters.steps += actor.step()
+            episodes = actor.take_episodes()
+            self.counters.episodes += len(episodes["return"])
+            self._episodes.add_episodes(episodes)
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second, since the last call."""
@@ -200,12 +200,7 @@ class Loop:
         states = [actor.state for actor in self._actors]
         return jax.tree.map(lambda *x: jnp.concatenate(x), *states)
 
-    def actors_template(self) -> Any:
-        """Shapes and dtypes of a snapshot's `actors`."""
-        states = [actor.state for actor in self._actors]
-        return jax.eval_shape(lambda *x: jax.tree.map(lambda *y: jnp.concatenate(y), *x), *states)
-
-    def window(self) -> list[Any]:
+    def open_metrics(self) -> list[Any]:
         """What was added to the metrics since the last `flush`, for `restore`; not copied."""
         self.learner.finish()
         return [vars(self._since), self._episodes.state(), self.learner.metrics.state()]
@@ -219,20 +214,20 @@ class Loop:
         return {
             "actors": [actor.running() for actor in self._actors],
             "order": self._order,
-            "published": self.learner.published(),
+            "learner": self.learner.running(),
         }
 
     def restore(
         self,
         snapshot: Snapshot,
-        window: Sequence[Any] | None = None,
+        open_metrics: Sequence[Any] | None = None,
         running: Mapping[str, Any] | None = None,
     ) -> None:
         """Restores a snapshot.
 
         Args:
           snapshot: as `snapshot` gave it.
-          window: of the same moment; a new one if None.
+          open_metrics: of the same moment; empty if None.
           running: of the same moment, whose environments have been restored. If None, they begin
             new episodes.
         """
@@ -240,21 +235,25 @@ class Loop:
         first = 0
         for actor in self._actors:
             count = len(jax.tree.leaves(actor.state)[0])
-            part = slice(first, first + count)
-            actor.state = jax.tree.map(lambda x, part=part: x[part].copy(), snapshot.actors)
+            mine = slice(first, first + count)
+            actor.state = jax.tree.map(lambda x, mine=mine: x[mine].copy(), snapshot.actors)
             first += count
         self.counters = Counters(**snapshot.counters)
         self._since = Counters(**snapshot.counters)
-        if window is not None:
-            since, episodes, updates = window
+        if open_metrics is not None:
+            since, episodes, updates = open_metrics
             self._since = Counters(**since)
             self._episodes.restore(episodes)
             self.learner.metrics.restore(updates)
         if running is None:
             for replay in self.replays:
                 replay.cut()
-        else:
-            self._continue(running)
+            return
+        for actor, state in zip(self._actors, running["actors"], strict=True):
+            actor.restore_running(state)
+        self._order = running["order"]
+        self.learner.restore_running(running["learner"])
+        self._continues = True
 
     def close(self) -> None:
         """Closes actors and learner."""
@@ -262,22 +261,9 @@ class Loop:
             actor.close()
         self.learner.close()
 
-    def _continue(self, running: Mapping[str, Any]) -> None:
-        for actor, state in zip(self._actors, running["actors"], strict=True):
-            actor.restore_running(state)
-        self._order = running["order"]
-        self.learner.restore_published(running["published"])
-        self._continues = True
-
     def _count_updates(self) -> None:
         self.counters.updates = self.learner.updates
         self.counters.learning_since = self.learner.learning_since
-
-    def _act(self, actor: Actor) -> None:
-        self.counters.steps += actor.step()
-        episodes = actor.take_episodes()
-        self.counters.episodes += len(episodes["return"])
-        self._episodes.add_episodes(episodes)
 
 
 def _rate(count: int, seconds: float) -> float:

@@ -192,3 +192,8 @@ class EqualReturns:
 def episode_columns(entry: AgentEntry) -> list[str]:
     """Names of an agent's episode metrics, as columns: `episode_NAME`."""
     return [f"episode_{name}" for name in entry.episode_metrics]
+
+
+def next_multiple(value: int, of: int) -> int:
+    """The least multiple of a number that is greater than a value."""
+    return (value // of + 1) * of

@@ -18,43 +18,16 @@ from ..replay.packing import TreePacking
 
 _POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 0.5
-_KEPT = ("version", "new_priority", "staleness", "_steps", "_known")  # of a client's state
+_KEPT = ("version", "staleness", "_steps", "_known")  # of a client's state
 
 Get = Callable[[int], tuple[int, bytes | None]]
 
 
-class ParameterPacking:
-    """Packs acting parameters, and the priority that actors give new sequences.
-
-    Attributes:
-      like: shapes and dtypes of the parameters.
-      num_bytes: of `pack`.
-    """
-
-    def __init__(self, like: Params):
-        """Takes `jax.ShapeDtypeStruct`s or arrays."""
-        tree = {"new_priority": np.float64(1.0), "params": like}
-        self._packing = TreePacking("The learner's parameters", tree)
-        self.like, self.num_bytes = self._packing.like["params"], self._packing.num_bytes
-
-    def pack(self, params: Params, new_priority: float) -> bytes:
-        """Copies them from the device."""
-        return self._packing.pack({"new_priority": np.float64(new_priority), "params": params})
-
-    def unpack(self, blob: bytes) -> tuple[Params, float]:
-        """Parameters, on the device, and the priority.
-
-        Raises:
-          ValueError: the bytes are of other parameters.
-        """
-        values = self._packing.unpack(blob)
-        return jax.device_put(values["params"]), float(values["new_priority"])
-
-
-def packing_of(agent: Agent) -> ParameterPacking:
-    """The packing of an agent's acting parameters."""
+def packing_of(agent: Agent) -> TreePacking:
+    """The packing of an agent's acting parameters, and of the priority of new sequences."""
     shapes = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), jax.random.key(0))
-    return ParameterPacking(shapes)
+    tree = {"new_priority": np.float64(1.0), "params": shapes}
+    return TreePacking("The learner's parameters", tree)
 
 
 class ParameterServer:
@@ -62,45 +35,35 @@ class ParameterServer:
 
     Attributes:
       packing: of the parameters; clients need the same.
+      version: the newest published version, -1 before the first.
+      wanted: whether `get` was called since the last `publish`; if not, packing is not needed.
     """
 
-    def __init__(self, packing: ParameterPacking, *, max_wait: float = 0.2):
+    def __init__(self, packing: TreePacking, *, max_wait: float = 0.2):
         """Nothing is published yet.
 
         Args:
-          packing: of the parameters.
+          packing: `packing_of` the agent.
           max_wait: seconds for which `get` waits for a newer version; 0 in programs of one thread.
         """
         self.packing, self._max_wait = packing, max_wait
         self._changed = threading.Condition()
-        self._version = -1
+        self.version, self.wanted = -1, True
         self._blob: bytes | None = None
-        self._wanted = True
-
-    @property
-    def wanted(self) -> bool:
-        """Whether `get` was called since the last `publish`; if not, packing is not needed."""
-        return self._wanted
-
-    @property
-    def version(self) -> int:
-        """The newest published version, -1 before the first."""
-        return self._version
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, in plain data."""
-        return {"version": self._version, "wanted": self._wanted, "blob": self._blob}
+        return {"version": self.version, "wanted": self.wanted, "blob": self._blob}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Publishes again what was published."""
-        self._version, self._blob = state["version"], state["blob"]
-        self._wanted = state["wanted"]
+        self.version, self.wanted, self._blob = state["version"], state["wanted"], state["blob"]
 
     def publish(self, version: int, params: Params, new_priority: float = 1.0) -> None:
         """Makes a version available; called by the learner's thread between updates."""
-        blob = self.packing.pack(params, new_priority)
+        blob = self.packing.pack({"new_priority": np.float64(new_priority), "params": params})
         with self._changed:
-            self._version, self._blob, self._wanted = version, blob, False
+            self.version, self._blob, self.wanted = version, blob, False
             self._changed.notify_all()
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
@@ -109,13 +72,13 @@ class ParameterServer:
         Waits a moment for a newer version. Calling it twice does no harm.
         """
         with self._changed:
-            self._wanted = True
-            self._changed.wait_for(lambda: self._version > known_version, self._max_wait)
-            return self._version, None if self._version == known_version else self._blob
+            self.wanted = True
+            self._changed.wait_for(lambda: self.version > known_version, self._max_wait)
+            return self.version, None if self.version == known_version else self._blob
 
 
 class ParameterClient:
-    """An actor's side: a `ParameterSource` that fetches asynchronously.
+    """An actor's side, which fetches asynchronously.
 
     Attributes:
       params: the newest parameters that have arrived; None before the first.
@@ -128,7 +91,7 @@ class ParameterClient:
     def __init__(
         self,
         get: Get,
-        packing: ParameterPacking,
+        packing: TreePacking,
         *,
         update_period: int,
         stop: Callable[[], bool] = never,
@@ -192,15 +155,17 @@ class ParameterClient:
     def state(self) -> dict[str, Any]:
         """What `restore` needs, in plain data, of a client without a thread between two steps."""
         kept = {name: getattr(self, name) for name in _KEPT}
-        params = None if self.params is None else self._packing.pack(self.params, 0.0)
-        return {"params": params, **kept}
+        if self.params is None:
+            return {"blob": None, **kept}
+        tree = {"new_priority": np.float64(self.new_priority), "params": self.params}
+        return {"blob": self._packing.pack(tree), **kept}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores parameters and counts."""
         for name in _KEPT:
             setattr(self, name, state[name])
-        if state["params"] is not None:
-            self.params, _ = self._packing.unpack(state["params"])
+        if state["blob"] is not None:
+            self._unpack(state["blob"])
 
     def close(self) -> None:
         """Ends the thread, or abandons it if a call takes long."""
@@ -221,8 +186,13 @@ class ParameterClient:
             return
         version, blob = arrived
         self.staleness = max(0, version - self.version) if self.params is not None else 0
-        self.params, self.new_priority = self._packing.unpack(blob)
+        self._unpack(blob)
         self.version = version
+
+    def _unpack(self, blob: bytes) -> None:
+        values = self._packing.unpack(blob)
+        self.params = jax.device_put(values["params"])
+        self.new_priority = float(values["new_priority"])
 
     def _run(self) -> None:
         while not self._closed.is_set():

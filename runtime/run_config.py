@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
+
 from .. import environments
 from ..agents.entry import AgentEntry, find_agent
 from ..basics.imports import import_from, make_importable
@@ -11,7 +13,6 @@ from ..basics.validation import Range, check_fields
 from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.pure import PureVector
 from ..environments.pure_factory import make_pure
-from .presets import default_preset, default_steps, preset_config
 from .seeds import MAX_SEED
 from .workers.options import NO_WORKERS, WorkerOptions
 
@@ -151,6 +152,11 @@ class RunConfig:
         each = self.environments_per_actor
         return range(actor * each, (actor + 1) * each)
 
+    def prng_keys(self) -> tuple[jax.Array, jax.Array]:
+        """PRNG keys of a run: the learner's, and one for each environment `[num_envs]`."""
+        learner, actors = jax.random.split(jax.random.key(self.seed))
+        return learner, jax.random.split(actors, self.num_envs)
+
     @property
     def schedule(self) -> tuple[int, int, int]:
         """The last step, and the steps between rows of metrics.csv and between snapshots.
@@ -164,7 +170,7 @@ class RunConfig:
 
     @property
     def replay(self) -> ReplayConfig:
-        """The replay's part of `agent_config`, of a resolved run."""
+        """The replay's config in `agent_config`, of a resolved run."""
         return self.entry.replay(self.agent_config)
 
     def make_environment(
@@ -199,10 +205,10 @@ class RunConfig:
         entry = self.entry
         preset = self.preset
         if preset is None:
-            preset = default_preset(entry, self.environment, spec)
-        steps = self.steps or default_steps(entry, self.environment, preset)
+            preset = entry.preset_of(self.environment, spec)
+        steps = self.steps or entry.steps_of(self.environment, preset)
         given = self.agent_config
-        config = entry.checked(preset_config(entry, preset) if given is None else given)
+        config = entry.checked(entry.config_of(preset) if given is None else given)
         return dataclasses.replace(
             self.anchored(),
             preset=preset,

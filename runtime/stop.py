@@ -57,29 +57,22 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
+    ended = threading.Event()
+    # A thread tells: signal handlers may neither wait nor start one.
+    telling = threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True)
+    telling.start()
     try:
-        with _telling(doing, stop) if doing else contextlib.nullcontext():
-            yield stop
+        yield stop
     finally:
+        ended.set()
+        telling.join()  # a thread that still runs when Python ends may abort it
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _telling(doing: Callable[[], str], stop: threading.Event) -> Iterator[None]:
-    """Prints what a stop waits for, in a thread: signal handlers may neither wait nor start one."""
-    ended = threading.Event()
-    thread = threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()  # a thread that still runs when Python ends may abort it
-
-
-def _tell(doing: Callable[[], str], stop: threading.Event, ended: threading.Event) -> None:
-    while not ended.wait(_POLL_SECONDS):
+def _tell(doing: Callable[[], str] | None, stop: threading.Event, ended: threading.Event) -> None:
+    """Prints what a stop waits for."""
+    while doing is not None and not ended.wait(_POLL_SECONDS):
         if stop.is_set():
             if not ended.wait(_PATIENCE_SECONDS):
                 sys.stderr.write(

@@ -21,7 +21,6 @@ from ...run_directory.config_file import read_config
 from ...run_directory.directory_lock import DirectoryLock
 from ...runtime.assembly import spec_of
 from ...runtime.checks import checked_agent
-from ...runtime.presets import preset_config
 from ...runtime.run_config import RunConfig
 from ...runtime.stop import stop_on_signals
 from ..benchmark_tables import CURVES, SCORES, write_bsuite, write_tables
@@ -94,7 +93,7 @@ def benchmark_command(arguments: Sequence[str]) -> int:
     given = parse(BenchmarkArguments, arguments, prog=_PROG)
     suite, entry = find_suite(given.suite), find_agent(given.agent)
     if given.preset is not None:
-        preset_config(entry, given.preset)
+        entry.config_of(given.preset)
     directory = given.directory or Path("runs") / f"benchmark-{suite.name}"
     directory = directory.absolute()  # environments may change the working directory
     cells = list(_cells(given, suite, directory))

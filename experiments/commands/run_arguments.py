@@ -10,7 +10,6 @@ import tyro
 from ...agents.entry import agent_names, find_agent
 from ...datatypes import EnvironmentSpec
 from ...run_directory.config_file import new_directory, read_config, seed_runs
-from ...runtime.presets import default_preset, preset_config
 from ...runtime.run_config import RunConfig
 from ...runtime.workers.options import NO_WORKERS, WorkerOptions
 from ..parsing import parse, parse_known, part, wants_help
@@ -127,10 +126,10 @@ def parse_run(
     entry, preset, spec = find_agent(agent), early.preset, None
     if early.environment:
         spec = make_spec(early.run())
-        preset = preset or default_preset(entry, early.environment, spec)
+        preset = preset or entry.preset_of(early.environment, spec)
     preset_of = "" if preset else ", the first; an --environment ID has its own"
     preset = preset or next(iter(entry.presets))
-    config = preset_config(entry, preset)
+    config = entry.config_of(preset)
     default = dataclasses.replace(start, environment=tyro.MISSING, agent_config=config)
     about = f"{form.__doc__}\n\nDefaults of the agent: preset {preset}{preset_of}."
     given = parse(

@@ -1,4 +1,4 @@
-"""The parts of workers around a parameter server, in one process and in a program."""
+"""How workers and their parameter server are made, in one process and in a program."""
 
 from collections.abc import Callable
 
@@ -7,21 +7,22 @@ import jax
 from ...agents.base import Agent
 from ...datatypes import EnvironmentSpec, VectorEnvironment
 from ...replay.local import LocalReplay
+from ...replay.packing import TreePacking
 from ...replay.rows import sample_shapes
 from ..actor import Actor
-from ..actors import NewestParameters, make_run_actor, make_run_learner, run_keys
+from ..learner import Learner, NewestParameters
 from ..loop import Loop
 from ..metrics import MetricsAccumulator
 from ..parameters import Get, ParameterServer
 from ..run_config import RunConfig
 from ..seeds import Purpose, derive_seed
-from .in_turn import Worker, WorkersInTurn
-from .packing import GradientPacking, StatePacking, update_shapes
+from .in_turn import WorkersInTurn
 from .remote_updates import Apply, RemoteUpdates, metric_names
-from .server import GradientServer
+from .server import GradientServer, StatePacking, update_shapes
+from .worker import Worker
 
 
-class WorkerParts:
+class WorkerFactory:
     """Makes the server and the workers of a run, whose packings are the same.
 
     Attributes:
@@ -32,12 +33,14 @@ class WorkerParts:
     def __init__(self, config: RunConfig, agent: Agent, spec: EnvironmentSpec):
         """Takes a resolved run, its agent, and the spec of one environment."""
         self._config, self._agent, self._spec = config, agent, spec
-        num_envs, compress = config.environments_per_replay, config.workers.compress_gradients
+        num_envs = config.environments_per_replay
         calls = sample_shapes(spec, agent.sequence, config.replay, num_envs=num_envs)
         shapes = update_shapes(calls, config.replay.updates_per_call)
-        self.gradients = GradientPacking(agent, shapes[0], compress=compress)
+        state = jax.eval_shape(agent.init, jax.random.key(0))
+        gradients, _ = jax.eval_shape(agent.gradients, state, shapes[0])
+        self.gradients = TreePacking("A worker's gradients", gradients)
         self._states = StatePacking(agent, shapes)
-        names = metric_names(agent, jax.eval_shape(agent.init, jax.random.key(0)), shapes[0])
+        names = metric_names(agent, state, shapes[0])
         self.metric_names = [*names, *LocalReplay.metric_names]
 
     def server(self, parameters: ParameterServer | None = None) -> GradientServer:
@@ -46,7 +49,7 @@ class WorkerParts:
             self._agent,
             self.gradients,
             self._states,
-            key=run_keys(self._config)[0],
+            key=self._config.prng_keys()[0],
             max_staleness=self._config.workers.max_staleness,
             parameters=parameters,
         )
@@ -82,7 +85,7 @@ class WorkerParts:
             seed=_replay_seed(config, index),
         )
 
-        def lost(version: int) -> None:  # each worker makes its part of these updates again
+        def lost(version: int) -> None:  # each worker makes its share of these updates again
             replay.owe(-(-(version - restored()) // config.workers.num_workers))
 
         updates = RemoteUpdates(
@@ -97,10 +100,10 @@ class WorkerParts:
             fetches_first=not config.replay.on_policy,
             lost=lost,
         )
-        learner = make_run_learner(config, agent, replay, updates=updates, metrics=metrics)
+        learner = Learner.of_run(config, agent, replay, updates=updates, metrics=metrics)
         writer = replay.writer(range(config.environments_per_replay))
         newest = NewestParameters(learner)
-        actor = make_run_actor(config, agent, environment, index, writer, newest)
+        actor = Actor.of_run(config, agent, environment, index, writer, newest)
         return Worker(learner, updates, replay), actor
 
 
@@ -108,10 +111,10 @@ def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvir
     """The loop of a run whose workers take turns in this process; arguments: see `make_loop`."""
     if config.workers.decoupled:
         raise ValueError("WorkerOptions.decoupled must be False in one process: it takes threads.")
-    parts = WorkerParts(config, agent, environments[0].spec)
-    server, metrics = parts.server(), MetricsAccumulator()
+    factory = WorkerFactory(config, agent, environments[0].spec)
+    server, metrics = factory.server(), MetricsAccumulator()
     made = [
-        parts.worker(index, environment, apply=server.apply, get=server.get, metrics=metrics)
+        factory.worker(index, environment, apply=server.apply, get=server.get, metrics=metrics)
         for index, environment in enumerate(environments)
     ]
     learner = WorkersInTurn(server, [worker for worker, _ in made], metrics)

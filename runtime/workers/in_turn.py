@@ -1,30 +1,15 @@
 """Workers in turn: N learners whose gradients one parameter server applies, in one thread."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...agents.base import LearnerState, Params
-from ...replay.local import LocalReplay
-from ..learner import Learner, Snapshot
+from ..learner import Snapshot
 from ..metrics import MetricsAccumulator
-from .remote_updates import RemoteUpdates
 from .server import GradientServer
-
-
-class Worker(NamedTuple):
-    """What one worker learns with.
-
-    Attributes:
-      learner: of the replay; its updates are `updates`.
-      updates: computes gradients.
-      replay: of this worker alone.
-    """
-
-    learner: Learner
-    updates: RemoteUpdates
-    replay: LocalReplay
+from .worker import Worker
 
 
 class WorkersInTurn:
@@ -41,7 +26,7 @@ class WorkersInTurn:
         workers: Sequence[Worker],
         metrics: MetricsAccumulator,
     ):
-        """Takes the parts.
+        """Begins before the first update.
 
         Args:
           server: applies the gradients.
@@ -102,7 +87,7 @@ class WorkersInTurn:
         return self._server.snapshot()._replace(replay={"workers": replays})
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restores a snapshot; `restore_published` or `publish` must follow.
+        """Restores a snapshot; `restore_running` or `publish` must follow.
 
         Raises:
           ValueError: the snapshot is of other workers.
@@ -118,14 +103,15 @@ class WorkersInTurn:
             worker.learner.restore(Snapshot(snapshot.learner, saved["replay"], counters))
         self.learning_since = snapshot.counters["learning_since"]
 
-    def published(self) -> list[Any]:
-        """What the workers have fetched, for `restore_published`."""
-        return [worker.learner.published() for worker in self._workers]
+    def running(self) -> list[Any]:
+        """What the workers have fetched."""
+        return [worker.updates.running(worker.learner.state) for worker in self._workers]
 
-    def restore_published(self, state: Sequence[Any]) -> None:
+    def restore_running(self, state: Sequence[Any]) -> None:
         """Gives the workers back what they had fetched."""
         for worker, fetched in zip(self._workers, state, strict=True):
-            worker.learner.restore_published(fetched)
+            learner = worker.learner
+            learner.state = worker.updates.restore_running(learner.state, fetched)
 
     def close(self) -> None:
         """Closes every learner."""

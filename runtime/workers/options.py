@@ -22,9 +22,6 @@ class WorkerOptions:
     gradients_per_fetch: Annotated[int, Range(1)] = 1
     """Gradients that a worker sends between two fetches of parameters."""
 
-    compress_gradients: bool = False
-    """Send gradients as bfloat16."""
-
     decoupled: bool = False
     """Each worker acts and learns in two threads, as Reactor's (3.5), instead of in turn. Acting
     waits while a call of updates is due behind the running one and the next."""

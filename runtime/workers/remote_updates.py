@@ -12,10 +12,11 @@ import numpy as np
 from ...agents.base import Agent, Gradients, LearnerState, Update
 from ...basics.prng_keys import is_key
 from ...datatypes import Sample
+from ...replay.packing import TreePacking
 from ..learner import check_finite
 from ..parameters import Get
-from .packing import GradientPacking, StatePacking, update_shapes
-from .server import Call, Receipt
+from ..updates import Updates
+from .server import Call, Receipt, StatePacking, update_shapes
 
 STALENESS = "gradient_staleness"
 DROPPED = "gradients_dropped"  # share of the gradients
@@ -24,8 +25,8 @@ REMOTE_METRICS = (STALENESS, DROPPED)  # added to those of the agent's updates
 Apply = Callable[[int, Call, int, bytes], Receipt]
 
 
-class RemoteUpdates:
-    """`Updates` whose gradients are computed here and applied elsewhere.
+class RemoteUpdates(Updates):
+    """Updates whose gradients are computed here and applied elsewhere.
 
     The state that it is given and returns is a copy of the server's at the newest fetch. What
     workers do not need of it, such as optimiser states, keeps its initial values.
@@ -42,7 +43,7 @@ class RemoteUpdates:
     def __init__(
         self,
         agent: Agent,
-        gradients: GradientPacking,
+        gradients: TreePacking,
         states: StatePacking,
         *,
         apply: Apply,
@@ -69,6 +70,7 @@ class RemoteUpdates:
             next gradient is computed of (ACER, Algorithm 2).
           lost: called with the version of the copy when the server has restarted with an older one.
         """
+        super().__init__(agent)
         self._agent, self._packing, self._states = agent, gradients, states
         self._apply, self._get, self._lost = apply, get, lost
         self._worker, self._restarts, self._calls = worker, restarts, itertools.count()
@@ -78,8 +80,7 @@ class RemoteUpdates:
         self.waited_seconds = 0.0
 
         def compute(state: LearnerState, sample: Sample, number: int) -> tuple[Gradients, Update]:
-            grads, update = agent.gradients(_with_own_keys(state, number), sample)
-            return gradients.compress(grads), update
+            return agent.gradients(_with_own_keys(state, number), sample)
 
         self._compute = jax.jit(compute)
 
@@ -96,9 +97,9 @@ class RemoteUpdates:
             since_fetch = self._sent % self._per_fetch
             if self._fetches_first and since_fetch == 0:
                 state = self.newest(state)
-            part = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
+            batch = jax.tree.map(lambda x, i=index: np.split(x, count)[i], sample)
             number = self._worker * self._per_fetch + since_fetch
-            grads, update = self._compute(state, part, number)
+            grads, update = self._compute(state, batch, number)
             update = jax.device_get(update)
             check_finite(update, self._sent, 1)
             receipt = self._send(grads)
@@ -125,17 +126,17 @@ class RemoteUpdates:
         if version < self.version:
             self._lost(self.version)
         self.version = version
-        return self._unpacked(state, blob)
+        return self._states.unpack(state, blob)
 
-    def published(self, state: LearnerState) -> dict[str, Any]:
-        """The copy, its version, and how many gradients were sent."""
-        blob = self._states.parameters.pack(self._states.select(state), 0.0)
-        return {"version": self.version, "sent": self._sent, "copy": blob}
+    def running(self, state: LearnerState) -> dict[str, Any]:
+        """The copy, its version, and how many gradients were sent: plain data."""
+        copy = self._states.pack(state)
+        return {"version": self.version, "sent": self._sent, "copy": copy}
 
-    def restore_published(self, state: LearnerState, saved: Mapping[str, Any]) -> LearnerState:
-        """The copy that `published` was given, made from another one."""
+    def restore_running(self, state: LearnerState, saved: Mapping[str, Any]) -> LearnerState:
+        """The copy that `running` was given, made from another one."""
         self.version, self._sent = saved["version"], saved["sent"]
-        return self._unpacked(state, saved["copy"])
+        return self._states.unpack(state, saved["copy"])
 
     def _send(self, gradients: Gradients) -> Receipt:
         call = self._restarts, next(self._calls)
@@ -148,10 +149,6 @@ class RemoteUpdates:
         answer = method(*arguments)
         self.waited_seconds += time.monotonic() - started
         return answer
-
-    def _unpacked(self, state: LearnerState, blob: bytes) -> LearnerState:
-        selected, _ = self._states.parameters.unpack(blob)
-        return self._states.merge(state, selected)
 
 
 def metric_names(agent: Agent, state: LearnerState, sample: Sample) -> list[str]:

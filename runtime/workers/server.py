@@ -6,18 +6,37 @@ of versions between the parameters of which it was computed and those to which i
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ...agents.base import Agent, Gradients, Params
+from ...agents.base import Agent, LearnerState, Params
+from ...basics.prng_keys import with_keys, without_keys
+from ...datatypes import Sample
+from ...replay.packing import TreePacking
 from ..learner import Snapshot
 from ..metrics import MetricsAccumulator
 from ..parameters import ParameterServer
-from .packing import GradientPacking, StatePacking
+from ..updates import copied
 
 Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
+
+
+def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sample]:
+    """The samples of single updates.
+
+    Args:
+      shapes: of calls: `Replay.shapes`.
+      updates_per_call: as in `ReplayConfig`.
+    """
+
+    def of_one(x: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((x.shape[0] // updates_per_call, *x.shape[1:]), x.dtype)
+
+    replayed, *newest = shapes
+    return [jax.tree.map(of_one, replayed), *newest]
 
 
 class Receipt(NamedTuple):
@@ -33,6 +52,52 @@ class Receipt(NamedTuple):
     staleness: int
 
 
+class StatePacking:
+    """Packs the arrays of a learner state that `gradients` and `acting_params` read.
+
+    Optimiser states are not among them. PRNG keys travel as their data.
+    """
+
+    def __init__(self, agent: Agent, samples: Sequence[Sample]):
+        """Takes the agent, and the shapes of the samples of its updates."""
+
+        def read(state: LearnerState, sample: Sample) -> Any:
+            return agent.gradients(state, sample), agent.acting_params(state)
+
+        state = jax.eval_shape(agent.init, jax.eval_shape(lambda: jax.random.key(0)))
+        count = len(jax.tree.leaves(state))
+        self._read = [False] * count
+        for sample in samples:
+            jaxpr = jax.make_jaxpr(read)(state, sample).jaxpr
+            used = [id(v) for equation in jaxpr.eqns for v in equation.invars]
+            known = {*used, *map(id, jaxpr.outvars)}
+            pairs = zip(self._read, jaxpr.invars[:count], strict=True)
+            self._read = [before or id(variable) in known for before, variable in pairs]
+        self._packing = TreePacking("The server's arrays", jax.eval_shape(self._select, state))
+
+    def pack(self, state: LearnerState) -> bytes:
+        """Copies the arrays from the device."""
+        return self._packing.pack(self._select(state))
+
+    def unpack(self, state: LearnerState, blob: bytes) -> LearnerState:
+        """A state with these arrays in place of its own, on the device.
+
+        Raises:
+          ValueError: the bytes are of another agent or config.
+        """
+        leaves, structure = jax.tree.flatten(state)
+        newer = iter(jax.device_put(self._packing.unpack(blob)))
+        merged = [
+            next(newer) if is_read else leaf
+            for leaf, is_read in zip(leaves, self._read, strict=True)
+        ]
+        return with_keys(state, jax.tree.unflatten(structure, merged))
+
+    def _select(self, state: LearnerState) -> list[Any]:
+        leaves = jax.tree.leaves(without_keys(state))
+        return [leaf for leaf, is_read in zip(leaves, self._read, strict=True) if is_read]
+
+
 class GradientServer:
     """Applies gradients in the order of arrival, each in one jitted call.
 
@@ -41,17 +106,16 @@ class GradientServer:
 
     Attributes:
       state: the agent's learner state. Its buffers are donated to the next `apply`: copy it.
-      updates: gradients applied, those of earlier parts of the run included: the version.
+      updates: the version: gradients applied, those before a resumed snapshot included.
       metrics: means over updates since the last flush. It adds none: the workers have them.
       restored: `updates` at the start.
-      dropped: gradients dropped since the start.
       busy_seconds: time spent in `apply`.
     """
 
     def __init__(
         self,
         agent: Agent,
-        gradients: GradientPacking,
+        gradients: TreePacking,
         states: StatePacking,
         *,
         key: jax.Array,
@@ -70,17 +134,13 @@ class GradientServer:
         """
         self._agent, self._gradients, self._states = agent, gradients, states
         self._max_staleness = max_staleness
-        self._copies = ParameterServer(states.parameters, max_wait=0.0)
+        self._packed = -1, b""  # the newest version that was fetched
         self._parameters, self.metrics = parameters, MetricsAccumulator()
         self._lock = threading.Condition()
         self._answered: dict[int, tuple[Call, Receipt]] = {}
-
-        def apply(state: Any, compressed: Gradients) -> Any:
-            return agent.apply(state, gradients.restore(compressed))
-
-        self._apply = jax.jit(apply, donate_argnums=0)
+        self._apply = jax.jit(agent.apply, donate_argnums=0)
         self.state = jax.jit(agent.init)(key)
-        self.updates = self.restored = self.dropped = 0
+        self.updates = self.restored = 0
         self.busy_seconds, self._seen, self._started = 0.0, -1, time.monotonic()
 
     @property
@@ -101,7 +161,7 @@ class GradientServer:
         Raises:
           ValueError: the gradient is that of another agent or config.
         """
-        compressed = self._gradients.unpack(gradients)
+        unpacked = self._gradients.unpack(gradients)
         with self._lock:
             answered, receipt = self._answered.get(worker, ((-1, -1), Receipt(False, 0)))
             restarts, number = call
@@ -113,11 +173,9 @@ class GradientServer:
                 applied = applied and staleness <= self._max_staleness
             if applied:
                 started = time.perf_counter()
-                self.state = jax.block_until_ready(self._apply(self.state, compressed))
+                self.state = jax.block_until_ready(self._apply(self.state, unpacked))
                 self.busy_seconds += time.perf_counter() - started
                 self.updates += 1
-            else:
-                self.dropped += 1
             receipt = Receipt(applied, staleness)
             self._answered[worker] = (restarts, number), receipt
             self._lock.notify_all()
@@ -130,7 +188,7 @@ class GradientServer:
 
     def compile(self) -> None:
         """Compiles `apply`; changes nothing."""
-        state = jax.tree.map(lambda x: x.copy(), self.state)
+        state = copied(self.state)
         zeros = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._gradients.like)
         for _ in range(2):  # a computed state may have another weak type than the first
             state = self._apply(state, zeros)
@@ -161,23 +219,22 @@ class GradientServer:
         with self._lock:
             if known_version == self.updates:
                 return self.updates, None
-            if self._copies.version < self.updates:
-                self._copies.publish(self.updates, self._states.select(self.state))
-            return self._copies.get(known_version)
+            if self._packed[0] != self.updates:
+                self._packed = self.updates, self._states.pack(self.state)
+            return self._packed
 
     def snapshot(self) -> Snapshot:
         """The state and `updates`; the caller adds what else there is."""
         with self._lock:
-            state = jax.tree.map(lambda x: x.copy(), self.state)
-            return Snapshot(state, {}, {"updates": self.updates})  # the workers have the replays
+            # The workers have the replays.
+            return Snapshot(copied(self.state), {}, {"updates": self.updates})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restores the learner state and the counter `updates`."""
         with self._lock:
-            copied = jax.tree.map(lambda x: x.copy(), snapshot.learner)
-            self.state = jax.device_put(copied)
+            self.state = jax.device_put(copied(snapshot.learner))
             self.updates = self.restored = snapshot.counters["updates"]
-            self._copies = ParameterServer(self._states.parameters, max_wait=0.0)
+            self._packed = -1, b""
 
     def close(self) -> None:
         """Does nothing: it has no threads."""

@@ -12,7 +12,6 @@ import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
 from retrax.agents.shapes import check_agent_shapes
 from retrax.datatypes import EnvironmentSpec
-from retrax.runtime.presets import default_preset, preset_config
 
 ENTRY = """
 from retrax.agents import AgentEntry
@@ -210,8 +209,8 @@ def test_the_default_preset_takes_images_of_any_size(name, side, small):
     actions = torques if name == "d4pg" else specs.DiscreteArray(3)
     image = specs.BoundedArray((side, side, 4), np.uint8, 0, 255)
     spec = EnvironmentSpec(image, actions)
-    preset = default_preset(entry, "module:NAME", spec)
+    preset = entry.preset_of("module:NAME", spec)
     assert preset.startswith("small") == small
     if small:
-        agent = entry.make_agent(spec, preset_config(entry, preset))
+        agent = entry.make_agent(spec, entry.config_of(preset))
         check_agent_shapes(agent, spec, entry=entry)

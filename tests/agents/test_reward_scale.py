@@ -25,8 +25,7 @@ from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, Sequenc
 from retrax.environments import make
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
-from retrax.runtime.actors import NewestParameters
-from retrax.runtime.learner import Learner
+from retrax.runtime.learner import Learner, NewestParameters
 from retrax.runtime.loop import Loop
 
 SEEN = specs.Array((3,), np.float32)

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 from retrax.datatypes import ReplayConfig
-from retrax.device import make_train, make_training
+from retrax.device import Training, make_train
 from retrax.device.replay import choose
 from retrax.environments import make
 from retrax.environments.pure import PureVector, environment_keys, leaves_of
 from retrax.environments.pure_tasks import PureCatch
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
-from retrax.runtime.actors import NewestParameters
-from retrax.runtime.learner import Learner
+from retrax.runtime.learner import Learner, NewestParameters
 from retrax.runtime.loop import Loop
 
 NUM_ENVS, ROWS = 3, 60
@@ -92,7 +91,7 @@ def test_a_run_is_that_of_the_host_bit_for_bit(pace):
     for _ in range(ROWS):
         loop.advance()
     means, _ = loop.flush()
-    training = make_training(agent, PureCatch(), config, num_envs=NUM_ENVS)
+    training = Training(agent, PureCatch(), config, num_envs=NUM_ENVS)
     rows, state = training.calls(), jax.jit(training.init)(jax.random.key(4))
     advance, parts = jax.jit(training.advance), []
     for count in (1, 7, 0, 40, 12):
@@ -148,9 +147,7 @@ def test_the_first_update_that_diverged_is_noted():
         bad = jnp.where(jnp.abs(learner["scores"]).sum() > 0, jnp.nan, 1.0)
         return grads, update._replace(priorities=update.priorities * bad)
 
-    training = make_training(
-        agent._replace(gradients=gradients), PureCatch(), STEADY, num_envs=NUM_ENVS
-    )
+    training = Training(agent._replace(gradients=gradients), PureCatch(), STEADY, num_envs=NUM_ENVS)
     state, _ = jax.jit(training.advance)(
         training.init(jax.random.key(0)), jnp.zeros((30, 2), jnp.int32), jnp.int32(30)
     )
@@ -160,6 +157,6 @@ def test_the_first_update_that_diverged_is_noted():
 
 def test_what_cannot_be_trained_is_refused():
     with pytest.raises(ValueError, match="Catch is not an environment written in JAX"):
-        make_training(make_agent(), make("catch"), STEADY, num_envs=NUM_ENVS)
+        Training(make_agent(), make("catch"), STEADY, num_envs=NUM_ENVS)
     with pytest.raises(ValueError, match="steps must be from 1 to 2147483647, got 0"):
         make_train(make_agent(), PureCatch(), STEADY, num_envs=NUM_ENVS, steps=0)

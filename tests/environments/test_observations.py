@@ -14,7 +14,6 @@ from retrax.agents.entry import find_agent
 from retrax.agents.shapes import check_agent_shapes
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
-from retrax.runtime.presets import default_preset, describe_default_preset
 from retrax.runtime.run_config import RunConfig
 
 FLOATS = spaces.Box(-1, 1, (2,), np.float32)
@@ -395,7 +394,7 @@ def test_images_with_their_channels_first_are_turned_and_that_is_said(shape):
     sentence = f"The environment's images have their channels first, {shape}, and are turned to "
     assert environment.spec.note == f"{sentence}{(h, w, c)}."
     config = RunConfig(agent="acer", environment="x")
-    line = describe_default_preset(config.entry, "x", environment.spec)
+    line = config.entry.describe_preset("x", environment.spec)
     assert line.endswith(f". {environment.spec.note}")
 
 
@@ -531,5 +530,5 @@ def test_actions_of_any_shape_are_vectors_for_agents(library, shape):
 def test_scalar_observations_and_actions_can_be_learned(agent):
     environment = make(lambda: AskedToo(specs.BoundedArray((), np.float32, -1.0, 1.0)))
     spec, entry = environment.spec, find_agent(agent)
-    config = entry.presets[default_preset(entry, "x", spec)]()
+    config = entry.presets[entry.preset_of("x", spec)]()
     check_agent_shapes(entry.make_agent(spec, config), spec, entry=entry)

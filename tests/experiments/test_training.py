@@ -26,7 +26,6 @@ from retrax.experiments import progress
 from retrax.experiments.commands.main import main
 from retrax.run_directory.other_states import BestParameters
 from retrax.run_directory.snapshots import Snapshots
-from retrax.runtime import intervals
 from retrax.runtime.loop import Loop
 from retrax.runtime.run_config import RunConfig
 
@@ -274,7 +273,7 @@ def test_snapshots_by_time_change_nothing(finished, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Snapshots, "save", watched)
     minutes = types.SimpleNamespace(monotonic=itertools.count(0.0, 60.0).__next__)
-    monkeypatch.setattr(intervals, "time", minutes)
+    monkeypatch.setattr("retrax.run_directory.snapshots.time", minutes)
     train(make_config(), tmp_path / "run", plain=True)
     assert saved[0] == 36  # after ten minutes, of which the first has no transitions
     assert len(saved) > 4

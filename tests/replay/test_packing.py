@@ -1,6 +1,7 @@
 """Rows as bytes: packed and unpacked they are the same, and nothing is copied."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrax.datatypes import EnvironmentSpec, Row, SequenceSpec
-from retrax.replay.packing import Packing, SequencePacking
+from retrax.replay.packing import Packing, SequencePacking, TreePacking
 
 DTYPES = st.sampled_from([np.bool_, np.uint8, np.int16, np.int32, np.float32, np.float64])
 SHAPES = st.lists(st.integers(1, 3), max_size=2).map(tuple)
@@ -57,6 +58,17 @@ FLAG, NUMBER = struct((), np.bool_), struct((), np.float32)
 ROW = Row(
     struct((2,), np.float32), NUMBER, NUMBER, FLAG, FLAG, struct((), np.int32), {"mu": NUMBER}
 )
+
+
+@given(spec=TREES)
+def test_a_single_tree_comes_back_as_it_was(spec):
+    spec = {**spec, "half": jax.ShapeDtypeStruct((2,), jnp.bfloat16)}
+    tree = jax.tree.map(lambda x: x[0], values_of(spec, 1))
+    packing = TreePacking("A tree", spec)
+    blob, leaves = packing.pack(tree), jax.tree.leaves(spec)
+    least = 8 + sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    assert least <= len(blob) == packing.num_bytes < least + 8 * (len(leaves) + 1)
+    assert_equal(packing.unpack(blob), tree)
 
 
 @pytest.mark.parametrize(

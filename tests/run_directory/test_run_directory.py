@@ -17,7 +17,6 @@ from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay.rings import check_capacity
 from retrax.run_directory import config_file as configs
-from retrax.runtime import presets
 from retrax.runtime.run_config import RunConfig
 from retrax.runtime.workers.options import WorkerOptions
 
@@ -185,7 +184,7 @@ def test_published_runs_can_be_read(tmp_path):
 
 def test_unknown_preset():
     with pytest.raises(ValueError, match=r"Unknown preset 'smal' of reactor \(did you mean small"):
-        presets.preset_config(find_agent("reactor"), "smal")
+        find_agent("reactor").config_of("smal")
 
 
 @pytest.mark.parametrize("agent", agent_names())
@@ -193,7 +192,7 @@ def test_every_registered_agent_has_presets_of_its_config(agent):
     entry = find_agent(agent)
     assert entry.name == agent
     for preset in entry.presets:
-        assert isinstance(presets.preset_config(entry, preset), entry.Config)
+        assert isinstance(entry.config_of(preset), entry.Config)
 
 
 SMALL = specs.Array((5,), np.float32)
@@ -226,7 +225,7 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
     ],
 )
 def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
-    assert presets.describe_default_preset(find_agent(agent), "x", spec) == sentence
+    assert find_agent(agent).describe_preset("x", spec) == sentence
 
 
 @pytest.mark.parametrize(
@@ -308,9 +307,9 @@ def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
         presets={"one": reactor.Config.small, "two": reactor.Config.paper},
     )
     spec = EnvironmentSpec(SMALL, DISCRETE)
-    assert presets.default_preset(entry, "catch", spec) == "one"
+    assert entry.preset_of("catch", spec) == "one"
     with pytest.raises(ValueError, match="mine has no default number of steps: give steps"):
-        presets.default_steps(entry, "catch", "one")
+        entry.steps_of("catch", "one")
 
 
 @pytest.mark.parametrize(

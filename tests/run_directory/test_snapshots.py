@@ -1,6 +1,7 @@
 """Snapshots: exact, whole or not at all, and clear when damaged."""
 
 import os
+import types
 from typing import Any, NamedTuple
 
 import chex
@@ -12,7 +13,7 @@ from benchmark_modules import load
 
 from retrax.basics import writing
 from retrax.environments.plain_data import pack
-from retrax.run_directory.snapshots import Snapshots, newest_snapshot
+from retrax.run_directory.snapshots import SnapshotInterval, Snapshots, newest_snapshot
 from retrax.run_directory.state_file import write_state
 from retrax.runtime.learner import Snapshot
 
@@ -323,3 +324,26 @@ def test_the_benchmark_measures_what_it_says(tmp_path, monkeypatch):
     assert flips.startswith("20 of 20 flipped bits")
     (memory,) = module.memory(tmp_path / "memory", 7)
     assert memory.startswith("7 snapshots: ")
+
+
+def test_a_snapshot_is_due_after_steps_or_seconds(monkeypatch):
+    now = [1000.0]
+    clock = types.SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("retrax.run_directory.snapshots.time", clock)
+    interval = SnapshotInterval(120, every=100, seconds=600.0)
+    assert interval.next == 200
+    assert not interval.is_due(199)
+    assert interval.is_due(200)
+    now[0] += 599.0
+    assert not interval.is_due(130)
+    now[0] += 1.0
+    assert interval.is_due(130)
+    assert not interval.is_due(120)  # there is nothing new
+    interval.saved(130, took=10.0)
+    now[0] += 599.0
+    assert not interval.is_due(140)
+    interval.saved(140, took=60.0)  # of which 20 are a twentieth of 1200 seconds
+    now[0] += 1199.0
+    assert not interval.is_due(150)
+    now[0] += 1.0
+    assert interval.is_due(150)

@@ -21,9 +21,9 @@ from retrax.environments.pure_tasks import PureCatch
 from retrax.experiments.training import train_together
 from retrax.replay.interface import Draw, ReplayStatus
 from retrax.run_directory.config_file import read_config
-from retrax.runtime.devices import Devices
 from retrax.runtime.learner import Learner
 from retrax.runtime.run_config import RunConfig
+from retrax.runtime.updates import Updates
 
 TASKS = {
     "reactor": "catch",
@@ -69,8 +69,9 @@ class Replay:
 def learn(agent, batches, *, per_call, num_devices):
     """State, priorities and metrics after the batches, and the devices of the learner's state."""
     replay = Replay(batches, per_call)
+    updates = Updates(agent, num_devices)
     learner = Learner(
-        agent, replay, key=jax.random.key(1), updates_per_call=per_call, num_devices=num_devices
+        agent, replay, key=jax.random.key(1), updates_per_call=per_call, updates=updates
     )
     learner.compile()
     while learner.step():
@@ -137,8 +138,8 @@ def compare(name, per_call):
 
 def train_and_resume(directory):
     """A run on all devices, continued on one: the learners' devices, and its updates in the end."""
-    counts, init = [], Devices.__init__
-    Devices.__init__ = lambda self, count: counts.append(count) or init(self, count)
+    counts, init = [], Updates.__init__
+    Updates.__init__ = lambda self, agent, n: counts.append(n) or init(self, agent, n)
     replay = dataclasses.replace(noisy_agent.Config().replay, batch_size=BATCH)
     config = noisy_agent.Config(replay=replay)
     run = RunConfig(

@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from retrax.runtime.devices import Devices
+from retrax.runtime.updates import Updates
 
 SCRIPT = Path(__file__).with_name("on_devices.py")
 COUNT = 4
@@ -62,4 +62,4 @@ def test_seeds_of_a_run_on_devices_are_spread_over_them(found):
 def test_devices_that_there_are_not():
     count = jax.local_device_count() + 1
     with pytest.raises(ValueError, match=f"learner_devices is {count}, but JAX has {count - 1} he"):
-        Devices(count)
+        Updates(None, count)

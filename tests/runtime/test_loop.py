@@ -17,8 +17,7 @@ from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
 from retrax.replay.local import LocalReplay
 from retrax.runtime.actor import Actor
-from retrax.runtime.actors import NewestParameters
-from retrax.runtime.learner import Learner, check_finite
+from retrax.runtime.learner import Learner, NewestParameters, check_finite
 from retrax.runtime.loop import Loop
 from retrax.runtime.metrics import Counters
 from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
@@ -358,12 +357,12 @@ def test_restored_episodes_are_cut_unless_they_continue(continues):
     for _ in range(5):
         loop.advance()
     snapshot = jax.tree.map(np.array, loop.snapshot())
-    running, window = unpack(pack([loop.running(), loop.window()]))
+    running, metrics = unpack(pack([loop.running(), loop.open_metrics()]))
     events = []
     fresh, kept = make_loop(replay=make_replay(min_rows=100), seed=1, events=events)
     if continues:
         fresh._actors[0]._environment.restore(running["actors"][0]["environment"])
-    fresh.restore(snapshot, window, running if continues else None)
+    fresh.restore(snapshot, metrics, running if continues else None)
     for each in (loop, fresh):
         for _ in range(25):
             each.advance()

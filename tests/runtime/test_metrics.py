@@ -1,4 +1,4 @@
-"""Returns of running episodes, means between log rows, rates, an agent's advice."""
+"""Returns of running episodes, means between log rows, rates, an agent's advice, multiples."""
 
 import dataclasses
 
@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from retrax.agents import acer, d4pg
-from retrax.runtime.metrics import Advice, EqualReturns, MetricsAccumulator, Rate, RunningReturns
+from retrax.runtime.metrics import (
+    Advice,
+    EqualReturns,
+    MetricsAccumulator,
+    Rate,
+    RunningReturns,
+    next_multiple,
+)
 
 FIRST, MID, LAST = dm_env.StepType
 
@@ -84,3 +91,7 @@ def test_equal_returns_of_the_first_tenth_are_told_once(start, returns, rows):
 def test_an_agent_may_have_none():
     assert Advice(acer.AGENT, acer.Config()).first({"clipped_below_vmin": 1.0}) is None
     assert Advice(d4pg.AGENT, d4pg.Config()).first({"clipped_below_vmin": 1.0}) is not None
+
+
+def test_multiples_by_hand():
+    assert [next_multiple(value, 5) for value in (0, 4, 5, 9, 10)] == [5, 5, 10, 10, 15]

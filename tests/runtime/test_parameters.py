@@ -2,16 +2,25 @@
 
 import threading
 import time
+import types
 
 import jax
 import numpy as np
 import pytest
 
 from retrax.replay.interface import Stopped, WaitTimeout
-from retrax.runtime.parameters import ParameterClient, ParameterPacking, ParameterServer
+from retrax.runtime.parameters import ParameterClient, ParameterServer, packing_of
 
 PARAMS = {"w": np.arange(3, dtype=np.float32)}
-PACKING = ParameterPacking(PARAMS)
+
+
+def packing_like(params):
+    """That of an agent with these acting parameters."""
+    agent = types.SimpleNamespace(init=lambda key: params, acting_params=lambda state: state)
+    return packing_of(agent)
+
+
+PACKING = packing_like(PARAMS)
 
 
 def wait_for(condition):
@@ -29,9 +38,9 @@ def test_a_version_is_packed_once_and_sent_to_those_who_lack_it():
     assert version == server.version == 3
     assert server.get(0)[1] is blob
     assert server.get(3) == (3, None)
-    params, new_priority = PACKING.unpack(blob)
-    np.testing.assert_array_equal(params["w"], PARAMS["w"])
-    assert new_priority == 2.0
+    found = PACKING.unpack(blob)
+    np.testing.assert_array_equal(found["params"]["w"], PARAMS["w"])
+    assert found["new_priority"] == 2.0
 
 
 def test_a_learner_that_went_back_to_a_snapshot_is_followed():
@@ -155,11 +164,13 @@ def test_waiting_for_the_first_parameters_ends(threaded):
     ],
 )
 def test_any_tree_of_arrays_is_packed(params):
-    packing = ParameterPacking(params)
-    found, priority = packing.unpack(packing.pack(jax.device_put(params), 0.25))
-    assert priority == 0.25
+    server = ParameterServer(packing_like(params), max_wait=0.0)
+    server.publish(0, jax.device_put(params), 0.25)
+    client = ParameterClient(server.get, server.packing, update_period=1, threaded=False)
+    client.wait()
+    assert client.new_priority == 0.25
+    found, expected = client.params, jax.device_put(params)
     assert jax.tree.structure(found) == jax.tree.structure(params)
-    expected = jax.device_put(params)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
     assert jax.tree.map(lambda x: x.dtype, found) == jax.tree.map(lambda x: x.dtype, expected)
 
@@ -169,8 +180,9 @@ def test_any_tree_of_arrays_is_packed(params):
     [{"w": np.zeros(4, np.float32)}, {"w": np.zeros(3, np.int32)}, {"v": PARAMS["w"]}],
 )
 def test_parameters_of_another_layout_are_refused(other):
-    blob = ParameterPacking(other).pack(other, 1.0)
+    blob = packing_like(other).pack({"new_priority": np.float64(1.0), "params": other})
     with pytest.raises(ValueError, match="both sides need the same agent and config"):
         PACKING.unpack(blob)
+    whole = PACKING.pack({"new_priority": np.float64(1.0), "params": PARAMS})
     with pytest.raises(ValueError, match="both sides need the same agent and config"):
-        PACKING.unpack(PACKING.pack(PARAMS, 1.0)[:-1])
+        PACKING.unpack(whole[:-1])

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from retrax.runtime.learning_thread import LearningThread
+from retrax.runtime.workers.worker import LearningThread
 
 
 class Learner:
@@ -55,16 +55,14 @@ def begin_updates(learner, learning, number):
     """The first of so many runs, and does not end before `may_end`."""
     learner.may_end.clear()
     learner.due = number
-    learning.wake()
-    assert learner.running.wait(10)
+    wait_until(lambda: learning.wake() or learner.running.is_set())
 
 
 def test_it_makes_all_updates_that_are_due(learner, learning):
     for number in (3, 4):
         learner.due = number
-        learning.wake()
-        wait_until(lambda: not learner.due)
-    wait_until(lambda: learner.updates == 7)
+        wait_until(lambda: learning.wake() or not learner.due)
+    assert learner.updates == 7
 
 
 def test_acting_goes_on_while_an_update_runs(learner, learning):
@@ -91,18 +89,17 @@ def test_no_update_runs_in_a_pause(learner, learning):
         time.sleep(0.05)
         assert learner.updates == 1
     ending.join()
-    wait_until(lambda: learner.updates == 3)  # what is due goes on behind the pause
+    wait_until(lambda: learning.wake() or learner.updates == 3)
 
 
 def test_its_errors_are_raised_where_steps_are_taken(learner, learning):
-    learning.check()
     learner.error = FloatingPointError("the learner diverged")
-    learning.wake()
-    learning._thread.join(3)
     with pytest.raises(FloatingPointError, match="diverged"):
-        learning.check()
+        wait_until(learning.wake)
     with learning.paused():  # nothing to wait for
         pass
+    with pytest.raises(FloatingPointError, match="diverged"):
+        learning.wake()
 
 
 def test_close_waits_for_the_running_update(learner):
@@ -111,19 +108,4 @@ def test_close_waits_for_the_running_update(learner):
     threading.Timer(0.05, learner.may_end.set).start()
     learning.close()
     assert learner.updates == 1
-    assert not learning._thread.is_alive()
-
-
-def test_an_end_between_waking_and_working_is_noticed(learner):
-    learning = LearningThread(learner)
-    clear = learning._woken.clear
-
-    def late():
-        learning._is_closed = True
-        learning.wake()
-        clear()
-
-    learning._woken.clear = late
-    learning.wake()
-    learning._thread.join(3)
-    assert not learning._thread.is_alive()
+    assert not any(thread.is_alive() for thread in learning._pool._threads)
