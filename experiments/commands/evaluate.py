@@ -17,14 +17,19 @@ from ..trained import Evaluation, evaluate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateArguments:
-    """Evaluate a snapshot of a run: its greedy policy, in environments of its own."""
+class SnapshotArguments:
+    """A snapshot of a run."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run directory."""
 
     snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
     """Which one; `best` of those that train --evaluate-every has evaluated."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateArguments(SnapshotArguments):
+    """Evaluate a snapshot of a run: its greedy policy, in environments of its own."""
 
     episodes: Annotated[int, Range(1)] = 100
     """Episodes to run."""
@@ -50,18 +55,12 @@ class EvaluateArguments:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExportArguments:
+class ExportArguments(SnapshotArguments):
     """Write the trained agent of a run as plain files that act without retrax."""
-
-    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The run directory."""
 
     output: Annotated[Path, tyro.conf.arg(metavar="DIR")]
     """The directory to write, which is empty or does not exist: act.py, agent.json, config.json,
     parameters.npz, and the functions as StableHLO."""
-
-    snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
-    """Which one; see retrax evaluate."""
 
     platforms: tuple[Platform, ...] = PLATFORMS
     """Where the functions can run."""

@@ -13,7 +13,7 @@ from retrax.environments import make
 from retrax.runtime import assembly, checks
 from retrax.runtime.run_config import RunConfig
 
-CATCH = ("train", "reactor", "--environment", "catch")
+CATCH = "train reactor --environment catch"
 
 
 @pytest.fixture(autouse=True)
@@ -25,51 +25,42 @@ def memory(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (f"{CATCH} --agent.num-atoms 1000000000", "GB for the learner's state, needs"),
+        (f"{CATCH} --agent.memory-size 10000000", "GB for the learner's state, needs 128000"),
         (
-            (*CATCH, "--agent.num-atoms", "1000000000"),
-            "GB for the learner's state, needs",
-        ),
-        (
-            (*CATCH, "--agent.memory-size", "10000000"),
-            "GB for the learner's state, needs 128000",
-        ),
-        (
-            (*CATCH, "--agent.replay.updates-per-call", "1000000"),
+            f"{CATCH} --agent.replay.updates-per-call 1000000",
             "GB for 16000000 sequences in one call of updates, needs",
         ),
         (
-            (*CATCH, "--num-envs", "10000"),
+            f"{CATCH} --num-envs 10000",
             "over 10000 environments keeps 10 rows each, but a sequence needs 17",
         ),
+        (f"{CATCH} --num-envs 10000000", "GB for 10000000 actor states, needs"),
         (
-            (*CATCH, "--num-envs", "10000000"),
-            "GB for 10000000 actor states, needs",
-        ),
-        (
-            ("train", "reactor", "--environment", "deep_sea,size=10000000"),
+            "train reactor --environment deep_sea,size=10000000",
             "DeepSea of size 10000000 with a screen of 0 needs 7200000.",
         ),
         (
-            ("train", "reactor", "--environment", "deep_sea,screen=10000000000"),
+            "train reactor --environment deep_sea,screen=10000000000",
             "DeepSea of size 10 with a screen of 10000000000 needs 640.0 GB, but only 4.0 GB of",
         ),
         (
-            (*CATCH, "--agent.target-update-period", "3000000000"),
+            f"{CATCH} --agent.target-update-period 3000000000",
             "agent_config.target_update_period must be at most 2147483647, got 3000000000.",
         ),
         (
-            (*CATCH, "--agent.vector-sizes", "3", "99999999999999999999999"),
+            f"{CATCH} --agent.vector-sizes 3 99999999999999999999999",
             "agent_config.vector_sizes must be at most 2147483647, got 99999999999999999999999.",
         ),
         (
-            (*CATCH, "--num-envs", "99999999999999999999999"),
+            f"{CATCH} --num-envs 99999999999999999999999",
             "GB for 99999999999999999999999 actor states, needs",
         ),
     ],
 )
 def test_too_much_is_refused_with_its_numbers(retrax, tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
-    status, out, err = retrax(*arguments)
+    status, out, err = retrax(*arguments.split())
     assert sentence in err
     assert (status, out) == (2, "")
     assert err.count("\n") == 1
@@ -83,11 +74,11 @@ def test_too_much_is_refused_with_its_numbers(retrax, tmp_path, monkeypatch, arg
         (16, "learner_devices is 16, but JAX has 4 here: cpu:0 name, cpu:1 name, cpu:2 name, cpu:"),
     ],
 )
-@pytest.mark.parametrize("command", [CATCH, (*CATCH, "--num-actors", "2")])
+@pytest.mark.parametrize("command", [CATCH, f"{CATCH} --num-actors 2"])
 def test_devices_that_cannot_share_a_batch(retrax, tmp_path, monkeypatch, command, count, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checks, "devices", lambda: [f"cpu:{number} name" for number in range(4)])
-    status, out, err = retrax(*command, "--learner-devices", count)
+    status, out, err = retrax(*command.split(), "--learner-devices", count)
     assert sentence in err
     assert (status, out, err.count("\n"), os.listdir(tmp_path)) == (2, "", 1, [])
 

@@ -21,7 +21,7 @@ from retrax.run_directory.state_file import read_state, write_state
 from retrax.runtime.loop import Loop
 from retrax.runtime.run_config import RunConfig
 
-CATCH = ("train", "reactor", "--environment", "catch")
+CATCH = "train reactor --environment catch"
 
 
 @pytest.fixture
@@ -74,17 +74,17 @@ def test_help_without_an_agent_tells_both_forms(capsys, command):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (*CATCH[:2], "--help"),
-        (*CATCH, "--help"),
-        ("evaluate", "--help"),
-        ("plot", "--help"),
-        ("doctor", "--help"),
+        "train reactor --help",
+        f"{CATCH} --help",
+        "evaluate --help",
+        "plot --help",
+        "doctor --help",
     ],
 )
 def test_help_fits_80_columns(capsys, monkeypatch, arguments):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
+        main(arguments.split())
     assert stop.value.code == 0
     out = capsys.readouterr().out
     # Docstrings of commands are given as they are, and may be a little longer.
@@ -94,7 +94,7 @@ def test_help_fits_80_columns(capsys, monkeypatch, arguments):
 
 def test_help_lists_every_field_with_its_default(capsys):
     with pytest.raises(SystemExit):
-        main([*CATCH, "--help"])
+        main([*CATCH.split(), "--help"])
     out, config = capsys.readouterr().out, reactor.Config.small()
     for field in dataclasses.fields(config):
         assert f"--agent.{field.name.replace('_', '-')}" in out
@@ -129,7 +129,7 @@ def test_defaults(parsed, tmp_path, environment, preset, steps):
 
 @pytest.mark.parametrize("arguments", [("--preset", "tislr"), ("--preset=tislr",)])
 def test_preset_gives_the_fields(parsed, arguments):
-    config, _ = parsed(*CATCH, *arguments, "--agent.discount", "0.5")
+    config, _ = parsed(*CATCH.split(), *arguments, "--agent.discount", "0.5")
     assert config.agent_config == dataclasses.replace(reactor.Config.tislr(), discount=0.5)
 
 
@@ -140,13 +140,13 @@ def test_environment_after_an_equals_sign(parsed):
 
 def test_fields_by_either_spelling(parsed):
     for option in ("--agent.learning-rate", "--agent.learning_rate"):
-        config, _ = parsed(*CATCH, option, "0.5")
+        config, _ = parsed(*CATCH.split(), option, "0.5")
         assert config.agent_config.learning_rate == 0.5
 
 
 def test_switches_and_nested_fields(parsed):
     words = "--agent.distributional False --agent.replay.selector uniform --agent.vector-sizes 3 4"
-    config, _ = parsed(*CATCH, *words.split())
+    config, _ = parsed(*f"{CATCH} {words}".split())
     assert config.agent_config.distributional is False
     assert config.agent_config.replay.selector == "uniform"
     assert config.agent_config.replay.batch_size == reactor.Config.small().replay.batch_size
@@ -159,80 +159,62 @@ def test_switches_and_nested_fields(parsed):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ("nonsense", "Unknown command 'nonsense': allowed are train, launch, evaluate, "),
+        ("evalute", "Unknown command 'evalute' (did you mean evaluate?)"),
+        ("train", "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
         (
-            ("nonsense",),
-            "Unknown command 'nonsense': allowed are train, launch, evaluate, ",
-        ),
-        (("evalute",), "Unknown command 'evalute' (did you mean evaluate?)"),
-        (("train",), "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)"),
-        (
-            ("train", "--environment", "catch"),
+            "train --environment catch",
             "needs an agent first (acer, agent57, d4pg, reactor, or module:NAME)",
         ),
-        (("train", "--agent", "reactor", "--environment", "catch"), "needs an agent first (acer,"),
-        (("train", "reactr"), "unknown agent 'reactr' (did you mean reactor?)"),
-        (("train", "no_module:X"), "module 'no_module' cannot be imported"),
-        (("train", "reactor"), "needs --environment STR: catch, a Gymnasium id"),
-        (("train", "reactor", "--environment"), "--environment needs a value"),
-        (("train", "reactor", "--environment", "cach"), "'cach' (did you mean catch"),
-        (("train", "reactor", "--environment", "CartPole"), "(did you mean CartPole-v1"),
-        (("train", "reactor", "--environment", "ALE/Pongg-v5"), "(did you mean ALE/Pong-v5"),
+        ("train --agent reactor --environment catch", "needs an agent first (acer,"),
+        ("train reactr", "unknown agent 'reactr' (did you mean reactor?)"),
+        ("train no_module:X", "module 'no_module' cannot be imported"),
+        ("train reactor", "needs --environment STR: catch, a Gymnasium id"),
+        ("train reactor --environment", "--environment needs a value"),
+        ("train reactor --environment cach", "'cach' (did you mean catch"),
+        ("train reactor --environment CartPole", "(did you mean CartPole-v1"),
+        ("train reactor --environment ALE/Pongg-v5", "(did you mean ALE/Pong-v5"),
+        ("train reactor --environment no_module:X-v0", "module 'no_module' cannot be imported"),
+        ("train reactor --environment Pendulum-v1", "Reactor needs discrete actions"),
+        ("train d4pg --environment Blackjack-v1", "D4PG needs continuous actions"),
+        (f"{CATCH} --steps 0", "steps must be an integer >= 1 or None, got 0."),
+        (f"{CATCH} --preset smal", "Unknown preset 'smal' of reactor (did you mean small?)"),
+        (f"{CATCH} --foo 1", "Unknown option --foo"),
+        (f"{CATCH} --agent.learning-rate -1", "must be a number > 0.0 and <= 1.0, got -1.0"),
         (
-            ("train", "reactor", "--environment", "no_module:X-v0"),
-            "module 'no_module' cannot be imported",
-        ),
-        (("train", "reactor", "--environment", "Pendulum-v1"), "Reactor needs discrete actions"),
-        (("train", "d4pg", "--environment", "Blackjack-v1"), "D4PG needs continuous actions"),
-        ((*CATCH, "--steps", "0"), "steps must be an integer >= 1 or None, got 0."),
-        ((*CATCH, "--preset", "smal"), "Unknown preset 'smal' of reactor (did you mean small?)"),
-        ((*CATCH, "--foo", "1"), "Unknown option --foo"),
-        ((*CATCH, "--agent.learning-rate", "-1"), "must be a number > 0.0 and <= 1.0, got -1.0"),
-        (
-            (*CATCH, "--agent.sequence-length", "200000"),
+            f"{CATCH} --agent.sequence-length 200000",
             "ReplayConfig.capacity must hold one sequence of 200000 rows, got 100000.",
         ),
         (
-            ("train", "agent57", "--environment", "catch", "--agent.burn-in", "10000000"),
+            "train agent57 --environment catch --agent.burn-in 10000000",
             "ReplayConfig.capacity must hold one sequence of 10000",
         ),
+        (f"{CATCH} --agent.replay.capacity 10000000000", "A replay of 10000000000 rows needs"),
+        (f"{CATCH} --agent.replay.capacity 600 --num-envs 60", "but a sequence needs 17"),
         (
-            (*CATCH, "--agent.replay.capacity", "10000000000"),
-            "A replay of 10000000000 rows needs",
-        ),
-        ((*CATCH, "--agent.replay.capacity", "600", "--num-envs", "60"), "but a sequence needs 17"),
-        (
-            (
-                "train",
-                "reactor",
-                "--environment",
-                "ALE/Pong-v5",
-                "--agent.convolutions",
-                "8",
-                "85",
-                "1",
-            ),
+            "train reactor --environment ALE/Pong-v5 --agent.convolutions 8 85 1",
             "a side of 84 pixels is too small",
         ),
-        (("train", "--resume"), "--resume needs a value"),
-        (("train", "--resume", "nothing"), "nothing is not a run directory"),
-        (("train", "acer", "catch"), "Unknown argument catch (did you mean --environment catch?)"),
-        (("train", "reactor", "--resume", "nothing"), "nothing is not a run directory"),
-        (("reactor", "--environment", "catch"), "(did you mean train reactor?)"),
-        (("evaluate",), "needs RUN: The run directory"),
-        (("evaluate", "nothing"), "nothing is not a run directory"),
-        (("evaluate", "nothing", "--episodes", "0"), "--episodes must be an integer >= 1, got 0."),
-        (("evaluate", "nothing", "--seed", "-1"), "--seed must be an integer >= 0, got -1."),
-        (("plot",), "no run directories were given"),
-        (("plot", "nothing"), "nothing is not a run directory"),
-        (("plot", "nothing", "--output", "x.pdf"), "x.pdf must end in .png"),
-        (("doctor", "more"), "Unknown argument more"),
+        ("train --resume", "--resume needs a value"),
+        ("train --resume nothing", "nothing is not a run directory"),
+        ("train acer catch", "Unknown argument catch (did you mean --environment catch?)"),
+        ("train reactor --resume nothing", "nothing is not a run directory"),
+        ("reactor --environment catch", "(did you mean train reactor?)"),
+        ("evaluate", "needs RUN: The run directory"),
+        ("evaluate nothing", "nothing is not a run directory"),
+        ("evaluate nothing --episodes 0", "--episodes must be an integer >= 1, got 0."),
+        ("evaluate nothing --seed -1", "--seed must be an integer >= 0, got -1."),
+        ("plot", "no run directories were given"),
+        ("plot nothing", "nothing is not a run directory"),
+        ("plot nothing --output x.pdf", "x.pdf must end in .png"),
+        ("doctor more", "Unknown argument more"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_writes_nothing(
     retrax, tmp_path, monkeypatch, arguments, sentence
 ):
     monkeypatch.chdir(tmp_path)
-    status, out, err = retrax(*arguments)
+    status, out, err = retrax(*arguments.split())
     assert (status, out) == (2, "")
     assert sentence in err
     assert err.startswith("retrax: ")
@@ -248,7 +230,7 @@ def test_an_environment_that_lacks_a_library(retrax, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(RunConfig, "make_environment", make)
-    assert retrax(*CATCH) == (2, "", "retrax: Box2D is not installed\n")
+    assert retrax(*CATCH.split()) == (2, "", "retrax: Box2D is not installed\n")
 
 
 def test_errors_in_the_library_keep_their_traceback(monkeypatch):
@@ -257,7 +239,7 @@ def test_errors_in_the_library_keep_their_traceback(monkeypatch):
 
     monkeypatch.setattr(RunConfig, "make_environment", make)
     with pytest.raises(AttributeError, match="ours"):
-        main(list(CATCH))
+        main(CATCH.split())
 
 
 def refused(retrax, contents, directory, *arguments):

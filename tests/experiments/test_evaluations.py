@@ -26,7 +26,6 @@ from retrax.experiments.commands import plot
 from retrax.experiments.commands.main import main
 from retrax.experiments.evaluations import PeriodicEvaluation, warm_states
 from retrax.experiments.trained import evaluate, evaluate_arms, load_agent
-from retrax.run_directory.config_file import read_config
 from retrax.run_directory.other_states import BestParameters
 from retrax.run_directory.snapshots import Snapshots
 from retrax.run_directory.state_file import read_state
@@ -320,11 +319,6 @@ def test_when_evaluations_are_due():
     assert [steps for steps in (91, 94, 95, 97) if due(steps)] == [95, 97]
     never = PeriodicEvaluation(dataclasses.replace(config, evaluate_every=0), None, start=0)
     assert not any(map(never.is_due, (0, 30, 95, 100)))
-
-
-def test_the_options_are_kept_with_the_run(evaluated):
-    config = read_config(evaluated)
-    assert (config.evaluate_every, config.evaluation_episodes) == (100, EPISODES)
 
 
 def test_an_evaluation_says_that_running_statistics_begin_anew(tmp_path, monkeypatch, caplog):

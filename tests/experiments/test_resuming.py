@@ -1,13 +1,13 @@
 """A resumed run is the run that was never stopped, bit for bit."""
 
-import importlib.util
+import importlib
 import os
-import pathlib
 import shutil
 import signal
 import sys
 
 import pytest
+from benchmark_modules import load
 from run_files import check_equal, newest, rows, stop_with
 
 from retrax.experiments.evaluations import PeriodicEvaluation
@@ -161,16 +161,12 @@ def test_environments_that_cannot_continue_begin_new_episodes(
 def exact_resume(here, monkeypatch):
     """benchmarks/exact_resume.py, whose `main` takes arguments."""
     monkeypatch.chdir(here)
-    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "exact_resume.py"
-    spec = importlib.util.spec_from_file_location("exact_resume", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load("exact_resume")
     main = module.main
 
     def with_arguments(*words):
-        monkeypatch.setattr(
-            sys, "argv", ["exact_resume.py", *words, "--agents", "noisy_agent:NOISY"]
-        )
+        words = ["exact_resume.py", *words, "--agents", "noisy_agent:NOISY"]
+        monkeypatch.setattr(sys, "argv", words)
         return main()
 
     module.main = with_arguments
