@@ -196,7 +196,7 @@ class InRay:
         self._hosts = []
 
     def start(self, make, *arguments):
-        """Likewise."""
+        """Starts a part in a process of its own."""
         name = f"part/{len(self._hosts)}"
         host = ray.remote(Host).options(num_cpus=0, max_concurrency=THREADS, name=name)
         self._hosts.append(host.remote(make, *arguments))

@@ -63,7 +63,7 @@ class TrainState(NamedTuple):
       replay: rows.
       key: of the draws.
       progress: counts.
-      sums: of what updates report, since somebody set them to 0.
+      sums: of what updates report, since they were last set to 0.
     """
 
     learner: LearnerState

@@ -103,7 +103,7 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
 
 
 def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnvironment:
-    """A `VectorEnvironment` of what somebody made.
+    """A `VectorEnvironment` of what a user made.
 
     Args:
       made: one already, what `from_gymnasium_vector` takes, or one `gymnasium.Env` or

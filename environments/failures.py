@@ -22,7 +22,7 @@ class RefusedError(ValueError):
 
 @contextlib.contextmanager
 def one_sentence(what: str) -> Iterator[None]:
-    """Turns whatever somebody's code raises into one sentence.
+    """Turns whatever a user's code raises into one sentence.
 
     Args:
       what: is done, as the beginning of a sentence: "my_envs:Maze cannot be made".
@@ -38,7 +38,7 @@ def one_sentence(what: str) -> Iterator[None]:
 
 
 def failure(what: str, error: BaseException) -> Exception:
-    """The error to be raised in place of one that somebody's code raised; see `one_sentence`."""
+    """The error to be raised in place of one that a user's code raised; see `one_sentence`."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -61,7 +61,7 @@ def failure(what: str, error: BaseException) -> Exception:
 
 
 def close_quietly(environment: Any, name: str = "the environment") -> None:
-    """Closes somebody's environment; what it raises is a line in the log.
+    """Closes a user's environment; what it raises is a line in the log.
 
     Its work is done, and what it returned is not wrong because a viewer or a simulator cannot end.
     """

@@ -200,7 +200,7 @@ def evaluate_arms(
     for arm in itertools.count():
         try:
             _with_arm(config, arm)
-        except ValueError:  # an entry does not tell how many arms there are
+        except ValueError:  # an entry does not say how many arms there are
             if not found:
                 raise
             break

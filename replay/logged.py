@@ -1,4 +1,4 @@
-"""A replay of episodes that somebody recorded."""
+"""A replay of recorded episodes."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

@@ -78,7 +78,7 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
                 self._has_failed = True
                 _log.warning(
                     f"A logger of metrics failed ({reason(error)}). The run continues; further "
-                    "errors of loggers are not told."
+                    "errors of loggers are not logged."
                 )
                 _log.warning("Its traceback:", exc_info=True)  # to the file alone
         return None

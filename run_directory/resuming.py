@@ -85,7 +85,7 @@ def pack_continuation(loop: Loop, outputs: list[Any]) -> bytes:
     found = loop.open_metrics(), outputs
     try:
         return pack([*found, loop.running(), ""])
-    except (Exception, SystemExit) as error:  # of somebody's environment, which may have no state
+    except (Exception, SystemExit) as error:  # of a user's environment, which may have no state
         return pack([*found, None, first_line(error).rstrip(".")])
 
 

@@ -1,4 +1,4 @@
-"""A loop without actors: updates on episodes that somebody recorded.
+"""A loop without actors: updates on recorded episodes.
 
 What an agent stores with an action is given with the episodes, unless it can be computed: the sums
 that scale rewards are, and a recurrent network begins each sequence with zeros (R2D2's zero start).

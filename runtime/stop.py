@@ -44,7 +44,7 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
     Outside of the main thread, where Python handles no signals, the event is never set.
 
     Args:
-      doing: what the program is doing now; told on stderr if it has not ended a second after the
+      doing: what the program is doing now; written to stderr if it has not ended a second after the
         first signal.
     """
     stop = threading.Event()

@@ -32,7 +32,7 @@ def pytest_configure(config):
 
 
 def pytest_report_header():
-    """Tells where compiled programs are kept: removing the folder makes the next run a cold one."""
+    """Where compiled programs are kept: removing the folder makes the next run a cold one."""
     return f"compiled programs: {os.environ['JAX_COMPILATION_CACHE_DIR']}"
 
 
@@ -57,7 +57,7 @@ def pytest_testnodedown(node):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Tells it: a worker beyond 1.5 GB would not let a laptop run four."""
+    """Prints it: a worker beyond 1.5 GB would not let a laptop run four."""
     peaks = ", ".join(f"{name} {peak:.2f} GB" for name, peak in sorted(_PEAKS.items()))
     terminalreporter.write_line(f"largest memory: {peaks}")
 

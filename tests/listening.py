@@ -4,7 +4,7 @@ import pathlib
 
 
 def listening_ports(process="self"):
-    """TCP ports on which somebody listens in the network namespace of a process."""
+    """TCP ports that are open in the network namespace of a process."""
     ports = set()
     for table in ("tcp", "tcp6"):
         lines = pathlib.Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]

@@ -34,7 +34,7 @@ def write_untrained_run(directory, config):
 
 
 def rows(directory):
-    """metrics.csv without the columns that tell the time."""
+    """metrics.csv without the columns of wall-clock time."""
     with (directory / "metrics.csv").open(newline="") as file:
         return [
             {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
@@ -61,7 +61,7 @@ def newest(directory):
     """Steps of the newest snapshot, and everything in it but its counters: bytes of arrays."""
     steps = snapshots(directory)[-1]
     parts = read_state(directory / "snapshots" / f"{steps}.npz")
-    del parts["counters"]  # they tell the time
+    del parts["counters"]  # they have seconds
     found = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(parts)[0]:
         found[jax.tree_util.keystr(path)] = leaf if isinstance(leaf, bytes) else leaf.tobytes()

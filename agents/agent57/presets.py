@@ -64,7 +64,7 @@ PRESETS: dict[str, Callable[[], Config]] = {
 def default_preset(environment: str, spec: EnvironmentSpec) -> str:
     """`paper` for large images; else `small`, or `small_long` for episodes of 101 to 9,999 steps.
 
-    The steps are the environment's own limit. One that has none or does not tell gets `small`.
+    The steps are the environment's own limit. An environment without one gets `small`.
     """
     preset = paper_or_small(environment, spec)
     longest = spec.max_episode_steps or 0

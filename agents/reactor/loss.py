@@ -21,7 +21,7 @@ from .config import Config
 class Steps(NamedTuple):
     """Losses and other numbers of the source steps of one sequence, each `[T]`.
 
-    `trace` and `ratio` (pi / mu) are at the destinations. `support` tells whether the atoms suit
+    `trace` and `ratio` (pi / mu) are at the destinations. `support` says whether the atoms suit
     the returns.
     """
 

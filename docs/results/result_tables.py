@@ -55,7 +55,7 @@ def filled(text: str, report: ModuleType | None) -> str:
     """A page with the computed cells of its tables replaced.
 
     Raises:
-      ValueError: a table without comment, or as of `with_computed_cells`.
+      ValueError: a table has no comment, or see `with_computed_cells`.
     """
     return "\n".join(_filled_lines(text.split("\n"), report))
 

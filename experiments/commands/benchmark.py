@@ -183,7 +183,7 @@ def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
 
 
 def _write_suite(directory: Path, suite: Suite) -> None:
-    """What the report tells of the machine and the versions; those of the newest call."""
+    """What the report says of the machine and the versions: those of the newest call."""
     about = {
         "suite": suite.name,
         "command": [_PROG, *sys.argv[2:]],

@@ -106,7 +106,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
             "(~/.ray/auth_token)."
         ) from error
     stack.callback(ray.shutdown)
-    # Each death would be told in 600 letters; the log has it in one line.
+    # Ray would print 600 letters about each death; the log has it in one line.
     ray._private.worker.print_to_stdstream = lambda *lines, **options: None
 
 

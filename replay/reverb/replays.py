@@ -142,7 +142,7 @@ class PrioritizedReplay:
         )
 
     def metrics(self, keys: Any) -> dict[str, float]:
-        """None: Reverb does not tell how old an item is."""
+        """None: Reverb does not say how old an item is."""
         del keys
         return {}
 

@@ -247,7 +247,7 @@ def test_reward_of_the_last_transition_is_learned_from():
 
 @functools.cache
 def recomputing():
-    """The update of an agent that computes intrinsic rewards anew, from a learner state."""
+    """The update of an agent that computes intrinsic rewards again, from a learner state."""
     agent, _ = linear_agent()
     learner = initial(agent, 0)._replace(target_params=initial(agent, 1).params)
     update = base.update(agent)

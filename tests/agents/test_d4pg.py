@@ -438,7 +438,7 @@ def test_fixed_noise_is_the_same_for_all():
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
-def test_noise_is_an_autoregressive_process_that_begins_anew_with_each_episode(correlation):
+def test_noise_is_an_autoregressive_process_that_starts_again_with_each_episode(correlation):
     agent = agent_of(exploration="fixed", sigma=0.05, noise_correlation=correlation)
     params = agent.acting_params(initial(agent, 0))
     lengths = 20, 1980

@@ -41,7 +41,7 @@ def forget_modules():
 
 @pytest.fixture
 def site(tmp_path, monkeypatch, forget_modules):
-    """A directory on the Python path, as of installed packages."""
+    """A directory on the Python path, like that of installed packages."""
     directory = tmp_path / "site"
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)

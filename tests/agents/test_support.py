@@ -17,7 +17,7 @@ CONFIG = d4pg.Config(vmin=-300.0, vmax=0.5)
         ({"clipped_below_vmin": 0.061, "clipped_above_vmax": 0.0}, "6% .* below vmin = -300 and"),
     ],
 )
-def test_mass_outside_of_an_end_is_told_with_what_to_set(metrics, named):
+def test_mass_outside_of_an_end_is_reported_with_what_to_set(metrics, named):
     assert re.match(named, advise_on_support(CONFIG, metrics))
 
 

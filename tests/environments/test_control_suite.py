@@ -256,6 +256,6 @@ def test_without_opengl_everything_but_drawing_works():
     assert said.startswith("MuJoCo cannot draw with MUJOCO_GL=disable")
 
 
-def test_an_opengl_that_there_is_not_is_told_at_the_import():
+def test_a_missing_opengl_is_named_at_the_import():
     said = in_a_process("directx", "make('dm_control:cartpole/swingup')")
     assert said.startswith("MuJoCo cannot draw with MUJOCO_GL=directx (")

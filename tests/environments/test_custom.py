@@ -79,7 +79,7 @@ NUMBER = 3
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The current directory, with a module of somebody else's environments."""
+    """The current directory, with a module of a user's environments."""
     path = list(sys.path)
     (tmp_path / "custom_envs.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)

@@ -196,7 +196,7 @@ def test_without_mujoco_gymnasiums_tasks_say_what_to_install(monkeypatch):
 
 
 def forget(monkeypatch, package):
-    """Makes a package and its modules be imported anew."""
+    """Makes a package and its modules be imported again."""
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, name)
 

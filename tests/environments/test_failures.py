@@ -23,7 +23,7 @@ SPACE = spaces.Box(-1, 1, (1,), np.float32)
 
 
 class Failing(Counting):
-    """Does what it is told at a place: `init`, `reset` or the step of a number."""
+    """Acts as given at a place: `init`, `reset` or the step of a number."""
 
     def __init__(self, place="", what=None, seed=0):
         self.place, self.what = place, what
@@ -171,7 +171,7 @@ def test_gymnasiums_environments_on_jax_say_what_they_need(monkeypatch):
 
 
 class Closing(Failing):
-    """Counts how often it is closed, before it does what it is told."""
+    """Counts how often it is closed, before it acts as given."""
 
     closed = 0
 

@@ -371,7 +371,7 @@ def test_each_environment_is_seeded_once_so_that_episodes_differ():
     assert all(isinstance(s[0], int) and s[0] >= 0 for s in seeds)
 
 
-def test_reset_in_the_middle_starts_anew():
+def test_reset_in_the_middle_starts_a_new_episode():
     environment = scripted(*[(1.0, False, False)] * 3)
     play(environment, 2)
     timestep = environment.reset()

@@ -95,7 +95,7 @@ def kinds(vector, actions):
     return [(int(s.step_type[0]), float(s.reward[0]), float(s.discount[0])) for s in steps], steps
 
 
-def test_games_of_pgx_are_images_and_their_ends_are_told_apart():
+def test_games_of_pgx_are_images_and_their_two_kinds_of_ends_differ():
     vector = PureVector(Pgx(Game()))
     check_environment(vector, steps=20)
     found, steps = kinds(vector, [1, 1, 0, 0, 1, 0, 1])

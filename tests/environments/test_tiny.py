@@ -154,7 +154,7 @@ def test_the_step_after_a_last_one_ignores_the_action(make):
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_reset_in_the_middle_starts_anew_and_step_without_reset_does_too(make):
+def test_reset_in_the_middle_starts_an_episode_and_step_without_reset_does_too(make):
     environment = make(num_envs=2, seed=4)
     began = environment.step(np.zeros(2, int))
     assert (began.step_type == FIRST).all()

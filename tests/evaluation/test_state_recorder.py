@@ -10,7 +10,7 @@ from retrax.evaluation.state_recorder import StateRecorder
 
 
 class Scripted:
-    """One environment whose episodes have the given lengths; a state tells (episode, moment)."""
+    """One environment whose episodes have the given lengths; a state is (episode, moment)."""
 
     num_envs = 1
     spec = None

@@ -321,7 +321,7 @@ def test_when_evaluations_are_due():
     assert not any(map(never.is_due, (0, 30, 95, 100)))
 
 
-def test_an_evaluation_says_that_running_statistics_begin_anew(tmp_path, monkeypatch, caplog):
+def test_an_evaluation_says_that_running_statistics_start_again(tmp_path, monkeypatch, caplog):
     (tmp_path / "normalised_envs.py").write_text(
         "import gymnasium\n"
         "def make_one():\n"

@@ -206,7 +206,7 @@ def test_an_empty_directory_is_used(retrax, finished, tmp_path):
     assert {path.name for path in (tmp_path / "agent").iterdir()} == FILES
 
 
-def test_what_a_platform_lacks_is_told(finished, tmp_path, monkeypatch):
+def test_what_a_platform_lacks_is_named(finished, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"platforms must be of cpu, cuda, rocm, tpu, got abacus"):
         retrax.export(finished, tmp_path / "agent", platforms=("cpu", "abacus"))
 

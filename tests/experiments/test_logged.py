@@ -184,7 +184,7 @@ def test_observations_and_actions_are_read_as_the_environments(monkeypatch):
 
 
 def test_sums_for_the_scale_of_rewards_are_computed():
-    """By hand: S_t = r_t + 0.5 S_{t-1}, anew in each episode."""
+    """By hand: S_t = r_t + 0.5 S_{t-1} within each episode."""
     from retrax.agents.reward_scale import logged_sums
 
     timestep = retrax.datatypes.TimeStep(

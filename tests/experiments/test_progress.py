@@ -93,7 +93,7 @@ def test_slow_learning_has_a_digit_behind_the_point(rate, told):
 
 
 def lines(shown, points):
-    """What is told at each (seconds of the loop, steps, updates); each took a second longer."""
+    """What is logged at each (seconds of the loop, steps, updates); each took a second longer."""
     return [
         shown.expect(Counters(steps=steps, updates=updates), looped=looped, elapsed=looped + 1)
         for looped, steps, updates in points

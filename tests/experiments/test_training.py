@@ -89,7 +89,7 @@ def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("bar", [False, True])
-def test_the_expected_duration_is_told_once(tiny, retrax, tmp_path, monkeypatch, bar):
+def test_the_expected_duration_is_logged_once(tiny, retrax, tmp_path, monkeypatch, bar):
     monkeypatch.setattr(progress, "_WARM_UP_SECONDS", 0.0)
     monkeypatch.setattr(progress, "_MEASURED_SECONDS", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then believes in a terminal
@@ -160,7 +160,7 @@ def test_a_run_without_metrics_is_resumed(run, retrax):
     assert [row["steps"] for row in rows(run)] == ["280"]
 
 
-def test_a_run_without_a_snapshot_begins_anew(finished, run, tiny, retrax):
+def test_a_run_without_a_snapshot_starts_from_the_beginning(finished, run, tiny, retrax):
     """As after a kill before the first one; what was the best before is forgotten."""
     shutil.rmtree(run / "snapshots")
     BestParameters(run).offer((), mean_return=9.0, steps=1)
@@ -233,7 +233,7 @@ def test_a_function_gets_each_row_and_stops_the_run(finished, tmp_path):
     ]
 
 
-def test_a_logger_that_fails_is_told_once_and_one_that_does_not_exist_refused(
+def test_a_logger_that_fails_is_logged_once_and_one_that_does_not_exist_refused(
     tiny, retrax, tmp_path, monkeypatch, finished
 ):
     (tmp_path / "my_logger.py").write_text("def fail(steps, metrics):\n    raise OSError('full')\n")
@@ -290,7 +290,7 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(tiny, retrax, t
     assert "Traceback" in (directory / "log.txt").read_text()
 
 
-def test_any_failure_is_told(tiny, retrax, tmp_path, monkeypatch):
+def test_any_failure_is_reported(tiny, retrax, tmp_path, monkeypatch):
     def fail(self, until):
         raise RuntimeError("something\nlong")
 

@@ -42,7 +42,7 @@ def test_deviations_beyond_the_tolerance_are_found_up_to_the_first_row_with_upda
         ]
 
 
-def test_processors_of_one_name_are_told_apart(tmp_path):
+def test_processors_of_one_name_are_distinguished(tmp_path):
     def named(model, flags, cores=1):
         core = f"processor : 0\ncpu family\t: 25\nmodel\t\t: {model}\nmodel name\t: AMD EPYC\n"
         path = tmp_path / "cpuinfo"

@@ -55,7 +55,7 @@ NUMBERS = itertools.count()
 
 
 def report(counter, name, **values):
-    """The phase that a node is told, which reports for the first time with this number."""
+    """The phase in the answer to a node that reports for the first time with this number."""
     return counter.report(name, (0, next(NUMBERS)), values)["phase"]
 
 
@@ -198,7 +198,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     json.dumps(status, allow_nan=False)
 
 
-def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_path):
+def test_a_run_that_is_resumed_without_a_snapshot_starts_from_the_beginning(make_counter, tmp_path):
     for taken in (150, 110):
         counter = make_counter(tmp_path)
         counter.open({}, ["loss"])
@@ -209,7 +209,7 @@ def test_a_run_that_is_resumed_without_a_snapshot_begins_anew(make_counter, tmp_
     assert [row["steps"] for row in read_rows(tmp_path)] == ["110", "110"]
 
 
-def test_a_resumed_run_without_metrics_begins_them_anew(make_counter, tmp_path, caplog):
+def test_a_resumed_run_without_metrics_starts_them_again(make_counter, tmp_path, caplog):
     counter = make_counter(tmp_path)
     counter.open({"steps": 200, "seconds": 1.0}, ["loss"])
     counter.close()
@@ -308,7 +308,7 @@ def test_steps_granted_after_the_last_status_are_not_lost(make_counter, tmp_path
     assert counter.status()["steps"] == 2000
 
 
-def test_a_counter_that_dies_before_the_learner_starts_begins_anew(make_counter, tmp_path):
+def test_a_counter_that_dies_before_the_learner_starts_begins_at_zero(make_counter, tmp_path):
     make_counter(tmp_path)
     counter = make_counter(tmp_path, restarts=1)
     assert counter.status()["phase"] == "starting"

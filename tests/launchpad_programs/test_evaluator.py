@@ -112,7 +112,7 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
     counter.steps = 300
     make_node(counter, resumed_at=250).evaluate()
     assert best.read()[:2] == (0.75, 300)
-    make_node(counter)  # begins anew
+    make_node(counter)  # which forgets it
     assert not best.exists
 
 

@@ -210,7 +210,7 @@ def told():
         (["--num-workers", "2"], "2 workers * 1 environments"),
     ],
 )
-def test_the_environments_of_each_actor_are_told(
+def test_the_environments_of_each_actor_are_printed(
     launched, tmp_path, capsys, monkeypatch, flags, expected
 ):
     (tmp_path / "acme_options.py").write_text(

@@ -67,7 +67,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def play(clock):
-    """Supervises nodes that differ from harmless ones as told; how they end, and the nodes."""
+    """Supervises nodes that differ from harmless ones as given; how they end, and the nodes."""
 
     def play(finished_at=math.inf, stops_at=math.inf, **changes):
         clock.stops_at = stops_at
@@ -140,6 +140,6 @@ def test_a_second_interrupt_waits_for_no_node(play, clock, label):
     assert clock.now < 11.5
 
 
-def test_a_learner_that_fails_while_it_saves_is_told(play):
+def test_a_learner_that_fails_while_it_saves_is_reported(play):
     ending, _ = play(finished_at=5.0, learner={"after": 1.0, "how": "failed with exit code 1"})
     assert ending == "learner/0 failed with exit code 1.\nTraceback of learner/0"

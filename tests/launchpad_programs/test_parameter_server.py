@@ -131,7 +131,7 @@ class Publisher:
         return lambda *arguments: getattr(self.server, name)(*arguments)
 
 
-def test_a_killed_server_and_a_killed_worker_are_made_anew(node, tmp_path):
+def test_a_killed_server_and_a_killed_worker_are_restarted(node, tmp_path):
     """As Ray does it: from their newest snapshots; the other worker goes on.
 
     Updates that the server has lost are made again.

@@ -121,7 +121,7 @@ class Broken:
 
 
 def test_all_nodes_are_lost_with_ray(monkeypatch):
-    """A call that fails for one node tells how all end, but for those that had ended before."""
+    """A call that fails for one node decides how all end, but for those that had ended before."""
     nodes = Nodes(monkeypatch)
     first, second, third = (nodes.node(max_failures=2) for _ in range(3))
     nodes.endings[0] = ("done", "")
@@ -148,7 +148,7 @@ def test_a_node_that_cannot_be_started_again_is_lost(monkeypatch):
 
 
 def test_nodes_that_cannot_be_started_are_lost(monkeypatch):
-    """The first that fails tells how all end; they are not started, stopped or killed."""
+    """The first that fails decides how all end; they are not started, stopped or killed."""
     kill, nodes = RayNode.kill, Nodes(monkeypatch)
     nodes.start = Broken(OSError("Broken pipe")).get
     first = nodes.node(max_failures=2)

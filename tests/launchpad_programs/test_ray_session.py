@@ -203,7 +203,7 @@ def test_a_signal_waits_until_ray_has_started(tmp_path, monkeypatch):
     assert tape == ["started", "joined 127.0.0.1:1", "left", "ended"]
 
 
-def test_who_can_connect_is_told(monkeypatch):
+def test_the_log_says_who_can_connect(monkeypatch):
     """A running cluster may have no token: that one is needed is said only of our own Ray."""
     install(monkeypatch, "2.60.0")
     own = EngineOptions(engine="ray")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from retrax.losses import q_retrace
 
 SEEDS = st.integers(0, 2**31)
-HORIZONS = st.sampled_from([1, 6])  # two, since each is compiled anew
+HORIZONS = st.sampled_from([1, 6])  # two, since each is compiled on its own
 OF_THE_VALUE = jax.jit(jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1))
 
 

@@ -204,7 +204,7 @@ def test_a_mixture_that_equals_its_target_has_priority_0(scale):
 def test_samples_of_the_mixture_are_of_the_target():
     """Mean and variance of many, by the law of total variance, seen through one Gaussian."""
     logits, means, scales = jnp.log(jnp.array([0.3, 0.7])), jnp.array([-1.0, 2.0]), jnp.ones(2)
-    # A predicted N(0, 1) has -log p(x) = x^2 / 2 + log(2 pi) / 2, so the loss tells E[x^2].
+    # A predicted N(0, 1) has -log p(x) = x^2 / 2 + log(2 pi) / 2, so the loss gives E[x^2].
     loss, _ = losses.mixture_of_gaussians_td_loss(
         *f32(np.zeros(1), np.zeros(1), np.ones(1), 0.5, 0.5),
         logits,

@@ -49,7 +49,7 @@ WINDOWS = {
     "lambda_": st.floats(0, 1),
     "end": st.floats(0, 0.6),
 }
-# Two shapes only, since each is compiled anew; values and episode ends vary freely.
+# Two shapes only, since each is compiled on its own; values and episode ends vary freely.
 SHAPES = st.sampled_from([(1, 1, 2), (6, 3, 5)])
 
 

@@ -37,7 +37,7 @@ def random_window(seed, horizon, num_actions, ends):
     return jax.tree.map(lambda x: x.astype("i4" if x.dtype.kind == "i" else "f4"), window)
 
 
-# A few shapes only, since each is compiled anew.
+# A few shapes only, since each is compiled on its own.
 SHAPES = st.sampled_from([(1, 1), (7, 3)])
 
 

@@ -204,7 +204,7 @@ def test_a_program_of_threads_ends_with_all_calls_made():
     assert calls == (400 - status.learning_since) // 2
 
 
-# Chunks of rows as (writer, number of the first row, rows); what is added is told as positions
+# Chunks of rows as (writer, number of the first row, rows); what is added is given as positions
 # in the stream, and "cut" where an episode is ended.
 FIRSTS = (0, 6, 12)
 GAPS = {
@@ -472,7 +472,7 @@ def test_a_restored_node_waits_for_new_episodes():
 
 
 def test_a_buffer_of_another_size_is_refused():
-    """Config and batch of the learner do not tell the size, the header does."""
+    """Config and batch of the learner do not give the size, the header does."""
     draws = local_replay().draws
     data = draws.empty(3).data
     (draw,) = draws.read(data)

@@ -38,7 +38,7 @@ def short_waits(monkeypatch):
 
 
 class Stop:
-    """Asks to stop when it is looked at for the n-th time."""
+    """Asks to stop when it is asked for the n-th time."""
 
     def __init__(self, looks):
         self.left = looks

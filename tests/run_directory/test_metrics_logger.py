@@ -1,4 +1,4 @@
-"""Functions of somebody's that get the rows of a run."""
+"""A user's functions that get the rows of a run."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ from retrax.runtime.run_config import RunConfig
 
 
 class Tracker:
-    """Keeps all that it is told; an instance is what it was called."""
+    """Keeps the arguments of all its calls."""
 
     def __init__(self):
         self.calls = []
@@ -39,7 +39,7 @@ class Broken(Tracker):
 
 @pytest.fixture
 def module(monkeypatch):
-    """A module of somebody's, whose names are loggers."""
+    """A user's module, whose names are loggers."""
     module = types.ModuleType("somebody")
     module.made = []
     monkeypatch.setitem(sys.modules, "somebody", module)
@@ -73,7 +73,7 @@ def test_a_row_is_its_own(tmp_path):
     assert row == {"loss": 0.5}
 
 
-def test_errors_end_nothing_and_the_first_is_told(module, tmp_path, caplog):
+def test_errors_end_nothing_and_the_first_is_logged(module, tmp_path, caplog):
     module.Broken, rows = Broken, []
     logger, stop = make(tmp_path, "Broken", lambda steps, metrics: rows.append(steps))
     with logger:
@@ -87,7 +87,7 @@ def test_errors_end_nothing_and_the_first_is_told(module, tmp_path, caplog):
     assert (sentence.exc_info, trace.exc_info[0]) == (None, RuntimeError)
 
 
-def test_one_that_cannot_be_made_is_told(module, tmp_path, caplog):
+def test_one_that_cannot_be_made_is_logged(module, tmp_path, caplog):
     module.Tracker = type("Tracker", (), {"__init__": lambda self: 1 / 0, "__call__": None})
     with make(tmp_path, "Tracker")[0] as logger:
         logger.write(1, {})

@@ -224,7 +224,7 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
         ),
     ],
 )
-def test_the_default_preset_is_told_with_its_reason(agent, spec, sentence):
+def test_the_default_preset_is_described_with_its_reason(agent, spec, sentence):
     assert find_agent(agent).describe_preset("x", spec) == sentence
 
 

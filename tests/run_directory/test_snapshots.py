@@ -129,7 +129,7 @@ def test_the_best_of_none_that_were_evaluated(tmp_path):
         Snapshots(tmp_path).find("best")
 
 
-def test_a_damaged_older_one_is_told(tmp_path):
+def test_a_damaged_older_one_is_named(tmp_path):
     save(tmp_path, 1, 2, 3, keep=3)
     file(tmp_path, 1).write_bytes(b"")
     with pytest.raises(ValueError, match=r"1 steps is damaged \(.*1.npz is not what was written: "):
@@ -186,7 +186,7 @@ def test_another_structure_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["truncated", "longer", "empty", "another file"])
-def test_damage_is_told_in_one_sentence(tmp_path, how):
+def test_damage_is_described_in_one_sentence(tmp_path, how):
     save(tmp_path, 6, 7)
     path = file(tmp_path, 7)
     data = path.read_bytes()
@@ -212,7 +212,7 @@ def test_without_a_whole_one_there_is_nothing_to_resume(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["learner", "replay", "counters", "actors"])
-def test_a_missing_part_is_told(tmp_path, part):
+def test_a_missing_part_is_named(tmp_path, part):
     (tmp_path / "snapshots").mkdir()
     snapshot = make_snapshot(7)
     parts = {"learner": snapshot.learner, "replay": snapshot.replay, "actors": ()}

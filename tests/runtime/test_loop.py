@@ -324,7 +324,7 @@ def test_returns_and_lengths_of_episodes():
 
 
 @pytest.mark.parametrize("priority", [np.nan, np.inf])
-def test_a_diverged_learner_is_told(priority):
+def test_a_diverged_learner_is_named(priority):
     loop, _ = make_loop(constant_agent(priority))
     for _ in range(5):
         loop.advance()

@@ -1,4 +1,4 @@
-"""A deep_sea that tells which cells have been visited, for `retrax train` in this directory.
+"""A deep_sea that reports which cells have been visited, for `retrax train` in this directory.
 
 `retrax train agent57 --environment explored:explored,size=20 --steps 50000 ...`
 
