@@ -29,7 +29,6 @@ class NodeKind(NamedTuple):
       label: its name; the nodes of the kind are named LABEL/0, LABEL/1, ... The module LABEL has
         their factory make_LABEL, `(config, index, peers, *, stop) -> Node`.
       calls: labels of the nodes that it calls, where the program has them.
-      is_called: whether other nodes call it.
       holds_rows: whether it is the replay that actors write into and the learner draws from.
       acts: whether it takes the steps of the run, as the counter grants them. It may run on another
         host than the launcher's, whose files it then does not see.
@@ -49,7 +48,6 @@ class NodeKind(NamedTuple):
 
     label: str
     calls: tuple[str, ...] = ()
-    is_called: bool = False
     holds_rows: bool = False
     acts: bool = False
     publishes: bool = False
@@ -62,23 +60,26 @@ class NodeKind(NamedTuple):
     restores: str = ""
     begins: str = "begins again"
 
+    @property
+    def is_called(self) -> bool:
+        """Whether other nodes call it."""
+        return any(self.label in kind.calls for kind in KINDS.values())
+
 
 RESTARTS_COLUMN = "node_restarts"  # of metrics.csv
 _REPLAY_COLUMNS = (("replay_rows", "replay_rows"), ("replay_sequences", "replay_sequences"))
 _KINDS = (
     NodeKind(
         "replay",
-        is_called=True,
         holds_rows=True,
         ends_last=True,
         restores="its newest state, which was saved with a snapshot",
         begins="is empty, and refills",
     ),
-    NodeKind("counter", is_called=True, ends_last=True),
+    NodeKind("counter", ends_last=True),
     NodeKind(
         "learner",
         ("counter", "replay"),
-        is_called=True,
         publishes=True,
         saves=True,
         sees_accelerator=True,
@@ -96,7 +97,6 @@ _KINDS = (
     NodeKind(
         "parameter_server",
         ("counter",),
-        is_called=True,
         publishes=True,
         saves=True,
         cpus=0.5,
@@ -167,9 +167,9 @@ def publisher_of(run: RunConfig) -> str:
 def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
     """The nodes of a program, those first that others call."""
     kinds = kinds_of(config.run)
-    called = {kind.label for kind in kinds if kind.is_called}
+    labels = [kind.label for kind in kinds]
     return [
-        NodeSpec(kind, index, tuple(f"{label}/0" for label in kind.calls if label in called))
+        NodeSpec(kind, index, tuple(f"{label}/0" for label in kind.calls if label in labels))
         for kind in kinds
         for index in range(config.run.num_actors if kind.acts else 1)
     ]
