@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_DOTS_PER_INCH = 120
 
-def new_figure(width: float, height: float, dots_per_inch: int = 110) -> "Figure":
+
+def new_figure(width: float, height: float) -> "Figure":
     """An empty figure of a size in inches, which a notebook shows."""
     from matplotlib.figure import Figure  # here: it takes a second, and only plots need it
 
@@ -23,7 +25,7 @@ def new_figure(width: float, height: float, dots_per_inch: int = 110) -> "Figure
         def _repr_png_(self) -> bytes:
             return png(self)
 
-    return Picture(figsize=(width, height), dpi=dots_per_inch, layout="constrained")
+    return Picture(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
 
 
 def check_png(output: Path) -> None:

@@ -24,7 +24,6 @@ _PANEL_INCHES = (5.0, 3.6)
 _ARM_INCHES = (7.0, 2.4)
 _MAX_INSIDE = 4  # curves whose legend fits into a panel; that of more stands beside it
 _BESIDE_INCHES = 3.6
-_DOTS_PER_INCH = 120
 _BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: nothing else is seen
 
 
@@ -99,7 +98,7 @@ def plot_learning_curves(
     rows = -(-len(environments) // columns)
     styles = _styles(loaded)
     width = _PANEL_INCHES[0] + (_BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0)
-    figure = drawing.new_figure(width * columns, _PANEL_INCHES[1] * rows, _DOTS_PER_INCH)
+    figure = drawing.new_figure(width * columns, _PANEL_INCHES[1] * rows)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for panel, environment in zip(panels, environments, strict=False):
         here = [run for run in loaded if str(run.config["environment"]) == environment]
@@ -129,8 +128,7 @@ def plot_arms(
     drawing.check_png(output)
     from matplotlib.ticker import MaxNLocator
 
-    width, height = _ARM_INCHES
-    figure = drawing.new_figure(width, height * len(panels), _DOTS_PER_INCH)
+    figure = drawing.new_figure(_ARM_INCHES[0], _ARM_INCHES[1] * len(panels))
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
     for axis, (name, values) in zip(axes, panels.items(), strict=True):
         arms = range(len(values))
