@@ -249,7 +249,7 @@ class Run:
             self._log.info(line, extra={FILE_ONLY: self._progress.has_bar})
         if advice := self._advice.first(means):
             self._log.warning(advice)
-        if sentence := self._equal.sentence(self._loop.counters.steps, means):
+        if sentence := self._equal.sentence(self._loop.counters, means):
             self._log.warning(sentence)
 
     def _continuation(self) -> bytes:

@@ -15,6 +15,7 @@ from ..agents.entry import AgentEntry
 from ..datatypes import TimeStep
 
 _RATE_SECONDS = 5.0  # rates are means over this long
+_EPISODES = 20  # fewer may have the same return by chance
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -167,11 +168,11 @@ class EqualReturns:
         self._is_over = start > self._tenth
         self._returns: list[float] = []
 
-    def sentence(self, steps: int, metrics: Mapping[str, float]) -> str | None:
+    def sentence(self, counters: Counters, metrics: Mapping[str, float]) -> str | None:
         """The sentence, after a tenth of the run in which all episodes had the same return.
 
         Args:
-          steps: of a log row.
+          counters: at a log row.
           metrics: its means; `episode_return` is missing where no episode ended.
         """
         if self._is_over or "episode_return" not in metrics:
@@ -179,7 +180,8 @@ class EqualReturns:
         self._returns.append(metrics["episode_return"])
         differ = len(set(self._returns)) > 1
         # One row may be the mean of different returns; two such means are hardly ever equal.
-        self._is_over = differ or (steps >= self._tenth and len(self._returns) > 1)
+        is_enough = counters.episodes >= _EPISODES and len(self._returns) > 1
+        self._is_over = differ or (counters.steps >= self._tenth and is_enough)
         if differ or not self._is_over:
             return None
         return (

@@ -9,6 +9,7 @@ import pytest
 from retrax.agents import acer, d4pg
 from retrax.runtime.metrics import (
     Advice,
+    Counters,
     EqualReturns,
     MetricsAccumulator,
     Rate,
@@ -68,10 +69,10 @@ def test_advice_is_given_once():
 
 
 @pytest.mark.parametrize(
-    ("start", "returns", "rows"),
+    ("start", "returns", "rows"),  # of ten episodes each
     [
         (0, [-200.0, None, -200.0, -200.0], [3]),
-        (5, [-200.0, -200.0, -200.0, -200.0], [2]),
+        (6, [-200.0, -200.0, -200.0, -200.0], [2]),  # the first has ten episodes alone
         (0, [-200.0, -200.0, -199.0, -200.0], []),
         (0, [None, None, -200.0, -200.0], [4]),  # one row may be the mean of different returns
         (0, [-200.0, -199.0, -200.0, -200.0], []),
@@ -82,7 +83,8 @@ def test_equal_returns_of_the_first_tenth_are_told_once(start, returns, rows):
     equal, found = EqualReturns(100, start=start), []
     for row, value in enumerate([*returns, -200.0], start=1):
         metrics = {} if value is None else {"episode_return": value}
-        if sentence := equal.sentence(start + 3.5 * row, metrics):
+        counters = Counters(steps=start + 3.5 * row, episodes=10 * row)
+        if sentence := equal.sentence(counters, metrics):
             found.append(row)
             assert "returned -200:" in sentence
     assert found == rows
