@@ -1,15 +1,21 @@
-"""Agents that NumPy can follow: outputs linear in what is observed or remembered, random rows.
+"""Agents for tests: linear ones that NumPy can follow, tiny ones of the presets; random rows.
 
-`jitted` compiles each function of an agent. Tests that share an agent and the shapes of its data
-share what is compiled, so a test module makes its agents by one cached function.
+Linear are their outputs in what is observed or remembered. `jitted` compiles each function of an
+agent. Tests that share an agent and the shapes of its data share what is compiled, so agents are
+made by cached functions.
 """
+
+import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from dm_env import StepType, specs
 
-from retrax.datatypes import EnvironmentSpec, Row, Sample, TimeStep
+from retrax.agents import acer, agent57, d4pg, reactor
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, TimeStep, sample_shape
 from retrax.networks import (
     CategoricalOutput,
     FeedForwardNetwork,
@@ -25,15 +31,17 @@ SPECS = {
     "discrete": EnvironmentSpec(specs.Array((D,), np.float32), specs.DiscreteArray(A)),
     "continuous": EnvironmentSpec(specs.Array((D,), np.float32), BOUNDS),
 }
+KINDS = {
+    "acer": ("discrete", "continuous"),
+    "agent57": ("discrete",),
+    "d4pg": ("continuous",),
+    "reactor": ("discrete",),
+}
+PACKAGES = {"acer": acer, "agent57": agent57, "d4pg": d4pg, "reactor": reactor}
 KEEP = 0.5
 # Sizes of an agent's own networks, and of what it learns from: the smallest that can fail.
 TINY = {
-    "acer": {
-        "vector_sizes": (4,),
-        "hidden_size": 4,
-        "advantage_size": 4,
-        "sequence_length": 8,
-    },
+    "acer": {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4, "sequence_length": 8},
     "agent57": {
         "num_arms": 5,
         "vector_sizes": (4,),
@@ -61,6 +69,75 @@ TINY = {
         "sequence_length": 8,
     },
 }
+LINEAR = {
+    "acer": {
+        "truncation": 2.0,
+        "delta": 0.4,
+        "average_decay": 0.9,
+        "discount": 0.8,
+        "entropy_cost": 0.2,
+        "critic_cost": 0.7,
+        "max_abs_reward": 1.5,
+        "reward_scale": 2.0,
+        "num_dueling_samples": 3,
+        "sequence_length": 6,
+        "frame_stack": 1,
+        "replay": ReplayConfig(pace="rounds"),
+    },
+    "reactor": {
+        "policy_gradient_cap": 2.0,
+        "retrace_lambda": 0.9,
+        "discount": 0.8,
+        "num_atoms": 5,
+        "vmin": -3.0,
+        "vmax": 3.0,
+        "policy_epsilon": 0.1,
+        "entropy_cost": 0.2,
+        "max_abs_reward": 1.5,
+        "sequence_length": 6,
+        "target_update_period": 1000,
+    },
+}
+
+
+@functools.cache
+def tiny_agent(name, preset="small", kind=None, **changes):
+    """An agent of a preset with networks of `TINY`, and its config.
+
+    Rewards are not scaled: test_reward_scale.py has agents that do.
+    """
+    unscaled = {} if name == "agent57" else {"scale_rewards": False}
+    config = PACKAGES[name].PRESETS[preset]()
+    config = dataclasses.replace(config, **{**TINY[name], **unscaled, **changes})
+    return jitted(PACKAGES[name].make_agent(SPECS[kind or KINDS[name][0]], config)), config
+
+
+@functools.cache
+def linear_agent(name, kind="discrete", *, keep=0.0, rate=0.5, **changes):
+    """Reactor or ACER on a linear network, and its config.
+
+    `rate` is that of plain gradient steps; without one the agent has its own optimiser.
+    """
+    config = PACKAGES[name].Config(**{**LINEAR[name], **changes})
+    parts = {"optimizer": optax.sgd(rate)} if rate else {}
+    if name == "reactor":
+        parts["network"] = reactor_network(config, keep)
+    else:
+        parts |= {"network": acer_network(kind, keep), "advantage": ADVANTAGE}
+    return jitted(PACKAGES[name].make_agent(SPECS[kind], config, **parts)), config
+
+
+def first_state(agent, seed=0, other=1):
+    """The first state of a learner, whose target network, or average policy, is another one."""
+    state, another = (agent.init(jax.random.key(number)) for number in (seed, other))
+    if hasattr(state, "average_params"):
+        return state._replace(average_params=another.average_params)
+    return state._replace(target_params=another.params)
+
+
+def double(tree):
+    """The arrays of a tree in double precision."""
+    return jax.tree.map(lambda x: np.asarray(x, np.float64), tree)
 
 
 def jitted(agent):
@@ -192,6 +269,22 @@ def agent57_networks(reads_everything=True):
     return networks._replace(value=value)
 
 
+def episode_rows(rng, length, ends, terminated):
+    """Rows of one episode each, with its last row `ends[b]`, and their mask; padding is 0.
+
+    Actions and extras are not among them.
+    """
+    ends, terminated = np.reshape(ends, (-1, 1)), np.reshape(terminated, (-1, 1)).astype(bool)
+    is_last, mask = np.arange(length) == ends, np.arange(length) <= ends
+    rows = {
+        "observation": rng.normal(size=(*mask.shape, D)) * mask[..., None],
+        "reward": rng.normal(size=mask.shape) * mask,
+        "discount": mask & ~(is_last & terminated),
+    }
+    rows = {name: values.astype(np.float32) for name, values in rows.items()}
+    return rows | {"is_first": np.zeros_like(mask), "is_last": is_last}, mask
+
+
 def random_rows(kind, seed, batch, length, ends=0.2):
     """Rows with terminations and truncations, a first row behind each last one."""
     rng = np.random.default_rng(seed)
@@ -232,21 +325,36 @@ def as_sample(rows, weights=None, mask=None):
     return Sample(Row(extras=extras, **fields), weights, mask)
 
 
-def ended_samples(kind, extras):
-    """Two segments of 8 rows that end at row 4, and others that differ where nothing may matter.
+def random_sample(agent, spec, seed, batch=2, ends=None):
+    """A sample of whatever an agent reads; `ends[b]` is the last row of sequence b."""
+    rng = np.random.default_rng(seed)
+
+    def values(x):
+        if x.dtype == np.float32:
+            return rng.uniform(0.1, 1.0, x.shape).astype(x.dtype)
+        return rng.integers(2 if x.dtype == np.int32 else 1, size=x.shape).astype(x.dtype)
+
+    sample = jax.tree.map(values, sample_shape(spec, agent.sequence, batch))
+    rows, last = np.arange(agent.sequence.length), np.reshape(ends or batch * [np.inf], (-1, 1))
+    is_last = sample.rows._replace(is_last=rows == last)
+    return sample._replace(rows=is_last, mask=rows <= last)
+
+
+def ended_samples(kind):
+    """Two segments of 6 rows that end at row 3, and others that differ where nothing may matter.
 
     That is behind a last row, and in a last row's action.
     """
-    rows = random_rows(kind, 0, 2, 8, ends=0.0)
-    rows["is_last"][:, 4] = True
-    mask = np.broadcast_to(np.arange(8) <= 4, (2, 8))
-    padded = {k: np.where(mask.reshape(2, 8, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
+    rows = random_rows(kind, 0, 2, 6, ends=0.0)
+    rows["is_last"][:, 3] = True
+    mask = np.broadcast_to(np.arange(6) <= 3, (2, 6))
+    padded = {k: np.where(mask.reshape(2, 6, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
     changed = {k: v.copy() for k, v in padded.items()}
     for name in ("observation", "reward"):
-        changed[name][:, 5:] = 7.0
+        changed[name][:, 4:] = 7.0
     for name in {"action", "mu", "drawn"} & set(changed):
-        changed[name][:, 4:] = changed[name][:, :4][:, ::-1]
-    return [as_sample(each | extras, mask=mask) for each in (padded, changed)]
+        changed[name][:, 3:] = changed[name][:, :3][:, ::-1]
+    return [as_sample(each, mask=mask) for each in (padded, changed)]
 
 
 def timestep(kind=StepType.MID, observation=None, reward=0.0):

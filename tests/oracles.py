@@ -1098,3 +1098,23 @@ def off_policyness(pi_a, mu_a, acted):
         return 0.0, 0.0, 0.0
     cut = sum(1 for ratio in ratios if ratio < 1) / n
     return total / n, cut, total**2 / (n * squares) if squares else 0.0
+
+
+# agents/optimization.py
+
+
+def adam(params, gradients, learning_rate, b1=0.9, b2=0.999, epsilon=1e-8, *, clip=np.inf, decay=0):
+    """Parameters after Adam's steps on a list of gradients: clip of the norm, then L2, then Adam.
+
+    All are single numbers or arrays of one shape.
+    """
+    first = second = 0.0
+    for number, gradient in enumerate(gradients, 1):
+        norm = np.sqrt(np.sum(np.square(gradient)))
+        gradient = gradient * (clip / norm if norm > clip else 1.0) + decay * params
+        first = b1 * first + (1 - b1) * gradient
+        second = b2 * second + (1 - b2) * gradient**2
+        direction = first / (1 - b1**number)
+        step = direction / (np.sqrt(second / (1 - b2**number)) + epsilon)
+        params = params - learning_rate * step
+    return params

@@ -5,7 +5,6 @@ What they say about the package itself, their commands, links, and the figures t
 
 import ast
 import importlib
-import importlib.util
 import json
 import re
 import subprocess
@@ -13,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmark_modules import load
 from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_lines, read
 
 from retrax.agents.entry import agent_names, find_agent
@@ -37,9 +37,7 @@ ELSEWHERE = {
     "launchpad_programs/README.md": "tests/launchpad_programs/test_program.py",
 }
 OWN_AGENTS = {path.parent.name for path in (ROOT / "agents").glob("*/config.py")}
-_spec = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
-figures = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(figures)
+figures = load("figures", ROOT / "docs")
 
 
 def row(page, name):

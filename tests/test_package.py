@@ -67,18 +67,23 @@ def shipped_modules() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a clean copy: nothing that an earlier build left helps it."""
+def built(tmp_path_factory):
+    """A source distribution, and a wheel made from it: what an earlier build left helps neither."""
     copy = tmp_path_factory.mktemp("copy")
     for path in source_files():
         (copy / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, copy / path)
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
-    built = subprocess.run(
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", "."]
+    done = subprocess.run(
         command, cwd=copy, capture_output=True, text=True, timeout=300, check=False
     )
-    assert built.returncode == 0, built.stdout + built.stderr
-    [path] = (copy / "dist").glob("*.whl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return copy / "dist"
+
+
+@pytest.fixture
+def wheel(built):
+    [path] = built.glob("*.whl")
     with zipfile.ZipFile(path) as archive:
         yield archive
 
@@ -109,17 +114,9 @@ def test_the_wheel_says_its_version_and_its_command(wheel):
     assert "reactor = retrax.agents.reactor:AGENT" in commands
 
 
-def test_the_source_distribution_has_the_whole_repository(tmp_path):
+def test_the_source_distribution_has_the_whole_repository(built):
     """Tests, documents and licence, each as it is."""
-    for path in source_files():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, tmp_path / path)
-    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", "dist", "."]
-    built = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    [path] = (tmp_path / "dist").glob("*.tar.gz")
+    [path] = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         licence = archive.extractfile(f"retrax-{retrax.__version__}/LICENSE")

@@ -21,8 +21,7 @@ def test_the_mean_of_the_last_episodes():
 
 
 @pytest.mark.parametrize(
-    ("threshold", "found"),
-    [(20.0, (200, 2.0)), (42.0, (300, 3.0)), (42.1, (None, None))],
+    ("threshold", "found"), [(20.0, (200, 2.0)), (42.0, (300, 3.0)), (42.1, (None, None))]
 )
 def test_solved_is_the_first_moment(threshold, found):
     assert peers.solved(CURVE, threshold) == found

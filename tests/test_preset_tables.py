@@ -1,21 +1,19 @@
 """Tables of presets in the agents' READMEs are those that the configs give."""
 
-import importlib.util
 import pathlib
 
 import pytest
+from benchmark_modules import load
 
 from retrax.agents.entry import agent_names, find_agent
 from retrax.agents.reactor import Config
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "docs" / "preset_tables.py"
-_spec = importlib.util.spec_from_file_location("preset_tables", SCRIPT)
-preset_tables = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(preset_tables)
+ROOT = pathlib.Path(__file__).parents[1]
+preset_tables = load("preset_tables", ROOT / "docs")
 
 
 def test_all_agents_of_the_package_have_a_table():
-    folders = {path.parent.name for path in (SCRIPT.parents[1] / "agents").glob("*/config.py")}
+    folders = {path.parent.name for path in (ROOT / "agents").glob("*/config.py")}
     assert set(preset_tables.AGENTS) == folders
     assert folders <= set(agent_names())
 

@@ -4,7 +4,6 @@ import fcntl
 import functools
 import http.server
 import importlib
-import importlib.util
 import posixpath
 import re
 import subprocess
@@ -16,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import browser
 import pytest
+from benchmark_modules import load
 
 REASON = "needs the tools of the documentation site: pip install -e '.[docs]'"
 for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml"):
@@ -26,15 +26,9 @@ ROOT = Path(__file__).parents[1]
 LOADING = {"script": "src", "img": "src", "source": "src", "iframe": "src", "link": "href"}
 
 
-def script(name):
-    """A module of docs/."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-site_pages, docstring_equations = script("site_pages"), script("docstring_equations")
+site_pages, docstring_equations = (
+    load(name, ROOT / "docs") for name in ("site_pages", "docstring_equations")
+)
 
 
 class Page(HTMLParser):
@@ -260,22 +254,6 @@ def test_broken_links_are_found(tmp_path):
     here.write_text("<p id='own'>" + "".join(f"<a href='{link}'>x</a>" for link in links))
     page = parsed(here)
     assert list(broken(tmp_path, here, page)) == ["index.html: gone/", "index.html: there/#none"]
-
-
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
-        ("docs/guide.md", "docs/guide.md"),
-        ("agents/acer", "agents/acer/README.md"),
-        ("losses", "reference/losses/index.md"),
-        ("losses/off_policy.py", "reference/losses/off_policy.md"),
-        ("tests/oracles.py", "source/tests/oracles.py.md"),
-        ("docs/results/d4pg/curves.png", "docs/results/d4pg/curves.png"),
-        ("LICENSE", "source/LICENSE.md"),
-    ],
-)
-def test_where_files_are_shown(path, shown):
-    assert site_pages.shown_at(path) == shown
 
 
 def test_links_of_a_page_are_rewritten_and_code_is_not():

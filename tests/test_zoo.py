@@ -1,12 +1,12 @@
 """The agents in docs/zoo: each plays its environment as its page says."""
 
 import contextlib
-import importlib.util
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmark_modules import load
 
 from retrax import environments
 
@@ -14,14 +14,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
 AGENTS = sorted(path.parent for path in (ROOT / "docs" / "zoo").glob("*/agent.json"))
 EPISODES = 10
-
-
-def load(folder):
-    """The agent by the module that lies beside it."""
-    spec = importlib.util.spec_from_file_location(f"act_{folder.name}", folder / "act.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.ExportedAgent()
 
 
 def returns(agent):
@@ -43,7 +35,7 @@ def returns(agent):
 def test_it_plays_as_its_page_says(folder):
     [line] = [line for line in PAGE.splitlines() if f"zoo/{folder.name}/agent.json" in line]
     [wanted] = re.findall(r"\| (-?[\d.]+) \(", line)
-    assert np.mean(returns(load(folder))) == pytest.approx(float(wanted))
+    assert np.mean(returns(load("act", folder).ExportedAgent())) == pytest.approx(float(wanted))
 
 
 def test_they_are_small():

@@ -1,6 +1,5 @@
 """The sliding-window bandit against a list of all pulls."""
 
-import chex
 import jax
 import numpy as np
 import oracles
@@ -48,13 +47,15 @@ def test_bounds_by_hand():
     assert choose(jax.random.key(0), state, num_arms=2, bonus=1.0, epsilon=0.0) == 1
 
 
-def test_each_arm_is_pulled_once_at_first():
+@pytest.mark.parametrize(("first", "expected"), [(0, [0, 1, 2, 3]), (7, [3, 0, 1, 2])])
+def test_each_arm_is_pulled_once_at_first(first, expected):
     state, arms = bandit.init(5), []
     for number in range(4):
-        arm = choose(jax.random.key(number), state, num_arms=4, bonus=1.0, epsilon=0.9)
+        key = jax.random.key(number)
+        arm = choose(key, state, num_arms=4, bonus=1.0, epsilon=0.9, first=first)
         state = update(state, arm, np.float32(number))
         arms.append(int(arm))
-    assert arms == [0, 1, 2, 3]
+    assert arms == expected
 
 
 def test_old_entries_leave_the_window_whichever_arm_they_were():
@@ -63,11 +64,6 @@ def test_old_entries_leave_the_window_whichever_arm_they_were():
     counts, means = bandit.statistics(state, 2)
     np.testing.assert_allclose(counts, [0, 3])
     np.testing.assert_allclose(means, [0, 2])
-
-
-def test_arm_without_entries_is_tried_again():
-    state = after([(0, -100.0), (1, 1.0), (1, 2.0), (1, 3.0)], 3)
-    assert choose(jax.random.key(0), state, num_arms=2, bonus=0.0, epsilon=0.0) == 0
 
 
 def test_nothing_is_paid_before_the_first_pull():
@@ -92,16 +88,6 @@ def test_best_arm_has_the_largest_mean_without_a_bonus():
     assert bandit.best(after([(1, -5.0)], 10), 4) == 1, "arms without entries are not the best"
 
 
-def test_first_pulls_begin_with_another_arm():
-    state, arms = bandit.init(5), []
-    for number in range(4):
-        key = jax.random.key(number)
-        arm = choose(key, state, num_arms=4, bonus=1.0, epsilon=0.9, first=7)
-        state = update(state, arm, np.float32(0))
-        arms.append(int(arm))
-    assert arms == [3, 0, 1, 2]
-
-
 @settings(max_examples=20, deadline=None)
 @given(
     pulls=st.lists(
@@ -121,14 +107,6 @@ def test_best_of_all_has_the_largest_mean_over_all_windows(pulls):
         assert arm == 0
         return
     np.testing.assert_allclose(means[int(arm)], max(means.values()), rtol=1e-6)
-
-
-def test_bandit_batches():
-    states = jax.vmap(lambda _: bandit.init(3))(np.arange(2))
-    new = jax.vmap(bandit.update)(states, np.array([0, 1]), np.array([1.0, 2.0]))
-    chex.assert_trees_all_close(
-        jax.tree.map(lambda x: x[1], new), bandit.update(bandit.init(3), np.int32(1), np.float32(2))
-    )
 
 
 def test_empty_window_is_refused():

@@ -25,19 +25,6 @@ def test_paper_families_have_the_known_values():
     np.testing.assert_allclose(gamma[-3:], [0.990994, 0.99051, 0.99], atol=1e-6)
 
 
-def test_gamma_as_printed_is_not_monotone_and_leaves_its_range():
-    """The printed branches: a rising sigmoid, then a drop; exponents that end at 0.99997."""
-    g0, g1, g2 = 0.9999, 0.997, 0.99
-    sigmoid = [g1 + (g0 - g1) / (1 + np.exp(-10 * (2 * j - 6) / 6)) for j in range(1, 7)]
-    assert sigmoid[0] < sigmoid[-1]
-    last = 1 - np.exp(((32 - 9) * np.log(1 - g1) + (31 - 8) * np.log(1 - g2)) / (32 - 9))
-    assert last > g0
-    ours = families.agent57_discounts(32, g0, g1, g2)
-    assert (np.diff(ours) <= 0).all()
-    assert ours.min() >= np.float32(g2)
-    assert ours.max() <= np.float32(g0)
-
-
 @pytest.mark.parametrize("num_arms", [2, 3, 4, 5, 8, 16, 32, 64])
 def test_families_of_any_size_are_monotone(num_arms):
     beta = families.intrinsic_weights(num_arms, 0.3)

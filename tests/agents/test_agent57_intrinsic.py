@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax.agents.agent57 import Config, auxiliary, episodic_memory, novelty
-from retrax.basics.libraries import rlax
 
 CONSTANTS = {
     "cluster_distance": 0.008,
@@ -77,32 +76,6 @@ def test_episodic_bonus_by_hand():
     np.testing.assert_allclose(state.mean_distance, 4.5)
 
 
-def test_fewer_than_k_entries_pay_nothing_and_leave_the_mean_alone():
-    embeddings = np.arange(4.0)[:, None]
-    rewards, state = rewards_of(embeddings, [True, False, False, False], capacity=9, k=3)
-    assert (rewards[:3] == 0).all()
-    assert rewards[3] > 0
-    assert state.num_means == 1
-
-
-def test_memory_is_emptied_at_each_episode_and_its_mean_is_not():
-    embeddings = np.array([[0.0], [1.0], [1.0], [0.0]])
-    rewards, state = rewards_of(embeddings, [True, False, True, False], capacity=9, k=1)
-    assert rewards[2] == 0, "the state was seen in the episode before only"
-    np.testing.assert_allclose(rewards[1], rewards[3], rtol=1e-6)
-    assert state.size == 2
-    assert state.num_means == 2
-
-
-def test_memory_is_a_ring_of_its_capacity():
-    """Capacity 2: state 0 is forgotten when it comes again after 1 and 2."""
-    embeddings = np.array([[0.0], [10.0], [20.0], [0.0]])
-    _, state = rewards_of(embeddings, [True, False, False, False], capacity=2, k=1)
-    np.testing.assert_allclose(state.mean_distance, (100 + 100 + 100) / 3)
-    _, state = rewards_of(embeddings, [True, False, False, False], capacity=3, k=1)
-    np.testing.assert_allclose(state.mean_distance, (100 + 100 + 0) / 3)
-
-
 @pytest.mark.parametrize("size", [1, 2, 512, 513, 1024, 1025, 1100, 1200, 1201, 1900, 3000])
 @pytest.mark.parametrize("k", [1, 10, 600])
 def test_neighbours_are_those_of_all_blocks_of_the_memory(size, k):
@@ -138,30 +111,6 @@ def test_near_neighbours_of_large_embeddings_keep_their_distance():
     _, state = bonus_of(1)(state, np.array([1000.0, 0.0], np.float32))
     _, state = bonus_of(1)(state, np.array([1000.01, 0.0], np.float32))
     np.testing.assert_allclose(state.mean_distance, 1e-4, rtol=0.02)
-
-
-def test_rlax_bonus_has_the_wrong_sign_for_small_distances():
-    """Its distances are negative; the signs cancel only where the mean is far from 0.001.
-
-    25 random states of scale 0.01 are all paid 0.316 there: no state is newer than another.
-    """
-    rng = np.random.default_rng(0)
-    embeddings = (0.01 * rng.normal(size=(25, 4))).astype(np.float32)
-    theirs, _ = rlax.episodic_memory_intrinsic_rewards(
-        embeddings, num_neighbors=10, reward_scale=1.0
-    )
-    np.testing.assert_allclose(theirs[10:], 0.316, atol=2e-3)
-    firsts = np.arange(25) == 0
-    ours, _ = rewards_of(embeddings, firsts, capacity=30, k=10)
-    expected = oracle_rewards(embeddings, firsts, capacity=30, k=10)
-    np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=1e-6)
-    assert ours[10:].min() > 1
-    assert np.ptp(ours[10:]) > 1
-
-
-def test_equal_states_are_paid_the_least():
-    rewards, _ = rewards_of(np.ones((15, 2)), np.arange(15) == 0, capacity=30, k=10)
-    np.testing.assert_allclose(rewards[10:], 1 / (np.sqrt(10) + 1e-3), rtol=1e-5)
 
 
 def test_too_similar_states_are_paid_nothing():

@@ -7,85 +7,82 @@ import jax
 import numpy as np
 import optax
 import pytest
-from dm_env import specs
-from linear_agents import TINY, jitted
+from linear_agents import (
+    PACKAGES,
+    SPECS,
+    TINY,
+    D,
+    double,
+    jitted,
+    linear_agent,
+    random_sample,
+    timestep,
+)
 
-from retrax.agents import agent57, base
-from retrax.agents.evaluation_average import AveragedLearnerState, AveragedParams
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, TimeStep
-from retrax.replay import SequenceStore
+from retrax.agents import base
+from retrax.agents.evaluation_average import AveragedLearnerState
 
-SPEC = EnvironmentSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
-DECAY = 0.75
-REPLAY = ReplayConfig(capacity=100, batch_size=2, min_rows=1)
+SPEC, DECAY = SPECS["discrete"], 0.75
+CASES = [("acer", {}), ("agent57", {"values": "split"}), ("agent57", {"values": "extrinsic"})]
+IDS = ["acer", "split", "extrinsic"]
 
 
 @functools.cache
-def make(decay, values="split"):
-    changes = {
-        "values": values,
-        "evaluation_average_decay": decay,
-        "replay": REPLAY,
-        "recurrent": False,
-    }
-    config = agent57.Config.small(**(TINY["agent57"] | changes))
-    return jitted(agent57.make_agent(SPEC, config, optimizer=optax.sgd(1.0))), config
+def make(name, is_averaging, **changes):
+    if name == "acer":
+        return linear_agent("acer", average_decay=DECAY, exploit_average=is_averaging)[0]
+    changes |= {"evaluation_average_decay": DECAY * is_averaging, "recurrent": False}
+    config = PACKAGES[name].Config.small(**(TINY[name] | changes))
+    return jitted(PACKAGES[name].make_agent(SPEC, config, optimizer=optax.sgd(1.0)))
 
 
-def random_sample(agent, config, seed):
-    shapes = SequenceStore(SPEC, agent.sequence, config.replay, num_envs=1, seed=0).shapes
-    rng = np.random.default_rng(seed)
-
-    def values(x):
-        if x.dtype == np.float32:
-            return rng.uniform(0.1, 1.0, x.shape).astype(x.dtype)
-        return np.zeros(x.shape, x.dtype)
-
-    sample = jax.tree.map(values, shapes[0])
-    return sample._replace(mask=np.ones(sample.mask.shape, bool))
+def newest(name, params):
+    """The part of acting parameters of which there is an average."""
+    return params.network if name == "acer" else params.newest.values
 
 
-@pytest.mark.parametrize("values", ["split", "extrinsic"])
-def test_the_average_is_of_the_updates_alone(values):
+@pytest.mark.parametrize(("name", "changes"), CASES, ids=IDS)
+def test_the_average_is_of_the_updates_alone(name, changes):
     """Weights decay^age, divided by their sum; the first parameters have none."""
-    agent, config = make(DECAY, values)
-    update, state = base.update(agent), agent.init(jax.random.key(0))
-    chex.assert_trees_all_equal(state.average, state.learner.params)
-    after = []
-    for seed in range(3):
-        before = state
-        state, _ = update(state, random_sample(agent, config, seed))
-        after.append(jax.tree.map(np.float64, state.learner.params))
+    agent = make(name, True, **changes)
+    state, after = agent.init(jax.random.key(0)), []
+    params = agent.acting_params(state)
+    chex.assert_trees_all_equal(params.average, newest(name, params))
+    sample = random_sample(agent, SPEC, 0)
+    shapes, _ = jax.eval_shape(agent.gradients, state, sample)
+    for scale in (1.0, -2.0, 0.5):
+        gradients = jax.tree.map(lambda x, size=scale: np.full(x.shape, size, x.dtype), shapes)
+        state = agent.apply(state, gradients)
+        after.append(double(newest(name, agent.acting_params(state))))
     weights = DECAY ** np.arange(len(after))[::-1]
     average = jax.tree.map(lambda *x: np.average(x, axis=0, weights=weights), *after)
-    chex.assert_trees_all_close(state.average, average, atol=1e-5)
-    with pytest.raises(AssertionError):
-        chex.assert_trees_all_close(before.average, state.average, atol=1e-5)
-    params = agent.acting_params(state)
-    chex.assert_trees_all_equal(params.average, state.average)
-    chex.assert_trees_all_equal(params.newest.values, state.learner.params)
+    chex.assert_trees_all_close(agent.acting_params(state).average, average, atol=1e-5)
 
 
 def test_learning_is_that_of_the_agent_without_an_average():
-    (agent, config), (plain, _) = make(DECAY), make(0.0)
+    agent, plain = make("agent57", True), make("agent57", False)
     state, other = (each.init(jax.random.key(0)) for each in (agent, plain))
     assert isinstance(state, AveragedLearnerState)
-    sample = random_sample(agent, config, 0)
+    sample = random_sample(agent, SPEC, 0)
     new, update = base.update(agent)(state, sample)
     wanted, same = base.update(plain)(other, sample)
     chex.assert_trees_all_equal((new.learner, update), (wanted, same))
 
 
-def test_evaluators_act_with_the_average_and_actors_do_not():
-    (agent, _), (plain, _) = make(DECAY), make(0.0)
-    newest, other = (plain.acting_params(plain.init(jax.random.key(seed))) for seed in (0, 1))
-    params = AveragedParams(newest, other.values)
+@pytest.mark.parametrize("name", ["acer", "agent57"])
+def test_evaluators_act_with_the_average_and_actors_do_not(name):
+    agent, plain = make(name, True), make(name, False)
+    ours, others = (agent.acting_params(agent.init(jax.random.key(seed))) for seed in (4, 5))
+    params = ours._replace(average=newest(name, others))
+    now, averaged = ours[0], params.average
+    if name == "agent57":
+        averaged = now._replace(values=averaged)
     state = agent.begin(jax.random.key(2), 0, 1)
-    step = TimeStep(np.int32(0), np.float32(0), np.float32(1), np.ones(3, np.float32))
-    evaluated = agent.exploit(params, state, step)
-    averaged = newest._replace(values=other.values)
-    chex.assert_trees_all_equal(evaluated, plain.exploit(averaged, state, step))
+    observations = np.random.default_rng(0).normal(size=(5, D)).astype(np.float32)
+    steps = [timestep(0, observation) for observation in observations]
+    evaluated = [agent.exploit(params, state, step) for step in steps]
+    chex.assert_trees_all_equal(evaluated, [plain.exploit(averaged, state, s) for s in steps])
     with pytest.raises(AssertionError):
-        chex.assert_trees_all_equal(evaluated, plain.exploit(newest, state, step))
-    explored = agent.explore(params, state, step)
-    chex.assert_trees_all_equal(explored, plain.explore(newest, state, step))
+        chex.assert_trees_all_equal(evaluated, [plain.exploit(now, state, s) for s in steps])
+    explored = [agent.explore(params, state, step) for step in steps]
+    chex.assert_trees_all_equal(explored, [plain.explore(now, state, s) for s in steps])

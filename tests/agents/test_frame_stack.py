@@ -78,9 +78,3 @@ def test_the_spec_of_a_stack_repeats_the_bounds():
     scalar = EnvironmentSpec(specs.Array((), np.float32), specs.DiscreteArray(2))
     with pytest.raises(ValueError, match="frame_stack must be 1 for observations without axes"):
         stacked_spec(scalar, 2)
-
-
-def test_the_papers_numbers_of_frames():
-    assert acer.Config.paper_atari().frame_stack == 4
-    assert acer.Config.paper_mujoco().frame_stack == 1
-    assert reactor.Config.paper().frame_stack == 1

@@ -6,9 +6,9 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linear_agents import as_sample, episode_rows
 
 from retrax.agents.n_step import n_step_transitions
-from retrax.datatypes import Row, Sample
 
 transitions = jax.jit(n_step_transitions, static_argnums=1)
 
@@ -16,20 +16,10 @@ transitions = jax.jit(n_step_transitions, static_argnums=1)
 def random_sample(seed, batch=5, length=4):
     """Sequences of one episode each; some end by termination, some by truncation, some not."""
     rng = np.random.default_rng(seed)
-    shape = (batch, length)
-    ends = rng.integers(1, length + 2, size=(batch, 1))  # beyond the length: no end
-    terminates = rng.random((batch, 1)) < 0.5
-    steps = np.arange(length)
-    rows = Row(
-        observation=rng.normal(size=(*shape, 2)).astype(np.float32),
-        reward=rng.normal(size=shape).astype(np.float32),
-        discount=np.where((steps == ends) & terminates, 0.0, 1.0).astype(np.float32),
-        is_first=np.zeros(shape, bool),
-        is_last=steps == ends,
-        action=rng.integers(3, size=shape).astype(np.int32),
-        extras={},
-    )
-    return Sample(rows, np.ones(batch, np.float32), steps <= ends)
+    ends = rng.integers(1, length + 2, size=batch)  # beyond the length: no end
+    rows, mask = episode_rows(rng, length, ends, rng.random(batch) < 0.5)
+    actions = rng.integers(3, size=mask.shape).astype(np.int32)
+    return as_sample(rows | {"action": actions}, mask=mask)
 
 
 @settings(max_examples=20, deadline=None)

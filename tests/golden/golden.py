@@ -39,10 +39,7 @@ TASKS = {
     "d4pg": ("d4pg", "Pendulum-v1", 1600),
     "agent57": ("agent57", "deep_sea", 1400),
 }
-MODES = {
-    "train": {},
-    "sync": {"num_envs": 2, "num_actors": 2, "actor_update_period": 50},
-}
+MODES = {"train": {}, "sync": {"num_envs": 2, "num_actors": 2, "actor_update_period": 50}}
 # Largest relative difference of a row with the first 20 to 30 updates: 1e-7 between two processors,
 # 4e-4 between JAX 0.6.2 and 0.12. Rounding grows with the updates: to 0.2 after 200 of them.
 TOLERANCE = 1e-3

@@ -1,14 +1,12 @@
 """Two golden runs; `golden.py compare` has them all."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+from benchmark_modules import load
 
-_SPEC = importlib.util.spec_from_file_location("golden", Path(__file__).with_name("golden.py"))
-golden = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(golden)
+golden = load("golden", Path(__file__).parent)
 
 
 @pytest.mark.parametrize("name", ["reactor-train-0", "d4pg-train-0"])

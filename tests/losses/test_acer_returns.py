@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.losses import q_retrace
-
 SEEDS = st.integers(0, 2**31)
 HORIZONS = st.sampled_from([1, 6])  # two, since each is compiled on its own
 OF_THE_VALUE = jax.jit(jax.value_and_grad(losses.importance_weighted_value_loss, argnums=1))
@@ -182,31 +180,6 @@ def test_erratum_9_the_target_of_v_is_of_one_step():
         np.testing.assert_array_equal(losses.v_target(*(x[i] for x in arrays)), whole[i])
 
 
-def test_erratum_10_retrace_is_the_sum_of_corrected_td_errors():
-    rows = random_rows(4, 6, ends=0.0)
-    returns = losses.q_retrace(*behind(rows, "q", "v", "r", "discount", "rho"))
-    total, weight = rows["q"][0], 1.0
-    for t in range(6):
-        delta = rows["r"][t + 1] + rows["discount"][t + 1] * rows["v"][t + 1] - rows["q"][t]
-        total += weight * delta
-        weight *= rows["discount"][t + 1] * min(1.0, rows["rho"][t + 1])
-    np.testing.assert_allclose(returns[0], total, rtol=1e-5)
-
-
-@pytest.mark.parametrize("end", [3, 6])
-def test_erratum_16_terminations_take_no_value_and_truncations_do(end):
-    rows = random_rows(5, 6, ends=0.0)
-    rows["is_last"][end] = True
-    for discount, matters in ((0.0, False), (0.9, True)):
-        rows["discount"][end] = discount
-        returns = []
-        for shift in (0.0, 1.0):
-            rows["v"][end] += shift
-            common = behind(rows, "q", "v", "r", "discount")
-            returns.append(losses.q_retrace(*common, *behind(rows, "cut"))[end - 1])
-        assert (abs(returns[1] - returns[0]) > 0.5) == matters
-
-
 def test_erratum_17_the_root_is_retraces_alone():
     q, v, rho = np.float32([0.0]), np.float32([0.0]), np.float32([0.0625])
     common = [np.float32([0.0, 1.0]), np.float32([0.0, 0.0]), np.float32([0.0, 1.0])]
@@ -232,45 +205,6 @@ def test_a_dueling_network_passes_gradients_to_all_its_parts():
     gradients = jax.jit(jax.grad(losses.stochastic_dueling, argnums=(0, 1, 2)))
     grads = gradients(1.0, 2.0, jnp.array([3.0, 5.0]))
     chex.assert_trees_all_close(grads, (1.0, 1.0, jnp.array([-0.5, -0.5])))
-
-
-def test_targets_take_no_gradient():
-    rows = random_rows(6, 4)
-    v_tm1 = np.float32(rows["v"][:-1])
-    v, r, discount, rho, go = behind(rows, "v", "r", "discount", "rho", "continues")
-
-    @jax.jit
-    @jax.jacrev
-    def jacobians(x):
-        return (
-            losses.q_retrace(x, x, x, x, x),
-            losses.q_opc(x, x, x, x, go),
-            losses.importance_sampled_return(x, x, x, x, go),
-            losses.v_target(x, x, x, x),
-            losses.truncated_importance_trajectory(x, v, r, discount, x, go)[0],
-            losses.truncated_importance_trajectory(x, x, x, x, rho, go)[1],
-        )
-
-    for jacobian in jacobians(v_tm1):
-        np.testing.assert_array_equal(jacobian, np.zeros((4, 4)))
-
-
-class Variants(chex.TestCase):
-    @chex.all_variants(with_pmap=False)
-    def test_batched_and_jitted_are_the_unbatched(self):
-        windows = [behind(random_rows(s, 6), "q", "v", "r", "discount", "cut") for s in range(3)]
-        batched = self.variant(jax.vmap(q_retrace))(*map(np.stack, zip(*windows, strict=True)))
-        single = [losses.q_retrace(*window) for window in windows]
-        np.testing.assert_allclose(batched, np.stack(single), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.zeros((4, 1), np.float32)])
-def test_wrong_arrays_are_refused(wrong):
-    right = np.zeros(4, np.float32)
-    with pytest.raises(AssertionError, match="assert_"):
-        losses.q_retrace(right, wrong, right, right, right)
-    with pytest.raises(AssertionError, match="assert_"):
-        losses.truncated_importance_trajectory(right, right, right, right, wrong, right)
 
 
 @pytest.mark.parametrize("log_rho", [200.0, -200.0])

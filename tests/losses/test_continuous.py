@@ -2,7 +2,6 @@
 
 import functools
 
-import chex
 import compiled_losses as losses
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import retrax.losses
 from retrax.basics.libraries import distrax, rlax
 
 SEEDS = st.integers(0, 2**31)
@@ -62,17 +60,6 @@ def test_n_step_return_by_hand():
     np.testing.assert_allclose(found, (3.0, 0.125))
 
 
-def test_nothing_behind_a_termination_matters():
-    ended = losses.n_step_return(jnp.array([1.0, 2.0, 100.0]), jnp.array([0.5, 0.0, 0.5]))
-    np.testing.assert_allclose(ended, (2.0, 0.0))
-
-
-def test_a_window_filled_up_is_a_shorter_one():
-    short = losses.n_step_return(jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]))
-    filled = losses.n_step_return(jnp.array([1.0, 2.0, 0.0, 0.0]), jnp.array([0.5, 0.5, 1.0, 1.0]))
-    chex.assert_trees_all_equal(short, filled)
-
-
 def test_n_step_return_and_bootstrap_are_rlaxs():
     r_t, discount_t = f32(*window(3, 4))
     return_, discount = losses.n_step_return(r_t, discount_t)
@@ -111,16 +98,6 @@ def test_categorical_loss_by_hand_for_three_atoms():
     # Its gradient is prediction minus target, so the target's mean is 1 + 1/2 * 0 = 1.
     gradient, _ = OF_CATEGORICAL(ATOMS, *f32(np.log(predicted), 1.0, 0.5), probs)
     np.testing.assert_allclose(gradient, predicted - target, atol=1e-6)
-
-
-def test_mass_beyond_the_support_goes_to_its_ends():
-    gradients = [
-        OF_CATEGORICAL(*f32(ATOMS, np.zeros(3), return_, 1.0, np.array([0.2, 0.3, 0.5])))[0]
-        for return_ in (-50.0, 50.0)
-    ]
-    np.testing.assert_allclose(
-        gradients, [[-2 / 3, 1 / 3, 1 / 3], [1 / 3, 1 / 3, -2 / 3]], atol=1e-6
-    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -201,25 +178,6 @@ def test_a_mixture_that_equals_its_target_has_priority_0(scale):
     np.testing.assert_allclose(found.priority, 0.0, atol=1e-6)
 
 
-def test_samples_of_the_mixture_are_of_the_target():
-    """Mean and variance of many, by the law of total variance, seen through one Gaussian."""
-    logits, means, scales = jnp.log(jnp.array([0.3, 0.7])), jnp.array([-1.0, 2.0]), jnp.ones(2)
-    # A predicted N(0, 1) has -log p(x) = x^2 / 2 + log(2 pi) / 2, so the loss gives E[x^2].
-    loss, _ = losses.mixture_of_gaussians_td_loss(
-        *f32(np.zeros(1), np.zeros(1), np.ones(1), 0.5, 0.5),
-        logits,
-        means,
-        scales,
-        jax.random.key(0),
-        num_samples=200_000,
-        min_scale=0.1,
-    )
-    mean = 0.5 + 0.5 * 1.1
-    variance = 0.25 * (1.0 + 0.3 * 2.1**2 + 0.7 * 0.9**2)
-    expected = 0.5 * (mean**2 + variance + np.log(2 * np.pi))
-    np.testing.assert_allclose(loss, expected, rtol=5e-3)
-
-
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3])
 def test_mixture_loss_is_finite_and_bounded_below_for_any_scale(scale):
     scales = np.full(2, scale, np.float32)
@@ -280,27 +238,6 @@ def test_three_critics_agree_on_the_mean(seed, discount):
     assert abs(gradient[0]) * discount * scale < 5 / np.sqrt(samples)
 
 
-def test_targets_and_priorities_take_no_gradient():
-    one, other, key = jnp.array(0.3), jnp.array(0.4), jax.random.key(0)
-    three = jnp.array([0.2, 0.5, 0.3])
-    mixture_loss = functools.partial(
-        losses.mixture_of_gaussians_td_loss, key=key, num_samples=2, min_scale=0.1
-    )
-    critics = [
-        (functools.partial(losses.categorical_td_loss, ATOMS), (three,), (one, one, three)),
-        (losses.scalar_td_loss, (one,), (one, one, other)),
-        (mixture_loss, (three, three, three), (one, one, three, 2 * three, three)),
-    ]
-
-    for loss, predicted, target in critics:
-        jacobian = jax.jit(jax.jacrev(lambda x, y, loss=loss: loss(*x, *y), argnums=(0, 1)))
-        of_loss, of_priority = jacobian(predicted, target)
-        grads = of_loss[1], of_priority
-        chex.assert_trees_all_equal(grads, jax.tree.map(np.zeros_like, grads))
-    of_slope = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss, argnums=1))
-    np.testing.assert_array_equal(of_slope(three, three), np.zeros(3))
-
-
 @settings(max_examples=20, deadline=None)
 @given(seed=SEEDS, max_norm=st.sampled_from([None, 0.1, 1.0, 100.0]))
 def test_policy_gradient_is_minus_dq_da(seed, max_norm):
@@ -311,68 +248,7 @@ def test_policy_gradient_is_minus_dq_da(seed, max_norm):
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_policy_gradient_ascends_the_critic():
-    """Through a policy and a critic it is the chain rule: the gradient of -Q(x, pi(x))."""
-    x, theta = jnp.array([1.0, -2.0]), jnp.array([[0.3, 0.1], [0.2, -0.4]])
-
-    def policy(theta):
-        return jnp.tanh(x @ theta)
-
-    def q(action):
-        return -jnp.sum(jnp.square(action - jnp.array([0.5, -0.5]))) + x @ action
-
-    def loss(theta):
-        action = policy(theta)
-        return losses.deterministic_policy_gradient_loss(action, jax.grad(q)(action))
-
-    found, expected = (jax.jit(jax.grad(f))(theta) for f in (loss, lambda theta: q(policy(theta))))
-    np.testing.assert_allclose(found, -expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 def test_no_slope_no_gradient(max_norm):
     gradient = OF_ACTION(jnp.ones(3), jnp.zeros(3), max_norm)
     np.testing.assert_array_equal(gradient, np.zeros(3))
-
-
-def test_batches_and_wrong_shapes_are_refused():
-    one, two = jnp.array(1.0), jnp.ones((2, 3))
-    with pytest.raises(AssertionError, match="rank"):
-        losses.n_step_return(two, two)
-    with pytest.raises(AssertionError, match="shape"):
-        losses.n_step_return(jnp.ones(3), jnp.ones(4))
-    with pytest.raises(AssertionError, match="rank"):
-        losses.categorical_td_loss(ATOMS, two, one, one, two)
-    with pytest.raises(AssertionError, match="shape"):
-        losses.categorical_td_loss(ATOMS, jnp.ones(4), one, one, jnp.ones(4))
-    with pytest.raises(AssertionError, match="rank"):
-        losses.scalar_td_loss(jnp.ones(2), one, one, jnp.ones(2))
-    with pytest.raises(AssertionError, match="shape"):
-        losses.mixture_of_gaussians_td_loss(
-            *[jnp.ones(2)] * 2, jnp.ones(3), one, one, *[jnp.ones(2)] * 3, jax.random.key(0),
-            num_samples=1, min_scale=0.1,
-        )  # fmt: skip
-    with pytest.raises(AssertionError, match="shape"):
-        losses.deterministic_policy_gradient_loss(jnp.ones(2), jnp.ones(3))
-
-
-class Variants(chex.TestCase):
-    @chex.variants(with_jit=True, without_jit=True)
-    def test_variants(self):
-        logits, probs = jnp.arange(6.0).reshape(2, 3), jnp.full((2, 3), 1 / 3)
-
-        def each(logits, probs, key, losses=retrax.losses):
-            categorical = losses.categorical_td_loss(ATOMS, logits, probs[0], probs[1], probs)
-            mixture = losses.mixture_of_gaussians_td_loss(
-                logits, logits, probs, probs[0], probs[1], probs, logits, probs, key,
-                num_samples=2, min_scale=0.1,
-            )  # fmt: skip
-            return categorical, mixture, losses.n_step_return(logits, probs)
-
-        keys = jax.random.split(jax.random.key(0), 2)
-        batched = self.variant(jax.vmap(each))(logits, probs, keys)
-        rows = zip(logits, probs, keys, strict=True)
-        single = [each(*row, losses=losses) for row in rows]
-        chex.assert_trees_all_close(
-            batched, jax.tree.map(lambda *x: jnp.stack(x), *single), rtol=1e-5
-        )

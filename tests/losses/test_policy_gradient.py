@@ -2,17 +2,13 @@
 
 import functools
 
-import chex
 import compiled_losses as losses
 import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from retrax.losses import tislr_loss
 
 SEEDS = st.integers(0, 2**31)
 SIZES = st.sampled_from([1, 3])
@@ -152,25 +148,6 @@ def test_truncated_beta_is_one_at_c_one():
     np.testing.assert_allclose(losses.truncated_beta(mu_a, 5.0), [5.0, 4.0, 1.0])
 
 
-def test_only_the_policy_takes_a_gradient():
-    _, pi, _, mu, _, q = bandit(1, 3)
-    a, v, r = jnp.array(1), jnp.array(0.1), jnp.array(2.0)
-    pi, mu, q = (jnp.asarray(x, jnp.float32) for x in (pi, mu, q))
-    beta = jnp.array(1.5)
-
-    @jax.jit
-    @functools.partial(jax.jacrev, argnums=(0, 1, 2, 3, 4))
-    def jacobians(mu, q, v, return_, beta):
-        return (
-            losses.beta_loo_loss(pi, q, a, return_, beta),
-            losses.islr_loss(pi, mu[1], v, a, return_),
-            losses.tislr_loss(pi, mu, q, v, a, return_, 2.0),
-        )
-
-    found = jacobians(mu, q, v, r, beta)
-    chex.assert_trees_all_equal(found, jax.tree.map(np.zeros_like, found))
-
-
 def test_tislr_stays_finite_when_probabilities_underflow():
     grads = jax.jit(jax.grad(losses.tislr_loss))(
         jnp.array([0.0, 1.0]),
@@ -228,30 +205,3 @@ def masked_gradients(pi, mu, q, v, a, return_, c, valid):
 def test_entropy():
     np.testing.assert_allclose(losses.policy_entropy(jnp.full(4, 0.25)), np.log(4), rtol=1e-6)
     np.testing.assert_allclose(losses.policy_entropy(jnp.array([1.0, 0.0])), 0.0)
-
-
-@pytest.mark.parametrize("loss", ["beta_loo_loss", "islr_loss", "tislr_loss"])
-def test_batches_are_refused(loss):
-    pi = jnp.full((2, 3), 1 / 3)
-    arguments = {
-        "beta_loo_loss": (pi[0], jnp.array(0), jnp.array(1.0), jnp.array(1.0)),
-        "islr_loss": (jnp.array(0.5), jnp.array(0.0), jnp.array(0), jnp.array(1.0)),
-        "tislr_loss": (pi[0], pi[0], jnp.array(0.0), jnp.array(0), jnp.array(1.0), 1.0),
-    }[loss]
-    with pytest.raises(AssertionError, match="rank"):
-        getattr(losses, loss)(pi, *arguments)
-
-
-class Variants(chex.TestCase):
-    @chex.all_variants(with_pmap=False)
-    def test_variants(self):
-        _, pi, _, mu, _, q = bandit(2, 3)
-        actions = jnp.arange(3)
-
-        def each(a):
-            arguments = f32(mu, q, 0.5)
-            return tislr_loss(jnp.asarray(pi, jnp.float32), *arguments, a, 1.0, 2.0)
-
-        batched = self.variant(jax.vmap(each))(actions)
-        single = jax.jit(each)
-        np.testing.assert_allclose(batched, [single(a) for a in actions], rtol=1e-6)

@@ -55,25 +55,6 @@ def test_inverse_is_what_bisection_finds(value):
     np.testing.assert_allclose(losses.signed_parabolic(value, EPS), found, rtol=1e-5, atol=1e-9)
 
 
-def test_inverse_printed_in_ngu_lacks_a_square():
-    """The round trip of 37 by hand: sqrt(38) - 1 + 0.037 = 5.2014; without the square, 5.16."""
-    h = 38**0.5 - 1 + 0.037
-    root = (np.sqrt(1 + 4 * EPS * (h + 1 + EPS)) - 1) / (2 * EPS)
-    printed, squared = root - 1, root**2 - 1
-    assert abs(squared - 37) < 1e-9
-    assert abs(printed - 5.16) < 0.01
-    np.testing.assert_allclose(losses.signed_parabolic(np.float32(h), EPS), 37, rtol=1e-6)
-
-
-def test_inverse_keeps_the_digits_that_rlax_loses():
-    small = np.array([1e-4, 1e-3], np.float32)
-    invert = jax.jit(rlax.signed_parabolic)
-    theirs = invert(jax.jit(rlax.signed_hyperbolic)(small, EPS), EPS)
-    assert (np.abs(theirs / small - 1) > 0.01).all()
-    large = np.array([-1e5, 37.0, 2e3], np.float32)
-    np.testing.assert_allclose(losses.signed_parabolic(large), invert(large, EPS), rtol=1e-4)
-
-
 def test_transform_has_a_slope_at_zero():
     slope, inverse = (jax.jit(jax.grad(function))(0.0) for function in PAIR)
     np.testing.assert_allclose([slope, inverse], [0.5 + EPS, 1 / (0.5 + EPS)], rtol=1e-5)
@@ -113,10 +94,7 @@ def test_without_a_transform_it_is_the_expected_return():
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 2**31),
-    shape=SHAPES,
-    ends=st.floats(0, 0.6),
-    n=st.sampled_from([1, 3, 9]),
+    seed=st.integers(0, 2**31), shape=SHAPES, ends=st.floats(0, 0.6), n=st.sampled_from([1, 3, 9])
 )
 def test_n_step_double_q_is_its_definition(seed, shape, ends, n):
     window = random_window(seed, *shape, ends)
@@ -151,21 +129,6 @@ def test_greedy_retrace_of_one_step_is_double_q_of_one_step():
     np.testing.assert_allclose(retrace, double_q, rtol=1e-6)
 
 
-def test_targets_take_no_gradient():
-    window = random_window(0, 5, 2, 0.2)
-    rest = {name: value for name, value in window.items() if name != "q_t"}
-
-    def retrace(q_t):
-        return losses.transformed_off_policy_return(q_t, **rest, transform=PAIR).sum()
-
-    def double_q(q_t):
-        arrays = window["r_t"], window["discount_t"], window["c_t"]
-        return losses.transformed_n_step_double_q_return(q_t, q_t, *arrays, 2, PAIR).sum()
-
-    for target in (retrace, double_q):
-        assert not jax.jit(jax.grad(target))(window["q_t"]).any()
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**31), horizon=st.sampled_from([1, 5]), eta=st.floats(0, 1))
 def test_sequence_priority_is_its_definition(seed, horizon, eta):
@@ -183,10 +146,8 @@ def test_sequence_priority_by_hand():
     np.testing.assert_allclose(result, 3.85, rtol=1e-6)
 
 
-def test_wrong_arguments_are_refused():
+def test_a_return_of_no_steps_is_refused():
     window = random_window(0, 4, 2, 0.0)
     arrays = window["q_t"], window["q_t"], window["r_t"], window["discount_t"], window["c_t"]
     with pytest.raises(ValueError, match="n must be at least 1 step, got 0"):
         losses.transformed_n_step_double_q_return(*arrays, 0, PAIR)
-    with pytest.raises(AssertionError, match="shape"):
-        losses.sequence_priority(np.zeros(3), np.ones(2, bool), 0.9)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
-from compiled_networks import compiled, random_params
+from compiled_networks import compiled, dense, random_params
 from dm_env import specs
 
 from retrax.networks import make_acer_network, make_advantage_network, make_feed_forward_network
@@ -35,21 +35,14 @@ def largest(difference):
     return np.abs(difference).max()
 
 
-def test_discrete_outputs():
-    network = make(discrete=True)
-    output = outputs(network, network.init(jax.random.key(0)))
-    assert output.policy.shape == output.q.shape == (4, 4)
+def test_policies_are_nearly_uniform_or_in_the_middle_of_the_bounds_at_first():
+    discrete, continuous = make(discrete=True), make(discrete=False)
+    output = outputs(discrete, discrete.init(jax.random.key(0)))
     np.testing.assert_allclose(np.sum(output.policy, -1), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(output.policy, 0.25, atol=0.1)  # nearly uniform at first
-
-
-def test_continuous_outputs():
-    network = make(discrete=False)
-    output = outputs(network, network.init(jax.random.key(0)))
+    np.testing.assert_allclose(output.policy, np.full((4, 4), 0.25), atol=0.1)
+    output = outputs(continuous, continuous.init(jax.random.key(0)))
     assert output.policy.shape == (4, 2)
-    assert output.value.shape == (4,)
-    assert output.features.shape == (4, 6)
-    assert largest(output.policy) < 0.5  # near the middle of the bounds at first
+    assert largest(output.policy) < 0.5
 
 
 def test_the_papers_network_for_images():
@@ -74,9 +67,9 @@ def test_layers_are_linear_with_relu():
     flat = {name.split("/")[-1]: layer for name, layer in params.items()}
     assert set(flat) == {"linear", "hidden", "policy", "q"}
     for name in ("linear", "hidden"):
-        x = np.maximum(x @ flat[name]["w"] + flat[name]["b"], 0.0)
-    np.testing.assert_allclose(output.q, x @ flat["q"]["w"] + flat["q"]["b"], rtol=1e-4, atol=1e-5)
-    policy = oracles._softmax(x @ flat["policy"]["w"] + flat["policy"]["b"])
+        x = np.maximum(dense(flat, name, x), 0.0)
+    np.testing.assert_allclose(output.q, dense(flat, "q", x), rtol=1e-4, atol=1e-5)
+    policy = oracles._softmax(dense(flat, "policy", x))
     np.testing.assert_allclose(output.policy, policy, rtol=1e-5)
 
 
@@ -90,15 +83,15 @@ def test_a_gaussians_mean_has_a_tanh_and_its_features_are_the_values():
         layers = {n.split("/")[-1]: w for n, w in params.items() if f"/{stream}_stream/" in n}
         x = X
         for name in ("linear", "hidden"):
-            x = np.maximum(x @ layers[name]["w"] + layers[name]["b"], 0.0)
+            x = np.maximum(dense(layers, name, x), 0.0)
         return x
 
     heads = {name.split("/~_heads/")[-1]: w for name, w in params.items()}
     of_policy, of_value = features("policy"), features("value")
-    linear = of_policy @ heads["policy"]["w"] + heads["policy"]["b"]
+    linear = dense(heads, "policy", of_policy)
     assert np.abs(linear).max() > 1.0
     np.testing.assert_allclose(output.policy, np.tanh(linear), rtol=1e-4, atol=1e-5)
-    value = of_value @ heads["value"]["w"] + heads["value"]["b"]
+    value = dense(heads, "value", of_value)
     np.testing.assert_allclose(output.value, value[:, 0], rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(output.features, of_value, rtol=1e-4, atol=1e-3)
 
@@ -134,21 +127,6 @@ def test_a_stream_for_q_alone(shared):
     assert not any("q_stream" in module for module in discrete)
 
 
-def test_memory_is_carried_and_reset():
-    network = make(discrete=True, memory_size=4)
-    params, start = random_params(network), network.initial_state()
-    whole, last = network.unroll(params, X, NO_FIRST, start)
-    part, state = network.unroll(params, X[:2], NO_FIRST[:2], start)
-    rest, other = network.unroll(params, X[2:], NO_FIRST[2:], state)
-    np.testing.assert_allclose(np.concatenate([part.q, rest.q]), whole.q, rtol=1e-5, atol=1e-6)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), last, other)
-    first = np.array([True, False])
-    both, _ = network.unroll(params, X, np.tile(first, 2), start)
-    fresh, _ = network.unroll(params, X[2:], first, start)
-    np.testing.assert_allclose(fresh.q, both.q[2:], rtol=1e-5, atol=1e-6)
-    assert largest(fresh.q - rest.q) > 1e-4
-
-
 def test_the_stream_of_q_has_a_memory_of_its_own():
     network = make(discrete=False, memory_size=4, separate_q=True)
     params = random_params(network)
@@ -176,8 +154,3 @@ def test_a_network_of_a_function_without_parameters():
     network = make_feed_forward_network(lambda: jnp.add, VECTOR, VECTOR)
     assert network.init(jax.random.key(0)) == {}
     np.testing.assert_array_equal(network.apply({}, jnp.ones(3), jnp.ones(3)), [2.0, 2.0, 2.0])
-
-
-def test_observations_that_no_network_takes_are_refused():
-    with pytest.raises(ValueError, match="shape \\(3,\\) and dtype int64: allowed are"):
-        make_acer_network(specs.Array((3,), np.int64), DISCRETE)

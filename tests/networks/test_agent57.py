@@ -6,8 +6,7 @@ import chex
 import jax
 import numpy as np
 import oracles
-import pytest
-from compiled_networks import compiled, random_params
+from compiled_networks import compiled, dense, random_params
 from dm_env import specs
 
 from retrax.networks import R2D2Inputs, make_agent57_networks
@@ -82,8 +81,7 @@ def test_value_network_is_the_numpy_one():
     values, last = network.unroll(params, inputs, is_first, state)
 
     def layer(name, x):
-        weights = params[f"{MODULE}/{name}"]
-        return x @ np.asarray(weights["w"], np.float64) + np.asarray(weights["b"])
+        return dense(params, f"{MODULE}/{name}", x)
 
     def relu(x):
         return np.maximum(x, 0.0)
@@ -110,68 +108,18 @@ def test_value_network_is_the_numpy_one():
     chex.assert_trees_all_close(jax.tree.leaves(last), [hidden, cell], rtol=1e-4, atol=1e-4)
 
 
-def test_mean_of_advantages_does_not_matter():
-    """Dueling: the mean of the values is V alone, whatever is added to all advantages."""
-    network, params = make_value()
-    inputs, is_first = random_inputs(0), np.zeros(T, bool)
-    before, _ = network.unroll(params, inputs, is_first, network.initial_state())
-    name = f"{MODULE}/~_head/advantage_output"
-    params = params | {name: params[name] | {"b": params[name]["b"] + 5.0}}
-    after, _ = network.unroll(params, inputs, is_first, network.initial_state())
-    np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("field", R2D2Inputs._fields)
-def test_every_input_matters_from_its_step_on(field):
-    network, params = make_value()
-    inputs, is_first = random_inputs(0), np.zeros(T, bool)
-    changed = getattr(inputs, field).copy()
-    changed[2] = (changed[2] + 1) % (A if field == "previous_action" else N)
-    before, after = (
-        network.unroll(params, x, is_first, network.initial_state())[0]
-        for x in (inputs, inputs._replace(**{field: changed}))
-    )
-    differs = np.abs(np.subtract(before, after)).max(axis=1) > 1e-6
-    np.testing.assert_array_equal(differs, [False, False, True, True, True])
-
-
-def test_step_is_an_unroll_of_one():
-    (network, params), inputs = make_value(), random_inputs(0)
-    whole, _ = network.unroll(params, inputs, np.zeros(T, bool), network.initial_state())
-    state = network.initial_state()
-    for t in range(T):
-        now = jax.tree.map(lambda x, t=t: x[t], inputs)
-        values, state = network.step(params, now, np.False_, state)
-        np.testing.assert_allclose(values, whole[t], rtol=1e-4, atol=1e-5)
-
-
 def test_embedding_and_classifier_by_hand():
     networks = make()
     embedding, classifier = map(random_params, (networks.embedding, networks.classifier))
     x = random_inputs(0).observation
 
-    def layer(params, name, x):
-        return x @ params[name]["w"] + params[name]["b"]
-
-    hidden = np.maximum(layer(embedding, "embedding_module/~/torso/~/linear", x), 0)
-    f = layer(embedding, "embedding_module/~/output", hidden)
+    hidden = np.maximum(dense(embedding, "embedding_module/~/torso/~/linear", x), 0)
+    f = dense(embedding, "embedding_module/~/output", hidden)
     np.testing.assert_allclose(
         jax.jit(networks.embedding.apply)(embedding, x), f, rtol=1e-4, atol=1e-5
     )
     both = np.concatenate([f[:-1], f[1:]], axis=1)
-    hidden = np.maximum(layer(classifier, "action_classifier/~/hidden", both), 0)
-    logits = layer(classifier, "action_classifier/~/output", hidden)
+    hidden = np.maximum(dense(classifier, "action_classifier/~/hidden", both), 0)
+    logits = dense(classifier, "action_classifier/~/output", hidden)
     actual = jax.jit(networks.classifier.apply)(classifier, f[:-1], f[1:])
     np.testing.assert_allclose(actual, logits, rtol=1e-4, atol=1e-4)
-
-
-def test_memory_can_be_left_out():
-    network = make(recurrent=False).value
-    assert jax.tree.leaves(network.initial_state()) == []
-
-
-def test_observations_that_no_network_takes_are_refused():
-    with pytest.raises(ValueError, match=r"shape \(4,\) and dtype int64"):
-        make(specs.Array((4,), np.int64))
-    with pytest.raises(ValueError, match="side of 10 pixels is too small"):
-        make(specs.Array((10, 10, 1), np.uint8))

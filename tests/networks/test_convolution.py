@@ -9,12 +9,7 @@ import numpy as np
 import oracles
 import pytest
 
-from retrax.networks.convolution import (
-    Convolution,
-    convolve,
-    convolve_blocks,
-    convolve_patches,
-)
+from retrax.networks.convolution import Convolution, convolve, convolve_blocks, convolve_patches
 from retrax.networks.loops import within_loops
 
 SHAPES = [

@@ -62,14 +62,6 @@ def test_the_initial_state_is_zero():
     np.testing.assert_array_equal(state.cell, np.zeros(SIZE))
 
 
-def test_the_past_matters_until_an_episode_begins():
-    apply, params, inputs = transformed(recurrent=True)
-    is_first = np.array([0, 0, 0, 1, 0, 0], bool)
-    results = [apply(params, inputs, is_first, random_state(seed))[0] for seed in (1, 2)]
-    differs = np.any(np.asarray(results[0]) != np.asarray(results[1]), axis=-1)
-    np.testing.assert_array_equal(differs, [True, True, True, False, False, False])
-
-
 def test_without_recurrence_it_is_a_layer_with_an_empty_state():
     apply, params, inputs = transformed(recurrent=False)
     assert initial_state(recurrent=False) == ()

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from compiled_networks import compiled, random_params
 from dm_env import specs
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from retrax.agents.reactor import Config, make_agent
 from retrax.datatypes import EnvironmentSpec
@@ -51,10 +49,6 @@ def random_inputs(seed, kind="vectors", shape=(T,)):
 def random_state(network, seed=0):
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), network.initial_state())
-
-
-def assert_close(actual, expected):
-    chex.assert_trees_all_close(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_sizes_are_the_papers():
@@ -127,112 +121,3 @@ def test_value_and_advantage_are_summed_without_a_mean():
     expected = [[n + 10.0 * (a * N + n + 1) for n in range(N)] for a in range(A)]
     np.testing.assert_array_equal(output.logits, np.broadcast_to(expected, (T, A, N)))
     np.testing.assert_allclose(output.policy, np.full((T, A), 1 / A), rtol=1e-6)
-
-
-def test_two_episodes_are_two_unrolls():
-    network = make_network("vectors")
-    params = random_params(network)
-    observations, _ = random_inputs(0)
-    is_first = np.array([0, 0, 0, 1, 0, 0], bool)  # row 3 begins an episode
-    start = random_state(network)
-    both, last = network.unroll(params, observations, is_first, start)
-    none = np.zeros(3, bool)
-    old, _ = network.unroll(params, observations[:3], none, start)
-    new, new_last = network.unroll(params, observations[3:], none, network.initial_state())
-    joined = jax.tree.map(lambda x, y: np.concatenate([x, y]), old, new)
-    assert_close((both, last), (joined, new_last))
-
-
-RECURRENT = make_network("vectors")
-# Halved: with weights of deviation 1, logits near 10 lose the digits that the test compares.
-PARAMS = random_params(RECURRENT, scale=0.5)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.booleans(), min_size=T, max_size=T), st.integers(0, 2**31))
-def test_step_by_step_is_the_unroll(firsts, seed):
-    """Whatever rows begin episodes; here the test itself puts the initial state there."""
-    observations, _ = random_inputs(seed)
-    start = random_state(RECURRENT, seed)
-    unrolled, last = RECURRENT.unroll(PARAMS, observations, np.array(firsts), start)
-    outputs, state, flagged_state = [], start, start
-    for observation, first in zip(observations, firsts, strict=True):
-        state = RECURRENT.initial_state() if first else state
-        output, state = RECURRENT.step(PARAMS, observation, np.False_, state)
-        flagged, flagged_state = RECURRENT.step(PARAMS, observation, np.bool_(first), flagged_state)
-        assert_close((flagged, flagged_state), (output, state))
-        outputs.append(output)
-    assert_close((unrolled, last), (jax.tree.map(lambda *x: np.stack(x), *outputs), state))
-
-
-@pytest.mark.parametrize("kind", SPECS)
-def test_without_recurrence_nothing_of_the_past_matters(kind):
-    network = make_network(kind, recurrent=False)
-    assert jax.tree.leaves(network.initial_state()) == []
-    params = random_params(network)
-    observations, is_first = random_inputs(0, kind)
-    output, state = network.unroll(params, observations, is_first, network.initial_state())
-    assert state == network.initial_state()
-    order = np.array([3, 1, 5, 0, 2, 4])
-    shuffled, _ = network.unroll(params, observations[order], ~is_first, network.initial_state())
-    assert_close(shuffled, jax.tree.map(lambda x: x[order], output))
-
-
-def test_with_recurrence_the_past_matters():
-    observations, _ = random_inputs(0)
-    changed = np.concatenate([observations[:1] + 1.0, observations[1:]])
-    none = np.zeros(T, bool)
-    start = RECURRENT.initial_state()
-    one, _ = RECURRENT.unroll(PARAMS, observations, none, start)
-    other, _ = RECURRENT.unroll(PARAMS, changed, none, start)
-    assert np.all(np.any(one.policy != other.policy, axis=-1))
-    assert np.all(np.any(one.logits != other.logits, axis=(-2, -1)))
-
-
-@pytest.mark.parametrize("kind", SPECS)
-@pytest.mark.parametrize("recurrent", [True, False])
-def test_vmap_is_a_loop(kind, recurrent):
-    network = make_network(kind) if recurrent else make_network(kind, recurrent=False)
-    params = random_params(network)
-    batch = 3
-    observations, is_first = random_inputs(0, kind, (batch, T))
-    states = [random_state(network, seed) for seed in range(batch)]
-    stacked = jax.tree.map(lambda *x: np.stack(x), *states)
-    actual = jax.jit(jax.vmap(network.unroll, (None, 0, 0, 0)))(
-        params, observations, is_first, stacked
-    )
-    each = [network.unroll(params, observations[b], is_first[b], states[b]) for b in range(batch)]
-    assert_close(actual, jax.tree.map(lambda *x: np.stack(x), *each))
-
-
-@pytest.mark.parametrize("kind", SPECS)
-def test_compiles_once(kind):
-    chex.clear_trace_counter()  # chex counts by name, and every apply has the same one
-    network = make_network(kind)
-    unroll, step = (
-        jax.jit(chex.assert_max_traces(function.__wrapped__, n=1))
-        for function in (network.unroll, network.step)
-    )
-    state, step_state = network.initial_state(), network.initial_state()
-    for seed in range(3):
-        params = random_params(network, seed)
-        observations, is_first = random_inputs(seed, kind)
-        output, state = unroll(params, observations, is_first, state)
-        one, step_state = step(params, observations[0], is_first[0], step_state)
-        assert isinstance(output, ReactorOutput)
-        chex.assert_shape(one.logits, (A, N))
-
-
-def test_init_is_reproducible_and_differs_by_key():
-    init = make_network("vectors").init
-    one, same, other = (init(jax.random.key(seed)) for seed in (0, 0, 1))
-    chex.assert_trees_all_equal(one, same)
-    layer = f"{MODULE}/~/shared"
-    assert np.any(one[layer]["w"] != other[layer]["w"])
-
-
-def test_refuses_observations_before_anything_is_built():
-    with pytest.raises(ValueError, match=r"shape \(3,\) and dtype int32: allowed are"):
-        make_reactor_network(specs.Array((3,), np.int32), num_actions=A, num_atoms=N)
-    with pytest.raises(ValueError, match=r"side of 6 pixels is too small .* \(\(4, 8, 1\),\)"):
-        make_network("images", convolutions=((4, 8, 1),))

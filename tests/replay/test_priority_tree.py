@@ -1,14 +1,12 @@
 """The trees of slots against slow definitions."""
 
-import importlib.util
-import pathlib
-
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import oracles
 import pytest
 import scipy.stats
+from benchmark_modules import load
 
 from retrax.replay import make_selector
 
@@ -367,10 +365,8 @@ def test_state_is_refused_whole_or_taken_whole(kind):
 
 
 def test_the_benchmark_runs(capsys):
-    path = pathlib.Path(__file__).parents[2] / "benchmarks" / "priority_tree.py"
-    spec = importlib.util.spec_from_file_location("benchmark_of_the_tree", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """benchmarks/priority_tree.py"""
+    module = load("priority_tree")
     module.main(["--keys", "1000", "--seconds", "0.001"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("1000 keys")

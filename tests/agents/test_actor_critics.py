@@ -1,0 +1,221 @@
+"""What Reactor and ACER share: a stochastic policy, its record, its memory, torsos of one's own."""
+
+import chex
+import haiku as hk
+import jax
+import numpy as np
+import pytest
+from dm_env import StepType, specs
+from linear_agents import (
+    KEEP,
+    PACKAGES,
+    SPECS,
+    TINY,
+    A,
+    D,
+    as_sample,
+    decisions,
+    ended_samples,
+    first_state,
+    linear_agent,
+    memories_by_hand,
+    mixed,
+    random_rows,
+    random_sample,
+    reactor_network,
+    timestep,
+    tiny_agent,
+)
+
+from retrax.networks import VectorTorso
+
+BOTH = ["acer", "reactor"]
+LENGTH = 6
+# Settings with which a network's memory is stored with the rows.
+STORED = {"acer": {"memory_size": 4}, "reactor": {"initial_state": "stored"}}
+TIS = {"estimator": "tis", "trust_region": False}
+VARIANTS = [
+    ("acer", "discrete", {}),
+    ("acer", "discrete", TIS),
+    ("acer", "continuous", {}),
+    ("acer", "continuous", TIS),
+    ("acer", "continuous", {"returns": "importance"}),
+    ("acer", "continuous", {"stochastic_dueling": False}),
+    ("reactor", "discrete", {}),
+    ("reactor", "discrete", {"distributional": False}),
+    ("reactor", "discrete", {"policy_gradient": "tislr"}),
+]
+
+
+def small(name, **changes):
+    return PACKAGES[name].Config.small(scale_rewards=False, **{**TINY[name], **changes})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("acer", {"delta": 0.01}),
+        ("reactor", {"initial_state": "zero"}),
+        ("reactor", {"initial_state": "stored"}),
+    ],
+    ids=["acer", "zero", "stored"],
+)
+def test_both_networks_remember_from_the_initial_state_and_within_an_episode(name, changes):
+    """The update is that of a network without memory that observes what this one remembers."""
+    rows = random_rows("discrete", 0, 2, LENGTH)
+    assert rows["is_first"].any()
+    memory = np.random.default_rng(1).normal(size=(2, D)).astype(np.float32)
+    is_stored = changes.get("initial_state") != "zero"
+    starts = memory if is_stored else np.zeros((2, D))
+    inputs = zip(rows["observation"], rows["is_first"], starts, strict=True)
+    read = np.stack([memories_by_hand(*each) for each in inputs])
+
+    agent, _ = linear_agent(name, keep=KEEP, **changes)
+    forgetful, _ = linear_agent(name, **({} if name == "reactor" else changes))
+    state = first_state(agent)
+    expected = forgetful.gradients(state, as_sample(rows | {"observation": read}))
+    found = agent.gradients(state, as_sample(rows | ({"memory": memory} if is_stored else {})))
+    chex.assert_trees_all_close(found, expected, atol=1e-5)
+    if name == "acer":
+        assert found[1].metrics["constrained"] > 0.2
+
+
+@pytest.mark.parametrize("function", ["explore", "exploit"])
+@pytest.mark.parametrize("name", BOTH)
+def test_acting_remembers_within_an_episode(name, function):
+    agent, config = linear_agent(name, keep=KEEP, **STORED[name])
+    params = agent.acting_params(agent.init(jax.random.key(0)))
+    observations = np.random.default_rng(0).normal(size=(5, D)).astype(np.float32)
+    step_types = [StepType.FIRST, StepType.MID, StepType.LAST, StepType.FIRST, StepType.MID]
+    is_first = [step_type == StepType.FIRST for step_type in step_types]
+    read = memories_by_hand(observations, is_first, np.zeros(D))
+    act = getattr(agent, function)
+    actor, before = agent.begin(jax.random.key(1), 0, 1), np.zeros(D)
+    for t, step_type in enumerate(step_types):
+        decision = act(params, actor, timestep(step_type, observations[t]))
+        mu = np.asarray(jax.nn.softmax(read[t] @ params["policy"]))
+        mu = mixed(mu, config) if name == "reactor" else mu
+        np.testing.assert_allclose(decision.extras["mu"], mu, rtol=1e-5)
+        np.testing.assert_allclose(decision.extras["memory"], before, rtol=1e-5)
+        np.testing.assert_allclose(decision.state.memory, read[t], rtol=1e-5)
+        if function == "exploit":
+            assert decision.action == mu.argmax()
+        actor, before = decision.state, read[t]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_acting_step_by_step_is_the_learners_unroll(name):
+    """Of an LSTM; and from the memory stored at a step, the rest is the same."""
+    agent, config = tiny_agent(name, **STORED[name])
+    network = PACKAGES[name].agent._make_network(SPECS["discrete"], config)
+    state = agent.init(jax.random.key(0))
+    params, newest = agent.acting_params(state), state.params
+    newest = newest["network"] if name == "acer" else newest
+    observations = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32)
+    step_types = np.array([0, 1, 2, 0, 1, 1], np.int32)
+    actor = agent.begin(jax.random.key(0), 0, 1)
+    policies, seen = [], []
+    for observation, step_type in zip(observations, step_types, strict=True):
+        decision = agent.explore(params, actor, timestep(step_type, observation))
+        policies.append(decision.extras["mu"])
+        seen.append(decision.extras["memory"])
+        actor = decision.state
+    unroll, is_first = jax.jit(network.unroll), step_types == 0
+    whole, _ = unroll(newest, observations, is_first, network.initial_state())
+    np.testing.assert_allclose(np.stack(policies), whole.policy, atol=1e-6)
+    rest, _ = unroll(newest, observations[2:], is_first[2:], seen[2])
+    np.testing.assert_allclose(rest.policy, whole.policy[2:], atol=1e-6)
+    assert np.abs(jax.tree.leaves(seen[2])[0]).max() > 0
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_exploration_follows_the_policy_and_records_it(name):
+    agent, _ = linear_agent(name)
+    params = agent.acting_params(agent.init(jax.random.key(4)))
+    actors, decision = decisions(agent, params)
+    mu = np.asarray(decision.extras["mu"][0], np.float64)
+    counts = np.bincount(decision.action, minlength=A)
+    deviation = (counts - 4000 * mu) / np.sqrt(4000 * mu * (1 - mu))
+    assert np.abs(deviation).max() < 4
+    keys = jax.random.key_data(decision.state.key)
+    assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
+    greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep())
+    assert greedy.action == mu.argmax()
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), VARIANTS, ids=str)
+def test_what_is_behind_a_last_row_does_not_matter(name, kind, changes):
+    agent, _ = linear_agent(name, kind, **changes)
+    learner = first_state(agent)
+    first, second = (agent.gradients(learner, sample) for sample in ended_samples(kind))
+    chex.assert_trees_all_close(first, second, rtol=1e-5, atol=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(first))
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), VARIANTS, ids=str)
+def test_truncation_bootstraps_and_termination_does_not(name, kind, changes):
+    agent, _ = linear_agent(name, kind, **changes)
+    learner, rows = agent.init(jax.random.key(0)), random_rows(kind, 0, 2, LENGTH, ends=0.0)
+    rows["is_last"][:, -1] = True
+
+    def gradients_with(discount, last_observation):
+        changed = {k: v.copy() for k, v in rows.items()}
+        changed["discount"][:, -1] = discount
+        changed["observation"][:, -1] = last_observation
+        return agent.gradients(learner, as_sample(changed))[0]
+
+    chex.assert_trees_all_close(gradients_with(0.0, 1.0), gradients_with(0.0, -2.0), atol=1e-6)
+    difference = jax.tree.map(
+        lambda x, y: np.abs(x - y).max(), gradients_with(1.0, 1.0), gradients_with(1.0, -2.0)
+    )
+    assert max(jax.tree.leaves(difference)) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "torso"),
+    [
+        ("acer", lambda: VectorTorso((4,), jax.nn.relu, name="torso")),
+        ("reactor", lambda: VectorTorso((8,), name="torso")),
+    ],
+)
+def test_a_torso_that_equals_the_default_one_gives_the_same_gradients(name, torso):
+    plain, config = tiny_agent(name, **STORED[name])
+    mine = PACKAGES[name].make_agent(SPECS["discrete"], config, torso=torso)
+    sample = random_sample(plain, SPECS["discrete"], 0)
+    found = [
+        jax.jit(agent.gradients)(agent.init(jax.random.key(0)), sample) for agent in (plain, mine)
+    ]
+    chex.assert_trees_all_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "changes", "count"),
+    [
+        ("acer", "discrete", {}, 1),
+        ("acer", "continuous", {"shared_network": False}, 2),
+        ("reactor", "discrete", {}, 1),
+    ],
+)
+def test_a_torso_of_ones_own_takes_any_observation(name, kind, changes, count):
+    """In place of each default one, which would refuse such images; chosen for an entry."""
+
+    def torso():
+        return hk.Sequential([hk.Flatten(), lambda x: x / 255.0, hk.Linear(5, name="own")])
+
+    images = SPECS[kind]._replace(observations=specs.Array((2, 3, 1), np.uint8))
+    entry = PACKAGES[name].AGENT.override("mine", torso=torso)
+    state = jax.eval_shape(entry.make_agent(images, small(name, **changes)).init, jax.random.key(0))
+    paths = jax.tree_util.tree_leaves_with_path(state.params)
+    shapes = {jax.tree_util.keystr(path): leaf.shape for path, leaf in paths}
+    assert [shape for path, shape in shapes.items() if "/own']['w']" in path] == count * [(6, 5)]
+    assert not any("torso" in path for path in shapes)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_torso_of_another_shape_is_refused_before_training(name):
+    make_agent, spec, config = PACKAGES[name].make_agent, SPECS["discrete"], small(name)
+    with pytest.raises(ValueError, match=r"features \[T, D\], got .*shape=\(2, 2, 2\)"):
+        make_agent(spec, config, torso=lambda: lambda x: x.reshape(-1, 2, 2))
+    network = reactor_network(small("reactor"))
+    with pytest.raises(ValueError, match="give one of the two"):
+        make_agent(spec, config, network=network, torso=lambda: VectorTorso((8,)))
