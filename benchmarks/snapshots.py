@@ -20,7 +20,7 @@ import psutil
 
 from retrax.basics.checksums import check_manifest, write_manifest
 from retrax.environments import make
-from retrax.run_directory.snapshots import Snapshots, newest_snapshot
+from retrax.run_directory.snapshots import Snapshots
 from retrax.runtime.learner import Snapshot
 
 FRAMES = 4000  # different ones
@@ -106,22 +106,22 @@ def write_forever(folder, rows):
     process = os.fork()
     if process:
         return process
-    snapshots, steps = Snapshots(folder, keep=2), newest_snapshot(folder) or 0
+    snapshots = Snapshots(folder, keep=2)
+    steps = snapshots.find()
     while True:
         steps += 1
         snapshots.save(steps, Snapshot({"w": np.arange(9) + steps}, rows, {"steps": steps}))
 
 
 def kills(folder, count, gigabytes):
-    """Kills such a process at random moments, after it has written one more snapshot."""
+    """Kills such a process at random moments, in the time of two snapshots."""
     rows = rings(gigabytes) if gigabytes else {"rows": np.arange(2.5e7)}  # 0.2 GB
-    generator, whole, partial = random.Random(0), 0, 0
+    generator, whole, partial, started = random.Random(0), 0, 0, time.monotonic()
+    Snapshots(folder).save(1, Snapshot({"w": np.arange(9) + 1}, rows, {"steps": 1}))
+    seconds = time.monotonic() - started
     for _ in range(count):
-        before, started = newest_snapshot(folder), time.monotonic()
         process = write_forever(folder, rows)
-        while newest_snapshot(folder) == before:
-            time.sleep(0.01)
-        time.sleep(generator.uniform(0, 2 * (time.monotonic() - started)))
+        time.sleep(generator.uniform(0, 2 * seconds))
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         partial += any((folder / "snapshots").glob("*.partial"))

@@ -39,12 +39,12 @@ class ReplayNode:
       changed: is held while anything changes, and notified when waits may go on.
     """
 
-    def __init__(self, local: LocalReplay, *, max_lead: int, life: int = 0):
+    def __init__(self, local: LocalReplay, *, max_lead: int, restarts: int = 0):
         """Takes an empty replay, the lead in rows (ValueError if negative), and restarts."""
         if max_lead < 0:
             raise ValueError(f"max_lead must be at least 0 rows, got {max_lead}.")
         self.local = local
-        self._max_lead, self._life = max_lead, life
+        self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
         self._arrivals = Arrivals(local)
         self.changed = threading.Condition()
@@ -85,7 +85,7 @@ class ReplayNode:
             return self.changed.wait_for(lambda: self._arrivals.take_in(*chunk, self._add), timeout)
 
     def begin(self, updates: int) -> tuple[int, int]:
-        """A learner begins: the node's life, and the number of the first request.
+        """A learner begins: the restarts of the node, and the number of the first request.
 
         Draws that were not used by an earlier learner are not made after all. Updates that an
         earlier one made and this one does not have, whose state has so many, are due again.
@@ -97,18 +97,23 @@ class ReplayNode:
                 self.local.owe(max(0, self._learned - updates))
             self._learned = updates
             self._note_due()
-            return self._life, self._request
+            return self._restarts, self._request
 
     def draw(
-        self, life: int, request: int, timeout: float, priorities: Priorities = (), count: int = 1
+        self,
+        restarts: int,
+        request: int,
+        timeout: float,
+        priorities: Priorities = (),
+        count: int = 1,
     ) -> np.ndarray | None:
         """The next draws, one buffer for `DrawPacking.read`; None if none is due in time.
 
-        Their headers have the life and their numbers besides. A request that comes twice has the
-        same draws twice.
+        Their headers have the restarts and their numbers besides. A request that comes twice has
+        the same draws twice.
 
         Args:
-          life: of the node, as known to the learner. For another one the buffer has no sequences.
+          restarts: of the node, as the learner knows them. For others the buffer has no sequences.
           request: one more than that of the request before.
           timeout: seconds to wait for the first draw.
           priorities: for `set_priorities`, before.
@@ -117,9 +122,9 @@ class ReplayNode:
         Raises:
           ValueError: the draws of the request have been used, or a priority is wrong.
         """
-        if life != self._life:
+        if restarts != self._restarts:
             return self.local.draws.empty(0).data
-        self.set_priorities(life, priorities)
+        self.set_priorities(restarts, priorities)
         with self.changed:
             self._waiting[request] = count
             self.changed.wait_for(lambda: self._serve() or request < self._request, timeout)
@@ -132,16 +137,16 @@ class ReplayNode:
             f"The draws of request {request} have been used, the next one is {self._request}."
         )
 
-    def set_priorities(self, life: int, priorities: Priorities) -> None:
+    def set_priorities(self, restarts: int, priorities: Priorities) -> None:
         """Sets the priorities of draws, which are thereby used, as are those before them.
 
-        Nothing happens if they were set before, or the draws were made in another life of the node.
+        Nothing happens if they were set before, or the draws were made before a restart.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative.
         """
         with self.changed:
-            if life != self._life:
+            if restarts != self._restarts:
                 return
             self._use(max((number for number, _ in priorities), default=-1))
             for number, values in priorities:
@@ -227,7 +232,7 @@ class ReplayNode:
             while len(buffers) < count and self.local.is_due:
                 rng, draw = self.local.rng, self.local.draw()
                 assert draw is not None
-                draw.header[3:5] = self._life, self._number
+                draw.header[3:5] = self._restarts, self._number
                 self._made[self._number] = _Made(draw, rng)
                 self._number += 1
                 buffers.append(draw.data)

@@ -25,7 +25,7 @@ _DRAWS_EACH, REQUEST_BYTES = 4, 2**18
 class _Keys(NamedTuple):
     """Of a draw: where its priorities go, and the keys of the `LocalReplay`."""
 
-    life: int
+    restarts: int
     number: int
     local: np.ndarray
 
@@ -77,7 +77,7 @@ class RemoteReplay:
         self._status: ReplayStatus | None = None
         self._status_until = 0.0
         self._updates = 0  # of the learner's state, with those of all draws
-        self._life = self._number = -1  # until `_begin`
+        self._restarts = self._number = -1  # until `_begin`
 
     def sample(self, timeout: float = 0.0) -> Draw | None:
         """The next draw, if it arrives in time.
@@ -90,7 +90,7 @@ class RemoteReplay:
         deadline = started + timeout
         patience = deadline if self._ahead else max(deadline, started + _ANSWER_SECONDS)
         while True:
-            if self._life < 0:
+            if self._restarts < 0:
                 self._begin()
             if self._arrived:
                 return self._use(self._arrived.popleft(), deadline)
@@ -108,20 +108,20 @@ class RemoteReplay:
                 self._arrived.extend(self._draws.read(data))
                 if len(self._arrived[0].weights):
                     continue
-                self._begin()  # the node has another life
+                self._begin()  # the node was restarted
             elif self._ahead:
                 self._requests.appendleft(self._send(0, deadline))
             if time.monotonic() >= deadline:
                 return None
 
     def set_priorities(self, keys: _Keys, priorities: np.ndarray) -> None:
-        """Sends priorities with the next request of a draw; those of another life are dropped.
+        """Sends priorities with the next request of a draw; those before a restart are dropped.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative.
         """
         priorities = check_priorities(priorities, keys.local.shape[1])
-        if keys.life == self._life:
+        if keys.restarts == self._restarts:
             self._priorities.append((keys.number, priorities))
 
     def metrics(self, keys: _Keys) -> dict[str, float]:
@@ -159,7 +159,7 @@ class RemoteReplay:
         After all priorities are set, those of requests too that may still be on their way.
         """
         sent = [priorities for request in self._requests for priorities in request.priorities]
-        self._peer.call("set_priorities", self._life, [*sent, *self._priorities])
+        self._peer.call("set_priorities", self._restarts, [*sent, *self._priorities])
         self._priorities = []
         self._peer.call("keep", steps)
 
@@ -172,7 +172,7 @@ class RemoteReplay:
 
     def _begin(self) -> None:
         """Begins to draw: the number is that of the first request."""
-        self._life, self._number = self._peer.call("begin", self._updates)
+        self._restarts, self._number = self._peer.call("begin", self._updates)
         self._requests.clear()
         self._arrived.clear()
         self._priorities = []
@@ -180,8 +180,8 @@ class RemoteReplay:
     def _use(self, draw: PackedDraw, deadline: float) -> Draw:
         self._updates += draw.updates
         self._request(self._ahead, deadline)
-        life, number = draw.header[3:5].tolist()
-        return Draw(_Keys(life, number, draw.keys), self._draws.sample(draw), draw.updates)
+        restarts, number = draw.header[3:5].tolist()
+        return Draw(_Keys(restarts, number, draw.keys), self._draws.sample(draw), draw.updates)
 
     def _request(self, count: int, deadline: float) -> None:
         while len(self._requests) < count:
@@ -194,5 +194,5 @@ class RemoteReplay:
             wait = min(wait, max(0.0, deadline - time.monotonic()))
         priorities, self._priorities = self._priorities, []
         number = self._number + index
-        answer = self._peer.send("draw", self._life, number, wait, priorities, self._count)
+        answer = self._peer.send("draw", self._restarts, number, wait, priorities, self._count)
         return _Request(answer, priorities)

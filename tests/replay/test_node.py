@@ -93,7 +93,7 @@ def test_all_is_as_in_one_process(selector, cut, changes):
         assert replay.status() == local.status()
         state = node.state()
         assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
-        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=0, life=1)
+        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=0, restarts=1)
         node.restore(state)
         local.store.cut()  # environments begin new episodes
     assert drawn > 20
@@ -127,7 +127,7 @@ def test_rows_lead_by_the_bound_exactly(max_lead, num_envs, changes):
         while free.sample() is not None:
             needed.append(count * num_envs)
     node = ReplayNode(local_replay(sequence, **changes), max_lead=max_lead)
-    life, first = node.begin(0)
+    restarts, first = node.begin(0)
     chunk, environments = packed(rows, sequence), list(range(num_envs))
     for number, count in enumerate(needed, start=first):
         allowed = (count + max_lead) // num_envs * num_envs
@@ -136,7 +136,7 @@ def test_rows_lead_by_the_bound_exactly(max_lead, num_envs, changes):
         assert node.local.counters[0] == sum(
             int(np.sum(~row.is_last)) for row in rows[: allowed // num_envs]
         )
-        assert node.draw(life, number, 0.0) is not None
+        assert node.draw(restarts, number, 0.0) is not None
     assert node.add(7, [0] * len(environments), environments, chunk, 0.0)
     assert len(needed) > 5
 
@@ -280,11 +280,11 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     assert replay.sample() is None
     late.answer()
     first = replay.sample()
-    assert first.keys.life == 0
+    assert first.keys.restarts == 0
     peer.silent = True
     for row in rows[12:16]:
         writer.write(row)
-    new = ReplayNode(local_replay(sequence, 1, seed=5), max_lead=1000, life=1)
+    new = ReplayNode(local_replay(sequence, 1, seed=5), max_lead=1000, restarts=1)
     new.restore(state)
     late.die(new)
     peer.die(new, after=True)
@@ -309,7 +309,7 @@ def test_another_life_is_noticed_without_a_lost_call():
     old = ReplayNode(local_replay(), max_lead=1000)
     peer = LatePeer(old)
     replay = open_replay(peer)
-    peer.node = ReplayNode(local_replay(), max_lead=1000, life=1)
+    peer.node = ReplayNode(local_replay(), max_lead=1000, restarts=1)
     peer.node.add(7, [0, 0], [0, 1], packed(stream(20)), 0.0)
     draw = replay.sample(SECONDS)
     assert draw.keys[:2] == (1, 0)
@@ -358,7 +358,7 @@ def test_unused_draws_count_as_not_made(changes, again):
 
 @pytest.mark.parametrize("changes", [{}, {"pace": "rounds", "replay_ratio": 3.0}])
 def test_updates_that_a_learner_has_lost_are_due_again(changes):
-    """Its snapshot is older than its death. What another life of the node drew is unknown."""
+    """Its snapshot is older than its death. What the node drew before a restart is unknown."""
     node = ReplayNode(local_replay(**changes), max_lead=1000)
     assert node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
 
@@ -374,7 +374,7 @@ def test_updates_that_a_learner_has_lost_are_due_again(changes):
     assert made > 5
     assert [learn(made), learn(made - 3), learn(0), learn(made)] == [0, 3, made, 0]
     state = node.state()
-    node = ReplayNode(local_replay(**changes), max_lead=1000, life=1)
+    node = ReplayNode(local_replay(**changes), max_lead=1000, restarts=1)
     node.restore(state)
     assert [learn(made), learn(made - 3)] == [0, 3]
 

@@ -24,8 +24,8 @@ from retrax.replay.node import ReplayNode
 FAST = {"chunk_rows": 4, "chunk_seconds": 1e9, "max_chunks": 3}
 
 
-def make_node(peer_is_silent=False, max_lead=1000, life=0, **changes):
-    node = ReplayNode(local_replay(**changes), max_lead=max_lead, life=life)
+def make_node(peer_is_silent=False, max_lead=1000, restarts=0, **changes):
+    node = ReplayNode(local_replay(**changes), max_lead=max_lead, restarts=restarts)
     return node, LatePeer(node, silent=peer_is_silent)
 
 
@@ -146,7 +146,7 @@ def test_a_chunk_is_sent_again_when_its_node_has_died(after):
     rows = [row._replace(is_first=np.ones(2, bool)) for row in stream(12, ends=0.0)]
     for row in rows[:4]:
         writer.write(row)
-    new = ReplayNode(local_replay(), max_lead=1000, life=1)
+    new = ReplayNode(local_replay(), max_lead=1000, restarts=1)
     peer.die(new, after=after)
     peer.silent = False
     for row in rows[4:]:
