@@ -214,6 +214,7 @@ class DrawPacking:
 
     def __init__(self, packing: SequencePacking):
         self._packing = packing
+        self._dtypes: dict[int, np.dtype[np.void]] = {}  # of buffers, by the batch
 
     def empty(self, batch: int) -> PackedDraw:
         """A new buffer for B sequences; 0 makes one that has only a header."""
@@ -257,6 +258,8 @@ class DrawPacking:
         return PackedDraw(data, header, keys, weights, parts)
 
     def _dtype(self, batch: int) -> "np.dtype[np.void]":
+        if batch in self._dtypes:
+            return self._dtypes[batch]
         formats: list[Any] = [
             (np.int64, (_HEADER,)),
             (np.int64, (3, batch)),
@@ -269,4 +272,7 @@ class DrawPacking:
             offsets.append(offsets[-1] + blocks * _ALIGNMENT)
         names = ["header", "keys", "weights", "rows", "first"][: len(formats)]
         size = offsets.pop()
-        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+        self._dtypes[batch] = np.dtype(
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+        )
+        return self._dtypes[batch]

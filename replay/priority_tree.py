@@ -64,14 +64,15 @@ class ContextualPriorityTree(TreeSelector):
         """The number of present slots."""
         return int(self._count[1])
 
-    def _assign(self, slots: np.ndarray, present: bool, powers: np.ndarray | None) -> None:
-        """Writes slots and updates their ancestors."""
+    def _assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
+        last = self._last(slots)
+        slots, powers = slots[last], None if powers is None else powers[last]
         leaves = slots + self._leaves
         self._mass[leaves] = 0.0 if powers is None else powers
         # A large batch reaches most nodes of the upper levels many times.
         dense = 0 if slots.size < LARGE_BATCH else min(slots.size.bit_length(), self._depth)
         paths = self._paths(slots, self._depth - dense)
-        for tally, now in ((self._count, present), (self._known, powers is not None)):
+        for tally, now in ((self._count, present is not False), (self._known, powers is not None)):
             change = int(now) - tally[leaves]
             if change.any():
                 np.add.at(tally, paths, np.broadcast_to(change, paths.shape))

@@ -82,8 +82,8 @@ class BlockTree(TreeSelector):
         """The number of present slots."""
         return int(self._present.total)
 
-    def _assign(self, slots: np.ndarray, present: bool, powers: np.ndarray | None) -> None:
-        if (self.are_present(slots) != present).any():
+    def _assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
+        if present is not None:
             self._present.assign(slots, float(present))
         self._priorities.assign(slots, 0.0 if powers is None else powers)
 
@@ -129,7 +129,7 @@ class _BlockSums:
         return float(self._cumulative[-1])
 
     def assign(self, indices: np.ndarray, values: np.ndarray | float) -> None:
-        """Sets the values of distinct indices `[n]`."""
+        """Sets the values of indices `[n]`; of repeated ones, the last counts."""
         self.values[indices] = values
         blocks = indices // self._width
         self._middle[blocks] = self._blocks(self.values, blocks).sum(axis=1)

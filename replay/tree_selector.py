@@ -104,7 +104,6 @@ class TreeSelector(abc.ABC):
     def insert(self, slots: np.ndarray) -> None:
         """Makes slots present and new, whether or not they were present before."""
         slots = self._checked(slots)
-        slots = slots[self._last(slots)]
         is_known = self._kind != "contextual"
         powers = self._powers(np.full(slots.shape, self._largest)) if is_known else None
         self._assign(slots, True, powers)
@@ -138,9 +137,7 @@ class TreeSelector(abc.ABC):
             return
         if kept is not None:
             slots, priorities = slots[kept], priorities[kept]
-        slots = self._check_present(slots)
-        last = self._last(slots)
-        self._assign(slots[last], True, self._powers(priorities[last]))
+        self._assign(self._check_present(slots), None, self._powers(priorities))
         if self._kind == "proportional":
             self._largest = float(np.max(priorities, initial=self._largest))
 
@@ -201,11 +198,14 @@ class TreeSelector(abc.ABC):
         self._restore(state)
         self._largest = float(largest[0])
 
-    # Of distinct slots that have been checked, and of powers of priorities.
+    # Of slots that have been checked, and of powers of priorities.
 
     @abc.abstractmethod
-    def _assign(self, slots: np.ndarray, present: bool, powers: np.ndarray | None) -> None:
-        """Makes slots present or absent; None if their priorities are unknown."""
+    def _assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
+        """Makes slots present or absent, None if they are present; powers are None if unknown.
+
+        Of a repeated slot, the last power counts.
+        """
 
     @abc.abstractmethod
     def _masses(self, slots: np.ndarray) -> np.ndarray: ...
