@@ -238,6 +238,7 @@ class Run:
         )
 
     def _write_row(self) -> None:
+        sentence = self._equal.sentence(self._loop.counters.steps, self._loop.returns)
         means, clock = self._loop.flush()
         clock["seconds"] = time.perf_counter() - self._started
         found = {**means, **self._evaluated, **self._extra}
@@ -249,7 +250,7 @@ class Run:
             self._log.info(line, extra={FILE_ONLY: self._progress.has_bar})
         if advice := self._advice.first(means):
             self._log.warning(advice)
-        if sentence := self._equal.sentence(self._loop.counters, means):
+        if sentence:
             self._log.warning(sentence)
 
     def _continuation(self) -> bytes:

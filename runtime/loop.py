@@ -185,6 +185,11 @@ class Loop:
         self._acting_seconds = self._learning_seconds = 0.0
         return {**self._episodes.flush(), **self.learner.metrics.flush()}, clock
 
+    @property
+    def returns(self) -> Sequence[float]:
+        """Returns of the episodes that ended since the last `flush`."""
+        return self._episodes.returns
+
     def take_episodes(self) -> dict[str, list[float]]:
         """As `Actor.take_episodes`: of the episodes that ended since the last call or `flush`."""
         return self._episodes.take_episodes()

@@ -95,6 +95,11 @@ class MetricsAccumulator:
             self._counts[name] = self._counts.get(name, 0) + count
 
     @property
+    def returns(self) -> Sequence[float]:
+        """Returns of the episodes that were added since the last `flush`."""
+        return self._episodes.get("episode_return", [])
+
+    @property
     def weight(self) -> int:
         """Updates whose means were added since the last `flush`; `add` of the means takes it."""
         return max(self._counts.values(), default=0)
@@ -168,20 +173,18 @@ class EqualReturns:
         self._is_over = start > self._tenth
         self._returns: list[float] = []
 
-    def sentence(self, counters: Counters, metrics: Mapping[str, float]) -> str | None:
+    def sentence(self, steps: int, returns: Sequence[float]) -> str | None:
         """The sentence, after a tenth of the run in which all episodes had the same return.
 
         Args:
-          counters: at a log row.
-          metrics: its means; `episode_return` is missing where no episode ended.
+          steps: so far.
+          returns: of the episodes that ended since the last call.
         """
-        if self._is_over or "episode_return" not in metrics:
+        if self._is_over:
             return None
-        self._returns.append(metrics["episode_return"])
+        self._returns.extend(returns)
         differ = len(set(self._returns)) > 1
-        # One row may be the mean of different returns; two such means are hardly ever equal.
-        is_enough = counters.episodes >= _EPISODES and len(self._returns) > 1
-        self._is_over = differ or (counters.steps >= self._tenth and is_enough)
+        self._is_over = differ or (steps >= self._tenth and len(self._returns) >= _EPISODES)
         if differ or not self._is_over:
             return None
         return (

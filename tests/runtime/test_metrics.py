@@ -9,7 +9,6 @@ import pytest
 from retrax.agents import acer, d4pg
 from retrax.runtime.metrics import (
     Advice,
-    Counters,
     EqualReturns,
     MetricsAccumulator,
     Rate,
@@ -69,22 +68,20 @@ def test_advice_is_given_once():
 
 
 @pytest.mark.parametrize(
-    ("start", "returns", "rows"),  # of ten episodes each
+    ("start", "returns", "rows"),
     [
-        (0, [-200.0, None, -200.0, -200.0], [3]),
-        (6, [-200.0, -200.0, -200.0, -200.0], [2]),  # the first has ten episodes alone
-        (0, [-200.0, -200.0, -199.0, -200.0], []),
-        (0, [None, None, -200.0, -200.0], [4]),  # one row may be the mean of different returns
-        (0, [-200.0, -199.0, -200.0, -200.0], []),
-        (50, [-200.0] * 4, []),  # of a run that is resumed after its first tenth
+        (0, [10 * [-200.0], [], 10 * [-200.0], [-200.0]], [3]),
+        (6, 4 * [10 * [-200.0]], [2]),
+        (0, [8 * [-200.0], [], [-200.0], 11 * [-200.0]], [4]),  # nine may be equal by chance
+        (0, [20 * [-200.0], [], [-199.0], 20 * [-200.0]], []),
+        (0, 4 * [[-1.0, 1.0]], []),
+        (50, 4 * [20 * [-200.0]], []),  # of a run that is resumed after its first tenth
     ],
 )
 def test_equal_returns_of_the_first_tenth_are_told_once(start, returns, rows):
     equal, found = EqualReturns(100, start=start), []
-    for row, value in enumerate([*returns, -200.0], start=1):
-        metrics = {} if value is None else {"episode_return": value}
-        counters = Counters(steps=start + 3.5 * row, episodes=10 * row)
-        if sentence := equal.sentence(counters, metrics):
+    for row, values in enumerate([*returns, [-200.0]], start=1):
+        if sentence := equal.sentence(start + 3.5 * row, values):
             found.append(row)
             assert "returned -200:" in sentence
     assert found == rows
