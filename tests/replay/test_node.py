@@ -305,14 +305,16 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     assert new.status()[0] == 12 + 4
 
 
-def test_another_life_is_noticed_without_a_lost_call():
+def test_a_restart_is_noticed_without_a_lost_call():
     old = ReplayNode(local_replay(), max_lead=1000)
     peer = LatePeer(old)
     replay = open_replay(peer)
+    assert replay.sample(0.0) is None  # the replay knows the old node
     peer.node = ReplayNode(local_replay(), max_lead=1000, restarts=1)
     peer.node.add(7, [0, 0], [0, 1], packed(stream(20)), 0.0)
     draw = replay.sample(SECONDS)
     assert draw.keys[:2] == (1, 0)
+    assert replay._restarts == 1  # else the draw's priorities would be dropped
 
 
 @pytest.mark.parametrize("changes", [{}, ROUNDS, {**ROUNDS, "updates_per_call": 2}])
