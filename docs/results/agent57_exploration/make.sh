@@ -26,3 +26,6 @@ for seed in $(seq 0 $((${1:-5} - 1))); do
   done
   train agent57 12 "$seed" 12000 1000
 done
+for seed in $(seq 20 39); do # fixed before the first of them ran
+  train twenty 10 "$seed" 12000 500
+done

@@ -103,6 +103,23 @@ def deep_sea(row: dict[str, str]) -> dict[str, str]:
     return deep_sea_runs(DEEP_SEA[label], size)
 
 
+def twenty(row: dict[str, str]) -> dict[str, str]:
+    """The share of the seeds 20 to 39 that solved size 10, with Wilson's interval."""
+    until = int(row["size 10, within"].replace(",", "").removesuffix(" steps"))
+    found = runs_of(HERE)["twenty_10"]
+    n, reached = len(found), [first(run, "evaluation_return_greedy_arm", SOLVED) for run in found]
+    treasures = [first(run, "episode_return", 1e-6) for run in found]
+    solved = sum(step is not None and step <= until for step in reached)
+    share, z = solved / n, statistics.NormalDist().inv_cdf(0.975)
+    middle, half = share + z**2 / (2 * n), z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
+    low, high = ((middle + sign * half) / (1 + z**2 / n) for sign in (-1, 1))
+    return {
+        "treasure found": f"{sum(s is not None and s <= until for s in treasures)} of {n}",
+        "solved": f"{solved} of {n}",
+        "share (95 %)": f"{share:.2f} ({low:.2f} to {high:.2f})",
+    }
+
+
 def kept(row: dict[str, str]) -> dict[str, str]:
     """Size 20: evaluations after the one that solved it."""
     cells = []
