@@ -161,8 +161,8 @@ def test_mutations_that_survive_or_do_not_apply_are_failures(tmp_path):
     entry = {
         "name": "counts_steps_before_learning",
         "file": "replay/schedule.py",
-        "old": "acted = self._steps - self.learning_since",
-        "new": "acted = self._steps",
+        "old": "acted = self.steps - self.learning_since",
+        "new": "acted = self.steps",
         "tests": ["tests/replay/test_schedule.py::test_ratio_zero_never_replays"],
     }
     gone = {**entry, "name": "gone", "old": "a line that is not there"}
@@ -184,8 +184,8 @@ def test_mutations_are_refused_whose_tests_fail_without_them(tmp_path):
     entry = {
         "name": "one",
         "file": "replay/schedule.py",
-        "old": "acted = self._steps - self.learning_since",
-        "new": "acted = self._steps",
+        "old": "acted = self.steps - self.learning_since",
+        "new": "acted = self.steps",
         "tests": ["tests/replay/test_schedule.py::test_that_does_not_exist"],
     }
     (tmp_path / "some.json").write_text(json.dumps([entry]))
