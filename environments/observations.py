@@ -31,7 +31,7 @@ class MisfitError(ValueError):
     """An observation does not fit its space.
 
     Attributes:
-      where: keys and indices of what does not fit, as in "['arm'][2]".
+      where: keys and indices of what does not fit, as in `['arm'][2]`.
       what: came, and what the space says.
     """
 
