@@ -21,12 +21,15 @@ def returns(side: str, task: str) -> str:
 def d4pg(row: dict[str, str]) -> dict[str, str]:
     """D4PG's two presets."""
     others = published("control", row["task"])
+    columns = {
+        "published: D4PG from state, 500,000 steps": STATE,
+        "published: D4PG from pixels, 1e8 steps": D4PG,
+        "published: A3C from state, 1e8 steps": A3C,
+    }
     return {
         "control_suite": returns("control_suite", row["task"]),
         "small": returns("small", row["task"]),
-        "published: D4PG from state, 500,000 steps": f"{others[STATE]:.0f}",
-        "published: D4PG from pixels, 1e8 steps": f"{others[D4PG]:.0f}",
-        "published: A3C from state, 1e8 steps": f"{others[A3C]:.0f}",
+        **{name: f"{others[key]:.0f}" if key in others else "" for name, key in columns.items()},
     }
 
 
