@@ -1,30 +1,21 @@
 """Rows and replays for tests of the replay that other nodes call."""
 
+import functools
+
 import jax
 import numpy as np
+import replay_rows
 from dm_env import specs
 
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row
 from retrax.replay import LocalReplay
 from retrax.replay.interface import PeerLost
 from retrax.replay.node_writer import NodeWriter
 from retrax.replay.remote import RemoteReplay
 
 SPEC = EnvironmentSpec(specs.Array((2, 1, 1), np.uint8), specs.DiscreteArray(3))
-
-
-def sequence_spec(length=4, period=2, crosses=True, stored=False, frame_stack=1):
-    extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
-    if stored:
-        extras["memory"] = jax.ShapeDtypeStruct((5,), np.float64)
-    return SequenceSpec(
-        length=length,
-        period=period,
-        crosses_episodes=crosses,
-        frame_stack=frame_stack,
-        extras=extras,
-        first_row_extras=("memory",) if stored else (),
-    )
+MEMORY = jax.ShapeDtypeStruct((5,), np.float64)
+sequence_spec = functools.partial(replay_rows.sequence_spec, period=2, memory=MEMORY)
 
 
 def replay_config(**changes):

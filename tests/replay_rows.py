@@ -10,13 +10,13 @@ from retrax.datatypes import EnvironmentSpec, SequenceSpec
 
 SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
 State = collections.namedtuple("State", ["hidden", "cell"])
+MEMORY = State(*2 * [jax.ShapeDtypeStruct((4,), np.float32)])
 
 
-def sequence_spec(length=4, period=1, crosses=True, stored=False, frame_stack=1):
+def sequence_spec(length=4, period=1, crosses=True, stored=False, frame_stack=1, *, memory=MEMORY):
     extras = {"mu": jax.ShapeDtypeStruct((3,), np.float32)}
     if stored:
-        hidden = jax.ShapeDtypeStruct((4,), np.float32)
-        extras["memory"] = State(hidden, hidden)
+        extras["memory"] = memory
     return SequenceSpec(
         length=length,
         period=period,
