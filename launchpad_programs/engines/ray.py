@@ -20,7 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ...basics.writing import write_json
 from ...run_directory.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
-from ..kinds import NodeSpec, log_restart, nodes_of, process_env
+from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
 from .engine import RunningNode
 from .ray_peers import Host
 
@@ -151,6 +151,8 @@ def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
     connection, restarts = Connection(), dict[str, int]()
     home = ray.get_runtime_context().get_node_id()
     gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)  # for the learner
+    # Once, not with every restart: it asks an environment what it shows.
+    variables = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
     # The processes of other hosts have other working directories.
     config = dataclasses.replace(config, directory=config.directory.absolute())
 
@@ -161,7 +163,7 @@ def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
     return [
         RayNode(
             spec.name,
-            functools.partial(_start, config, spec, home, gpus),
+            functools.partial(_start, config, spec, variables[spec.kind.label], home, gpus),
             max_failures=max_failures,
             on_restart=on_restart,
             connection=connection,
@@ -171,7 +173,12 @@ def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
 
 
 def _start(
-    config: ProgramConfig, spec: NodeSpec, home: str, gpus: int, restarts: int
+    config: ProgramConfig,
+    spec: NodeSpec,
+    variables: dict[str, str],
+    home: str,
+    gpus: int,
+    restarts: int,
 ) -> tuple[Any, Any]:
     """A new process of a node: its handle, and its result."""
     kind = spec.kind
@@ -187,7 +194,7 @@ def _start(
         max_concurrency=4,  # it runs, and answers the launcher
         num_cpus=kind.cpus,
         num_gpus=gpus if kind.sees_accelerator else 0,
-        runtime_env={"env_vars": process_env(kind, config)},
+        runtime_env={"env_vars": variables},
         scheduling_strategy="SPREAD"
         if kind.acts
         else NodeAffinitySchedulingStrategy(home, soft=False),
