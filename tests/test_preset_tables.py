@@ -52,7 +52,10 @@ def test_every_field_has_a_docstring_in_order():
     [
         (
             "acer",
-            ["paper_atari", "atari", "paper_workers", "paper_mujoco", "small", "small_continuous"],
+            [
+                *["paper_atari", "atari", "atari_laptop", "paper_workers", "paper_mujoco"],
+                *["small", "small_continuous"],
+            ],
         ),
         ("agent57", ["paper", "small", "small_long"]),
         ("d4pg", ["paper", "small"]),

@@ -11,6 +11,7 @@ from .config import Config
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper_atari": Config.paper_atari,
     "atari": Config.atari,
+    "atari_laptop": Config.atari_laptop,
     "paper_workers": Config.paper_workers,
     "paper_mujoco": Config.paper_mujoco,
     "small": Config.small,
