@@ -19,7 +19,7 @@ _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
 _STATUS_SECONDS = 0.5
 # Draws of a request, and their bytes: where draws are small, the call costs more than the draw.
-_DRAWS_EACH, REQUEST_BYTES = 4, 2**18
+_DRAWS_EACH, REQUEST_BYTES = 4, 2**20
 
 
 class _Keys(NamedTuple):

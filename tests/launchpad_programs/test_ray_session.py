@@ -153,14 +153,14 @@ def test_memory_for_what_ray_carries_by_hand(tmp_path):
 
 
 def test_small_draws_travel_together(tmp_path, monkeypatch):
-    """Up to four in an answer, which has then 2^18 bytes at most."""
+    """Up to four in an answer, which has then 2^20 bytes at most."""
     monkeypatch.setattr(ray_session, "_LEAST_OBJECT_BYTES", 0)
     config = make_config(tmp_path)
     agent = config.make_agent(config.spec)
     row = Packing(row_spec(config.spec, agent.sequence)).dtype.itemsize
-    assert 4 * config.run.replay.draw_size * agent.sequence.length * row < 2**18
+    assert 4 * config.run.replay.draw_size * agent.sequence.length * row < 2**20
     each = 2 * 32 * row + 2 * packing_of(agent).num_bytes
-    assert object_bytes(config, agent) == 2 * (5 * 2**18 + 2 * each)
+    assert object_bytes(config, agent) == 2 * (5 * 2**20 + 2 * each)
 
 
 def test_only_the_owner_can_read_the_token_of_a_program(tmp_path):
