@@ -178,7 +178,7 @@ class Config:
         return dataclasses.replace(cls(), **changes)
 
     @classmethod
-    def atari(cls, **changes: Any) -> "Config":
+    def atari(cls) -> "Config":
         """`paper_atari` with other steps: Pong begins to be learned (docs/results/gpu).
 
         RMSProp's epsilon is not above the squared gradients, so that steps shrink less with the
@@ -191,17 +191,7 @@ class Config:
             rmsprop_decay=0.99,
             rmsprop_epsilon=1e-8,
             max_gradient_norm=0.5,
-            **changes,
         )
-
-    @classmethod
-    def atari_laptop(cls) -> "Config":
-        """`atari` with 0.4 of its computation for each step: 400 steps/s on one core.
-
-        The replay ratio is 1, which the paper has too (figure 1), in batches of 4 segments, so that
-        there are as many updates as with `atari`.
-        """
-        return cls.atari(replay=dataclasses.replace(_ATARI_REPLAY, replay_ratio=1.0, batch_size=4))
 
     @classmethod
     def paper_workers(cls) -> "Config":
