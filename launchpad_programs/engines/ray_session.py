@@ -103,7 +103,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
         raise ValueError(
             f"Ray at {address} cannot be joined ({first_line(error)}): this machine must be part "
             f"of the cluster (ray start --address={address}) and know its token, if it has one "
-            "(~/.ray/auth_token)."
+            "(RAY_AUTH_MODE=token, ~/.ray/auth_token)."
         ) from error
     stack.callback(ray.shutdown)
     # Ray would print 600 letters about each death; the log has it in one line.
