@@ -9,6 +9,8 @@ Sources of the published scores in `data/suite_scores.csv`:
   each;
 * minatar: kenjyoung/MinAtar, learning curves of 30 seeds, training returns; read off the figures,
   so within a few per cent; Seaquest before its correction in 1.0.11;
+* atari: dopamine's baselines/atari/data, training returns of five seeds, sticky actions; and PPO in
+  danijar/dreamerv3, scores/atari, five seeds; a step is one of the agent, of four frames;
 * atari5: human play (see `retrax.evaluation.atari57`);
 * bsuite: `data/bsuite_scores.csv`, bsuite's reports; they are bsuite's scores of whole experiments,
   not returns of single ids (see `retrax.evaluation.bsuite`).
@@ -22,6 +24,7 @@ from typing import NamedTuple
 BSUITE = "bsuite"
 _DATA = Path(__file__).parent / "data"
 _ABOUT = {
+    "atari": "three games, sticky actions as in dopamine; 1 is human play",
     "atari5": "five games that predict the median of 57 (Aitchison et al. 2023)",
     BSUITE: "the first, middle and last id of ten of bsuite's experiments (Osband et al. 2020); 1 "
     "is about the best return; bsuite's own scores stand beside that",
@@ -53,7 +56,8 @@ class Task(NamedTuple):
       environment: its id.
       steps: environment steps of training.
       episodes: of the greedy evaluation at the end.
-      low: the return of uniform random play (measured: 100 episodes, MinAtar's Freeway 20), or 0.
+      low: the return of uniform random play, or 0. Measured: 100 episodes, MinAtar's Freeway 20;
+        Atari: as published.
       high: the return that counts as 1; above `low`.
       published: scores of others.
     """

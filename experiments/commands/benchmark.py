@@ -40,7 +40,7 @@ class BenchmarkArguments:
     """
 
     suite: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SUITE")]
-    """atari5, bsuite, classic, control or minatar."""
+    """atari, atari5, bsuite, classic, control or minatar."""
 
     agent: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
     """A registered agent, or module:NAME of your own."""

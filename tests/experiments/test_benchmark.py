@@ -93,7 +93,7 @@ def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
     [
         (
             ("atari6", "acer"),
-            "There is no suite 'atari6': allowed are atari5, bsuite, classic, control",
+            "There is no suite 'atari6': allowed are atari, atari5, bsuite, classic, control",
         ),
         (("classic", "acer9"), "acer9"),
         (
@@ -276,6 +276,7 @@ def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
 
 def test_suites_are_as_published():
     assert {name: len(suite.tasks) for name, suite in suites().items()} == {
+        "atari": 3,
         "atari5": 5,
         "bsuite": 30,
         "classic": 6,
@@ -289,8 +290,9 @@ def test_suites_are_as_published():
             assert task.steps >= 10_000
 
 
-def test_atari5_has_the_scores_of_the_table_of_57():
+@pytest.mark.parametrize("suite", ["atari", "atari5"])
+def test_atari_has_the_scores_of_the_table_of_57(suite):
     table = atari57.load_scores("noop")
-    for task in find_suite("atari5").tasks:
+    for task in find_suite(suite).tasks:
         index = atari57.GAMES.index(task.name)
         assert (task.low, task.high) == (table["random"][index], table["human"][index])
