@@ -208,7 +208,10 @@ def _draw_curves(results: Results) -> "Figure":
         panel.set(title=task.name, xlabel="environment steps")
     for panel in panels[len(tasks) :]:
         panel.set_axis_off()
-    panels[0].legend()
+    found = [panel.get_legend_handles_labels() for panel in panels]
+    lines = {label: line for each in found for line, label in zip(*each, strict=True)}
+    if lines:  # else no episode has ended yet
+        panels[0].legend(lines.values(), lines)
     return figure
 
 

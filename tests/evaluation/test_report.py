@@ -60,6 +60,18 @@ def page(tmp_path_factory):
     return (directory / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_run_whose_episodes_never_ended_has_a_report(tmp_path):
+    """Its curve is empty, which Matplotlib warns about where a legend is asked for."""
+    (tmp_path / "suite.json").write_text(json.dumps({"suite": "control"}))
+    names = "agent preset task seed steps updates seconds episodes score low high normalised"
+    task = find_suite("control").tasks[0].name
+    score = f"acer,small,{task},0,99,9,9,2,9,1,99,0.09"
+    (tmp_path / "scores.csv").write_text(",".join(names.split()) + f"\n{score}\n")
+    (tmp_path / "curves.csv").write_text("agent,task,seed,steps,episode_return\n")
+    write_report(tmp_path, tmp_path / "report.html")
+    assert task in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def look(text, tmp_path):
     """What a browser finds in a page, in a frame as wide as a phone."""
     if BROWSER is None:
