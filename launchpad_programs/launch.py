@@ -68,8 +68,8 @@ def launch(
 ) -> LaunchSummary:
     """Trains an agent as a program of many processes, and waits for its end.
 
-    Everything is checked first; then the program runs in a process of its own, with a network
-    namespace of its own.
+    Everything is checked first; then the program runs in a process of its own, and in a network
+    namespace of its own where `EngineOptions.needs_namespace`.
 
     Args:
       config: what to run; `num_actors` actors share its environments.
@@ -78,6 +78,7 @@ def launch(
       plain: log lines instead of a live table.
 
     Raises:
+      ModuleNotFoundError: the engine is not installed.
       ValueError: the environment, the agent, its config or the directory is refused, another
         process writes into the directory, or the system refuses the namespace.
     """

@@ -27,7 +27,7 @@ class Node:
         """Prepares its work; raises `Stopped` if the program ends before."""
 
     def step(self) -> bool:
-        """Works for about a second at most; whether there was anything to do."""
+        """Works for about a second, or until it is stopped; whether there was anything to do."""
         return False
 
     def close(self) -> None:

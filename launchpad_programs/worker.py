@@ -96,7 +96,7 @@ class WorkerNode(LearningNode):
         return self._loop.counters.steps
 
     def _save(self, steps: int) -> None:
-        """Saves replay, schedule and actor states."""
+        """Saves its copy of the learner state, replay, schedule and actor states."""
         if steps:
             with self._no_updates():
                 self._snapshots.save(steps, self._loop.snapshot())

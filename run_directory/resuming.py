@@ -148,6 +148,9 @@ def loops_of(
 
     One in this process, on data if there are any, see `make_loop`; or several on a device.
     Episodes that do not continue begin here: an environment may refuse before a file is written.
+
+    Raises:
+      ValueError: the run learned from data, and none are given.
     """
     if data is None and configs[0].on_device:
         (environment,) = environments

@@ -1,4 +1,4 @@
-"""What every topology is made of: actor, learner, parameters, metrics, snapshots, run directory."""
+"""What every topology is made of: actor, learner, parameters, metrics, loop, workers."""
 
 from .actor import Actor
 from .learner import Learner

@@ -1,7 +1,8 @@
 """The loop of one process, without files: act, store, learn, in a fixed order.
 
-With one actor it is `retrax train`. With several, each with environments and parameters of its own,
-it is a program in one thread: `retrax train --num-actors N`.
+With one actor it is `retrax train`. With several, each with environments of its own, and with
+parameters of its own where the run has an `actor_update_period`, it is a program in one thread:
+`retrax train --num-actors N`.
 """
 
 import time

@@ -31,7 +31,7 @@ def packing_of(agent: Agent) -> TreePacking:
 
 
 class ParameterServer:
-    """The learner's side. `get` may be called by any thread, and over Courier.
+    """The learner's side. `get` may be called by any thread, and by other processes.
 
     Attributes:
       packing: of the parameters; clients need the same.

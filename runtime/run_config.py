@@ -49,7 +49,7 @@ class RunConfig:
 
     num_actors: Annotated[int, Range(0)] = 0
     """Actors that share the environments evenly: processes of a program, stepped in turn in one
-    process. 0 becomes 1, 2 in a program, and as many as there are workers."""
+    process. 0 becomes 1 (2 by the command `retrax launch`), and as many as there are workers."""
 
     actor_update_period: Annotated[int | None, Range(1)] = None
     """Time steps of an actor between fetches of parameters; by default 50 in a program, and in one
@@ -57,7 +57,8 @@ class RunConfig:
 
     on_device: bool = False
     """Acts, stores, draws and learns in one compiled function, on the accelerator if there is one:
-    for environments written in JAX (catch, memory, deep_sea, CartPole-v1, pgx:ID, module:NAME)."""
+    for environments written in JAX (catch, memory, deep_sea, noisy_deep_sea, CartPole-v1,
+    Pendulum-v1, pgx:ID, module:NAME)."""
 
     learner_devices: Annotated[int, Range(1)] = 1
     """Devices (GPUs) of this machine over which the learner splits each batch."""

@@ -24,7 +24,7 @@ class SnapshotArguments:
     """The run directory."""
 
     snapshot: Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")] = "newest"
-    """Which one; `best` of those that train --evaluate-every has evaluated."""
+    """Which one; `best` of those that --evaluate-every or a program's evaluator evaluated."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,8 @@ class ProgramOptions:
     """What a program has besides its run."""
 
     max_lead: Annotated[int, Range(0)] = 256
-    """Time steps that actors take at most while an update is due that the learner has not begun;
-    under launchpad, Reverb's limits hold instead."""
+    """Rows that the replay takes in at most while an update is due that the learner has not begun;
+    actors may be 64 steps of each environment further. Under launchpad, Reverb's limits hold."""
 
     acme: str | None = None
     """`package.module:NAME` of your own Acme loggers, observers or environment loop

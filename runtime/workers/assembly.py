@@ -108,7 +108,11 @@ class WorkerFactory:
 
 
 def make_workers(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
-    """The loop of a run whose workers take turns in this process; arguments: see `make_loop`."""
+    """The loop of a run whose workers take turns in this process; arguments: see `make_loop`.
+
+    Raises:
+      ValueError: workers are decoupled.
+    """
     if config.workers.decoupled:
         raise ValueError("WorkerOptions.decoupled must be False in one process: it takes threads.")
     factory = WorkerFactory(config, agent, environments[0].spec)
