@@ -58,18 +58,22 @@ class _Stream(hk.Module):
         vector_sizes: Sequence[int],
         hidden_size: int,
         memory_size: int,
+        orthogonal_gain: float | None,
         torso: MakeTorso | None,
         name: str | None = None,
     ):
         super().__init__(name=name)
+        gain = orthogonal_gain
+        w_init = None if gain is None else hk.initializers.Orthogonal(gain)
         self._torso = make_torso(
             observation,
             convolutions=convolutions,
             vector_sizes=vector_sizes,
             activation=jax.nn.relu,
+            w_init=w_init,
             own=torso,
         )
-        self._hidden = hk.Linear(hidden_size, name="hidden")
+        self._hidden = hk.Linear(hidden_size, w_init=w_init, name="hidden")
         self._memory = Memory(memory_size, name="memory") if memory_size else None
 
     def initial_state(self) -> Any:
@@ -103,6 +107,7 @@ class AcerModule(hk.Module):
         memory_size: int = 0,
         shared: bool = True,
         separate_q: bool = False,
+        orthogonal_gain: float | None = None,
         torso: MakeTorso | None = None,
         name: str | None = None,
     ):
@@ -118,13 +123,16 @@ class AcerModule(hk.Module):
           shared: whether both heads share one stream of layers; otherwise each has its own.
           separate_q: continuous actions only: whether `features` come from one more stream, which
             neither the policy nor V uses; otherwise they are the inputs of V's head.
+          orthogonal_gain: convolutions and the hidden layer start as orthogonal matrices times
+            this, so that sqrt(2) keeps the size of features through ReLU; None: Haiku's weights, of
+            deviation 1 / sqrt(inputs), which shrink it.
           torso: makes a torso in place of the default one, once for each stream: observations
             `[T, ...]` -> float features `[T, D]`.
           name: Haiku's name of the module.
         """
         super().__init__(name=name)
         self._actions = actions
-        sizes = (convolutions, vector_sizes, hidden_size, memory_size, torso)
+        sizes = (convolutions, vector_sizes, hidden_size, memory_size, orthogonal_gain, torso)
         names = ["shared"] if shared else ["policy", "value"]
         self._value_stream = len(names) - 1
         if separate_q and not isinstance(actions, specs.DiscreteArray):

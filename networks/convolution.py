@@ -19,16 +19,27 @@ class Convolution(hk.Module):
     inputs is computed in another way: see `convolve`.
     """
 
-    def __init__(self, channels: int, kernel: int, stride: int, name: str = "conv2_d"):
-        """Takes the number of output channels, the side of the kernel, and the stride."""
+    def __init__(
+        self,
+        channels: int,
+        kernel: int,
+        stride: int,
+        w_init: hk.initializers.Initializer | None = None,
+        name: str = "conv2_d",
+    ):
+        """Takes the number of output channels, the side of the kernel, and the stride.
+
+        `w_init` is that of the kernel `[k, k, C, D]`; None: Haiku's.
+        """
         super().__init__(name=name)
         self._channels, self._kernel, self._stride = channels, kernel, stride
+        self._w_init = w_init
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """See the class."""
         shape = (self._kernel, self._kernel, inputs.shape[-1], self._channels)
         deviation = 1.0 / np.sqrt(np.prod(shape[:-1]))
-        init = hk.initializers.TruncatedNormal(deviation)
+        init = self._w_init or hk.initializers.TruncatedNormal(deviation)
         weights = hk.get_parameter("w", shape, inputs.dtype, init=init)
         biases = hk.get_parameter("b", shape[-1:], inputs.dtype, init=jnp.zeros)
         form = convolve_patches if are_for_loops() else convolve

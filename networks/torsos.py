@@ -67,11 +67,13 @@ class ImageTorso(hk.Module):
         self,
         convolutions: Convolutions = REACTOR_CONVOLUTIONS,
         activation: Activation = crelu,
+        w_init: hk.initializers.Initializer | None = None,
         name: str | None = None,
     ):
         super().__init__(name=name)
         self._convolutions = [
-            Convolution(channels, kernel, stride) for channels, kernel, stride in convolutions
+            Convolution(channels, kernel, stride, w_init)
+            for channels, kernel, stride in convolutions
         ]
         self._activation = activation
 
@@ -108,6 +110,7 @@ def make_torso(
     convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     activation: Activation = crelu,
+    w_init: hk.initializers.Initializer | None = None,
     own: MakeTorso | None = None,
 ) -> Callable[[jax.Array], jax.Array]:
     """The torso for an observation: images are uint8 of rank 3; others must be float arrays.
@@ -119,6 +122,7 @@ def make_torso(
       convolutions: (channels, kernel, stride) of each, for images; None: `choose_convolutions`.
       vector_sizes: units of the layers, for float observations.
       activation: of each layer.
+      w_init: of the convolutions; None: Haiku's.
       own: makes a user's torso in place of the default ones.
     """
     if own is not None:
@@ -126,7 +130,7 @@ def make_torso(
     if is_image(observation):
         if convolutions is None:
             convolutions = choose_convolutions(observation.shape)
-        return ImageTorso(convolutions, activation, name="torso")
+        return ImageTorso(convolutions, activation, w_init, name="torso")
     return VectorTorso(vector_sizes, activation, name="torso")
 
 

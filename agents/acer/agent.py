@@ -240,6 +240,7 @@ def _make_network(
         memory_size=config.memory_size,
         shared=config.shared_network,
         separate_q=not config.stochastic_dueling,
+        orthogonal_gain=config.orthogonal_gain,
         torso=torso,
     )
 

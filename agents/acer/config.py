@@ -154,6 +154,10 @@ class Config:
     hidden_size: Annotated[int, Range(1)] = 512
     """Units of the layer after the torso. Paper: 512 (4)."""
 
+    orthogonal_gain: Annotated[float | None, Range(0.0, above=True)] = None
+    """Convolutions and the hidden layer start as orthogonal matrices times this; None: as Haiku's
+    layers. Unspecified in the paper; our choice."""
+
     memory_size: Annotated[int, Range(0)] = 0
     """Units of an LSTM after that layer; 0 for none. Paper: none."""
 
@@ -179,11 +183,7 @@ class Config:
 
     @classmethod
     def atari(cls) -> "Config":
-        """`paper_atari` with other steps: Pong begins to be learned (docs/results/gpu).
-
-        RMSProp's epsilon is not above the squared gradients, so that steps shrink less with the
-        mean over a batch. All changes are ours.
-        """
+        """`paper_atari` whose steps shrink less with the mean over a batch (docs/results/gpu)."""
         return cls(
             average_decay=0.99,
             entropy_cost=0.01,

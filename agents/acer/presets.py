@@ -6,19 +6,27 @@ from collections.abc import Callable
 from dm_env import specs
 
 from ...datatypes import EnvironmentSpec
+from ...networks.torsos import DQN_CONVOLUTIONS
 from ..base import is_large_image
 from .config import Config
 
 
 def atari_laptop() -> Config:
-    """`atari` with 0.4 of its computation for each step: 400 steps/s on one core.
+    """`atari` with half the channels and units, and replayed batches of 4 segments for 16.
 
-    The replay ratio is 1, which the paper has too (figure 1), in batches of 4 segments, so that
-    there are as many updates as with `atari`.
+    So there are four times as many updates, and 450 steps/s on one core. Orthogonal weights keep
+    features large enough that the critic sees the ball of Pong after 0.1M steps, not 0.5M, and the
+    entropy weight is the paper's (docs/results/atari).
     """
     atari = Config.atari()
-    replay = dataclasses.replace(atari.replay, replay_ratio=1.0, batch_size=4)
-    return dataclasses.replace(atari, replay=replay)
+    return dataclasses.replace(
+        atari,
+        entropy_cost=0.001,
+        replay=dataclasses.replace(atari.replay, batch_size=4),
+        convolutions=tuple((c // 2, kernel, stride) for c, kernel, stride in DQN_CONVOLUTIONS),
+        hidden_size=256,
+        orthogonal_gain=1.41,
+    )
 
 
 PRESETS: dict[str, Callable[[], Config]] = {
