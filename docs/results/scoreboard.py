@@ -2,10 +2,10 @@
 
     python docs/results/scoreboard.py
 
-A row is an agent on a task after some steps, with the default preset: one for each, from the first
-page of `PAGES` that has it. The ten best are those highest above the best published score of their
-task, in parts of what lies between uniform play and the score that counts as 1 in the suite, each
-task once.
+A row is an agent on a task after some steps, with the default preset (Atari: that of its page): one
+for each, from the first page of `PAGES` that has it. The ten best are those highest above the best
+published score of their task, in parts of what lies between uniform play and the score that counts
+as 1 in the suite, each task once.
 """
 
 import re
@@ -23,6 +23,7 @@ PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
     "minatar": r".*",
+    "atari": r"(acer|reactor)-.*",
     "defaults": r".*",
     "reactor": r"catch|memory",
     "acer": r"catch",
@@ -84,10 +85,9 @@ def all_rows() -> list[Row]:
             chosen = runs(FOLDER / page, name)
             if not re.fullmatch(pattern, name) or not chosen:
                 continue
-            if page == "minatar":  # the published ones are training returns
-                scores = [training_return(run, 10) for run in chosen]
-            else:
-                scores = [run.greedy for run in chosen]
+            # MinAtar's and Atari's published ones are training returns.
+            part = {"minatar": 10, "atari": int(chosen[0].config["steps"]) // 250_000}.get(page)
+            scores = [training_return(run, part) if part else run.greedy for run in chosen]
             row = Row(page, chosen, tasks.get(chosen[0].config["environment"]), scores)
             before = found.setdefault(row.key, [])
             if all(each.page == page or fails(each) for each in before):
@@ -135,6 +135,7 @@ def command(row: Row) -> str:
     if row.task is None:
         return f"retrax train {agent} --environment {environment} --steps {row.steps}"
     words = ["retrax benchmark", row.page, agent, "--tasks", row.task.name]
+    words += ["--preset", row.runs[0].config["preset"]] if row.page == "atari" else []
     words += ["--steps", str(row.steps)] if row.steps != row.task.steps else []
     return " ".join([*words, "--seeds", str(len(row.runs))])
 

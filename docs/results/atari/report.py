@@ -1,0 +1,89 @@
+"""The computed cells and curves of this page: `python docs/results/result_tables.py atari`."""
+
+from pathlib import Path
+
+from result_files import Run, draw_curve, published, rounded, runs_of, training_return
+
+HERE = Path(__file__).parent
+LAST = 250_000  # agent steps, a million frames, whose training returns are published
+GAMES = {
+    ("ACER", "atari_laptop"): "acer",
+    ("ACER", "atari_laptop before"): "before",
+    ("Reactor", "paper"): "reactor",
+}
+OTHERS = ("DQN", "Rainbow", "IQN", "QR-DQN", "PPO")
+TRIED = {
+    "none": "before-pong",
+    "RMSProp as in baselines": "tried_baselines",
+    "4 environments, ratio 4, half the channels, Adam": "tried_ratio",
+    "8 environments, entropy weight 0.001": "tried_entropy",
+    "orthogonal weights, entropy weight 0.01 again": "tried_orthogonal_entropy",
+    "orthogonal weights": "tried_orthogonal",
+    "RMSProp": "tried_rmsprop",
+}
+
+
+def one(name: str) -> Run:
+    """The only run of a name."""
+    (run,) = runs_of(HERE)[name]
+    return run
+
+
+def mean_before(run: Run, steps: int, metric: str) -> str:
+    """The mean of a metric in the 25,000 steps before `steps`; "-" if the run ended earlier."""
+    known = run.curve["steps"]
+    rows = (known > steps - 25_000) & (known <= steps + 10)
+    return rounded(float(run.curve[metric][rows].mean()), 3) if known[-1] >= steps else "-"
+
+
+def games(row: dict[str, str]) -> dict[str, str]:
+    """A run: its size, and the mean of its last training returns beside published ones."""
+    game = row["game"].lower()
+    run = one(f"{GAMES[row['agent'], row['preset']]}-{game}")
+    steps = int(run.curve["steps"][-1])
+    scores = published("atari", game)
+    budget = max(each for _, each in scores if each is not None and each <= steps)
+    others = {name: f"{score:g}" for (name, each), score in scores.items() if each == budget}
+    return {
+        "published after": f"{budget:,}",
+        **{name: others.get(name, "-") for name in OTHERS},
+        "agent steps": f"{steps:,}",
+        "updates": f"{int(run.curve['updates'][-1]):,}",
+        "training return": rounded(training_return(run, steps // LAST), 1),
+        "hours": rounded(run.curve["seconds"][-1] / 3600, 1),
+    }
+
+
+def tried(row: dict[str, str]) -> dict[str, str]:
+    """ACER on Pong with another setting."""
+    run = one(TRIED[row["change"]])
+    last = len(run.curve["steps"]) // 10
+    return {
+        "agent steps": f"{int(run.curve['steps'][-1]):,}",
+        "critic's loss, 50,000 to 75,000": mean_before(run, 75_000, "critic_loss"),
+        "95,000 to 120,000": mean_before(run, 120_000, "critic_loss"),
+        "policy entropy, last tenth": rounded(run.curve["policy_entropy"][-last:].mean(), 2),
+        "training return, last tenth": rounded(training_return(run, 10), 1),
+    }
+
+
+def draw() -> None:
+    """Draws all runs of Pong that are not trials, and published scores."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import EngFormatter
+
+    figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
+    for (agent, preset), name in GAMES.items():
+        for run in runs_of(HERE).get(f"{name}-pong", ()):
+            draw_curve(axes, run, 20, label=f"{agent}, {preset}, seed {run.seed}")
+    scores = published("atari", "pong")
+    for number, algorithm in enumerate(dict.fromkeys(name for name, _ in scores)):
+        points = [(steps, score) for (name, steps), score in scores.items() if name == algorithm]
+        style = {"color": "grey", "marker": "os^vDx"[number], "linestyle": ":"}
+        axes.plot(*zip(*points, strict=True), label=f"published: {algorithm}", **style)
+    axes.set(title="Pong", xlabel="agent steps (4 frames)", ylabel="training return")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(HERE / "curves.png", dpi=80)
+    plt.close(figure)
