@@ -151,6 +151,13 @@ def test_erratum_17_the_root_is_the_dimension_of_the_actions():
     assert acer.categorical.categorical(DISCRETE.actions, truncation=10.0).root == 1.0
 
 
+def test_the_configs_orthogonal_gain_is_that_of_the_network():
+    agent, _ = tiny_agent("acer", hidden_size=4, orthogonal_gain=3.0)
+    params = agent.init(jax.random.key(0)).params["network"]
+    (hidden,) = [layer["w"] for name, layer in params.items() if name.endswith("hidden")]
+    np.testing.assert_allclose(hidden.T @ hidden, 9 * np.eye(4), atol=1e-4)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_e_4_q_has_a_network_of_its_own(shared):
     """No parameter of Q moves the policy or V, and none of theirs moves Q."""
