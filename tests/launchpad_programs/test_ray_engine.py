@@ -216,10 +216,10 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     program = launch("--num-actors", 2, "--steps", 1_000_000)  # more than are taken here
     program.wait_for("learning")
     wait_for(lambda: lease_of(program, 1)[2] > 0, 120)
+    wait_for(lambda: len(program.nodes()) == 6, 120)  # nobody else waits for all of them
     actors = [program.nodes()[f"actor/{index}"] for index in range(2)]
     for actor in actors:
         actor.suspend()
-    wait_for(lambda: len(program.nodes()) == 6, 120)  # nobody waits for the evaluator
     launched = psutil.Process(program.process.pid).children(recursive=True)
     nodes = program.nodes()
     labels = sorted(name.partition("/")[0] for name in nodes)
