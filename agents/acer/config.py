@@ -186,11 +186,11 @@ class Config:
         """`paper_atari` whose steps shrink less with the mean over a batch (docs/results/gpu)."""
         return cls(
             average_decay=0.99,
-            entropy_cost=0.01,
             learning_rate=2.5e-4,
             rmsprop_decay=0.99,
             rmsprop_epsilon=1e-8,
             max_gradient_norm=0.5,
+            orthogonal_gain=1.41,  # about sqrt(2): features keep their size (docs/results/atari)
         )
 
     @classmethod

@@ -238,7 +238,7 @@ def test_the_default_preset_is_described_with_its_reason(agent, spec, sentence):
         ("acer", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 40_000),
         ("acer", "CartPole-v1", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
         ("acer", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small_continuous", 100_000),
-        ("acer", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "atari", PAPER_STEPS),
+        ("acer", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "atari_laptop", 2_500_000),
         ("d4pg", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small", 40_000),
         (
             "d4pg",
