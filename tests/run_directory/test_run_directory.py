@@ -208,7 +208,7 @@ CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
             "acer",
             EnvironmentSpec(IMAGE, DISCRETE),
             "Observations are images of shape (84, 84, 1), with 2 discrete actions: the default "
-            "preset of acer for them is atari.",
+            "preset of acer for them is atari_laptop.",
         ),
         (
             "d4pg",
