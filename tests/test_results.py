@@ -9,7 +9,7 @@ import pytest
 import result_tables
 import scoreboard
 from benchmark_modules import load
-from collect import collect
+from collect import collect, short
 from result_files import FOLDER, rows_of, runs, runs_of, threshold
 
 from retrax.evaluation.suites import find_suite, read_rows, suites
@@ -153,6 +153,17 @@ def test_a_run_without_an_evaluation_has_a_curve_alone(tmp_path):
     collect(page, tmp_path / "runs", ("loss",))
     assert list(runs_of(page)["before/acer-1"][0].curve["loss"]) == [1, 1]
     assert runs(page, "before/acer-1") == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        *[("", ""), ("123456", "123456"), ("-3", "-3"), ("20.5", "20.5"), ("1e-9", "1e-9")],
+        *[("0.123456789", "0.12346"), ("-98.7654321", "-98.765"), ("305429.16", "305429.16")],
+    ],
+)
+def test_numbers_of_curves_have_five_digits(cell, text):
+    assert short(cell) == text
 
 
 def test_results_are_light():

@@ -5,6 +5,7 @@
 RUNS is a folder of run directories NAME-SEED, also in folders of it (for `retrax benchmark`, `runs`
 in its directory). They replace the runs of the same names and seeds in the page's curves.csv,
 scores.csv and configs.json (see result_files.py); a run that has no `evaluation.json` has no score.
+Numbers of curves have five digits.
 """
 
 import argparse
@@ -27,6 +28,13 @@ Row = dict[str, Any]
 def name_of(path: Path, seed: int) -> str:
     """A run's name: that of its directory, without the seed where it ends in that."""
     return re.sub(rf"-{seed}$", "", path.as_posix())
+
+
+def short(cell: str) -> str:
+    """A number with five significant digits, if that is shorter; whole numbers as they are."""
+    if not cell or cell.lstrip("-").isdigit():
+        return cell
+    return min(f"{float(cell):.5g}", cell, key=len)
 
 
 def score_of(config: dict[str, Any], run: Path, last: Row, tasks: dict[str, Task]) -> Row:
@@ -95,7 +103,7 @@ def collect(page: Path, folder: Path, also: tuple[str, ...] = ()) -> None:
             for column in rows[0]
             if column in (*METRICS, *also) or column.startswith("evaluation_return")
         ]
-        curves += [first | {column: row[column] for column in kept} for row in rows]
+        curves += [first | {column: short(row[column]) for column in kept} for row in rows]
         if (run / "evaluation.json").is_file():
             scores.append({"run": name} | score_of(config, run, rows[-1], tasks))
         key = f"{name}-{config.pop('seed')}"
