@@ -2,10 +2,10 @@
 
     python docs/results/scoreboard.py
 
-A row is an agent on a task after some steps, with the default preset (Atari: that of its page): one
-for each, from the first page of `PAGES` that has it. The ten best are those highest above the best
-published score of their task, in parts of what lies between uniform play and the score that counts
-as 1 in the suite, each task once.
+A row is an agent on a task after some steps, with the default preset: one for each, from the first
+page of `PAGES` that has it. The ten best are those highest above the best published score of their
+task, in parts of what lies between uniform play and the score that counts as 1 in the suite, each
+task once.
 """
 
 import re
@@ -16,7 +16,7 @@ import numpy as np
 from result_files import FOLDER, Run, runs, runs_of, threshold, training_return
 
 from retrax.evaluation import mean_and_interval
-from retrax.evaluation.suites import Task, suites
+from retrax.evaluation.suites import Published, Task, suites
 
 TITLES = {"acer": "ACER", "agent57": "Agent57", "d4pg": "D4PG", "reactor": "Reactor"}
 PAGES: dict[str, str] = {  # names of runs, as a pattern
@@ -66,11 +66,18 @@ class Row(NamedTuple):
         return float(np.mean(self.scores))
 
     @property
+    def published(self) -> list[Published]:
+        """Published scores, the best one first; on Atari those after as many steps alone."""
+        found = self.task.published if self.task else ()
+        chosen = [each for each in found if self.page != "atari" or each.steps == self.steps]
+        return sorted(chosen, key=lambda each: -each.score)
+
+    @property
     def margin(self) -> float:
         """How far the mean is above the best published score; -inf without one."""
-        if self.task is None or not self.task.published:
+        if self.task is None or not self.published:
             return -np.inf
-        best = max(each.score for each in self.task.published)
+        best = self.published[0].score
         return (self.mean - best) / (self.task.high - self.task.low)
 
 
@@ -135,15 +142,14 @@ def command(row: Row) -> str:
     if row.task is None:
         return f"retrax train {agent} --environment {environment} --steps {row.steps}"
     words = ["retrax benchmark", row.page, agent, "--tasks", row.task.name]
-    words += ["--preset", row.runs[0].config["preset"]] if row.page == "atari" else []
     words += ["--steps", str(row.steps)] if row.steps != row.task.steps else []
     return " ".join([*words, "--seeds", str(len(row.runs))])
 
 
 def cells(row: Row, *, brief: bool = False) -> dict[str, str]:
     """The cells of a row; the highest score is bold. Brief: only the best published one."""
-    published = sorted(row.task.published, key=lambda each: -each.score) if row.task else []
-    best = max((each.score for each in published), default=np.inf)
+    published = row.published
+    best = published[0].score if published else np.inf
     others = [
         f"**{text}**" if each.score == best > row.mean else text
         for each in published[: 1 if brief else None]
