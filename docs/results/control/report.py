@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from result_files import draw_suite, joined, published, runs
+from result_files import draw_suite, joined, published, runs, training_return
 
 from retrax.evaluation.suites import read_rows, suites
 
@@ -65,6 +65,32 @@ def tried(row: dict[str, str]) -> dict[str, str]:
     end = int(rows[-1]["steps"]) - 100_000
     found = [float(each["episode_return"]) for each in rows if int(each["steps"]) > end]
     return {"return": f"{np.mean(found):.0f}"}
+
+
+def capacity(row: dict[str, str]) -> dict[str, str]:
+    """D4PG with a replay of all 500,000 rows beside the preset's of 100,000."""
+    task = row["task"]
+    return {
+        "100,000 rows, seeds 0, 1 and more": returns("small", task),
+        "500,000 rows, seed 7": returns("capacity", task),
+        "published": f"{published('control', task)[STATE]:.0f}",
+    }
+
+
+def one_task(row: dict[str, str]) -> dict[str, str]:
+    """D4PG on finger-turn_hard, seed 7: the evaluation, and training in the last fifth."""
+    names = {
+        "none": "n_step_5",
+        "--agent.n-step 3": "n_step_3",
+        "--agent.n-step 1": "n_step_1",
+        "--agent.replay.capacity 500000": "capacity",
+    }
+    (run,) = runs(HERE, f"{names[row['change']]}-finger-turn_hard")
+    low, high = (float(run.scores[bound]) for bound in ("low", "high"))
+    return {
+        "greedy": f"{run.score:.0f} ({low:.0f} to {high:.0f})",
+        "training": f"{training_return(run, 5):.0f}",
+    }
 
 
 def draw() -> None:
