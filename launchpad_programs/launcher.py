@@ -17,6 +17,7 @@ from .progress import Progress
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
 _SAVE_SECONDS = 600.0  # for all others, however busy the machine is; a second Ctrl-C ends them
+_LAST_SECONDS = 120.0  # for those that the others needed, which write a row and a status at most
 _ENDED_EARLY = "was killed by SIGTERM"
 
 
@@ -100,6 +101,7 @@ def supervise(
     stop: StopEvent,
     stop_seconds: float = _STOP_SECONDS,
     save_seconds: float = _SAVE_SECONDS,
+    last_seconds: float = _LAST_SECONDS,
 ) -> str:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
 
@@ -108,7 +110,8 @@ def supervise(
       finished: whether the run has reached its last step; called often.
       stop: whether a stop was requested.
       stop_seconds: how long the end of nodes may take that write nothing.
-      save_seconds: how long that of the others may take, which save snapshots, or the last row.
+      save_seconds: how long that of those may take which save snapshots.
+      last_seconds: how long that of the last ones may take, the counter's with the last row.
 
     Returns:
       Which node failed and how, with its traceback; "" if none did.
@@ -128,7 +131,7 @@ def supervise(
             failure = _failure(wrong[0])
         for node in nodes:
             node.stop()
-        _join(nodes, save_seconds)
+        _join(nodes, last_seconds)
     finally:
         for node in nodes:
             node.stop()

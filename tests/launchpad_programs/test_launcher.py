@@ -80,6 +80,7 @@ def play(clock):
             finished=lambda: clock.now >= finished_at,
             stop=clock,
             save_seconds=20.0,
+            last_seconds=10.0,
         )
         assert all(node.ended() for node in nodes.values())
         return ending, types.SimpleNamespace(**nodes)
@@ -129,7 +130,7 @@ def test_nodes_that_ignore_their_stop_event_are_killed(play):
     ending, nodes = play(stops_at=5.0, learner={"after": math.inf}, replay={"after": math.inf})
     assert ending == "learner/0 was killed by SIGKILL.\nTraceback of learner/0"
     assert 20.0 <= nodes.learner.killed - nodes.learner.asked < 20.5
-    assert 20.0 <= nodes.replay.killed - nodes.replay.asked < 20.5
+    assert 10.0 <= nodes.replay.killed - nodes.replay.asked < 10.5
 
 
 @pytest.mark.parametrize("label", ["learner", "replay"])
