@@ -92,6 +92,11 @@ def training_return(run: Run, part: int) -> float:
     return float(np.sum(total) / np.sum(ended))
 
 
+def last_million_frames(run: Run) -> float:
+    """The training return that is published for Atari: of the last 250,000 agent steps."""
+    return training_return(run, int(run.curve["steps"][-1]) // 250_000)
+
+
 def threshold(environment: str) -> float | None:
     """The return that solves a task: Gymnasium's, else that of the suite `classic`, else None."""
     registered = gymnasium.spec(environment).reward_threshold

@@ -9,11 +9,20 @@ task once.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from result_files import FOLDER, Run, runs, runs_of, threshold, training_return
+from result_files import (
+    FOLDER,
+    Run,
+    last_million_frames,
+    runs,
+    runs_of,
+    threshold,
+    training_return,
+)
 
 from retrax.evaluation import mean_and_interval
 from retrax.evaluation.suites import Published, Task, suites
@@ -23,11 +32,15 @@ PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
     "minatar": r".*",
-    "atari": r"(acer|reactor)-.*",
+    "atari": r"acer-.*",
     "defaults": r".*",
     "reactor": r"catch|memory",
     "acer": r"catch",
     "agent57": r"deep_sea_agent57",
+}
+SCORES: dict[str, Callable[[Run], float]] = {  # where training returns are published
+    "minatar": lambda run: training_return(run, 10),
+    "atari": last_million_frames,
 }
 BEST = 10
 BEGIN, END = "<!-- scoreboard: {} -->", "<!-- end -->"
@@ -92,9 +105,7 @@ def all_rows() -> list[Row]:
             chosen = runs(FOLDER / page, name)
             if not re.fullmatch(pattern, name) or not chosen:
                 continue
-            # MinAtar's and Atari's published ones are training returns.
-            part = {"minatar": 10, "atari": int(chosen[0].config["steps"]) // 250_000}.get(page)
-            scores = [training_return(run, part) if part else run.greedy for run in chosen]
+            scores = [SCORES.get(page, lambda run: run.greedy)(run) for run in chosen]
             row = Row(page, chosen, tasks.get(chosen[0].config["environment"]), scores)
             before = found.setdefault(row.key, [])
             if all(each.page == page or fails(each) for each in before):

@@ -2,14 +2,20 @@
 
 from pathlib import Path
 
-from result_files import Run, draw_curve, published, rounded, runs_of, training_return
+from result_files import (
+    Run,
+    draw_curve,
+    last_million_frames,
+    published,
+    rounded,
+    runs_of,
+    training_return,
+)
 
 HERE = Path(__file__).parent
-LAST = 250_000  # agent steps, a million frames, whose training returns are published
 GAMES = {
     ("ACER", "atari_laptop"): "acer",
     ("ACER", "atari_laptop before"): "before",
-    ("Reactor", "paper"): "reactor",
 }
 OTHERS = ("DQN", "Rainbow", "IQN", "QR-DQN", "PPO")
 TRIED = {
@@ -49,7 +55,7 @@ def games(row: dict[str, str]) -> dict[str, str]:
         **{name: others.get(name, "-") for name in OTHERS},
         "agent steps": f"{steps:,}",
         "updates": f"{int(run.curve['updates'][-1]):,}",
-        "training return": rounded(training_return(run, steps // LAST), 1),
+        "training return": rounded(last_million_frames(run), 1),
         "hours": rounded(run.curve["seconds"][-1] / 3600, 1),
     }
 
