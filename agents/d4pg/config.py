@@ -167,7 +167,7 @@ class Config:
                 layer_norm=True,
                 replay=ReplayConfig(
                     selector="proportional",
-                    capacity=100_000,
+                    capacity=500_000,  # what the finger and the cheetah need (docs/results/control)
                     batch_size=128,
                     acting_steps_per_update=4.0,
                     updates_per_call=8,
