@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from result_files import (
     Run,
     draw_curve,
@@ -26,6 +27,14 @@ TRIED = {
     "orthogonal weights, entropy weight 0.01 again": "tried_orthogonal_entropy",
     "orthogonal weights": "tried_orthogonal",
     "RMSProp": "tried_rmsprop",
+}
+
+EARLY = {
+    ("ACER", "Pong", "atari"): "early_acer_atari-pong",
+    ("ACER", "Freeway", "atari_laptop"): "early_acer-freeway",
+    ("Reactor", "Pong", "paper"): "early_reactor-pong",
+    ("Reactor", "Freeway", "paper"): "early_reactor-freeway",
+    ("Agent57", "Pong", "paper *"): "early_agent57-pong",
 }
 
 
@@ -70,6 +79,26 @@ def tried(row: dict[str, str]) -> dict[str, str]:
         "95,000 to 120,000": mean_before(run, 120_000, "critic_loss"),
         "policy entropy, last tenth": rounded(run.curve["policy_entropy"][-last:].mean(), 2),
         "training return, last tenth": rounded(training_return(run, 10), 1),
+    }
+
+
+def early(row: dict[str, str]) -> dict[str, str]:
+    """A run that was stopped before its published budget: its first and last returns."""
+    run = one(EARLY[row["agent"], row["game"], row["preset"]])
+    fifth = len(run.curve["steps"]) // 5
+    first = run._replace(curve={name: column[:fifth] for name, column in run.curve.items()})
+    metrics = {"policy entropy there": "policy_entropy", "value there": "value"}
+
+    def last_fifth(metric: str) -> str:
+        mean = run.curve[metric][-fifth:].mean()
+        return "-" if np.isnan(mean) else rounded(mean, 2)
+
+    return {
+        "agent steps": f"{int(run.curve['steps'][-1]):,}",
+        "updates": f"{int(run.curve['updates'][-1]):,}",
+        "training return, first fifth": rounded(training_return(first, 1), 1),
+        "last fifth": rounded(training_return(run, 5), 1),
+        **{column: last_fifth(metric) for column, metric in metrics.items()},
     }
 
 
