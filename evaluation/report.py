@@ -58,7 +58,7 @@ class Results(NamedTuple):
     def tasks(self) -> list[Task]:
         """Those with a score, in the suite's order."""
         done = {task for _, task in self.scores}
-        return [task for task in self.suite.tasks if task.name in done]
+        return [task for task in self.suite.all_tasks if task.name in done]
 
     def normalised(self, agent: str) -> np.ndarray | None:
         """Normalised scores `[seeds, tasks]` of an agent; None unless all tasks have all seeds."""

@@ -89,17 +89,38 @@ class Suite(NamedTuple):
         """Environments of a run: 1 where the order of all episodes counts, as in bsuite."""
         return 1 if self.name == BSUITE else 8
 
+    @property
+    def sweeps(self) -> dict[str, tuple[Task, ...]]:
+        """All ids of bsuite's experiments, each with the budget of the suite's next; else empty."""
+        found: dict[str, list[Task]] = {}
+        for task in self.tasks if self.name == BSUITE else ():
+            experiment, _, last = task.name.rpartition("-")
+            ids = found.setdefault(experiment, [])
+            for number in range(len(ids), int(last) + 1):
+                environment = f"{BSUITE}:{experiment}/{number}"
+                ids.append(task._replace(name=f"{experiment}-{number}", environment=environment))
+        return {experiment: tuple(ids) for experiment, ids in found.items()}
+
+    @property
+    def all_tasks(self) -> tuple[Task, ...]:
+        """All that `choose` can give."""
+        return tuple(task for ids in self.sweeps.values() for task in ids) or self.tasks
+
     def choose(self, names: tuple[str, ...]) -> tuple[Task, ...]:
-        """The tasks of these names; all if there are none.
+        """The tasks of these names; all of the suite if there are none.
+
+        An experiment of bsuite stands for its whole sweep.
 
         Raises:
           ValueError: there is no task of a name; names those that there are.
         """
-        known = {task.name: task for task in self.tasks}
+        known = {task.name: (task,) for task in self.all_tasks} | self.sweeps
         for name in names:
             if name not in known:
-                raise ValueError(f"{self.name} has no task {name!r}: it has {', '.join(known)}.")
-        return tuple(task for task in self.tasks if not names or task.name in names)
+                shown = self.sweeps or [task.name for task in self.tasks]
+                raise ValueError(f"{self.name} has no task {name!r}: it has {', '.join(shown)}.")
+        wanted = {task.name for name in names for task in known[name]}
+        return tuple(task for task in self.all_tasks if task.name in wanted) or self.tasks
 
 
 @functools.cache

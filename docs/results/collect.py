@@ -89,7 +89,7 @@ def write_configs(path: Path, new: dict[str, dict[str, Any]]) -> None:
 def collect(page: Path, folder: Path, also: tuple[str, ...] = ()) -> None:
     """Puts the runs of a folder into a page."""
     suite = suites().get(page.name)
-    tasks = {task.environment: task for task in suite.tasks} if suite else {}
+    tasks = {task.environment: task for task in suite.all_tasks} if suite else {}
     curves: list[Row] = []
     scores: list[Row] = []
     configs = {}

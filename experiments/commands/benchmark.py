@@ -46,7 +46,8 @@ class BenchmarkArguments:
     """A registered agent, or module:NAME of your own."""
 
     tasks: tuple[str, ...] = ()
-    """Tasks of the suite; by default all in which the agent can act."""
+    """Tasks of the suite; by default all in which the agent can act. `catch` is all ids of bsuite's
+    experiment, `catch-3` one of them."""
 
     seeds: Annotated[int, Range(1)] = 3
     """Runs of each task, with seeds from 0 on."""
@@ -198,7 +199,7 @@ def _write_suite(directory: Path, suite: Suite) -> None:
 
 def _all_cells(given: BenchmarkArguments, suite: Suite, directory: Path) -> list[Cell]:
     """A cell for every run directory, those of other agents and earlier calls included."""
-    by_environment = {task.environment: task for task in suite.tasks}
+    by_environment = {task.environment: task for task in suite.all_tasks}
     found = []
     for path in sorted((directory / "runs").glob("*/config.json")):
         config = read_config(path.parent)

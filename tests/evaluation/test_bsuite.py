@@ -93,22 +93,48 @@ def test_scores_equal_those_of_the_function_of_the_experiment(pandas, experiment
     assert bsuite.scores(records)[0][:4] == ("experiment", experiment, score, 3)
 
 
-def test_the_suite_is_that_of_bsuite(pandas):
-    """The first, middle and last id, and as many steps as all episodes have at most."""
+def length_of(id):
+    """Time steps of the longest episode of an id."""
     from bsuite import sweep
 
     longest = {"catch": 9, "cartpole": 1001, "mountain_car": 1000, "cartpole_swingup": 1001}
     longest |= {"discounting_chain": 100, "memory_size": 3}
+    settings = sweep.SETTINGS[id]
+    length = longest.get(id.partition("/")[0]) or settings.get("size")
+    return length or settings.get("chain_length") or settings["memory_length"] + 1
+
+
+def test_the_suite_is_that_of_bsuite(pandas):
+    """The first, middle and last id, and as many steps as all episodes have at most."""
+    from bsuite import sweep
+
     for experiment in bsuite.published()["DQN"]:
         ids = [id for id in sweep.SWEEP if id.partition("/")[0] == experiment]
         tasks = [x for x in find_suite("bsuite").tasks if x.name.rpartition("-")[0] == experiment]
         chosen = [ids[0], ids[len(ids) // 2], ids[-1]]
         assert [task.environment for task in tasks] == [f"bsuite:{id}" for id in chosen]
         for task, id in zip(tasks, chosen, strict=True):
-            settings = sweep.SETTINGS[id]
-            length = longest.get(experiment) or settings.get("size") or settings.get("chain_length")
-            length = length or settings["memory_length"] + 1
-            assert task.steps == sweep.EPISODES[id] * length, id
+            assert task.steps == sweep.EPISODES[id] * length_of(id), id
+
+
+def test_an_experiment_stands_for_all_ids_and_each_for_itself(pandas):
+    from bsuite import sweep
+
+    suite = find_suite("bsuite")
+    for experiment in bsuite.published()["DQN"]:
+        ids = [id for id in sweep.SWEEP if id.partition("/")[0] == experiment]
+        found = suite.choose((experiment,))
+        assert [task.environment for task in found] == [f"bsuite:{id}" for id in ids]
+        assert [task.name for task in found] == [id.replace("/", "-") for id in ids]
+        for task, id in zip(found, ids, strict=True):  # enough for bsuite's episodes
+            assert task.steps >= sweep.EPISODES[id] * length_of(id), id
+    names = [task.name for task in suite.choose(("memory_len-3", "catch-19"))]
+    assert names == ["catch-19", "memory_len-3"]
+    assert suite.choose(()) == suite.tasks
+    with pytest.raises(ValueError, match="has no task 'catch-20': it has catch, cartpole"):
+        suite.choose(("catch-20",))
+    with pytest.raises(ValueError, match="has no task 'cartpole': it has cartpole-balance"):
+        find_suite("control").choose(("cartpole",))
 
 
 def test_the_report_has_the_scores_beside_published_ones():
