@@ -67,20 +67,10 @@ def tried(row: dict[str, str]) -> dict[str, str]:
     return {"return": f"{np.mean(found):.0f}"}
 
 
-def capacity(row: dict[str, str]) -> dict[str, str]:
-    """D4PG with a replay of all 500,000 rows beside the preset's of 100,000."""
-    task = row["task"]
-    return {
-        "100,000 rows, seeds 0, 1 and more": returns("small", task),
-        "500,000 rows, seed 7": returns("capacity", task),
-        "published": f"{published('control', task)[STATE]:.0f}",
-    }
-
-
 def one_task(row: dict[str, str]) -> dict[str, str]:
     """D4PG on finger-turn_hard, seed 7: the evaluation, and training in the last fifth."""
     names = {
-        "none": "n_step_5",
+        "none (100,000 rows)": "n_step_5",
         "--agent.n-step 3": "n_step_3",
         "--agent.n-step 1": "n_step_1",
         "--agent.replay.capacity 500000": "capacity",
