@@ -101,9 +101,9 @@ def find_report(page: str, name: str = "report") -> ModuleType | None:
 
 def with_few_colors(path: Path) -> None:
     """Keeps a figure with 256 colors: a third of the bytes, and no difference that one sees."""
-    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
-        path, optimize=True
-    )
+    with Image.open(path) as drawn:
+        figure = drawn.convert("RGB")
+    figure.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def main() -> None:
