@@ -15,14 +15,15 @@ HERE = Path(__file__).parent
 def scores(row: dict[str, str]) -> dict[str, str]:
     """Scores; a command's rows follow those of the commands before it, which had easier ids."""
     experiment = row["experiment"].partition(" (")[0]
-    ids = row["ids"].split(", ")
+    first, _, last = row["ids"].partition(" to ")
+    ids = [*range(int(first), int(last) + 1)] if last else row["ids"].split(", ")
     wanted = row["agent"].partition(",")[0].lower(), "experiment", experiment, str(len(ids))
     found = [
         float(each["score"])
         for each in read_rows(HERE / "bsuite.csv")
         if tuple(each[key] for key in ("agent", "kind", "name", "ids")) == wanted
     ]
-    computed = {"our score, of these ids alone": f"{found[0 if ids[0] == '0' else -1]:.2f}"}
+    computed = {"our score, of these ids alone": f"{found[0 if first[0] == '0' else -1]:.2f}"}
     for algorithm, of_experiment in bsuite.published().items():
         computed[f"{algorithm}, all ids"] = f"{of_experiment[experiment]:.2f}"
     return computed
