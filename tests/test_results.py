@@ -98,7 +98,7 @@ def test_tasks_without_a_threshold():
     ids=lambda path: path.parent.name,
 )
 def test_normalised_scores_are_those_of_the_suite(path):
-    tasks = {task.name: task for task in find_suite(path.parent.name).tasks}
+    tasks = {task.name: task for task in find_suite(path.parent.name).all_tasks}
     for row in read_rows(path):
         task = tasks[row["task"]]
         normalised = (float(row["score"]) - task.low) / (task.high - task.low)
