@@ -13,6 +13,7 @@ all tests, compilation is without most optimisations.
 
 import argparse
 import csv
+import dataclasses
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ import jax
 import numpy as np
 
 import retrax
+from retrax.agents.d4pg import Config as D4PGConfig
 from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.run_directory.snapshots import newest_snapshot
 from retrax.run_directory.state_file import read_state
@@ -39,6 +41,10 @@ TASKS = {
     "d4pg": ("d4pg", "Pendulum-v1", 1600),
     "agent57": ("agent57", "deep_sea", 1400),
 }
+_SMALL = D4PGConfig.small()
+# The replay's size when it was recorded: a tree of another size draws other sequences.
+_REPLAY = dataclasses.replace(_SMALL.replay, capacity=100_000)
+CONFIGS = {"d4pg": dataclasses.replace(_SMALL, replay=_REPLAY)}
 MODES = {"train": {}, "sync": {"num_envs": 2, "num_actors": 2, "actor_update_period": 50}}
 # Largest relative difference of a row with the first 20 to 30 updates: 1e-7 between two processors,
 # 4e-4 between JAX 0.6.2 and 0.12. Rounding grows with the updates: to 0.2 after 200 of them.
@@ -94,6 +100,7 @@ def run(name: str, directory: Path, steps: int | None = None) -> dict:
         steps=steps or all_steps,
         seed=int(seed),
         log_every=200,
+        agent_config=CONFIGS.get(task),
         **MODES[mode],
     )
     retrax.train(config, directory, plain=True)
