@@ -2,8 +2,8 @@
 
 `retrax.losses` and `retrax.networks` are the building blocks, each usable alone. `retrax.agents`
 composes them into agents (one NamedTuple of pure functions each). `retrax.replay` stores and
-selects experience, `retrax.environments` makes environments, `retrax.runtime` has actor and
-learner, `retrax.evaluation` measures and plots, `retrax.experiments` trains in one process (the
+selects experience, `retrax.environments` makes environments, `retrax.training` has actor and
+learner, `retrax.evaluation` measures and plots, `retrax.command` trains in one process (the
 `retrax` command), and `retrax.launchpad_programs` runs the same agents in many processes.
 
 What the command does, as functions: `train`, `launch`, `evaluate`, `plot`, `export`,
@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from .command.exporting import export
+    from .command.trained import Evaluation, TrainedAgent, evaluate, load_agent
+    from .command.training import Summary, train
     from .evaluation.plots import plot_learning_curves as plot
     from .evaluation.plots import read_metrics as load_metrics
-    from .experiments.exporting import export
-    from .experiments.trained import Evaluation, TrainedAgent, evaluate, load_agent
-    from .experiments.training import Summary, train
     from .launchpad_programs.engines.options import EngineOptions
     from .launchpad_programs.launch import launch
     from .replay.logged import Episode, episodes_of
-    from .runtime.run_config import RunConfig
-    from .runtime.workers.options import WorkerOptions
+    from .training.run_config import RunConfig
+    from .training.workers.options import WorkerOptions
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
     "EngineOptions": "launchpad_programs.engines.options:EngineOptions",
     "Episode": "replay.logged:Episode",
-    "Evaluation": "experiments.trained:Evaluation",
-    "RunConfig": "runtime.run_config:RunConfig",
-    "Summary": "experiments.training:Summary",
-    "TrainedAgent": "experiments.trained:TrainedAgent",
-    "WorkerOptions": "runtime.workers.options:WorkerOptions",
+    "Evaluation": "command.trained:Evaluation",
+    "RunConfig": "training.run_config:RunConfig",
+    "Summary": "command.training:Summary",
+    "TrainedAgent": "command.trained:TrainedAgent",
+    "WorkerOptions": "training.workers.options:WorkerOptions",
     "episodes_of": "replay.logged:episodes_of",
-    "evaluate": "experiments.trained:evaluate",
-    "export": "experiments.exporting:export",
+    "evaluate": "command.trained:evaluate",
+    "export": "command.exporting:export",
     "launch": "launchpad_programs.launch:launch",
-    "load_agent": "experiments.trained:load_agent",
+    "load_agent": "command.trained:load_agent",
     "load_metrics": "evaluation.plots:read_metrics",
     "plot": "evaluation.plots:plot_learning_curves",
-    "train": "experiments.training:train",
+    "train": "command.training:train",
 }
 
 __all__ = [

@@ -22,9 +22,9 @@ import numpy as np
 import psutil
 
 import retrax
-from retrax.experiments.commands.main import main
-from retrax.run_directory.resuming import open_snapshots
-from retrax.run_directory.snapshots import newest_snapshot
+from retrax.command.main import main
+from retrax.command.resuming import open_snapshots
+from retrax.training.snapshots import newest_snapshot
 
 # The smallest agent that still has all its parts.
 TINY = (
@@ -33,7 +33,7 @@ TINY = (
     "--agent.shared-size 4 --agent.head-size 4 --agent.num-atoms 5 --agent.sequence-length 4 "
     "--agent.vector-sizes 4"
 )
-COMMAND = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+COMMAND = "import sys; from retrax.command.main import main; sys.exit(main())"
 
 
 def train(directory, steps):

@@ -12,8 +12,8 @@ import jax
 from reactor_step import report, seconds, timed_loop  # beside this file
 
 from retrax.agents import update
-from retrax.runtime import RunConfig
-from retrax.runtime.assembly import make_environments, make_loop
+from retrax.training import RunConfig
+from retrax.training.assembly import make_environments, make_loop
 
 
 def with_sizes(run, ratio):

@@ -20,10 +20,10 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 
 from retrax.replay.local import LocalReplay
-from retrax.runtime.actor import Actor
-from retrax.runtime.assembly import make_environments, spec_of
-from retrax.runtime.learner import Learner, NewestParameters
-from retrax.runtime.run_config import RunConfig
+from retrax.training.actor import Actor
+from retrax.training.assembly import make_environments, spec_of
+from retrax.training.learner import Learner, NewestParameters
+from retrax.training.run_config import RunConfig
 
 LIMIT = 0.5  # of the speed of the environments alone
 gymnasium.register_envs(ale_py)

@@ -19,8 +19,8 @@ from dm_env import StepType, TimeStep, specs
 from retrax.agents.base import updates_in_one_call
 from retrax.agents.d4pg import PRESETS
 from retrax.datatypes import EnvironmentSpec, rows_of
-from retrax.runtime import RunConfig
-from retrax.runtime.assembly import make_loop
+from retrax.training import RunConfig
+from retrax.training.assembly import make_loop
 
 LOOP_LIMIT, RESIDENT_LIMIT = 0.85, 210
 NUM_ENVS = 8

@@ -49,7 +49,7 @@ CASES = {
     "acer_pong": Case("acer", "ALE/Pong-v5", 20_000, 0.95),
     "agent57_pong": Case("agent57", "ALE/Pong-v5", 20_000, 0.9, AGENT57_PONG),
 }
-TRAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+TRAIN = "import sys; from retrax.command.main import main; sys.exit(main())"
 LOGS = 100  # rows of metrics in a run
 BUSY_LIMIT = 0.5  # of the speed without the other process
 

@@ -22,11 +22,11 @@ from pathlib import Path
 import jax
 
 import retrax
-from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.run_directory.snapshots import Snapshots, newest_snapshot
-from retrax.run_directory.state_file import read_state
-from retrax.runtime.assembly import spec_of
-from retrax.runtime.checks import checked_agent
+from retrax.training.assembly import spec_of
+from retrax.training.checks import checked_agent
+from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.training.snapshots import Snapshots, newest_snapshot
+from retrax.training.state_file import read_state
 
 AGENTS = "reactor acer d4pg agent57"
 ENVIRONMENTS = (
@@ -34,7 +34,7 @@ ENVIRONMENTS = (
     "dm_control:reacher/easy ALE/Pong-v5"
 )
 QUIET = subprocess.DEVNULL
-TRAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+TRAIN = "import sys; from retrax.command.main import main; sys.exit(main())"
 
 
 def config_of(given: argparse.Namespace, agent: str, environment: str) -> retrax.RunConfig:

@@ -20,8 +20,8 @@ import jax
 from retrax.device import make_train
 from retrax.device.loop import make_loops
 from retrax.environments.pure_factory import make_pure
-from retrax.runtime.assembly import make_environments, make_loop
-from retrax.runtime.run_config import RunConfig
+from retrax.training.assembly import make_environments, make_loop
+from retrax.training.run_config import RunConfig
 
 WARM_UPDATES = 20
 

@@ -21,12 +21,12 @@ import jax
 import numpy as np
 from distributed import learning_rows, mean, rate  # beside this file
 
-from retrax.runtime.assembly import spec_of
-from retrax.runtime.run_config import RunConfig
-from retrax.runtime.workers.assembly import WorkerFactory
-from retrax.runtime.workers.options import WorkerOptions
+from retrax.training.assembly import spec_of
+from retrax.training.run_config import RunConfig
+from retrax.training.workers.assembly import WorkerFactory
+from retrax.training.workers.options import WorkerOptions
 
-MAIN = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+MAIN = "import sys; from retrax.command.main import main; sys.exit(main())"
 
 
 def run(directory, options, workers):

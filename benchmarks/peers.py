@@ -36,7 +36,7 @@ COLUMNS = (
     "last",
     "evaluated",
 )
-COMMAND = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+COMMAND = "import sys; from retrax.command.main import main; sys.exit(main())"
 RUN_PEER = pathlib.Path(__file__).parent / "peers" / "sb3_run.py"
 _DQN = {
     "learning_rate": 2.3e-3,

@@ -19,8 +19,8 @@ from retrax import losses
 from retrax.agents import update
 from retrax.agents.reactor import PRESETS
 from retrax.basics.libraries import rlax
-from retrax.runtime import RunConfig
-from retrax.runtime.assembly import make_environments, make_loop
+from retrax.training import RunConfig
+from retrax.training.assembly import make_environments, make_loop
 
 TARGET_LIMIT = 0.05
 OUTSIDE_LIMIT = 0.10

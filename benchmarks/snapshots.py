@@ -20,8 +20,8 @@ import psutil
 
 from retrax.basics.checksums import check_manifest, write_manifest
 from retrax.environments import make
-from retrax.run_directory.snapshots import Snapshots
-from retrax.runtime.learner import Snapshot
+from retrax.training.learner import Snapshot
+from retrax.training.snapshots import Snapshots
 
 FRAMES = 4000  # different ones
 

@@ -12,11 +12,11 @@ from ..basics.memory import check_memory
 from ..datatypes import ReplayConfig
 from ..environments.pure import PureVector, leaves_of, with_leaves
 from ..replay.rows import check_stored_as, stored_as
-from ..runtime.learner import Snapshot, diverged
-from ..runtime.loop import Loop
-from ..runtime.metrics import MetricsAccumulator
-from ..runtime.run_config import RunConfig
-from ..runtime.updates import copied
+from ..training.learner import Snapshot, diverged
+from ..training.loop import Loop
+from ..training.metrics import MetricsAccumulator
+from ..training.run_config import RunConfig
+from ..training.updates import copied
 from .learning import TrainState
 from .seeds import Seed, Seeds, memory
 from .training import LARGEST_COUNT, Training

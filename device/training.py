@@ -30,7 +30,7 @@ LARGEST_COUNT = 2**31 - 1  # steps and rows are counted in int32
 class Training:
     """A run as pure functions of a `TrainState`.
 
-    The order is that of `runtime`'s loop: a decision for every environment, their rows, a step of
+    The order is that of `training`'s loop: a decision for every environment, their rows, a step of
     each, then the updates that are due. Priorities are set at once (there, a call later).
 
     Attributes:

@@ -15,9 +15,9 @@ from ..agents.base import ActorState, Agent, Params
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
 from ..replay.interface import Stopped
-from ..runtime.actor import act_where
-from ..runtime.metrics import RunningReturns
-from ..runtime.stop import StopEvent
+from ..training.actor import act_where
+from ..training.metrics import RunningReturns
+from ..training.stop import StopEvent
 
 
 class EpisodeResults(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..run_directory.config_file import seed_runs
+from ..training.config_file import seed_runs
 from . import drawing, statistics
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..experiments.commands.main import main
+from ..command.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["launch", *sys.argv[1:]]))

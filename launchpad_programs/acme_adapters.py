@@ -18,13 +18,13 @@ from acme.utils.loggers import NoOpLogger
 from launchpad.launch import worker_manager
 
 from ..datatypes import TimeStep, VectorEnvironment
-from ..runtime.actor import Actor
-from ..runtime.learner import Learner, Snapshot
+from ..training.actor import Actor
+from ..training.learner import Learner, Snapshot
 from .config import AcmeOptions
 
 
 class AgentActor(acme.core.Actor):
-    """A `runtime.Actor` of one environment for Acme's loop; `before_step` may wait."""
+    """A `training.Actor` of one environment for Acme's loop; `before_step` may wait."""
 
     def __init__(self, actor: Actor, *, before_step: Callable[[], None] = lambda: None):
         self._actor, self._before_step = actor, before_step
@@ -52,7 +52,7 @@ class AgentActor(acme.core.Actor):
 
 
 class AgentLearner(acme.core.Learner):
-    """A `runtime.Learner` as Acme's; a step waits `timeout` seconds for an update to be due."""
+    """A `training.Learner` as Acme's; a step waits `timeout` seconds for an update to be due."""
 
     def __init__(self, learner: Learner, *, timeout: float = 1.0):
         self._learner, self._timeout = learner, timeout

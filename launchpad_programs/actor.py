@@ -1,4 +1,4 @@
-"""The actor's node: a `runtime.Actor` that takes the steps that the counter grants."""
+"""The actor's node: a `training.Actor` that takes the steps that the counter grants."""
 
 import contextlib
 import functools
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..replay.interface import Stopped
-from ..run_directory.other_states import pack_actor, unpack_actor
-from ..runtime.actor import Actor
-from ..runtime.parameters import ParameterClient, packing_of
-from ..runtime.stop import StopEvent
+from ..training.actor import Actor
+from ..training.other_states import pack_actor, unpack_actor
+from ..training.parameters import ParameterClient, packing_of
+from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import CounterClient, Node

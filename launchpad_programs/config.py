@@ -15,10 +15,10 @@ from ..basics.validation import Range, check_fields
 from ..basics.writing import write_json
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import closing_quietly
-from ..run_directory.config_file import PROGRAM, write_config
-from ..runtime.run_config import RunConfig
-from ..runtime.seeds import Purpose, derive_seed
-from .engines.options import ProgramOptions
+from ..training.config_file import PROGRAM, write_config
+from ..training.run_config import RunConfig
+from ..training.seeds import Purpose, derive_seed
+from .program_options import ProgramOptions
 
 # Written by the counter while a program runs, which continues from it when it is restarted.
 STATUS = "status.json"

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..basics.checksums import read_sealed, sealed
 from ..basics.writing import write_json
-from ..run_directory.metrics_writer import MetricsTable
-from ..run_directory.other_states import actor_file
-from ..runtime.metrics import Counters, MetricsAccumulator, Rate, next_multiple
-from ..runtime.stop import StopEvent
+from ..training.metrics import Counters, MetricsAccumulator, Rate, next_multiple
+from ..training.metrics_writer import MetricsTable
+from ..training.other_states import actor_file
+from ..training.stop import StopEvent
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import RESTARTS_COLUMN, kind_of, newest_values
 from .node import Node

@@ -11,10 +11,10 @@ from ..agents.base import ActorState, Agent
 from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.episodes import Interruptible, run_episodes
-from ..run_directory.other_states import BestParameters
-from ..runtime.parameters import ParameterClient, packing_of
-from ..runtime.seeds import Purpose
-from ..runtime.stop import StopEvent
+from ..training.other_states import BestParameters
+from ..training.parameters import ParameterClient, packing_of
+from ..training.seeds import Purpose
+from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import CounterClient, Node

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ..basics.subprocess_probe import shared_programs
 from ..networks.torsos import is_image
-from ..runtime.run_config import RunConfig
-from ..runtime.stop import StopEvent
+from ..training.run_config import RunConfig
+from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .node import Node
 from .peers import Peers

@@ -10,21 +10,22 @@ from typing import Any
 
 import psutil
 
+from ..command.parsing import part, tell, words_of
+from ..command.resuming import open_snapshots
+from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
-from ..experiments.commands.run_arguments import AgentConfig, RunArguments, parse_run
-from ..experiments.parsing import part, tell, words_of
-from ..run_directory.config_file import PROGRAM, check_new_directory, new_directory, read_config
-from ..run_directory.directory_lock import DirectoryLock
-from ..run_directory.other_states import check_states
-from ..run_directory.resuming import open_snapshots
-from ..run_directory.snapshots import newest_snapshot
-from ..runtime.assembly import spec_of
-from ..runtime.checks import check_devices, checked_agent
-from ..runtime.run_config import RunConfig
+from ..training.assembly import spec_of
+from ..training.checks import check_devices, checked_agent
+from ..training.config_file import PROGRAM, check_new_directory, new_directory, read_config
+from ..training.directory_lock import DirectoryLock
+from ..training.other_states import check_states
+from ..training.run_config import RunConfig
+from ..training.snapshots import newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
-from .engines.options import EngineOptions, ProgramOptions
+from .engines.options import EngineOptions
 from .launcher import LaunchSummary, run_program, summarise
+from .program_options import ProgramOptions
 from .replay import check_kept, is_kept
 
 PROG = "retrax launch"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..experiments.parsing import parse_known, wants_help
+from ..command.parsing import parse_known, wants_help
 from .engines import isolation
 from .engines.options import EngineOptions
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..run_directory.log import close_log, setup_log
-from ..run_directory.metrics_logger import MetricsLogger
-from ..run_directory.snapshots import newest_snapshot
-from ..runtime.stop import StopEvent, stop_on_signals
+from ..training.log import close_log, setup_log
+from ..training.metrics_logger import MetricsLogger
+from ..training.snapshots import newest_snapshot
+from ..training.stop import StopEvent, stop_on_signals
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of

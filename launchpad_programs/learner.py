@@ -1,4 +1,4 @@
-"""The learner's node: a `runtime.Learner` that reports, and saves snapshots."""
+"""The learner's node: a `training.Learner` that reports, and saves snapshots."""
 
 import contextlib
 import threading
@@ -8,12 +8,12 @@ from typing import Any
 import jax
 
 from ..replay.interface import Replay, Stopped
-from ..run_directory.snapshots import SnapshotInterval, Snapshots
-from ..runtime.learner import Learner
-from ..runtime.metrics import Advice, episode_columns
-from ..runtime.parameters import ParameterServer, packing_of
-from ..runtime.stop import StopEvent
-from ..runtime.workers.server import GradientServer
+from ..training.learner import Learner
+from ..training.metrics import Advice, episode_columns
+from ..training.parameters import ParameterServer, packing_of
+from ..training.snapshots import SnapshotInterval, Snapshots
+from ..training.stop import StopEvent
+from ..training.workers.server import GradientServer
 from .config import ProgramConfig
 from .kinds import program_columns
 from .node import CounterClient, LearningNode

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..replay.interface import Stopped
 from ..replay.peer import Peer
-from ..run_directory.snapshots import SnapshotInterval, Snapshots
-from ..runtime.stop import StopEvent
+from ..training.snapshots import SnapshotInterval, Snapshots
+from ..training.stop import StopEvent
 
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 1.0

@@ -1,9 +1,9 @@
 """The parameter server's node: a learner's node whose updates are the gradients of workers."""
 
-from ..runtime.parameters import ParameterServer, packing_of
-from ..runtime.stop import StopEvent
-from ..runtime.workers.assembly import WorkerFactory
-from ..runtime.workers.server import Call, Receipt
+from ..training.parameters import ParameterServer, packing_of
+from ..training.stop import StopEvent
+from ..training.workers.assembly import WorkerFactory
+from ..training.workers.server import Call, Receipt
 from .config import ProgramConfig
 from .learner import LearnerNode
 from .peers import Peers

@@ -11,7 +11,7 @@ from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
 from ..replay.node_writer import NodeWriter
 from ..replay.remote import RemoteReplay
-from ..runtime.stop import StopEvent
+from ..training.stop import StopEvent
 from .config import ProgramConfig
 
 _PAUSE_SECONDS = 0.1  # before a node that is not there is called again

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 
 from ..evaluation.plots import read_metrics
-from ..run_directory.metrics_logger import MetricsLogger
-from ..runtime.metrics import next_multiple
+from ..training.metrics import next_multiple
+from ..training.metrics_logger import MetricsLogger
 from .config import STATUS, ProgramConfig, read_json
 from .engines.engine import RunningNode
 from .kinds import kind_of

@@ -6,9 +6,9 @@ from pathlib import Path
 from ..basics.checksums import check_sealed
 from ..replay.local import LocalReplay
 from ..replay.node import ReplayNode
-from ..run_directory.snapshots import Snapshots
-from ..runtime.learner import Snapshot
-from ..runtime.stop import StopEvent
+from ..training.learner import Snapshot
+from ..training.snapshots import Snapshots
+from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .node import Node
 from .peers import Peers

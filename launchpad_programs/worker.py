@@ -7,13 +7,13 @@ from typing import Any
 import jax
 
 from ..replay.interface import Stopped
-from ..run_directory.snapshots import SnapshotInterval, Snapshots
-from ..runtime.actor import Actor
-from ..runtime.loop import Loop
-from ..runtime.stop import StopEvent
-from ..runtime.workers.assembly import WorkerFactory
-from ..runtime.workers.remote_updates import STALENESS
-from ..runtime.workers.worker import LearningThread, Worker
+from ..training.actor import Actor
+from ..training.loop import Loop
+from ..training.snapshots import SnapshotInterval, Snapshots
+from ..training.stop import StopEvent
+from ..training.workers.assembly import WorkerFactory
+from ..training.workers.remote_updates import STALENESS
+from ..training.workers.worker import LearningThread, Worker
 from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import CounterClient, LearningNode

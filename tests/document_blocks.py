@@ -9,7 +9,7 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
-from retrax.experiments.commands.main import main
+from retrax.command.main import main
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w[\w ]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

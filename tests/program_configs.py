@@ -6,8 +6,8 @@ import average_agent
 
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs.config import ProgramConfig
-from retrax.runtime.run_config import RunConfig
-from retrax.runtime.workers.options import WorkerOptions
+from retrax.training.run_config import RunConfig
+from retrax.training.workers.options import WorkerOptions
 
 
 def make_run(**changes):

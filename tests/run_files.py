@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from retrax.environments import make
-from retrax.run_directory.config_file import write_config
-from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.run_directory.snapshots import Snapshots
-from retrax.run_directory.state_file import read_state
-from retrax.runtime.learner import Snapshot
-from retrax.runtime.loop import Loop
+from retrax.training.config_file import write_config
+from retrax.training.learner import Snapshot
+from retrax.training.loop import Loop
+from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.training.snapshots import Snapshots
+from retrax.training.state_file import read_state
 
 
 def write_untrained_run(directory, config):

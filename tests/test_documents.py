@@ -16,12 +16,11 @@ from benchmark_modules import load
 from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_lines, read
 
 from retrax.agents.entry import agent_names, find_agent
-from retrax.experiments import parsing
-from retrax.experiments.commands import main
-from retrax.experiments.commands.run_arguments import parse_run
-from retrax.experiments.commands.train import TrainArguments
+from retrax.command import main, parsing
+from retrax.command.run_arguments import parse_run
+from retrax.command.train import TrainArguments
 from retrax.launchpad_programs.launch import LaunchArguments
-from retrax.runtime.assembly import spec_of
+from retrax.training.assembly import spec_of
 
 # All but the results, which keep the commands of their commits.
 ALL_PAGES = sorted(

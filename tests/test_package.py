@@ -110,7 +110,7 @@ def test_the_wheel_says_its_version_and_its_command(wheel):
     assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
     assert re.fullmatch(r"\d+\.\d+\.\d+", retrax.__version__)
     commands = wheel.read(metadata.replace("METADATA", "entry_points.txt")).decode()
-    assert "retrax = retrax.experiments.commands.main:main" in commands
+    assert "retrax = retrax.command.main:main" in commands
     assert "reactor = retrax.agents.reactor:AGENT" in commands
 
 

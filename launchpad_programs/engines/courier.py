@@ -8,7 +8,7 @@ from courier.python.client import StatusNotOk
 from ...datatypes import EnvironmentSpec, SequenceSpec
 from ...replay.interface import Replay
 from ...replay.reverb import Checkpoints, Layout, ReverbWriter, is_queued, make_replay
-from ...runtime.stop import StopEvent
+from ...training.stop import StopEvent
 from ..config import ProgramConfig
 from ..peers import Peers, title_of, until_answered
 

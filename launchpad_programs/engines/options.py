@@ -6,35 +6,18 @@
 import contextlib
 import dataclasses
 import functools
-import importlib.metadata
-import importlib.util
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...basics.validation import Range, check_fields
+from ..program_options import ProgramOptions
 from . import isolation
+from .installed import has_tokens, missing_packages
 
 if TYPE_CHECKING:
     from ..config import ProgramConfig
     from .engine import Engine
-
-OLDEST_RAY = (2, 48)
-_WITH_TOKENS = (2, 52)  # the oldest Ray that answers only those who know a token
-_LAUNCHPAD = ("launchpad", "reverb", "acme", "courier")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProgramOptions:
-    """What a program has besides its run."""
-
-    max_lead: Annotated[int, Range(0)] = 256
-    """Rows that the replay takes in at most while an update is due that the learner has not begun;
-    actors may be 64 steps of each environment further. Under launchpad, Reverb's limits hold."""
-
-    acme: str | None = None
-    """`package.module:NAME` of your own Acme loggers, observers or environment loop
-    (launchpad_programs/README.md): each actor then runs an environment loop of Acme."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,22 +122,3 @@ class EngineOptions(ProgramOptions):
             from .launchpad import start_processes
 
             yield start_processes
-
-
-def missing_packages() -> list[str]:
-    """Packages that the engine launchpad needs and that are not installed."""
-    return [name for name in _LAUNCHPAD if importlib.util.find_spec(name) is None]
-
-
-def ray_version() -> tuple[int, int]:
-    """Ray's version; (0, 0) if it is not installed."""
-    try:
-        major, minor = importlib.metadata.version("ray").split(".")[:2]
-    except importlib.metadata.PackageNotFoundError:
-        return 0, 0
-    return int(major), int(minor)
-
-
-def has_tokens() -> bool:
-    """Whether the installed Ray answers only those who know a token."""
-    return ray_version() >= _WITH_TOKENS

@@ -18,7 +18,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...basics.writing import write_json
-from ...run_directory.snapshots import newest_snapshot
+from ...training.snapshots import newest_snapshot
 from ..config import RESTARTS, ProgramConfig
 from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
 from .engine import RunningNode

@@ -15,7 +15,7 @@ import cloudpickle
 import ray
 
 from ...replay.interface import PeerLost
-from ...runtime.stop import StopEvent
+from ...training.stop import StopEvent
 from ..kinds import make_node
 from ..peers import Peers, Starting, title_of, until_answered
 from .ray_session import AHEAD

@@ -21,11 +21,11 @@ from ...basics.sentences import first_line
 from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
 from ...replay.packing import DrawPacking, SequencePacking
 from ...replay.remote import REQUEST_BYTES
-from ...runtime.parameters import packing_of
-from ...runtime.stop import stop_on_signals
+from ...training.parameters import packing_of
+from ...training.stop import stop_on_signals
 from ..config import ProgramConfig
 from ..kinds import acting_kind, cpus, kinds_of, process_env
-from .options import OLDEST_RAY, ray_version
+from .installed import OLDEST_RAY, ray_version
 
 AHEAD = 2  # requests of draws by the learner, while it updates
 _ANSWER_SECONDS = 5.0

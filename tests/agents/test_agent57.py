@@ -32,8 +32,8 @@ from retrax.agents.agent57.agent import Gradients
 from retrax.agents.agent57.auxiliary import auxiliary_loss
 from retrax.datatypes import DEFAULT_LIMIT, Row
 from retrax.networks import make_agent57_networks
-from retrax.run_directory.config_file import differences
 from retrax.testing import check_agent_shapes
+from retrax.training.config_file import differences
 
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]

@@ -19,7 +19,7 @@ from retrax.agents.d4pg import AGENT, Config, make_agent
 from retrax.basics.libraries import distrax
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.networks import D4PGNetworks, FeedForwardNetwork
-from retrax.run_directory.config_file import differences
+from retrax.training.config_file import differences
 
 D, A = 4, 2
 LOW, HIGH = np.array([-1.0, 0.0], np.float32), np.array([1.0, 10.0], np.float32)

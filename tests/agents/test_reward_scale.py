@@ -25,9 +25,9 @@ from retrax.agents.reward_scale import (
 from retrax.datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from retrax.environments import make
 from retrax.replay.local import LocalReplay
-from retrax.runtime.actor import Actor
-from retrax.runtime.learner import Learner, NewestParameters
-from retrax.runtime.loop import Loop
+from retrax.training.actor import Actor
+from retrax.training.learner import Learner, NewestParameters
+from retrax.training.loop import Loop
 
 SEEN = specs.Array((3,), np.float32)
 DISCRETE = EnvironmentSpec(SEEN, specs.DiscreteArray(3))

@@ -66,7 +66,7 @@ def test_finds_the_modules():
     assert {"retrax", "retrax.basics.libraries", "retrax.losses", "retrax.agents.reactor"} <= set(
         names
     )
-    assert "retrax.experiments.commands.main" in names
+    assert "retrax.command.main" in names
     assert not [name for name in names if "reverb" in name or "launchpad" in name]
 
 
@@ -74,9 +74,7 @@ def test_no_module_loads_the_distributed_tier_or_warns_while_it_is_imported():
     assert run(IMPORT_EACH_FIRST, *core_modules(), options=["-W", "error"]) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["retrax.losses", "retrax.agents.reactor", "retrax.experiments.commands.main"]
-)
+@pytest.mark.parametrize("name", ["retrax.losses", "retrax.agents.reactor", "retrax.command.main"])
 def test_a_module_alone_loads_nothing_of_the_distributed_tier(name):
     """In a process of its own: what another module loads first could hide what this one lacks."""
     assert run(IMPORT_EACH, name) == []
@@ -146,7 +144,7 @@ def test_environments_load_no_simulator():
     [
         "retrax",
         "retrax.basics.validation",
-        "retrax.experiments.commands.main",
+        "retrax.command.main",
         "retrax.launchpad_programs.launch_command",  # before NumPy's threads: see `isolation`
     ],
 )

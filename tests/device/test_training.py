@@ -16,9 +16,9 @@ from retrax.environments import make
 from retrax.environments.pure import PureVector, environment_keys, leaves_of
 from retrax.environments.pure_tasks import PureCatch
 from retrax.replay.local import LocalReplay
-from retrax.runtime.actor import Actor
-from retrax.runtime.learner import Learner, NewestParameters
-from retrax.runtime.loop import Loop
+from retrax.training.actor import Actor
+from retrax.training.learner import Learner, NewestParameters
+from retrax.training.loop import Loop
 
 NUM_ENVS, ROWS = 3, 60
 STEADY = ReplayConfig(capacity=90, min_rows=20, batch_size=2, acting_steps_per_update=3.0)

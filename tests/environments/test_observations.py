@@ -14,7 +14,7 @@ from retrax.agents.entry import find_agent
 from retrax.agents.shapes import check_agent_shapes
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
-from retrax.runtime.run_config import RunConfig
+from retrax.training.run_config import RunConfig
 
 FLOATS = spaces.Box(-1, 1, (2,), np.float32)
 IMAGE = spaces.Box(0, 255, (2, 3), np.uint8)

@@ -29,9 +29,9 @@ import numpy as np
 
 import retrax
 from retrax.agents.d4pg import Config as D4PGConfig
-from retrax.run_directory.metrics_writer import WALL_CLOCK_COLUMNS
-from retrax.run_directory.snapshots import newest_snapshot
-from retrax.run_directory.state_file import read_state
+from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
+from retrax.training.snapshots import newest_snapshot
+from retrax.training.state_file import read_state
 
 FOLDER = Path(__file__).parent
 TASKS = {

@@ -13,8 +13,8 @@ from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.launchpad_programs.actor import ActorNode
 from retrax.replay.interface import Stopped
-from retrax.run_directory.other_states import pack_actor, unpack_actor
-from retrax.runtime.actor import Actor
+from retrax.training.actor import Actor
+from retrax.training.other_states import pack_actor, unpack_actor
 
 
 class Environments:

@@ -17,13 +17,14 @@ from retrax.launchpad_programs.config import (
     read_options,
     write_program,
 )
-from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
+from retrax.launchpad_programs.engines.installed import missing_packages
+from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.launch import resumed
-from retrax.run_directory.config_file import read_config
-from retrax.run_directory.other_states import actor_file
-from retrax.run_directory.snapshots import Snapshots
-from retrax.run_directory.state_file import write_state
-from retrax.runtime.learner import Snapshot
+from retrax.training.config_file import read_config
+from retrax.training.learner import Snapshot
+from retrax.training.other_states import actor_file
+from retrax.training.snapshots import Snapshots
+from retrax.training.state_file import write_state
 
 RAY = EngineOptions(engine="ray")
 
@@ -176,7 +177,7 @@ def test_a_node_unpickles_an_agents_config_from_the_search_path(tmp_path):
     sys.path.insert(0, {str(tmp_path)!r})
     import somebodys_agent
     from retrax.launchpad_programs.config import ProgramConfig
-    from retrax.runtime.run_config import RunConfig
+    from retrax.training.run_config import RunConfig
     run = RunConfig(
         agent="a", environment="catch", search_path={str(tmp_path)!r},
         agent_config=somebodys_agent.Config(a=5),

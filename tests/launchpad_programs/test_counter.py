@@ -14,7 +14,7 @@ from retrax.launchpad_programs import counter as counter_module
 from retrax.launchpad_programs.config import RESTARTS, STATUS, read_json
 from retrax.launchpad_programs.counter import Counter
 from retrax.launchpad_programs.kinds import program_columns
-from retrax.runtime.run_config import RunConfig
+from retrax.training.run_config import RunConfig
 
 
 class Never:

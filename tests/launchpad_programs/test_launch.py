@@ -6,21 +6,17 @@ import pytest
 from program_configs import make_run
 
 import retrax
-from retrax.experiments.commands.main import main
+from retrax.command.main import main
 from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import options as options_module
-from retrax.launchpad_programs.engines.options import (
-    OLDEST_RAY,
-    EngineOptions,
-    missing_packages,
-    ray_version,
-)
+from retrax.launchpad_programs.engines.installed import OLDEST_RAY, missing_packages, ray_version
+from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.launcher import LaunchSummary
-from retrax.run_directory.config_file import write_config
-from retrax.run_directory.directory_lock import DirectoryLock
-from retrax.run_directory.state_file import write_state
-from retrax.runtime import checks
+from retrax.training import checks
+from retrax.training.config_file import write_config
+from retrax.training.directory_lock import DirectoryLock
+from retrax.training.state_file import write_state
 
 needs_launchpad = pytest.mark.skipif(
     missing_packages() != [],

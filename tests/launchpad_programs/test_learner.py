@@ -13,9 +13,9 @@ from retrax.launchpad_programs import node as node_module
 from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus
-from retrax.run_directory.snapshots import Snapshots
-from retrax.runtime.learner import Snapshot
-from retrax.runtime.metrics import MetricsAccumulator
+from retrax.training.learner import Snapshot
+from retrax.training.metrics import MetricsAccumulator
+from retrax.training.snapshots import Snapshots
 
 WEIGHTS = {"w": np.zeros(2, np.float32)}
 
@@ -103,7 +103,7 @@ def snapshots_of(directory):
 
 
 def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):
-    monkeypatch.setattr("retrax.run_directory.snapshots._SHARE", math.inf)
+    monkeypatch.setattr("retrax.training.snapshots._SHARE", math.inf)
     counter = Counter()
     _, node = make_node(counter, snapshot_every=500, snapshot_seconds=0.0)
     node.start()

@@ -202,7 +202,7 @@ def test_the_example_of_the_readme(tmp_path):
     # So many that an actor which starts late still takes some of them.
     options = "--steps 2000 --plain --agent.replay.min-rows 200 --agent.replay.batch-size 4"
     options += " --agent.replay.selector proportional"
-    main = "import sys; from retrax.experiments.commands.main import main; sys.exit(main())"
+    main = "import sys; from retrax.command.main import main; sys.exit(main())"
     launched = subprocess.run(
         [sys.executable, "-c", main, *command.split(), *options.split(), "--run-directory", "run"],
         cwd=tmp_path,

@@ -13,16 +13,15 @@ import sys
 import pytest
 from program_configs import make_config, make_run, make_workers
 
-from retrax.experiments.commands.main import main
+from retrax.command.main import main
 from retrax.launchpad_programs import launch_command
-from retrax.launchpad_programs.engines import options as options_module
-from retrax.launchpad_programs.engines import ray_session
+from retrax.launchpad_programs.engines import installed, ray_session
 from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.engines.ray_head import users
 from retrax.launchpad_programs.engines.ray_session import check_cpus, object_bytes
 from retrax.replay.packing import Packing
 from retrax.replay.rows import row_spec
-from retrax.runtime.parameters import packing_of
+from retrax.training.parameters import packing_of
 
 NOWHERE = pathlib.Path("run")
 
@@ -65,7 +64,7 @@ def test_newer_versions_are_taken(monkeypatch, version, has_tokens):
     install(monkeypatch, version)
     check()
     check(run=make_workers())
-    assert options_module.has_tokens() == has_tokens
+    assert installed.has_tokens() == has_tokens
 
 
 def test_wrong_addresses_are_refused(monkeypatch):

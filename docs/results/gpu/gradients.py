@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrax.runtime import RunConfig
-from retrax.runtime.assembly import make_environments, make_loop
+from retrax.training import RunConfig
+from retrax.training.assembly import make_environments, make_loop
 
 PONG = "ALE/Pong-v5,repeat_action_probability=0.25,max_noops=0"
 LAYERS = ("conv2_d_2", "hidden", "q")

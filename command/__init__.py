@@ -1,0 +1,1 @@
+"""Commands of `retrax`, and the functions behind them."""

@@ -1,0 +1,210 @@
+"""Trained agents as plain files that act without retrax: `retrax export`."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+from .. import __version__
+from ..basics.prng_keys import with_keys, without_keys
+from ..basics.writing import writing
+from ..datatypes import EnvironmentSpec, TimeStep
+from ..training.config_file import values_of
+from . import exported_agent
+from .trained import TrainedAgent, load_agent
+
+Platform = Literal["cpu", "cuda", "rocm", "tpu"]
+PLATFORMS: tuple[Platform, ...] = ("cpu", "cuda", "tpu")
+_PATHS = "jax_hlo_source_file_canonicalization_regex"  # of JAX
+_MODE = 0o755  # of the directory, which is made as a temporary one
+
+
+def export(
+    run: Path | str,
+    output: Path | str,
+    *,
+    snapshot: int | str = "newest",
+    platforms: Sequence[str] = PLATFORMS,
+) -> Path:
+    """Writes the trained agent of a run as plain files, whole or not at all.
+
+    They are `act.py` (a copy of `exported_agent`, which says what it reads), `agent.json`,
+    `config.json` (of the run), `parameters.npz`, and the agent's unbatched functions as
+    `begin.stablehlo` and `exploit.stablehlo`.
+
+    Args:
+      run: the run directory.
+      output: a directory that is empty or does not exist.
+      snapshot: see `load_agent`.
+      platforms: on which the functions can run: at least one of cpu, cuda, rocm, tpu.
+
+    Returns:
+      The directory.
+
+    Raises:
+      ValueError: the output is a file or not empty, a platform is unknown or lacks what the agent
+        needs; or see `load_agent`.
+      OSError: the files cannot be written.
+    """
+    run, output = Path(run).absolute(), Path(output)
+    _check(output, platforms)
+    place = output.absolute()  # the environment may change the working directory
+    trained = load_agent(run, snapshot)
+    functions, names = _flat_functions(trained)
+    try:
+        exported = {
+            name: _lower(function, inputs, platforms)
+            for name, (function, inputs) in functions.items()
+        }
+    except NotImplementedError as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"{trained.config.agent} cannot be exported for {', '.join(platforms)}: {reason}."
+        ) from error
+    leaves = jax.device_get(jax.tree.leaves(without_keys(trained.params)))
+    params = dict(zip(names["parameters"], leaves, strict=True))
+    with _new_directory(place) as directory:
+        np.savez(directory / "parameters.npz", **params)
+        for name, function in exported.items():
+            (directory / f"{name}.stablehlo").write_bytes(function.mlir_module_serialized)
+        _write_json(directory / "agent.json", _description(trained, exported, names))
+        config = dataclasses.replace(trained.config, search_path="")
+        _write_json(directory / "config.json", values_of(config))
+        shutil.copyfile(exported_agent.__file__, directory / "act.py")
+    return output
+
+
+def _check(output: Path, platforms: Sequence[str]) -> None:
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"The output {output} is a file.")
+    if output.exists() and any(output.iterdir()):
+        raise ValueError(f"The output {output} is not empty: choose another directory.")
+    unknown = [name for name in platforms if name not in get_args(Platform)]
+    if unknown or not platforms:
+        allowed, given = ", ".join(get_args(Platform)), ", ".join(unknown) or "none"
+        raise ValueError(f"platforms must be of {allowed}, got {given}.")
+
+
+@contextlib.contextmanager
+def _new_directory(output: Path) -> Iterator[Path]:
+    """A temporary directory beside the output, which becomes it at the end."""
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent)
+        with temporary as directory:
+            yield Path(directory)
+            os.chmod(directory, _MODE)
+            os.replace(directory, output)
+
+
+def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """`begin` and `exploit` of flat arrays without PRNG keys, their inputs, and names of arrays."""
+    agent, params, warm_start = trained.agent, trained.params, trained.config.entry.warm_start
+
+    def first(key: jax.Array) -> Any:
+        state = agent.begin(key, jnp.zeros((), jnp.int32), 1)
+        return state if warm_start is None else warm_start(state, trained.actors)
+
+    def begin(seed: jax.Array) -> list[jax.Array]:
+        return jax.tree.leaves(without_keys(first(jax.random.key(seed))))
+
+    def exploit(*arrays: jax.Array) -> list[jax.Array]:
+        timestep = TimeStep(*arrays[-4:])
+        inner, state = with_keys(templates, jax.tree.unflatten(structure, arrays[:-4]))
+        decision = agent.exploit(inner, state, timestep)
+        return jax.tree.leaves(without_keys((decision.action, decision.extras, decision.state)))
+
+    templates = params, jax.eval_shape(first, jax.random.key(0))
+    structure = jax.tree.structure(templates)
+    timestep = _time_step(trained.spec)
+    extras = jax.eval_shape(agent.exploit, *templates, timestep).extras
+    inputs = [*jax.tree.leaves(jax.eval_shape(without_keys, templates)), *timestep]
+    functions = {
+        "begin": (begin, [jax.ShapeDtypeStruct((), np.uint32)]),
+        "exploit": (exploit, inputs),
+    }
+    named = {"parameters": params, "extras": extras, "state": templates[1]}
+    return functions, {name: _names(tree) for name, tree in named.items()}
+
+
+def _time_step(spec: EnvironmentSpec) -> TimeStep:
+    arrived = (spec.rewards, spec.discounts, spec.observations)
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrived]
+    return TimeStep(jax.ShapeDtypeStruct((), np.int32), *shapes)
+
+
+def _lower(
+    function: Callable[..., Any], inputs: Sequence[Any], platforms: Sequence[str]
+) -> jax.export.Exported:
+    """The exported function, without the paths of this machine's source files."""
+    jitted, before = jax.jit(function, keep_unused=True), getattr(jax.config, _PATHS)
+    jax.config.update(_PATHS, ".*")  # is removed from paths
+    try:
+        return jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
+    finally:
+        jax.config.update(_PATHS, before)
+
+
+def _names(tree: Any) -> list[str]:
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _description(
+    trained: TrainedAgent, exported: dict[str, jax.export.Exported], names: dict[str, list[str]]
+) -> dict[str, Any]:
+    """What agent.json holds: JSON values."""
+
+    def forms(arrays: Sequence[Any]) -> list[list[Any]]:
+        return [[list(x.shape), str(x.dtype)] for x in arrays]
+
+    functions = {
+        name: {"inputs": forms(function.in_avals), "outputs": forms(function.out_avals)}
+        for name, function in exported.items()
+    }
+    exploit, config = exported["exploit"], trained.config
+    libraries = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    return {
+        "format": exported_agent.FORMAT,
+        "agent": config.agent,
+        "environment": config.environment,
+        "steps": trained.steps,
+        "spec": _spec(trained.spec),
+        "versions": {"retrax": __version__, "python": platform.python_version(), **libraries},
+        "platforms": list(exploit.platforms),
+        "calling_convention_version": exploit.calling_convention_version,
+        "functions": functions,
+        **names,
+    }
+
+
+def _spec(spec: EnvironmentSpec) -> dict[str, Any]:
+    actions: dict[str, Any] = {"shape": list(spec.actions.shape), "dtype": str(spec.actions.dtype)}
+    if isinstance(spec.actions, specs.DiscreteArray):
+        actions["num_values"] = int(spec.actions.num_values)
+    else:
+        for name in ("minimum", "maximum"):
+            bound = np.broadcast_to(getattr(spec.actions, name), spec.actions.shape)
+            actions[name] = bound.tolist()
+    seen = spec.observations
+    return {
+        "observations": {"shape": list(seen.shape), "dtype": str(seen.dtype)},
+        "actions": actions,
+        "max_episode_steps": spec.max_episode_steps,
+    }
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")

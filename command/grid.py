@@ -1,0 +1,256 @@
+"""A grid of runs, one for each seed (and task): what is missing is trained (and evaluated).
+
+Each stage of a run is a process of its own (`retrax train`, `retrax evaluate`), so one that fails
+leaves the others alone, and a grid continues where it was stopped or killed.
+"""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ..basics.subprocess_probe import shared_programs
+from ..evaluation import read_metrics
+from ..evaluation.suites import Task
+from ..training.run_config import RunConfig
+from ..training.snapshots import newest_snapshot
+from ..training.stop import StopEvent
+from .parsing import tell, words_of
+
+EVALUATION = "evaluation.json"  # in a run directory
+_EVALUATION_SEED = 1_000_000  # of no training run
+_POLL_SECONDS = 0.5
+_LAST_SECONDS = 120  # for a snapshot
+# Ends with the benchmark's process, with a snapshot (Linux; elsewhere the run continues by itself).
+_PROGRAM = """
+import ctypes, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGINT)
+from retrax.command.main import main
+sys.exit(main())
+"""
+
+
+class Cell(NamedTuple):
+    """A run of the grid.
+
+    Attributes:
+      task: its task, in a benchmark.
+      config: its run, not resolved.
+      directory: its run directory.
+      episodes: of its evaluation; 0 for none.
+    """
+
+    task: Task | None
+    config: RunConfig
+    directory: Path
+    episodes: int
+
+    @property
+    def name(self) -> str:
+        """In tables and names of files."""
+        return self.directory.name
+
+    @property
+    def score(self) -> float | None:
+        """The mean return of the evaluation, or else the last one in training; None before."""
+        path = self.directory / EVALUATION
+        if path.is_file():
+            return float(json.loads(path.read_text())["mean_return"])
+        if self.episodes or not self._is_trained:
+            return None
+        returns = read_metrics(self.directory)["episode_return"]
+        return float(next((value for value in returns[::-1] if np.isfinite(value)), np.nan))
+
+    @property
+    def steps(self) -> int:
+        """Steps so far, up to the last row of metrics.csv."""
+        with contextlib.suppress(ValueError):
+            return int(read_metrics(self.directory)["steps"][-1])
+        return 0
+
+    @property
+    def _is_trained(self) -> bool:
+        return (newest_snapshot(self.directory) or 0) >= (self.config.steps or 0)
+
+    def next_stage(self) -> list[str]:
+        """The arguments of the command that comes next; the cell has no score yet."""
+        if not (self.directory / "config.json").is_file():
+            config, directory = self.config, ["--run-directory", str(self.directory)]
+            words = words_of(config, RunConfig(agent=config.agent, environment=""))
+            return ["train", config.agent, *words, *directory, "--plain"]
+        if not self._is_trained:
+            return ["train", "--resume", str(self.directory), "--plain"]
+        seed, episodes = str(_EVALUATION_SEED + self.config.seed), str(self.episodes)
+        return ["evaluate", str(self.directory), "--seed", seed, "--episodes", episodes, "--json"]
+
+
+class GridState(NamedTuple):
+    """How far a grid is.
+
+    Attributes:
+      states: of each cell, by name: "waiting", "training", "evaluating", "complete", "stopped" by
+        its own logger, or the last line of what it printed when it failed.
+      steps: of each cell, by name: those of its training so far.
+      eta: seconds that are left, by the steps so far; None before there are any.
+    """
+
+    states: dict[str, str]
+    steps: dict[str, int]
+    eta: float | None
+
+    @property
+    def complete(self) -> int:
+        """How many cells are complete."""
+        return list(self.states.values()).count("complete")
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of cells that failed."""
+        usual = ("waiting", "training", "evaluating", "complete", "stopped")
+        return [name for name, state in self.states.items() if state not in usual]
+
+
+def run_grid(
+    cells: Sequence[Cell],
+    *,
+    jobs: int,
+    logs: Path,
+    stop: StopEvent,
+    show: Callable[[GridState], None],
+) -> GridState:
+    """Runs what is missing.
+
+    Args:
+      cells: the grid, in the order in which they begin.
+      jobs: processes at a time, at least 1.
+      logs: the folder of their output.
+      stop: ends them, with snapshots.
+      show: called about twice a second.
+
+    Returns:
+      The state in the end.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    states = {cell.name: "waiting" if cell.score is None else "complete" for cell in cells}
+    steps = {cell.name: cell.steps for cell in cells}
+    running: dict[Cell, subprocess.Popen[bytes]] = {}
+    started, before = time.monotonic(), sum(steps.values())
+    try:
+        while True:
+            for cell in [cell for cell, process in running.items() if process.poll() is not None]:
+                status = running.pop(cell).returncode
+                states[cell.name], steps[cell.name] = _end(cell, states, status, logs), cell.steps
+            waiting = [cell for cell in cells if states[cell.name] == "waiting"]
+            waiting.sort(key=lambda cell: not cell.directory.exists())  # what has begun comes first
+            for cell in waiting[: jobs - len(running)]:
+                arguments = cell.next_stage()
+                running[cell] = _spawn(cell, arguments, logs)
+                states[cell.name] = "evaluating" if arguments[0] == "evaluate" else "training"
+            steps.update({cell.name: cell.steps for cell in running})
+            done = sum(steps.values()) - before
+            unfinished = [cell for cell in cells if states[cell.name] in ("waiting", "training")]
+            left = sum((cell.config.steps or 0) - steps[cell.name] for cell in unfinished)
+            eta = (time.monotonic() - started) * left / done if done > 0 else None
+            progress = GridState(dict(states), dict(steps), eta)
+            show(progress)
+            if not running or stop.wait(_POLL_SECONDS):
+                return progress
+    finally:
+        for process in running.values():
+            process.send_signal(signal.SIGINT)
+        for process in running.values():
+            _wait(process)
+
+
+def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[bytes]":
+    """Starts a stage, in a session of its own: Ctrl-C is passed on once, by this process."""
+    log, errors = logs / f"{cell.name}.txt", subprocess.STDOUT
+    with contextlib.ExitStack() as stack:
+        if arguments[0] == "evaluate":
+            errors = stack.enter_context(log.open("ab")).fileno()
+            log = log.with_suffix(".json")
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stack.enter_context(log.open("wb")),
+            stderr=errors,
+            env={**os.environ, **shared_programs(logs.parent)},
+            start_new_session=True,
+        )
+
+
+def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
+    """The state of a cell after one of its processes."""
+    log = logs / f"{cell.name}.txt"
+    if status:
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "no output")
+    if states[cell.name] == "evaluating":
+        log.with_suffix(".json").replace(cell.directory / EVALUATION)
+        return "complete"
+    if cell.episodes:
+        return "waiting"
+    return "stopped" if cell.score is None else "complete"
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> None:
+    """Waits for the snapshot of a process that was asked to end."""
+    try:
+        process.wait(_LAST_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def grid_screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[GridState], None]]:
+    """Shows progress: a live table in a terminal, a line for each event elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal and not plain:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda now: live.update(_table(cells, now), refresh=True)
+        return
+    before: dict[str, str] = {}
+
+    def lines(now: GridState) -> None:
+        for cell in cells:
+            state = now.states[cell.name]
+            if state not in ("waiting", before.get(cell.name)):
+                score = "" if state != "complete" else f", return {cell.score:.6g}"
+                tell(f"{cell.name}: {state}{score}{_left(now)}")
+            before[cell.name] = state
+
+    yield lines
+
+
+def _table(cells: Sequence[Cell], now: GridState) -> Table:
+    title = f"{now.complete} of {len(cells)} runs{_left(now)}"
+    table = Table(title=title, title_justify="left")
+    for column in ("run", "state", "steps", "return"):
+        table.add_column(column, justify="left" if column in ("run", "state") else "right")
+    for cell in cells:
+        score = cell.score
+        steps = f"{now.steps[cell.name]}/{cell.config.steps}"
+        state = now.states[cell.name]
+        table.add_row(cell.name, state, steps, "" if score is None else f"{score:.6g}")
+    return table
+
+
+def _left(now: GridState) -> str:
+    if now.eta is None or not now.eta:
+        return ""
+    return f" (ETA {timedelta(seconds=math.ceil(now.eta))})"

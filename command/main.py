@@ -1,0 +1,93 @@
+"""The `retrax` command: finds the subcommand and runs it."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..basics.imports import registered_names
+from ..basics.sentences import did_you_mean
+
+_USAGE = f"""\
+retrax {__version__}: agents as pure JAX functions
+
+usage: retrax COMMAND [...]
+
+  train AGENT --environment ID    train an agent; --help lists every field of its config
+  train --resume RUN              continue a run from its newest snapshot
+  launch AGENT --num-actors N     the same as a program of many processes, by Ray or Launchpad
+  evaluate RUN                    mean return of the trained policy, with its interval; video
+  evaluate-suite RUN...           mean returns of runs on many Atari games, as a CSV for atari57
+  record-states RUN               emulator states of a run's play, in which episodes can begin
+  plot RUN...                     learning curves as PNG
+  export RUN --output DIR         the trained agent as plain files that act without retrax
+  benchmark SUITE AGENT           train and evaluate on a suite of tasks, with several seeds
+  report DIR                      an HTML page of a benchmark, beside published scores
+  atari57 [--scores FILE.csv]     published scores on 57 games, and yours: median, rank, Elo; chart
+  doctor                          what is installed, what is missing, how to install it
+
+`retrax COMMAND --help` lists its options. For a first run: retrax train reactor --environment catch
+"""
+
+_INTERRUPTED = 130  # what shells give for SIGINT
+_BROKEN_PIPE = 141  # and for SIGPIPE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Returns:
+      The exit status: 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if
+      interrupted before there was a run. Every other status than 0 comes with one sentence.
+    """
+    command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if command in ("-h", "--help"):
+        print(_USAGE, end="")
+        return 0
+    if command == "--version":
+        print(__version__)
+        return 0
+    if command not in _COMMANDS:
+        allowed = ", ".join(_COMMANDS)
+        hint = did_you_mean(command, _COMMANDS)
+        if command in registered_names("retrax.agents"):
+            hint = f" (did you mean train {command}?)"
+        return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
+    try:
+        module, function = _COMMANDS[command].split(":")
+        status: int = getattr(importlib.import_module(module), function)(rest)
+        return status
+    except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except (ValueError, ImportError, OSError) as error:
+        return _refuse(str(error))
+    except Exception as error:
+        if not type(error).__module__.startswith("gymnasium"):
+            raise
+        return _refuse(str(error))  # an environment lacks a library
+    except KeyboardInterrupt:
+        return _refuse("Interrupted.", _INTERRUPTED)
+
+
+def _refuse(sentence: str, status: int = 2) -> int:
+    print(f"retrax: {sentence}", file=sys.stderr)
+    return status
+
+
+# Each command's module is imported when it runs: `--help` and `doctor` must not wait for JAX.
+# `launch` lives above this folder.
+_COMMANDS = {
+    "train": "retrax.command.train:train_command",
+    "launch": "retrax.launchpad_programs.launch_command:launch_command",
+    "evaluate": "retrax.command.evaluate:evaluate_command",
+    "evaluate-suite": "retrax.command.suite:evaluate_suite_command",
+    "record-states": "retrax.command.suite:record_states_command",
+    "plot": "retrax.command.plot:plot_command",
+    "export": "retrax.command.evaluate:export_command",
+    "benchmark": "retrax.command.benchmark:benchmark_command",
+    "report": "retrax.command.benchmark:report_command",
+    "atari57": "retrax.command.atari57:atari57_command",
+    "doctor": "retrax.command.doctor:doctor_command",
+}

@@ -1,0 +1,150 @@
+"""`retrax train`: a run, or several whose seeds differ."""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..basics.validation import Range
+from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..environments.failures import close_quietly
+from ..training.assembly import MANY, spec_of
+from ..training.checks import checked_agent
+from ..training.config_file import (
+    PROGRAM,
+    new_seed_runs,
+    read_config,
+    seed_runs,
+    write_config,
+)
+from ..training.directory_lock import DirectoryLock
+from ..training.run_config import RunConfig
+from ..training.stop import stop_on_signals
+from .grid import Cell, grid_screen, run_grid
+from .parsing import tell
+from .run_arguments import AgentConfig, RunArguments, parse_run
+from .running import RunFailedError
+from .training import train, train_together
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArguments(RunArguments[AgentConfig]):
+    """Train an agent in one process, or continue a run. Ctrl-C leaves a snapshot too."""
+
+    seeds: Annotated[int, Range(1)] = 1
+    """Runs with the seeds from --seed on, each in a directory of its own, and in a process of its
+    own; with --on-device, they are computed together."""
+
+    jobs: Annotated[int, Range(1)] = 1
+    """Runs of several seeds at a time."""
+
+    @property
+    def hidden(self) -> set[str]:
+        """Fields that are no options."""
+        return super().hidden | (set() if self.resume is None else {"seeds"})
+
+
+def train_command(arguments: Sequence[str]) -> int:
+    """Trains, and prints where the run is and what to do next.
+
+    Returns:
+      The exit status: 1 if the run failed, else 0.
+    """
+    try:
+        return _train(arguments)
+    except RunFailedError as failure:
+        tell(f"retrax: {failure}")
+        return 1
+
+
+def _train(arguments: Sequence[str]) -> int:
+    with contextlib.ExitStack() as stack:
+        made: list[VectorEnvironment] = []
+
+        def make_spec(config: RunConfig) -> EnvironmentSpec:
+            is_one = config.num_actors == 1 and config.actor_update_period is None
+            if not is_one or config.on_device or config.num_envs > MANY:
+                return spec_of(config)
+            environment = config.make_environment(seed=config.seed, num_envs=config.num_envs)
+            stack.callback(close_quietly, environment)
+            made.append(environment)
+            return environment.spec
+
+        given, run, directory, spec = parse_run(
+            TrainArguments, arguments, prog="retrax train", make_spec=make_spec
+        )
+        if spec is None and (directory / PROGRAM).is_file():
+            raise ValueError(
+                f"{directory} was started by retrax launch: continue it with retrax launch "
+                f"--resume {directory}"
+            )
+        if spec is None and seed_runs(directory):
+            return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
+        if given.seeds == 1:
+            given_one: Any = {"environment": made[0] if made else None, "resume": spec is None}
+            summary = train(run, directory, plain=given.plain, **given_one)
+            return _finish(directory, is_stopped=summary.interrupted)
+    assert spec is not None, "seeds is hidden where a run is resumed"
+    checked_agent(run, spec)
+    runs = new_seed_runs(directory, run, given.seeds)
+    if run.on_device:
+        return _train_together(runs, directory, resume=False, plain=given.plain)
+    for path, config in runs.items():
+        path.mkdir(parents=True)
+        write_config(path, config)
+    return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
+
+
+def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -> int:
+    """Trains those runs of a directory that are not finished, and prints what to do next.
+
+    Ctrl-C ends all of them with snapshots.
+
+    Args:
+      config: of all runs but for the seed; replaces theirs.
+      directory: of the runs.
+      jobs: runs at a time.
+      plain: lines instead of a live table.
+
+    Returns:
+      The exit status: 1 if a run failed, else 0.
+    """
+    with DirectoryLock(directory) as lock:
+        lock.acquire()
+        cells = []
+        for run in seed_runs(directory):
+            one = dataclasses.replace(config, seed=read_config(run).seed)
+            write_config(run, one)
+            cells.append(Cell(None, one, run, episodes=0))
+        if config.on_device:
+            left = [cell for cell in cells if cell.score is None] or cells
+            runs = {cell.directory: cell.config for cell in left}
+            return _train_together(runs, directory, resume=True, plain=plain)
+        with stop_on_signals() as stop, grid_screen(cells, plain=plain) as show:
+            logs = directory / "logs"
+            end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)
+    for name in end.failed:
+        tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
+    return _finish(directory, is_stopped=stop.is_set(), has_failed=bool(end.failed))
+
+
+def _train_together(
+    runs: Mapping[Path, RunConfig], directory: Path, *, resume: bool, plain: bool
+) -> int:
+    """`train_seeds` of runs on a device."""
+    try:
+        _, is_stopped = train_together(runs, resume=resume, plain=plain)
+    except RunFailedError as failure:
+        tell(f"retrax: {failure}")
+        return _finish(directory, has_failed=True)
+    return _finish(directory, is_stopped=is_stopped)
+
+
+def _finish(directory: Path, *, is_stopped: bool = False, has_failed: bool = False) -> int:
+    if is_stopped:
+        tell(f"Stopped by you. To continue: retrax train --resume {directory}")
+    evaluate = "" if seed_runs(directory) else f"retrax evaluate {directory}  |  "
+    runs = "Run" if evaluate else "Runs"
+    print(f"{runs} in {directory}. Next: {evaluate}retrax plot {directory}")
+    return int(has_failed)

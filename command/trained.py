@@ -1,0 +1,229 @@
+"""Trained agents out of run directories: loaded, ready to act, and evaluated."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..agents.base import ActorState, Agent, Params
+from ..agents.shapes import check_precision
+from ..datatypes import EnvironmentSpec
+from ..environments.failures import closing_quietly
+from ..evaluation import VideoWriter, interval_of_episodes
+from ..evaluation.episodes import begin_states, run_episodes
+from ..training.config_file import PROGRAM, read_config
+from ..training.other_states import BestParameters, actor_files, read_actor
+from ..training.run_config import RunConfig
+from ..training.seeds import Purpose, derive_seed
+from ..training.snapshots import Snapshots
+from .evaluations import MAX_ENVS, make_with_starts, warm_states
+
+
+class TrainedAgent(NamedTuple):
+    """The agent of a run, ready to act.
+
+    `agent.begin(key, 0, 1)` gives an actor state, and `agent.exploit(params, state, timestep)` a
+    decision; both may be jitted and vmapped.
+
+    Attributes:
+      agent: the agent.
+      params: acting parameters of the snapshot.
+      spec: of the environment.
+      config: of the run.
+      steps: training steps of the snapshot.
+      actors: the states of all actors, `[num_envs, ...]`, if the agent's entry has a `warm_start`.
+        They are those of the snapshot; in a program, whose actors keep their own, the newest ones.
+    """
+
+    agent: Agent
+    params: Params
+    spec: EnvironmentSpec
+    config: RunConfig
+    steps: int
+    actors: ActorState = None
+
+
+class Evaluation(NamedTuple):
+    """Returns of an evaluation.
+
+    Attributes:
+      mean_return: mean undiscounted return.
+      low: lower bound of its 95 % confidence interval; NaN for fewer than 10 episodes.
+      high: the upper bound.
+      episodes: how many.
+      steps: training steps of the snapshot.
+      mean_length: transitions of an episode.
+      modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
+      metrics: means of the episode metrics of the agent's entry that evaluations have too.
+      policy: what acted, in the words of the agent's entry; "" if it has none.
+    """
+
+    mean_return: float
+    low: float
+    high: float
+    episodes: int
+    steps: int
+    mean_length: float
+    modes: dict[str, dict[str, Any]]
+    metrics: dict[str, float]
+    policy: str = ""
+
+
+def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
+    """The trained agent of a run directory.
+
+    Args:
+      run: the run directory.
+      snapshot: `newest`, a number of steps, or `best`: the best parameters that were evaluated.
+
+    Raises:
+      ValueError: the directory holds no run, or no such snapshot, or its agent or environment
+        cannot be found.
+    """
+    run = Path(run).absolute()  # the environment may change the working directory
+    config = read_config(run)
+    with closing_quietly(config.make_environment(seed=0, num_envs=1)) as environment:
+        return load_for(config, run, environment.spec, snapshot)
+
+
+def load_for(
+    config: RunConfig, run: Path, spec: EnvironmentSpec, snapshot: int | str = "newest"
+) -> TrainedAgent:
+    """The trained agent of a run, for an environment of a known spec."""
+    check_precision()
+    agent = config.entry.make_agent(spec, config.agent_config)
+    template = jax.eval_shape(agent.init, jax.random.key(0))
+    best, snapshots, actors, like = BestParameters(run), Snapshots(run), None, {}
+    if config.entry.warm_start is not None:
+        begin = functools.partial(begin_states, agent, num_envs=config.num_envs)
+        like = {"actors": jax.eval_shape(begin, jax.random.key(0))}
+    if snapshot == "best" and best.exists:
+        found = best.read(params=jax.eval_shape(agent.acting_params, template), **like)
+        params, steps, actors = jax.device_put(found.params), found.steps, found.actors
+    else:
+        steps = snapshots.find(snapshot)
+        params = agent.acting_params(snapshots.read(steps, learner=template).learner)
+    if like and actors is None:
+        actors = _actors_of(config, run, snapshots, steps, **like)
+    return TrainedAgent(agent, params, spec, config, steps, actors)
+
+
+def evaluate(
+    run: Path | str,
+    *,
+    snapshot: int | str = "newest",
+    episodes: int = 100,
+    seed: int = 0,
+    starts: Sequence[str] = ("noop",),
+    arm: int | None = None,
+    video: Path | str | None = None,
+) -> Evaluation:
+    """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
+
+    Args:
+      run: the run directory.
+      snapshot: see `load_agent`.
+      episodes: >= 1.
+      seed: >= 0, of the evaluation's environments.
+      starts: `("noop",)`, or `("states", FILE)` for Atari games.
+      arm: follow this arm only, for an agent with a family of policies.
+      video: a file for a video of the episodes, .mp4 or .gif.
+
+    Raises:
+      ValueError: an argument is out of its range; or see `load_agent`.
+    """
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}.")
+    run, video = Path(run).absolute(), video and Path(video).absolute()
+    config = _with_arm(read_config(run), arm)
+    seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
+    num_envs = 1 if video else min(episodes, MAX_ENVS)
+    with contextlib.ExitStack() as stack:
+        environment = make_with_starts(
+            config, starts, seed=seed, num_envs=num_envs, render=video is not None
+        )
+        stack.enter_context(closing_quietly(environment))
+        if statistics := getattr(environment, "statistics", ""):
+            logging.getLogger("retrax").warning(statistics)
+        trained = load_for(config, run, environment.spec, snapshot)
+        writer = stack.enter_context(VideoWriter(video)) if video else None
+        entry, key = config.entry, jax.random.key(seed)
+        results = run_episodes(
+            trained.agent,
+            trained.params,
+            environment,
+            key=key,
+            num_episodes=episodes,
+            on_frame=writer.append if writer else None,
+            states=warm_states(entry, trained.agent, key, num_envs, trained.actors),
+            modes=entry.evaluation_modes,
+            metrics=entry.episode_metrics,
+        )
+    modes = {
+        name: {
+            "mean_return": float(returns.mean()) if len(returns) else math.nan,
+            "episodes": len(returns),
+        }
+        for name, returns in results.returns_by_mode().items()
+    }
+    describe = entry.evaluation_policy
+    return Evaluation(
+        *interval_of_episodes(results.returns),
+        episodes=len(results.returns),
+        steps=trained.steps,
+        mean_length=float(results.lengths.mean()),
+        modes=modes,
+        metrics={name: float(values.mean()) for name, values in results.metrics.items()},
+        policy=describe(config.agent_config) if describe else "",
+    )
+
+
+def evaluate_arms(
+    run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
+) -> list[Evaluation]:
+    """Evaluates each policy of an agent that has a family of them, in their order; see `evaluate`.
+
+    Raises:
+      ValueError: the agent has no arms, or see `evaluate`.
+    """
+    run = Path(run).absolute()
+    config, found = read_config(run), list[Evaluation]()
+    for arm in itertools.count():
+        try:
+            _with_arm(config, arm)
+        except ValueError:  # an entry does not say how many arms there are
+            if not found:
+                raise
+            break
+        found.append(evaluate(run, snapshot=snapshot, episodes=episodes, seed=seed, arm=arm))
+    return found
+
+
+def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
+    if arm is None:
+        return config
+    if config.entry.with_arm is None:
+        raise ValueError(f"{config.agent} has no arms, so arm {arm} cannot be evaluated.")
+    return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))
+
+
+def _actors_of(
+    config: RunConfig, run: Path, snapshots: Snapshots, steps: int, actors: ActorState
+) -> ActorState:
+    """The states of all actors of a run: `actors` has their shapes and dtypes."""
+    files = actor_files(run) if (run / PROGRAM).is_file() else []
+    if not files:
+        return snapshots.read(steps, actors=actors).actors
+    each = config.num_envs // len(files)
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), actors)
+    states = [read_actor(path, like) for path in files]
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *states)

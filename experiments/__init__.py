@@ -1,1 +1,0 @@
-"""Training in one process: the loop, its run directory, and the `retrax` command."""

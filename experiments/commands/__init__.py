@@ -1,1 +1,0 @@
-"""The `retrax` command: one module for each subcommand, and what they share."""

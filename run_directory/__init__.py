@@ -1,1 +1,0 @@
-"""What is in a run directory: config, lock, log, metrics, snapshots and how a run continues."""

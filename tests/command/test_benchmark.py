@@ -1,0 +1,297 @@
+"""`retrax benchmark` and `retrax report`: a grid of real runs, and what stops it."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from html_page import Page
+
+from retrax.command import benchmark, benchmark_tables, grid
+from retrax.command.main import main
+from retrax.evaluation import atari57
+from retrax.evaluation.report import read_results
+from retrax.evaluation.suites import find_suite, suites
+from retrax.training.run_config import RunConfig
+
+STEPS = 240
+AGENT = "noisy_agent:NOISY"
+GRID = ["--tasks", "cart-pole", "--steps", str(STEPS), "--episodes", "2", "--num-envs", "4"]
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="session")
+def done(here, tmp_path_factory):
+    """A benchmark of two seeds; tests must not change it."""
+    directory = tmp_path_factory.mktemp("benchmark") / "here"
+    arguments = ["benchmark", "classic", AGENT, *GRID, "--seeds", "2", "--jobs", "2"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        assert main([*arguments, "--directory", str(directory)]) == 0
+    return directory
+
+
+def test_tables(done):
+    found = rows(done / benchmark_tables.SCORES)
+    assert [(row["agent"], row["preset"], row["task"], row["seed"]) for row in found] == [
+        (AGENT, "default", "cart-pole", "0"),
+        (AGENT, "default", "cart-pole", "1"),
+    ]
+    (task,) = find_suite("classic").choose(("cart-pole",))
+    for seed, row in enumerate(found):
+        run = done / "runs" / f"noisy_agent-NOISY-cart-pole-{seed}"
+        score = json.loads((run / "evaluation.json").read_text())["mean_return"]
+        assert float(row["score"]) == score
+        assert float(row["normalised"]) == (score - task.low) / (task.high - task.low)
+        assert (row["steps"], row["episodes"]) == (str(STEPS), "2")
+        metrics = rows(run / "metrics.csv")
+        assert row["updates"] == str(int(float(metrics[-1]["updates"])))
+        curve = [x for x in rows(done / benchmark_tables.CURVES) if x["seed"] == str(seed)]
+        assert [(x["steps"], float(x["episode_return"])) for x in curve] == [
+            (x["steps"], float(x["episode_return"])) for x in metrics if x["episode_return"]
+        ]
+
+
+def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
+    monkeypatch.setattr(grid, "_spawn", None)
+    monkeypatch.setattr(benchmark, "spec_of", None)  # nor is the task made to be checked again
+    before = (done / benchmark_tables.SCORES).read_text()
+    arguments = ["benchmark", "classic", AGENT, *GRID, "--seeds", "1", "--directory", str(done)]
+    assert main(arguments) == 0
+    assert "1 of 1 runs are complete" in capsys.readouterr().out
+    assert (done / benchmark_tables.SCORES).read_text() == before  # with the other seed
+
+
+def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
+    output = tmp_path / "page.html"
+    assert main(["report", str(done), "--output", str(output)]) == 0
+    assert capsys.readouterr().out == f"{output}\n"
+    page = Page(output.read_text())
+    results = read_results(done)
+    scores = list(results.scores[AGENT, "cart-pole"].values())
+    mean = f"{np.mean(scores):.4g} ({min(scores):.4g} to {max(scores):.4g})"
+    assert page.rows[1] == ["cart-pole", mean, "500", "498.6"]
+    assert page.rows[0][:2] == ["task", AGENT]
+    assert any(row[:2] == [AGENT, "2"] for row in page.rows)
+    assert len(page.sources) == 2
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert page.open == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("atari6", "acer"),
+            "There is no suite 'atari6': allowed are atari, atari5, bsuite, classic, control",
+        ),
+        (("classic", "acer9"), "acer9"),
+        (
+            ("classic", "acer", "--tasks", "cart"),
+            "classic has no task 'cart': it has cart-pole, acr",
+        ),
+        (("classic", "acer", "--seeds", "0"), "--seeds must be an integer >= 1, got 0."),
+        (("classic", "acer", "--preset", "big"), "Unknown preset 'big' of acer"),
+        (("classic", "d4pg", "--tasks", "acrobot"), "d4pg can act in no task: "),
+        (("bsuite", "acer", "--num-envs", "2"), "--num-envs must be 1 in bsuite, whose scores are"),
+    ],
+)
+def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr(benchmark, "run_grid")  # what is not refused fails at once
+    status, out, err = retrax("benchmark", *arguments)
+    assert sentence in err
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
+
+
+def test_a_directory_of_other_runs_is_refused(retrax, done):
+    arguments = ["benchmark", "classic", AGENT, *GRID, "--directory", done]
+    status, _, err = retrax(*arguments, "--steps", "300")
+    assert (status, "was run with steps 240, not 300: choose another" in err) == (2, True)
+    status, _, err = retrax("benchmark", "atari5", "acer", "--tasks", "qbert", "--directory", done)
+    assert (status, f"{done} is of the suite classic: choose another" in err) == (2, True)
+    status, _, err = retrax("report", done / "runs")
+    assert (status, "has no results of retrax benchmark" in err) == (2, True)
+
+
+def test_a_suite_whose_package_is_missing_names_the_extra(tmp_path, monkeypatch, retrax):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "bsuite", None)
+    status, out, err = retrax("benchmark", "bsuite", "acer")
+    assert err.endswith("bsuite:catch/0 needs the package bsuite: pip install 'retrax[bsuite]'\n")
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
+
+
+@pytest.fixture
+def cells(tmp_path):
+    """Three cells that nothing was done for."""
+    (task,) = find_suite("classic").choose(("cart-pole",))
+    configs = [
+        RunConfig(agent="acer", environment="CartPole-v1", steps=100, seed=seed, num_envs=2)
+        for seed in range(3)
+    ]
+    return [
+        grid.Cell(task, config, tmp_path / "runs" / f"run-{config.seed}", 2) for config in configs
+    ]
+
+
+def run(cells, tmp_path, stop=None, jobs=2):
+    shown = []
+    end = grid.run_grid(
+        cells,
+        jobs=jobs,
+        logs=tmp_path / "logs",
+        stop=stop or threading.Event(),
+        show=shown.append,
+    )
+    return end, shown
+
+
+def test_a_run_that_fails_leaves_the_others_alone(cells, tmp_path, monkeypatch):
+    program = "import sys; sys.exit('retrax: the sentence') if '1' in sys.argv else print('{}')"
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    monkeypatch.setattr(grid.Cell, "score", property(lambda self: None))
+    for cell in cells:
+        cell.directory.mkdir(parents=True)
+    trained = set()
+
+    def next_stage(self):
+        name = "evaluate" if self in trained else "train"
+        return [name, str(self.config.seed)]
+
+    def watched(cell, *rest):
+        trained.add(cell)
+        return spawn(cell, *rest)
+
+    spawn = grid._spawn
+    monkeypatch.setattr(grid, "_spawn", watched)
+    monkeypatch.setattr(grid.Cell, "next_stage", next_stage)
+    end, shown = run(cells, tmp_path, jobs=1)
+    assert end.states == {"run-0": "complete", "run-1": "retrax: the sentence", "run-2": "complete"}
+    assert end.failed == ["run-1"]
+    states = [list(progress.states.values()) for progress in shown]
+    assert all(now.count("training") + now.count("evaluating") <= 1 for now in states)
+    assert [progress.complete for progress in (shown[0], end)] == [0, 2]
+
+
+def test_progress_has_the_steps_of_metrics_each_read_once(cells, tmp_path, monkeypatch):
+    """One cell is complete, one has trained a part; what left takes as long as what was done."""
+    for cell, steps in zip(cells, (100, 20), strict=False):
+        cell.directory.mkdir(parents=True)
+        (cell.directory / "metrics.csv").write_text(f"steps\n{steps}\n")
+    (cells[0].directory / "evaluation.json").write_text('{"mean_return": 1.0}')
+    seen = tmp_path / "seen"  # the first progress
+    program = f"""
+import pathlib, sys, time
+while not pathlib.Path({str(seen)!r}).exists():
+    time.sleep(0.01)
+run = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1])
+run.mkdir(parents=True, exist_ok=True)
+(run / "metrics.csv").write_text("steps\\n60\\n")
+time.sleep(0.7)
+sys.exit(1)
+"""
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    read, read_metrics = [], grid.read_metrics
+    monkeypatch.setattr(grid, "read_metrics", lambda path: read.append(path) or read_metrics(path))
+    polls = []
+
+    def show(progress):
+        polls.append((progress, sorted(path.name for path in read)))
+        read.clear()
+        seen.touch()
+
+    stop = threading.Event()
+    end = grid.run_grid(cells[:2], jobs=1, logs=tmp_path / "logs", stop=stop, show=show)
+    first, names = polls[0]
+    assert (first.complete, first.steps, first.eta) == (1, {"run-0": 100, "run-1": 20}, None)
+    assert names == ["run-0", "run-1", "run-1"]  # once before the first, and once in it
+    assert all(names == ["run-1"] for _, names in polls[1:])
+    assert end.steps == {"run-0": 100, "run-1": 60}
+    left = [progress.eta for progress, _ in polls if progress.states["run-1"] == "training"][-1]
+    assert left > 0.4  # 40 steps are done and 40 left, after 0.5 s
+
+
+def test_a_stop_ends_the_processes_with_one_signal(cells, tmp_path, monkeypatch):
+    program = """
+import pathlib, signal, sys, time
+log = pathlib.Path(sys.argv[sys.argv.index("--run-directory") + 1] + ".signals")
+def end(number, frame):
+    log.write_text(log.read_text() + "one ")
+    time.sleep(0.5)
+    sys.exit(0)
+signal.signal(signal.SIGINT, end)
+log.parent.mkdir(parents=True, exist_ok=True)
+log.write_text("")
+time.sleep(60)
+"""
+    monkeypatch.setattr(grid, "_PROGRAM", program)
+    stop = threading.Event()
+    logs = [cell.directory.with_name(cell.name + ".signals") for cell in cells]
+
+    def watch():
+        while not all(log.exists() for log in logs[:2]):
+            time.sleep(0.05)
+        stop.set()
+
+    threading.Thread(target=watch).start()
+    end, _ = run(cells, tmp_path, stop)
+    assert end.failed == []
+    assert [log.read_text() for log in logs[:2]] == ["one ", "one "]
+    assert not logs[2].exists()
+
+
+def test_ctrl_c_leaves_a_grid_that_goes_on(tmp_path, here, retrax, monkeypatch):
+    """A real one: stopped in the first run, and continued to its end."""
+    monkeypatch.chdir(here)
+    options = [*GRID, "--steps", "1000", "--seeds", "1", "--directory", str(tmp_path / "here")]
+    program = "import sys; from retrax.command.main import main; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "benchmark", "classic", AGENT, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = tmp_path / "here" / "runs" / "noisy_agent-NOISY-cart-pole-0" / "metrics.csv"
+    while process.poll() is None and (not metrics.is_file() or metrics.read_text().count("\n") < 3):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, "The same command goes on." in err) == (0, True), err
+    assert "0 of 1 runs are complete" in out
+    status, out, _ = retrax("benchmark", "classic", AGENT, *options)
+    assert (status, "1 of 1 runs are complete" in out) == (0, True)
+    assert int(rows(metrics)[-1]["steps"]) >= 1000
+
+
+def test_suites_are_as_published():
+    assert {name: len(suite.tasks) for name, suite in suites().items()} == {
+        "atari": 3,
+        "atari5": 5,
+        "bsuite": 30,
+        "classic": 6,
+        "control": 18,
+        "minatar": 5,
+    }
+    for suite in suites().values():
+        for task in suite.tasks:
+            assert task.low < task.high
+            assert bool(task.published) == (suite.name != "bsuite")  # which scores experiments
+            assert task.steps >= 10_000
+
+
+@pytest.mark.parametrize("suite", ["atari", "atari5"])
+def test_atari_has_the_scores_of_the_table_of_57(suite):
+    table = atari57.load_scores("noop")
+    for task in find_suite(suite).tasks:
+        index = atari57.GAMES.index(task.name)
+        assert (task.low, task.high) == (table["random"][index], table["human"][index])

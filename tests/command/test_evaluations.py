@@ -1,0 +1,341 @@
+"""Evaluations during a run: what they measure, and that training does not depend on them."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+
+import average_agent
+import chex
+import jax
+import jax.numpy as jnp
+import noisy_agent
+import numpy as np
+import pytest
+from run_files import rows, snapshots, write_untrained_run
+
+from retrax.agents.base import Agent, Decision
+from retrax.agents.entry import AgentEntry
+from retrax.command import plot
+from retrax.command.evaluations import PeriodicEvaluation, warm_states
+from retrax.command.main import main
+from retrax.command.trained import evaluate, evaluate_arms, load_agent
+from retrax.datatypes import SequenceSpec
+from retrax.environments import make
+from retrax.evaluation import plots, statistics
+from retrax.evaluation.episodes import begin_states, run_episodes
+from retrax.training.other_states import BestParameters
+from retrax.training.run_config import RunConfig
+from retrax.training.seeds import Purpose, derive_seed
+from retrax.training.snapshots import Snapshots
+from retrax.training.state_file import read_state
+
+EPISODES = 5
+
+
+@pytest.fixture(scope="session")
+def evaluated(tiny, tmp_path_factory):
+    """The run of `finished`, with evaluations at 100, 200 and 240 steps."""
+    directory = tmp_path_factory.mktemp("evaluated") / "run"
+    options = ["--evaluate-every", "100", "--evaluation-episodes", str(EPISODES)]
+    assert main([*tiny, *options, "--run-directory", str(directory)]) == 0
+    return directory
+
+
+@pytest.fixture(scope="module")
+def arms(tmp_path_factory):
+    """A run of an agent with a policy for each of its arms."""
+    directory = tmp_path_factory.mktemp("arms") / "run"
+    train = ["train", "noisy_agent:ARMS", "--environment", "catch", "--steps", "60"]
+    assert main([*train, "--run-directory", str(directory)]) == 0
+    return directory
+
+
+def rows_of(directory):
+    """Rows of metrics.csv: the evaluation's columns, and the others."""
+    split = [({}, {}) for _ in rows(directory)]
+    for row, parts in zip(rows(directory), split, strict=True):
+        for name, cell in row.items():
+            parts[not name.startswith("evaluation_")][name] = cell
+    return [part for part, _ in split], [part for _, part in split]
+
+
+def newest_snapshot(directory):
+    """Learner and actor states of the newest snapshot, and the agent."""
+    trained = load_agent(directory)
+    fresh = begin_states(trained.agent, jax.random.key(0), trained.config.num_envs)
+    shapes = jax.eval_shape(trained.agent.init, jax.random.key(0))
+    found = Snapshots(directory).read(
+        trained.steps, learner=shapes, actors=jax.eval_shape(lambda: fresh)
+    )
+    return trained, found.learner, found.actors
+
+
+def expected(directory, which):
+    """An evaluation during a run by hand, from what it left."""
+    trained = load_agent(directory, which)
+    config, entry = trained.config, trained.config.entry
+    seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, trained.steps)
+    environment = config.make_environment(seed=seed, num_envs=EPISODES)
+    states = begin_states(trained.agent, jax.random.key(seed), EPISODES)
+    if entry.warm_start is not None:
+        states = jax.vmap(entry.warm_start, in_axes=(0, None))(states, trained.actors)
+    with contextlib.closing(environment):
+        results = run_episodes(
+            trained.agent,
+            trained.params,
+            environment,
+            key=jax.random.key(7),
+            num_episodes=EPISODES,
+            states=states,
+            modes=entry.evaluation_modes,
+        )
+    found = {"evaluation_return": results.returns, "evaluation_length": results.lengths}
+    for name, returns in results.returns_by_mode().items():
+        found[f"evaluation_return_{name}"] = returns
+    return {name: np.float32(np.mean(x)) if len(x) else None for name, x in found.items()}
+
+
+def numbers(row):
+    return {name: np.float32(cell) if cell else None for name, cell in row.items()}
+
+
+def test_there_are_none_by_default(finished):
+    assert all(part == {} for part in rows_of(finished)[0])
+
+
+def test_rows_tell_the_newest_evaluation(evaluated):
+    evaluations, others = rows_of(evaluated)
+    steps = [int(row["steps"]) for row in others]
+    told = [step for step, row in zip(steps, evaluations, strict=True) if row["evaluation_return"]]
+    assert told == [120, 200, 240]
+    names = ["return", "length", "return_warm", "return_lucky"]
+    assert list(evaluations[0]) == [f"evaluation_{name}" for name in names]
+    assert [bool(row["evaluation_return_warm"]) for row in evaluations] == [
+        bool(row["evaluation_return"]) for row in evaluations
+    ]
+    assert evaluations[-1]["evaluation_length"] == "9.0"
+
+
+def test_training_is_the_same_with_and_without_evaluations(finished, evaluated):
+    assert rows_of(evaluated)[1] == rows_of(finished)[1]
+    for one, other in zip(
+        newest_snapshot(finished)[1:], newest_snapshot(evaluated)[1:], strict=True
+    ):
+        chex.assert_trees_all_equal(one, other)
+
+
+@pytest.mark.parametrize("which", ["newest", "best"])
+def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, which):
+    evaluations, others = rows_of(evaluated)
+    steps = load_agent(evaluated, which).steps
+    row = next(i for i, other in enumerate(others) if int(other["steps"]) >= steps)
+    assert numbers(evaluations[row]) == expected(evaluated, which)
+    returns = [float(evaluation["evaluation_return"] or "nan") for evaluation in evaluations]
+    assert which == "newest" or returns[row] == np.nanmax(returns)
+    assert "actors" in read_state(evaluated / "best.npz")
+
+
+def test_an_evaluation_starts_from_what_the_actors_have_learned():
+    agent = Agent(
+        init=None,
+        acting_params=None,
+        begin=lambda key, actor_id, num_actors: jnp.int32(0),
+        explore=None,
+        exploit=lambda params, state, _: Decision(jnp.int32(1), {"seven": state == 7}, state),
+        gradients=None,
+        apply=None,
+        sequence=SequenceSpec(length=2),
+    )
+    fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
+    entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
+    warm = dataclasses.replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
+    key, found = jax.random.key(0), []
+    with contextlib.closing(make("catch", seed=0, num_envs=2)) as catch:
+        for each in (entry, warm):
+            states = warm_states(each, agent, key, 2, jnp.array([3, 4]))
+            options = {"num_episodes": 3, "states": states, "modes": each.evaluation_modes}
+            results = run_episodes(agent, None, catch, key=key, **options)
+            found.append(results.modes["seven"].tolist())
+    assert found == [[False] * 3, [True] * 3]
+
+
+def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
+    monkeypatch.setattr(statistics, "LEAST_EPISODES", 2)  # for intervals
+    found = evaluate_arms(arms, episodes=2)
+    assert [result.metrics["arm"] for result in found] == [0, 1, 2]
+    assert found[1] == evaluate(arms, episodes=2, arm=1)
+    drawn = {}
+    monkeypatch.setattr(plot, "plot_arms", lambda *given, **options: drawn.update(given[0]))
+    assert retrax("plot", arms, "--arms", "--episodes", 2)[0] == 0
+    assert list(drawn) == ["return", "intrinsic return", "length"]
+    means = [[value.mean for value in values] for values in drawn.values()]
+    assert means == [
+        [result.mean_return for result in found],
+        [result.metrics["intrinsic_return"] for result in found],
+        [result.mean_length for result in found],
+    ]
+    intervals = [(value.low, value.high) for value in drawn["return"]]
+    assert intervals == [(result.low, result.high) for result in found]
+    output = tmp_path / "new" / "arms.png"
+    plots.plot_arms(drawn, output, title="arms")
+    assert output.read_bytes().startswith(b"\x89PNG")
+    for runs, message in (([arms, arms], "draws one run, got 2"), ([finished], "has no arms")):
+        status, _, err = retrax("plot", *runs, "--arms", "--output", tmp_path / "none.png")
+        assert status == 2
+        assert message in err
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_an_arm_is_evaluated_on_request(arms, finished, retrax):
+    status, out, _ = retrax("evaluate", arms, "--episodes", 2, "--arm", 2, "--json")
+    assert (status, json.loads(out)["metrics"]["arm"]) == (0, 2)
+    for run, arm, message in (
+        (arms, 3, "arm must be at most 2, got 3."),
+        (finished, 0, "has no arms, so arm 0 cannot be evaluated."),
+    ):
+        status, _, err = retrax("evaluate", run, "--episodes", 1, "--arm", arm)
+        assert status == 2
+        assert message in err
+
+
+def test_the_log_tells_evaluations(evaluated):
+    text = (evaluated / "log.txt").read_text()
+    returns = [row["evaluation_return"] for row in rows_of(evaluated)[0]]
+    found = [float(x) for x in returns if x]
+    for steps, value in zip((100, 200, 240), found, strict=True):
+        assert f"Evaluation at {steps} steps: return {value:.3g} over 5 episodes" in text
+
+
+def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, monkeypatch):
+    run = shutil.copytree(evaluated, tmp_path / "run")
+    made, make = [], RunConfig.make_environment
+
+    def watched(self, *, seed, num_envs, evaluation=False):
+        made.append((seed, num_envs, evaluation))
+        return make(self, seed=seed, num_envs=num_envs, evaluation=evaluation)
+
+    monkeypatch.setattr(RunConfig, "make_environment", watched)
+    assert retrax("train", "--resume", run, "--steps", 420)[0] == 0
+    seeds = [derive_seed(0, Purpose.PERIODIC_EVALUATION, steps) for steps in (300, 400, 420)]
+    assert made[1:] == [(seed, EPISODES, True) for seed in seeds]
+    assert not made[0][2]  # of training
+
+
+def test_a_signal_ends_an_evaluation(tiny, retrax, tmp_path, monkeypatch):
+    run = PeriodicEvaluation.run
+
+    def interrupted(self, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(PeriodicEvaluation, "run", interrupted)
+    directory = tmp_path / "run"
+    status, _, err = retrax(*tiny, "--evaluate-every", 100, "--run-directory", directory)
+    assert status == 0
+    assert "Stopped at 100 steps" in err
+    assert "Evaluation" not in err
+    assert (directory / "snapshots" / "100.npz").is_file()
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Sets the returns of the evaluations to come."""
+
+    def script(*returns):
+        coming = list(returns)
+
+        def run(self, steps, *arguments):
+            self.next = self._after(steps)
+            return {"evaluation_return": coming.pop(0), "evaluation_length": 9.0}
+
+        monkeypatch.setattr(PeriodicEvaluation, "run", run)
+
+    return script
+
+
+def best_steps(directory):
+    return load_agent(directory, "best").steps
+
+
+def test_the_best_parameters_are_kept_over_a_resume_and_evaluated(tiny, retrax, tmp_path, scripted):
+    """Evaluations at 40, 80, ..., 240 steps; snapshots at 80, 160 and the end."""
+    scripted(0.1, 0.5, 0.5, 0.25, 0.3, 0.125)
+    options = ["--evaluate-every", 40, "--snapshot-every", 80, "--keep-snapshots", 3]
+    status, _, err = retrax(*tiny, *options, "--run-directory", tmp_path / "run")
+    assert status == 0
+    assert "Evaluation at 120 steps: return 0.5 over 20 episodes, the best so far." in err
+    assert "Evaluation at 160 steps: return 0.25 over 20 episodes." in err
+    run = tmp_path / "run"
+    assert snapshots(run) == [80, 160, 240]
+    assert best_steps(run) == 120
+
+    for which, steps in (("best", 120), ("newest", 240), (160, 160)):
+        _, out, _ = retrax("evaluate", run, "--episodes", 1, "--snapshot", which)
+        assert f"after {steps} steps of training" in out
+        assert load_agent(run, which).steps == steps
+    status, _, err = retrax("evaluate", run, "--episodes", 1, "--snapshot", 200)
+    assert status == 2
+    assert err.endswith("holds no snapshot '200': allowed are newest, best, 80, 160, 240.\n")
+
+    scripted(0.4, 0.0)
+    assert retrax("train", "--resume", run, "--steps", 320)[0] == 0
+    assert (snapshots(run), best_steps(run)) == ([160, 240, 320], 120)
+    scripted(0.75)
+    assert retrax("train", "--resume", run, "--steps", 360)[0] == 0
+    assert (snapshots(run), best_steps(run)) == ([240, 320, 360], 360)
+
+
+def test_the_best_parameters_of_a_program(run, retrax, monkeypatch):
+    """An evaluator of a program keeps parameters, not a snapshot."""
+    cold = dataclasses.replace(noisy_agent.NOISY, warm_start=None)  # there are no actors' states
+    monkeypatch.setattr(noisy_agent, "NOISY", cold)
+    older = load_agent(run, 160)
+    BestParameters(run).offer(older.params, mean_return=0.5, steps=155)
+    found = load_agent(run, "best")
+    assert (found.steps, load_agent(run).steps) == (155, 240)
+    chex.assert_trees_all_equal(found.params, older.params)
+    outputs = [
+        retrax("evaluate", run, "--episodes", 5, "--snapshot", which)[1] for which in ("best", 160)
+    ]
+    assert outputs[0].replace("155", "160") == outputs[1]
+
+
+def test_kept_snapshots_are_counted(tiny, retrax, tmp_path, scripted):
+    scripted(0.1, float("nan"), 0.1, float("nan"))
+    options = ["--evaluate-every", 60, "--keep-snapshots", 1, "--run-directory", tmp_path / "run"]
+    assert retrax(*tiny, *options)[0] == 0
+    assert (snapshots(tmp_path / "run"), best_steps(tmp_path / "run")) == ([240], 180)
+
+
+def test_when_evaluations_are_due():
+    fields = {"steps": 95, "log_every": 10, "snapshot_every": 10, "evaluate_every": 30}
+    config = RunConfig(agent="reactor", environment="catch", **fields)
+    due = PeriodicEvaluation(config, None, start=31).is_due
+    assert [steps for steps in (32, 59, 60, 64, 94, 95, 97) if due(steps)] == [60, 64, 94, 95, 97]
+    due = PeriodicEvaluation(config, None, start=90).is_due
+    assert [steps for steps in (91, 94, 95, 97) if due(steps)] == [95, 97]
+    never = PeriodicEvaluation(dataclasses.replace(config, evaluate_every=0), None, start=0)
+    assert not any(map(never.is_due, (0, 30, 95, 100)))
+
+
+def test_an_evaluation_says_that_running_statistics_start_again(tmp_path, monkeypatch, caplog):
+    (tmp_path / "normalised_envs.py").write_text(
+        "import gymnasium\n"
+        "def make_one():\n"
+        "    cart = gymnasium.make('CartPole-v1')\n"
+        "    return gymnasium.wrappers.NormalizeObservation(cart)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fields = {"agent": "average_agent:ENTRY", "preset": "default", "steps": 10, "num_envs": 1}
+    config = average_agent.Config()
+    for environment, told in (("normalised_envs:make_one", 1), ("CartPole-v1", 0)):
+        run = RunConfig(**fields, environment=environment, agent_config=config)
+        caplog.clear()
+        evaluate(write_untrained_run(tmp_path / environment, run), episodes=2)
+        found = [record.getMessage() for record in caplog.records]
+        assert (
+            len([line for line in found if "NormalizeObservation belong to each" in line]) == told
+        )

@@ -1,0 +1,233 @@
+"""Exported agents: they act as the run's agent does, bit for bit, in a process without retrax."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from dm_env import TimeStep, specs
+from run_files import write_untrained_run
+
+import retrax
+from retrax.agents import d4pg
+from retrax.command import exporting
+from retrax.command.exported_agent import ExportedAgent
+from retrax.command.trained import load_agent
+from retrax.training.run_config import RunConfig
+
+FILES = {"act.py", "agent.json", "config.json", "parameters.npz"}
+FILES |= {"begin.stablehlo", "exploit.stablehlo"}
+SEED, STEPS = 7, 9
+
+# Acts on the time steps of a file, where nothing can be imported but JAX, NumPy and what they need.
+ACT = """
+import sys
+for name in ("retrax", "haiku", "optax", "rlax", "chex", "dm_env", "distrax", "flatbuffers"):
+    sys.modules[name] = None
+import numpy as np
+for directory in sys.argv[1:]:
+    sys.path.insert(0, directory)
+    sys.modules.pop("act", None)
+    import act
+    assert act.__file__.startswith(directory)
+    agent, found = act.ExportedAgent(), {}
+    state = agent.begin(7)
+    steps = np.load(f"{directory}/../time_steps.npz")
+    for number, step in enumerate(zip(*(steps[f"arr_{field}"] for field in range(4)))):
+        decision = agent.act(state, *step)
+        state = decision.state
+        arrays = [decision.action, *decision.extras.values(), *state]
+        found |= {f"{number}.{index}": np.asarray(x) for index, x in enumerate(arrays)}
+    np.savez(f"{directory}/../acted.npz", **found)
+    sys.path.remove(directory)
+"""
+
+D4PG = d4pg.Config.small(policy_sizes=(4, 4), critic_sizes=(4, 4), num_atoms=5)
+
+
+@pytest.fixture(scope="module")
+def runs(finished_reactor, tmp_path_factory):
+    """A run of a recurrent agent with discrete actions, and one with continuous actions."""
+    config = RunConfig(
+        agent="d4pg", environment="Pendulum-v1", preset="small", steps=10, agent_config=D4PG
+    )
+    continuous = write_untrained_run(tmp_path_factory.mktemp("continuous") / "run", config)
+    return {"discrete": finished_reactor, "continuous": continuous}
+
+
+@pytest.fixture(scope="module")
+def exported(runs, tmp_path_factory):
+    """The exports of both, acted with by one process without retrax."""
+    folders = {}
+    for name, run in runs.items():
+        folders[name] = tmp_path_factory.mktemp(name) / "agent"
+        retrax.export(run, folders[name])
+        steps = time_steps(load_agent(run).spec)
+        np.savez(folders[name].parent / "time_steps.npz", *steps)
+    command = [sys.executable, "-c", ACT, *map(str, folders.values())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return folders
+
+
+def time_steps(spec):
+    """Two episodes, `[STEPS, ...]` of each field."""
+    rng = np.random.default_rng(0)
+    step_type = np.array([0, 1, 1, 1, 2, 0, 1, 1, 1], np.int32)
+    reward = rng.normal(size=STEPS).astype(np.float32)
+    discount = np.where(step_type == 2, 0.0, 1.0).astype(np.float32)
+    observation = rng.normal(size=(STEPS, *spec.observations.shape)).astype(np.float32)
+    return TimeStep(step_type, reward, discount, observation)
+
+
+def of_run(run):
+    """Every array that the run's own agent gives."""
+    trained = load_agent(run)
+    exploit = jax.jit(trained.agent.exploit)
+    state = trained.agent.begin(jax.random.key(SEED), 0, 1)
+    steps = time_steps(trained.spec)
+    found = {}
+    for number in range(STEPS):
+        timestep = jax.tree.map(lambda x: x[number], steps)  # noqa: B023
+        decision = exploit(trained.params, state, timestep)
+        state = decision.state
+        arrays = jax.tree.leaves((decision.action, decision.extras, state))
+        for index, array in enumerate(arrays):
+            is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+            data = jax.random.key_data(array) if is_key else array
+            found[f"{number}.{index}"] = np.asarray(data)
+    return found
+
+
+@pytest.mark.parametrize("name", ["discrete", "continuous"])
+def test_it_acts_without_retrax_as_the_run_does(name, runs, exported):
+    wanted = of_run(runs[name])
+    with np.load(exported[name].parent / "acted.npz") as acted:
+        assert set(acted) == set(wanted)
+        for key, array in wanted.items():
+            assert acted[key].dtype == array.dtype, key
+            np.testing.assert_array_equal(acted[key], array, err_msg=key)
+    first, later = (np.concatenate([wanted[f"{n}.{i}"].ravel() for i in (0, 1)]) for n in (0, 3))
+    assert not np.array_equal(first, later)  # it does not act alike at every step
+
+
+def test_its_files_are_plain(runs, exported):
+    for name, folder in exported.items():
+        assert {path.name for path in folder.iterdir() if path.is_file()} == FILES
+        trained = load_agent(runs[name])
+        found = json.loads((folder / "agent.json").read_text())
+        assert found["steps"] == trained.steps
+        assert found["versions"]["jax"] == jax.__version__
+        assert found["spec"]["observations"]["shape"] == list(trained.spec.observations.shape)
+        assert json.loads((folder / "config.json").read_text())["agent"] == found["agent"]
+        leaves = jax.tree.leaves(trained.params)
+        with np.load(folder / "parameters.npz", allow_pickle=False) as arrays:
+            for key, leaf in zip(found["parameters"], leaves, strict=True):
+                np.testing.assert_array_equal(arrays[key], leaf)
+    actions = json.loads((exported["continuous"] / "agent.json").read_text())["spec"]["actions"]
+    assert actions == {"shape": [1], "dtype": "float32", "minimum": [-2.0], "maximum": [2.0]}
+
+
+def test_config_json_names_no_folder_of_this_machine(exported):
+    assert json.loads((exported["discrete"] / "config.json").read_text())["search_path"] == ""
+
+
+def test_an_older_snapshot_is_exported(finished, tmp_path):
+    folder = retrax.export(finished, tmp_path / "agent", snapshot=160, platforms=("cpu",))
+    found = json.loads((folder / "agent.json").read_text())
+    assert (found["steps"], found["platforms"]) == (160, ["cpu"])
+
+
+def test_the_first_state_is_that_of_a_warm_start(finished, tmp_path):
+    retrax.export(finished, tmp_path / "agent", platforms=("cpu",))
+    calls = load_agent(finished).actors.calls
+    *_, found = ExportedAgent(tmp_path / "agent").begin(0)
+    assert found == sum(calls) > 0
+
+
+@pytest.mark.parametrize(
+    ("arrived", "message"),
+    [
+        ((0, 0.0, 1.0, np.zeros(3, np.float32)), r"observation must be float32 of shape \(50,\)"),
+        ((0, [0.0], 1.0, np.zeros(50)), r"reward must be float32 of shape \(\), got float64 of"),
+        ((0.5, 0.0, 1.0, np.zeros(50)), "step_type must be int32"),
+    ],
+)
+def test_wrong_arguments_are_refused(exported, arrived, message):
+    agent = ExportedAgent(exported["discrete"])
+    with pytest.raises(ValueError, match=message):
+        agent.act(agent.begin(), *arrived)
+
+
+def test_what_is_no_export_is_refused(exported, tmp_path):
+    with pytest.raises(ValueError, match=r"holds no exported agent: it has no agent\.json"):
+        ExportedAgent(tmp_path)
+    (tmp_path / "agent.json").write_text('{"format": 2}')
+    with pytest.raises(ValueError, match="has format 2, and this file reads 1"):
+        ExportedAgent(tmp_path)
+
+
+def test_wrong_input_is_one_sentence(retrax, finished, tmp_path, contents):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("mine")
+    before = contents(tmp_path)
+    for run, output, sentence in (
+        (tmp_path / "none", "new", f"{tmp_path / 'none'} is not a run directory"),
+        (finished, "full", f"The output {tmp_path / 'full'} is not empty"),
+        (finished, "full/file", f"The output {tmp_path / 'full/file'} is a file"),
+    ):
+        status, _, error = retrax("export", run, "--output", tmp_path / output)
+        assert status == 2
+        assert error.startswith(f"retrax: {sentence}")
+        assert error.count("\n") == 1
+    status, _, error = retrax("export", finished, "--output", tmp_path / "x", "--snapshot", "77")
+    assert (status, error.count("\n")) == (2, 1)
+    assert contents(tmp_path) == before
+
+
+def test_nothing_half_written_stays(finished, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(exporting.shutil, "copyfile", fail)
+    with pytest.raises(OSError, match=r"agent cannot be written: No space left on device\."):
+        retrax.export(finished, tmp_path / "agent", platforms=("cpu",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_directory_is_used(retrax, finished, tmp_path):
+    (tmp_path / "agent").mkdir()
+    status, out, _ = retrax(
+        "export", finished, "--output", tmp_path / "agent", "--platforms", "cpu"
+    )
+    assert (status, out) == (0, f"{tmp_path / 'agent'}\n")
+    assert {path.name for path in (tmp_path / "agent").iterdir()} == FILES
+
+
+def test_what_a_platform_lacks_is_named(finished, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"platforms must be of cpu, cuda, rocm, tpu, got abacus"):
+        retrax.export(finished, tmp_path / "agent", platforms=("cpu", "abacus"))
+
+    def lower(*_):
+        raise NotImplementedError("No rule for 'sort' on platform tpu.\nMore.")
+
+    monkeypatch.setattr(exporting, "_lower", lower)
+    sentence = (
+        "noisy_agent:NOISY cannot be exported for cpu, tpu: No rule for 'sort' on platform tpu."
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        retrax.export(finished, tmp_path / "agent", platforms=("cpu", "tpu"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_specs_have_finite_bounds():
+    """JSON has no infinity: `BoundedArray`s of actions are broadcast and written as lists."""
+    spec = retrax.datatypes.EnvironmentSpec(
+        specs.Array((2,), np.float32), specs.BoundedArray((2,), np.float32, -1.0, [1.0, 2.0])
+    )
+    found = exporting._spec(spec)
+    assert found["actions"]["minimum"] == [-1.0, -1.0]
+    assert found["actions"]["maximum"] == [1.0, 2.0]
+    json.dumps(found, allow_nan=False)

@@ -1,0 +1,198 @@
+"""Commands with environments whose own code fails: one sentence, and no run that seems finished."""
+
+import sys
+
+import pytest
+
+from retrax.command.resuming import open_snapshots
+from retrax.training import stop
+
+MODULE = """
+import os
+import pathlib
+import signal
+import sys
+import time
+import gymnasium
+import numpy as np
+from retrax.environments.tiny import Catch
+
+class Constructor(gymnasium.Env):
+    def __init__(self):
+        raise RuntimeError("no licence")
+
+class Reset(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("no maze")
+
+class Exit(Reset):
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 30:
+            sys.exit(0)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+class Once(Exit):
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27 and not pathlib.Path("mended").exists():
+            raise RuntimeError("no power")
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+class Hang(Exit):
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 27:
+            for _ in range(2):  # Ctrl-C, twice
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.6)
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+class Viewer(Exit):
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0, self.steps % 5 == 0, False, {}
+
+    def close(self):
+        raise RuntimeError("no display")
+
+class Spaceless(gymnasium.Env):
+    pass
+
+class VectorReset(Catch):
+    def __init__(self, *, num_envs, seed):
+        super().__init__(num_envs=num_envs, seed=seed)
+
+    def reset(self):
+        raise AttributeError("no board")
+
+class VectorExit(VectorReset):
+    reset = Catch.reset
+    steps = 0
+
+    def step(self, actions):
+        self.steps += 1
+        if self.steps == 30:
+            sys.exit(0)
+        return super().step(actions)
+
+class VectorViewer(VectorReset):
+    reset = Catch.reset
+
+    def close(self):
+        sys.exit(3)
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current directory, with a module of environments that fail."""
+    path = list(sys.path)
+    (tmp_path / "failing_envs.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    sys.path[:] = path
+    del sys.modules["failing_envs"]
+
+
+def train(retrax, tiny, name):
+    words = [f"failing_envs:{name}" if word == "catch" else word for word in tiny]
+    return retrax(*words, "--run-directory", "run")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Constructor", "failing_envs:Constructor cannot be made: RuntimeError: no licence."),
+        ("Reset", "environment 0 failed in reset(), at step 0: RuntimeError: no maze."),
+        ("Spaceless", "the spaces of environment 0 cannot be read: AttributeError: "),
+        ("VectorReset", "the environments cannot be reset: AttributeError: no board."),
+    ],
+)
+def test_before_anything_is_written(here, retrax, tiny, name, sentence):
+    status, out, err = train(retrax, tiny, name)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"retrax: {sentence}")
+    assert err.count("\n") == 1
+    assert not (here / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Exit", "environment 0 failed at step 30: it called sys.exit(0) (traceback in "),
+        ("VectorExit", "steps: the environment or the agent called sys.exit(0) (traceback in "),
+    ],
+)
+def test_sys_exit_in_a_step_is_a_failure(here, retrax, tiny, name, sentence):
+    status, out, err = train(retrax, tiny, name)
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith("retrax: The run failed at ")
+    assert sentence in err
+    assert "Traceback" not in err
+    assert "Traceback" in (here / "run" / "log.txt").read_text()
+
+
+def test_a_failure_in_an_environment_leaves_a_snapshot(here, retrax, tiny):
+    status, _, err = train(retrax, tiny, "Once")
+    assert status == 1
+    assert "environment 0 failed at step 27: RuntimeError: no power (traceback in" in err
+    assert err.endswith(f"; retrax train --resume {here / 'run'} continues at 104 steps.\n")
+    newest = max(int(path.stem) for path in (here / "run" / "snapshots").iterdir())
+    last = (here / "run" / "metrics.csv").read_text().splitlines()[-1]
+    assert last.startswith("104,")
+    assert newest == 104
+    (here / "mended").write_text("")
+    assert retrax("train", "--resume", "run")[0] == 0
+
+
+def test_a_step_that_does_not_end_is_left_at_the_second_interrupt(here, retrax, tiny, monkeypatch):
+    monkeypatch.setattr(stop, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(stop, "_PATIENCE_SECONDS", 0.05)
+    status, _, err = train(retrax, tiny, "Hang")
+    assert status == 130
+    assert err.count("waiting for the environments' step after 104 steps. Ctrl-C again") == 1
+    assert err.endswith("retrax: Interrupted.\n")
+    snapshots, notes = open_snapshots(here / "run")
+    assert (snapshots.newest_whole(), notes) == (80, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("Viewer", "environment 0 could not be closed: RuntimeError: no display."),
+        ("VectorViewer", "the environment could not be closed: it called sys.exit(3)."),
+    ],
+)
+def test_a_run_is_not_lost_because_an_environment_cannot_be_closed(
+    here, retrax, tiny, name, sentence
+):
+    status, _, err = train(retrax, [*tiny, "--evaluate-every", "100"], name)
+    assert (status, "Traceback" in err) == (0, False)
+    log = (here / "run" / "log.txt").read_text()
+    evaluation, *_, finished = [log.index(x) for x in ("Evaluation at 200 steps", "Finished at")]
+    assert sentence in log[:evaluation]
+    assert sentence in log[finished:]
+    status, out, err = retrax("evaluate", "run", "--episodes", 2)
+    assert (status, out[:12]) == (0, "mean return ")
+
+
+def test_a_missing_library_is_named_with_its_environment(retrax, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.phys2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flax", None)
+    status, out, err = retrax("train", "reactor", "--environment", "phys2d/CartPole-v1")
+    assert (status, out) == (2, "")
+    assert err == (
+        "retrax: phys2d/CartPole-v1 cannot be made: it needs the module flax, which is not "
+        "installed: pip install flax\n"
+    )
+    assert list(tmp_path.iterdir()) == []

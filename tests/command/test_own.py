@@ -1,0 +1,203 @@
+"""Agents and environments of one's own: two files in a directory, and the same commands."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import average_agent
+import gymnasium
+import pytest
+
+import retrax
+from retrax.training.config_file import read_config
+
+AGENTS = (
+    Path(average_agent.__file__).read_text()
+    + """
+
+
+def make_counting_agent(spec, config, *, step=1, more=0):
+    agent = make_agent(spec, config)
+
+    def gradients(state, sample):
+        errors, update = agent.gradients(state, sample)
+        return errors, update._replace(priorities=jnp.ones(sample.weights.shape[0] + more))
+
+    def apply(state, gradients):
+        return agent.apply(state, gradients)._replace(applied=state.applied + step)
+
+    changes = {"gradients": gradients, "apply": apply}
+    return agent._replace(acting_params=lambda state: state.applied, **changes)
+
+
+RANDOM = dataclasses.replace(
+    ENTRY, name="random", make_agent=make_counting_agent, default_steps=lambda *_: 300
+)
+FASTER = RANDOM.override("faster", step=2)
+TOO_MANY = RANDOM.override("too_many", more=1)
+NUMBER = 3
+"""
+)
+
+ENVIRONMENTS = '''
+"""A corridor, as a Gymnasium environment, registered and as a class."""
+
+import gymnasium
+import numpy as np
+
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, length=5):
+        self._length = length
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._at = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self._at += int(action)
+        ended = self._at == self._length
+        return self._observe(), float(ended), ended, False, {}
+
+    def _observe(self):
+        return np.full(3, self._at / self._length, np.float32)
+
+
+gymnasium.register("MyEnv-v0", entry_point=Corridor, max_episode_steps=20)
+'''
+
+
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """A directory with both files, which is the current one and not on any path."""
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    (tmp_path / "my_envs.py").write_text(ENVIRONMENTS)
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    forget()
+
+
+def forget():
+    """Both modules can be imported once more."""
+    gymnasium.registry.pop("MyEnv-v0", None)
+    for name in ("my_agents", "my_envs", "broken"):
+        sys.modules.pop(name, None)
+
+
+def succeeds(*arguments, cwd):
+    """The installed command in a process of its own, which finds no module by PYTHONPATH."""
+    script = Path(sysconfig.get_path("scripts")) / "retrax"
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # A checkout that is not the installed one is found through PYTHONPATH by its own tests.
+    if "PYTHONPATH" in os.environ:
+        kept["PYTHONPATH"] = str(Path(retrax.__file__).parents[1])
+    command = [sys.executable, str(script), *map(str, arguments)]
+    options = {"cwd": cwd, "env": kept, "capture_output": True, "text": True, "timeout": 300}
+    ended = subprocess.run(command, **options)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("actors", [1, 2])
+def test_train_evaluate_resume_plot(scratch, actors, monkeypatch, tmp_path_factory, request, capfd):
+    """Trained by a process of its own, or with two actors in this one."""
+    call, run = request.getfixturevalue("retrax"), scratch / "run"
+
+    def told(*arguments):
+        status, out, err = call(*arguments)
+        assert status == 0, err
+        return out
+
+    start = [
+        "train",
+        "my_agents:RANDOM",
+        "--environment",
+        "my_envs:MyEnv-v0",
+        "--agent.rate",
+        "0.5",
+    ]
+    start += ["--run-directory", "run"]
+    if actors == 1:
+        with pytest.raises(SystemExit):
+            call("train", "my_agents:FASTER", "--help")
+        assert "--agent.rate" in capfd.readouterr().out
+        succeeds(*start, "--num-envs", 2, cwd=scratch)
+    else:
+        told(*start, "--num-actors", 2, "--num-envs", 2, "--plain")
+    config = json.loads((run / "config.json").read_text())
+    assert (config["agent"], config["environment"]) == ("my_agents:RANDOM", "my_envs:MyEnv-v0")
+    assert (config["steps"], config["agent_config"]["rate"]) == (300, 0.5)
+    assert config["search_path"] == str(scratch)
+    # The run remembers where its modules are.
+    forget()
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    evaluated = json.loads(told("evaluate", run, "--episodes", 3, "--json"))
+    assert evaluated["steps"] in (300, 302)  # one thread steps both actors between two checks
+    told("train", "--resume", run, "--steps", 340)
+    told("plot", run, "--output", "curves.png")
+    assert Path("curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_launch_and_resume(scratch, tmp_path_factory):
+    pytest.importorskip("launchpad", reason="needs the distributed tier (Python 3.10, Linux)")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    start = ("launch", "my_agents:RANDOM", "--environment", "my_envs:Corridor,length=4")
+    succeeds(*start, "--num-actors", 2, "--run-directory", "run", "--plain", cwd=scratch)
+    succeeds("launch", "--resume", scratch / "run", "--steps", 350, "--plain", cwd=elsewhere)
+    found = succeeds("evaluate", scratch / "run", "--episodes", 3, "--json", cwd=elsewhere)
+    assert json.loads(found)["steps"] >= 350
+
+
+@pytest.mark.parametrize(
+    ("agent", "sentence"),
+    [
+        ("my_agents:NOTHING", "module 'my_agents' has no attribute 'NOTHING'; its agents are"),
+        ("my_agents:NUMBER", "my_agents:NUMBER must be an AgentEntry; its type is int"),
+        ("my_agent:RANDOM", "module 'my_agent' cannot be imported"),
+        ("broken:RANDOM", "module 'broken' cannot be imported"),
+        ("my_agents:TOO_MANY", "Agent.gradients: priorities must"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["train", "launch"])
+def test_a_wrong_agent_is_one_sentence_and_nothing_is_written(
+    scratch, retrax, verb, agent, sentence
+):
+    (scratch / "broken.py").write_text("raise RuntimeError('no good')\n")
+    before = {path.name for path in scratch.iterdir()}
+    threads = ("--launch", "local_mt") if verb == "launch" else ()
+    status, out, err = retrax(verb, agent, "--environment", "catch", *threads)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("retrax: ")
+    assert err.count("\n") == 1
+    assert {path.name for path in scratch.iterdir()} - {"__pycache__"} == before
+
+
+def test_functions_do_what_the_commands_do(scratch):
+    config = retrax.RunConfig(
+        agent="my_agents:FASTER", environment="my_envs:Corridor", steps=120, num_envs=2
+    )
+    summary = retrax.train(config, scratch / "run", plain=True)
+    assert summary.steps == 120
+    assert read_config(summary.directory).entry.name == "faster"
+    trained = retrax.load_agent(summary.directory)
+    assert int(trained.params) == 2 * summary.updates > 0
+    assert trained.spec.observations.shape == (3,)
+    result = retrax.evaluate(summary.directory, episodes=2)
+    assert (result.episodes, result.steps) == (2, 120)
+    retrax.plot([summary.directory], scratch / "curves.png")
+    longer = retrax.RunConfig(**{**vars(read_config(summary.directory)), "steps": 160})
+    resumed = retrax.train(longer, summary.directory, resume=True, plain=True)
+    whole = retrax.train(longer, scratch / "whole", plain=True)
+    assert resumed.steps == whole.steps >= 160

@@ -1,0 +1,95 @@
+"""State of the whole process that an environment changes: the working directory, JAX's flags."""
+
+import json
+import os
+import sys
+import uuid
+
+import jax
+import pytest
+
+import retrax
+from retrax.training.config_file import read_config
+
+WANDERER = """
+import os
+import pathlib
+from retrax.environments.tiny import Catch
+
+class Wanderer(Catch):
+    def __init__(self, *, num_envs, seed):
+        super().__init__(num_envs=num_envs, seed=seed)
+        os.chdir(pathlib.Path(__file__).parent / "elsewhere")
+"""
+DOUBLE = """
+import jax
+from retrax.environments.tiny import Catch
+
+jax.config.update("jax_enable_x64", True)
+
+class Double(Catch):
+    def __init__(self, *, num_envs, seed):
+        super().__init__(num_envs=num_envs, seed=seed)
+"""
+NOISY = ["train", "noisy_agent:NOISY", "--num-envs", "2"]
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The name of the module in the working directory, which is left as it is found."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "elsewhere").mkdir()
+    name = f"wanderer_{uuid.uuid4().hex}"
+    (tmp_path / f"{name}.py").write_text(WANDERER)
+    return name
+
+
+def test_an_environment_that_changes_the_working_directory(module, retrax, tmp_path, monkeypatch):
+    def call(*arguments):
+        monkeypatch.chdir(tmp_path)
+        status, out, err = retrax(*arguments)
+        assert status == 0, err
+        assert os.listdir(tmp_path / "elsewhere") == []
+        return out
+
+    names = [*NOISY, "--environment", f"{module}:Wanderer"]
+    assert str(tmp_path / "run") in call(*names, "--steps", 60, "--run-directory", "run")
+    run = tmp_path / "run"
+    assert json.loads((run / "config.json").read_text())["search_path"] == str(tmp_path)
+    assert not (run / "lock").exists()
+    call("train", "--resume", "run", "--steps", 80)
+    assert (run / "snapshots" / "80.npz").is_file()
+    assert not (run / "lock").exists()
+    call("evaluate", "run", "--episodes", 2)
+    call("export", "run", "--output", "exported")
+    assert (tmp_path / "exported" / "agent.json").is_file()
+    call(*names, "--steps", 20)
+    (new,) = (tmp_path / "runs").iterdir()
+    assert read_config(new).steps == 20
+
+
+def test_the_flag_for_64_bits_is_named(module, retrax, finished, tmp_path):
+    (tmp_path / f"{module}.py").write_text(DOUBLE)
+    sentence = "JAX's flag jax_enable_x64 is on, but agents compute in 32 bits: unset JAX_ENABLE_X"
+    try:
+        status, _, err = retrax(*NOISY, "--environment", f"{module}:Double", "--steps", 20)
+        assert (status, jax.config.jax_enable_x64) == (2, True)
+        assert err.startswith(f"retrax: {sentence}")
+        status, _, err = retrax("evaluate", finished, "--episodes", 1)
+        assert status == 2
+        assert err.startswith(f"retrax: {sentence}")
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_from_python_paths_are_those_before_the_environment(module, tmp_path):
+    config = retrax.RunConfig(
+        agent="noisy_agent:NOISY", environment=f"{module}:Wanderer", num_envs=2, steps=20
+    )
+    summary = retrax.train(config, "run", plain=True)
+    assert summary.directory == tmp_path / "run"
+    assert os.listdir(tmp_path / "elsewhere") == []
+    os.chdir(tmp_path)
+    assert retrax.load_agent("run").steps == 20

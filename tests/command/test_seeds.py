@@ -1,0 +1,134 @@
+"""`retrax train --seeds`: the same run with several seeds."""
+
+import signal
+import subprocess
+
+import pytest
+from run_files import check_equal, rows, snapshots
+
+from retrax.command import grid
+from retrax.command.main import main
+
+
+class Here:
+    """In place of a process that has ended: the command in this one."""
+
+    def __init__(self, arguments):
+        self.arguments, self.returncode = arguments, main(arguments)
+
+    def poll(self):
+        return self.returncode
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Trains in this process; the arguments of each."""
+    calls = []
+
+    def spawn(cell, arguments, logs):
+        calls.append(arguments)
+        process = Here(arguments)
+        (logs / f"{cell.name}.txt").write_text("retrax: the sentence")
+        return process
+
+    monkeypatch.setattr(grid, "_spawn", spawn)
+    monkeypatch.setattr(grid, "_POLL_SECONDS", 0.0)
+    return calls
+
+
+def test_seeds_are_trained_continued_and_drawn_together(
+    tiny, finished, retrax, tmp_path, trained, contents
+):
+    directory = tmp_path / "runs"
+    new = [*tiny, "--seeds", 2, "--jobs", 2, "--run-directory", directory]
+    status, out, err = retrax(*new)
+    assert (status, len(trained)) == (0, 2)
+    assert out.endswith(f"\nRuns in {directory}. Next: retrax plot {directory}\n")
+    assert "WARNING" not in (directory / "seed_0" / "log.txt").read_text()
+    check_equal(directory / "seed_0", finished)
+    assert rows(directory / "seed_1") != rows(directory / "seed_0")
+    assert "seed_1: complete, return " in err
+    status, out, err = retrax(*new)
+    assert (status, out) == (2, "")
+    assert err == f"retrax: {directory} holds runs already: retrax train --resume {directory}\n"
+    # As after a kill: the second one lacks its last snapshot.
+    (directory / "seed_1" / "snapshots" / "240.npz").unlink()
+    first = contents(directory / "seed_0")
+    trained.clear()
+    assert retrax("train", "--resume", directory)[0] == 0
+    assert [call[2] for call in trained] == [str(directory / "seed_1")]
+    assert snapshots(directory / "seed_1") == [160, 240]
+    assert contents(directory / "seed_0") == first
+    assert retrax("train", "--resume", directory, "--steps", 280, "--jobs", 2)[0] == 0
+    assert [snapshots(run)[-1] for run in sorted(directory.glob("seed_*"))] == [280, 280]
+    status, out, _ = retrax("plot", directory, "--output", tmp_path / "curves.png")
+    assert (status, out) == (0, f"{tmp_path / 'curves.png'}\n")
+
+
+def test_one_that_fails_leaves_the_others_alone(tiny, retrax, tmp_path, trained):
+    directory = tmp_path / "runs"
+    new = [*tiny, "--agent.rate", "1e38", "--seed", 7, "--seeds", 2]
+    status, _, err = retrax(*new, "--run-directory", directory)
+    assert status == 1
+    for seed in (7, 8):
+        log = directory / "logs" / f"seed_{seed}.txt"
+        assert f"seed_{seed} failed: retrax: the sentence (all of it: {log})" in err
+
+
+def test_one_that_its_logger_stops_is_not_continued(tiny, retrax, tmp_path, trained, monkeypatch):
+    (tmp_path / "early.py").write_text("def stop(steps, metrics):\n    return steps == 80\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = tmp_path / "runs"
+    new = [*tiny, "--seeds", 2, "--logger", "early:stop", "--run-directory", directory]
+    status, _, err = retrax(*new)
+    assert (status, len(trained)) == (0, 2)
+    assert "seed_0: stopped" in err
+    assert [snapshots(directory / f"seed_{seed}") for seed in (0, 1)] == [[80], [80]]
+
+
+def test_ctrl_c_ends_all_with_snapshots(tiny, retrax, tmp_path, monkeypatch):
+    """The processes get one signal each: tests/command/test_benchmark.py."""
+    spawned = []
+    process = subprocess.Popen
+
+    def interrupted(*arguments, **options):
+        spawned.append(process(["sleep", "60"], **options))
+        if len(spawned) == 2:
+            monkeypatch.undo()
+            signal.raise_signal(signal.SIGINT)
+        return spawned[-1]
+
+    monkeypatch.setattr(grid.subprocess, "Popen", interrupted)
+    directory = tmp_path / "runs"
+    status, _, err = retrax(*tiny, "--seeds", 3, "--jobs", 2, "--run-directory", directory)
+    assert status == 0
+    assert err.endswith(f"Stopped by you. To continue: retrax train --resume {directory}\n")
+    assert [each.returncode for each in spawned] == [-signal.SIGINT] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--seeds", "0"], "--seeds must be an integer >= 1, got 0."),
+        (["--seeds", "2", "--jobs", "0"], "--jobs must be an integer >= 1, got 0."),
+        (["--seeds", "2", "--seed", str(2**32 - 1)], "RunConfig.seed must be an integer"),
+        (
+            ["--seeds", "2", "--agent.replay.capacity", "3", "--agent.replay.min-rows", "3"],
+            "capacity",
+        ),
+        (["--seeds", "2", "--logger", "nothing:NAME"], "module 'nothing' cannot be imported"),
+    ],
+)
+def test_refusals(tiny, retrax, tmp_path, options, sentence):
+    status, out, err = retrax(*tiny, *options, "--run-directory", tmp_path / "runs")
+    assert (status, out) == (2, "")
+    assert sentence in err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_with_something_else_is_refused(tiny, retrax, tmp_path, contents):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    status, _, err = retrax(*tiny, "--seeds", "2", "--run-directory", tmp_path)
+    assert status == 2
+    assert err == f"retrax: {tmp_path} must be a new directory or an empty one.\n"
+    assert len(contents(tmp_path)) == 1

@@ -1,0 +1,213 @@
+"""`evaluate --starts`, `evaluate-suite` and `record-states`, with agents that never learned."""
+
+import json
+
+import average_agent
+import numpy as np
+import pytest
+from run_files import write_untrained_run
+
+from retrax.command.evaluations import make_with_starts, states_of
+from retrax.command.main import main
+from retrax.environments.atari import Atari
+from retrax.environments.emulated_atari import EmulatedAtari
+from retrax.environments.start_states import load_states
+from retrax.evaluation.atari57 import GAMES
+from retrax.training.run_config import RunConfig
+
+LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"
+
+
+@pytest.fixture(autouse=True)
+def short_games(monkeypatch):
+    """The policy of such an agent may play half an hour without serving the ball."""
+    for kind in (Atari, EmulatedAtari):
+        monkeypatch.setitem(kind.__init__.__kwdefaults__, "max_frames", 120)
+
+
+def of(environment, seed=0):
+    names = {"agent": "average_agent:ENTRY", "environment": environment, "preset": "default"}
+    config = average_agent.Config()
+    return RunConfig(**names, seed=seed, steps=10, num_envs=1, agent_config=config)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run directories: two of Breakout, one of Pong, one that is no Atari game."""
+    folder = tmp_path_factory.mktemp("runs")
+    configs = {
+        "breakout": of("ALE/Breakout-v5"),
+        "breakout-1": of("ALE/Breakout-v5", seed=1),
+        "pong": of("ALE/Pong-v5"),
+        "lives": of(LIVES, seed=2),
+        "catch": of("catch"),
+    }
+    return {name: write_untrained_run(folder / name, run) for name, run in configs.items()}
+
+
+@pytest.fixture(scope="module")
+def states(runs, tmp_path_factory):
+    """A folder with start states of Breakout, as the command records them."""
+    folder = tmp_path_factory.mktemp("states")
+    arguments = ["--output", str(folder / "breakout.npz"), "--states", "3", "--steps", "15"]
+    assert main(["record-states", str(runs["breakout"]), *arguments]) == 0
+    return folder
+
+
+def assert_refused(retrax, sentence, *arguments):
+    status, out, err = retrax(*arguments)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_path, retrax):
+    found = load_states(states / "breakout.npz")
+    assert found.game == "breakout"
+    assert len(set(found.states)) == 3
+    again = tmp_path / "again.npz"
+    command = ["record-states", runs["breakout"], "--states", 3, "--steps", 15, "--output", again]
+    assert retrax(*command)[:2] == (0, f"3 states of breakout in {again}\n")
+    assert again.read_bytes() == (states / "breakout.npz").read_bytes()
+    retrax(*command, "--seed", 1)
+    assert again.read_bytes() != (states / "breakout.npz").read_bytes()
+
+
+def test_episodes_of_an_evaluation_begin_in_the_states(states):
+    file = states / "breakout.npz"
+    environment = make_with_starts(of("ALE/Breakout-v5"), ["states", str(file)], seed=0, num_envs=3)
+    first = environment.reset().observation
+    assert len(np.unique(first.reshape(3, -1), axis=0)) > 1
+    assert states_of("breakout", file) == load_states(file)
+    noop = make_with_starts(of("ALE/Breakout-v5"), ["noop"], seed=0, num_envs=1)
+    assert type(noop) is not type(environment)
+
+
+@pytest.mark.parametrize("starts", [["noop"], ["states"]])
+def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, states, retrax, starts):
+    starts = [*starts, *([str(states / "breakout.npz")] if starts == ["states"] else [])]
+    environment = make_with_starts(of(LIVES), starts, seed=0, num_envs=1)
+    assert environment.spec.observations.shape == (84, 84, 2)
+    assert not getattr(environment, "_episodic_life", False)
+    command = ["evaluate", runs["lives"], "--episodes", 1, "--starts", *starts]
+    assert retrax(*command)[0] == 0
+
+
+def test_sticky_actions_have_no_start_states(states):
+    starts = ["states", str(states / "breakout.npz")]
+    switch = "repeat_action_probability"
+    make_with_starts(of(f"ALE/Breakout-v5,{switch}=0"), starts, seed=0, num_envs=1)
+    with pytest.raises(ValueError, match=f"^ALE/Breakout-v5 with states has no switch {switch}; "):
+        make_with_starts(of(f"ALE/Breakout-v5,{switch}=0.25"), starts, seed=0, num_envs=1)
+
+
+@pytest.mark.parametrize("starts", [["noop"], ["states"]])
+def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, retrax, starts):
+    output, starts = tmp_path / "scores.csv", [*starts, *([states] if starts == ["states"] else [])]
+    command = ["evaluate-suite", runs["lives"], "--episodes", 1, "--output", output]
+    assert retrax(*command, "--starts", *starts)[0] == 0
+    assert output.read_text().splitlines()[1].startswith(f"own-average,{starts[0]},breakout,2,")
+
+
+def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, retrax):
+    output = tmp_path / "states.npz"
+    command = ["record-states", runs["lives"], "--states", 1, "--steps", 5, "--output", output]
+    assert retrax(*command)[0] == 0
+    assert load_states(output).game == "breakout"
+
+
+@pytest.mark.parametrize("starts", [["noop"], ["states"]])
+def test_evaluate_with_starts(runs, states, retrax, starts):
+    if starts == ["states"]:
+        starts = ["states", states / "breakout.npz"]
+    command = ["evaluate", runs["breakout"], "--episodes", 2, "--json", "--starts", *starts]
+    status, out, _ = retrax(*command)
+    result = json.loads(out)
+    assert (status, result["episodes"], result["steps"]) == (0, 2, 10)
+    assert result["mean_return"] >= 0
+    assert retrax(*command)[1] == out
+
+
+def test_noop_is_the_default(runs, retrax):
+    command = ["evaluate", runs["catch"], "--episodes", 3, "--json"]
+    assert retrax(*command) == retrax(*command, "--starts", "noop")
+
+
+def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax):
+    output = tmp_path / "new" / "scores.csv"
+    command = ["evaluate-suite", runs["breakout"], runs["breakout-1"], runs["pong"]]
+    arguments = ["--episodes", 1, "--games", "ALE/Breakout-v5", "--output", output]
+    status, out, err = retrax(*command, *arguments)
+    assert (status, out) == (0, f"{output}\n")
+    assert "2 of 2: breakout, seed 1" in err
+    header, *rows = [line.split(",") for line in output.read_text().splitlines()]
+    assert header == ["algorithm", "regime", "game", "seed", "score"]
+    assert [row[:4] for row in rows] == [["own-average", "noop", "breakout", s] for s in "01"]
+    evaluated = retrax("evaluate", runs["breakout-1"], "--episodes", 1, "--json")[1]
+    assert float(rows[1][4]) == json.loads(evaluated)["mean_return"]
+    # The other 56 games of each seed are missing, and that is what atari57 says of it.
+    missing = ", ".join(game for game in GAMES if game != "breakout")
+    sentence = f"1 of 57 games of 'own-average' with seed 0: {missing} are missing."
+    assert_refused(retrax, sentence, "atari57", "--scores", output)
+
+
+def test_a_suite_from_states(runs, states, tmp_path, retrax):
+    output = tmp_path / "scores.csv"
+    arguments = ["--starts", "states", states, "--algorithm", "mine", "--output", output]
+    command = ["evaluate-suite", runs["breakout"], "--episodes", 1, *arguments]
+    assert retrax(*command)[0] == 0
+    assert output.read_text().splitlines()[1].startswith("mine,states,breakout,0,")
+
+
+def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, retrax):
+    output = tmp_path / "scores.csv"
+    breakout = runs["breakout"]
+
+    def refuses(sentence, *arguments):
+        command = ["evaluate-suite", *arguments, "--output", output]
+        assert_refused(retrax, sentence, *command)
+        assert not output.exists()
+
+    refuses("'catch' is not one of the 57 games", breakout, runs["catch"])
+    refuses(f"{breakout} and {breakout} are both of breakout with seed 0", breakout, breakout)
+    refuses("There is no run of pong.", breakout, "--games", "breakout", "pong")
+    refuses("'pongo' is not one of the 57 games", breakout, "--games", "pongo")
+    refuses("--episodes must be an integer >= 1, got 0", breakout, "--episodes", 0)
+    refuses("is not a run directory", breakout, tmp_path)
+    refuses("must be noop or states FOLDER, got 'human'", breakout, "--starts", "human")
+    pong = states / "pong.npz"
+    refuses(f"{pong} is not a file", breakout, runs["pong"], "--starts", "states", states)
+    output.write_text("precious")
+    command = ["evaluate-suite", breakout, "--output", output]
+    assert_refused(retrax, f"{output} exists already: choose another", *command)
+    assert output.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("environment", "starts", "sentence"),
+    [
+        ("ALE/Pong-v5", ["states", "{file}"], "{file} has start states of breakout, not of pong"),
+        ("catch", ["states", "{file}"], r"for Atari games \(ALE/...\), not for 'catch'"),
+        ("catch", ["states"], "must be noop or states FILE, got 'states'"),
+        ("catch", ["noop", "{file}"], "must be noop or states FILE, got 'noop {file}'"),
+        ("catch", ["human"], "must be noop or states FILE, got 'human'"),
+        ("catch", [], "must be noop or states FILE, got ''"),
+    ],
+)
+def test_wrong_starts_are_refused(states, environment, starts, sentence):
+    file = str(states / "breakout.npz")
+    starts = [start.format(file=file) for start in starts]
+    with pytest.raises(ValueError, match=sentence.format(file=file)):
+        make_with_starts(of(environment), starts, seed=0, num_envs=1)
+
+
+def test_recording_refuses_before_it_plays(runs, tmp_path, retrax):
+    def refuses(sentence, *arguments):
+        assert_refused(retrax, sentence, "record-states", *arguments)
+
+    output = ["--output", tmp_path / "states.npz"]
+    refuses("for Atari games (ALE/...), not for 'catch'", runs["catch"], *output)
+    refuses("--states must be an integer >= 1, got 0", runs["pong"], *output, "--states", 0)
+    refuses("--steps must be an integer >= 1, got 0", runs["pong"], *output, "--steps", 0)
+    refuses("must end in .npz", runs["pong"], "--output", tmp_path / "states.csv")
+    assert list(tmp_path.iterdir()) == []

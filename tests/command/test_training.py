@@ -1,0 +1,408 @@
+"""A run with its files: repeatable, resumable, and stopped without loss."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import logging
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import gymnasium
+import noisy_agent
+import numpy as np
+import pytest
+from run_files import check_equal, rows, snapshots, stop_with
+
+from retrax import load_metrics, train
+from retrax.command import progress
+from retrax.command.main import main
+from retrax.environments.tiny import Catch
+from retrax.evaluation import read_metrics
+from retrax.training.loop import Loop
+from retrax.training.other_states import BestParameters
+from retrax.training.run_config import RunConfig
+from retrax.training.snapshots import Snapshots
+
+# TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
+READER = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.modules["tensorflow"] = None
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+print(json.dumps({tag: len(events.Scalars(tag)) for tag in events.Tags()["scalars"]}))
+"""
+
+
+def make_config(**changes):
+    """The run of `tiny`."""
+    return RunConfig(
+        agent="noisy_agent:NOISY",
+        environment="catch",
+        num_envs=4,
+        steps=240,
+        snapshot_every=80,
+        log_every=40,
+        **changes,
+    )
+
+
+def test_files_of_a_run(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.json", "metrics.csv", "log.txt", "snapshots"} < names
+    assert sum(name.startswith("events.out.tfevents.") for name in names) == 1
+    assert len(names) == 5
+
+
+def test_snapshots_come_at_intervals_and_at_the_end(finished):
+    assert snapshots(finished) == [160, 240]
+
+
+def test_rows_come_at_intervals_and_at_the_end(finished):
+    steps = [int(row["steps"]) for row in rows(finished)]
+    assert steps == [40, 80, 120, 160, 200, 240]
+
+
+def test_log_tells_memory_and_rates(finished):
+    text = (finished / "log.txt").read_text()
+    assert "noisy_agent:NOISY on catch, preset default, 240 steps, seed 0, 4 environments" in text
+    assert "Replay: 80 rows take" in text
+    assert "with 3 discrete actions: the default preset of noisy for them is default." in text
+    assert "steps/s, learning" in text
+    assert re.search(r"Finished at 240 steps and \d+ updates, on average [\d.]+ steps/s and", text)
+    assert "Compiling comes before" in text
+
+
+def test_an_agents_advice_is_logged_once(tiny, retrax, tmp_path, monkeypatch):
+    advice = "A sentence of the agent."
+    advised = dataclasses.replace(noisy_agent.NOISY, advice=lambda config, metrics: advice)
+    monkeypatch.setattr(noisy_agent, "NOISY", advised)
+    status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
+    assert status == 0
+    assert err.count(advice) == (tmp_path / "run" / "log.txt").read_text().count(advice) == 1
+
+
+@pytest.mark.parametrize("bar", [False, True])
+def test_the_expected_duration_is_logged_once(tiny, retrax, tmp_path, monkeypatch, bar):
+    monkeypatch.setattr(progress, "_WARM_UP_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_MEASURED_SECONDS", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then believes in a terminal
+    directory = tmp_path / "run"
+    options = [] if bar else ["--plain"]
+    status, _, err = retrax(*tiny, *options, "--run-directory", directory)
+    assert status == 0
+    assert ("240/240 steps, " in err) == bar
+    for text in (err, (directory / "log.txt").read_text()):
+        assert text.count("Expected duration on this machine: 0.") == 1
+
+
+def test_tensorboard_has_the_names_of_the_csv(finished):
+    program = [sys.executable, "-c", READER, str(finished)]
+    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
+    curves = json.loads(answer.stdout.splitlines()[-1])
+    columns = read_metrics(finished)
+    del columns["steps"]
+    counted = {name: int((~np.isnan(values)).sum()) for name, values in columns.items()}
+    assert curves == {name: count for name, count in counted.items() if count}
+
+
+def test_the_same_command_gives_the_same_run(finished, tiny, retrax, tmp_path):
+    status, _, _ = retrax(*tiny, "--run-directory", tmp_path / "again")
+    assert status == 0
+    check_equal(tmp_path / "again", finished)
+
+
+def test_resume_continues(run, retrax):
+    before = rows(run)
+    status, out, _ = retrax("train", "--resume", run, "--steps", 320)
+    assert status == 0
+    assert str(run) in out
+    after = rows(run)
+    assert after[: len(before)] == before
+    assert [int(row["steps"]) for row in after] == [*range(40, 321, 40)]
+    assert snapshots(run) == [240, 320]
+    metrics = read_metrics(run)
+    for name in ("episodes", "updates", "seconds"):
+        assert (np.diff(metrics[name]) >= 0).all()
+    assert json.loads((run / "config.json").read_text())["steps"] == 320
+    assert "Resumed at 240 steps." in (run / "log.txt").read_text()
+
+
+def test_a_damaged_snapshot_is_not_evaluated_and_a_resumed_run_goes_back(run, finished, retrax):
+    path = run / "snapshots" / "240.npz"
+    path.write_bytes(path.read_bytes()[:20])
+    status, _, err = retrax("evaluate", run, "--episodes", "1")
+    assert status == 2
+    assert f"The snapshot at 240 steps is damaged ({path} is not what was written" in err
+    assert "the newest older one that is whole is at 160 steps" in err
+    status, _, err = retrax("train", "--resume", run)
+    assert status == 0
+    sentence = "going back to the one at 160 steps."
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert "Resumed at 160 steps." in err
+    assert retrax("evaluate", run, "--episodes", "1")[0] == 0
+    assert snapshots(run) == [160, 240]
+    assert len(rows(run)) == len(rows(finished))
+
+
+def test_a_run_without_metrics_is_resumed(run, retrax):
+    (run / "metrics.csv").unlink()
+    status, _, err = retrax("train", "--resume", run, "--steps", 280)
+    assert status == 0
+    sentence = f"{run / 'metrics.csv'} was missing or empty: it starts again"
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert [row["steps"] for row in rows(run)] == ["280"]
+
+
+def test_a_run_without_a_snapshot_starts_from_the_beginning(finished, run, tiny, retrax):
+    """As after a kill before the first one; what was the best before is forgotten."""
+    shutil.rmtree(run / "snapshots")
+    BestParameters(run).offer((), mean_return=9.0, steps=1)
+    status, _, err = retrax(*tiny, "--run-directory", run)
+    assert status == 2
+    assert f"retrax train --resume {run}" in err
+    status, _, err = retrax("train", "--resume", run)
+    assert status == 0
+    sentence = f"{run} holds no snapshot yet: the run starts from the beginning."
+    assert err.count(sentence) == (run / "log.txt").read_text().count(sentence) == 1
+    assert rows(run) == rows(finished)
+    assert not BestParameters(run).exists
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_a_snapshot(tiny, retrax, tmp_path, monkeypatch, number):
+    before = signal.getsignal(number)
+    stop_with(monkeypatch, number)
+    directory = tmp_path / "run"
+    status, out, err = retrax(*tiny, "--run-directory", directory)
+    assert status == 0
+    assert "Stopped at 100 steps" in err
+    assert err.endswith(f"Stopped by you. To continue: retrax train --resume {directory}\n")
+    assert str(directory) in out
+    assert snapshots(directory) == [80, 100]
+    assert rows(directory)[-1]["steps"] == "100"
+    assert signal.getsignal(number) is before
+
+
+def test_a_loop_over_runs_can_be_interrupted(tmp_path, monkeypatch):
+    config = make_config()
+    with monkeypatch.context() as patch:
+        stop_with(patch, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "run", plain=True, raise_interrupt=True)
+    assert snapshots(tmp_path / "run") == [80, 100]
+    summary = None
+    with contextlib.suppress(KeyboardInterrupt):  # which would end pytest
+        summary = train(
+            config,
+            tmp_path / "run",
+            resume=True,
+            plain=True,
+            raise_interrupt=True,
+            on_metrics=lambda steps, metrics: steps == 200,
+        )
+    assert (summary.steps, summary.interrupted) == (200, True)  # a function raises nothing
+
+
+def test_a_function_gets_each_row_and_stops_the_run(finished, tmp_path):
+    got = {}
+
+    def on_metrics(steps, metrics):
+        got[steps] = metrics
+        return steps == 120
+
+    directory, config = tmp_path / "run", make_config(evaluate_every=80)
+    summary = train(config, directory, plain=True, on_metrics=on_metrics)
+    assert (summary.steps, summary.interrupted) == (120, True)
+    assert summary.best_evaluation == pytest.approx(got[80]["evaluation_return"])
+    columns = load_metrics(directory)
+    assert [*got] == [*columns.pop("steps")] == [40, 80, 120]
+    for index, row in enumerate(got.values()):
+        found = {name: values[index] for name, values in columns.items()}
+        assert row == pytest.approx({k: v for k, v in found.items() if not np.isnan(v)}, rel=1e-6)
+    train(config, directory, resume=True, plain=True, on_metrics=on_metrics)
+    assert [*got] == [40, 80, 120, 160, 200, 240]
+    assert [row.get("episode_return") for row in got.values()] == [
+        float(row["episode_return"]) if row["episode_return"] else None for row in rows(finished)
+    ]
+
+
+def test_a_logger_that_fails_is_logged_once_and_one_that_does_not_exist_refused(
+    tiny, retrax, tmp_path, monkeypatch, finished
+):
+    (tmp_path / "my_logger.py").write_text("def fail(steps, metrics):\n    raise OSError('full')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = tmp_path / "run"
+    status, _, err = retrax(*tiny, "--logger", "my_logger:fail", "--run-directory", directory)
+    assert status == 0
+    assert err.count("A logger of metrics failed (OSError: full). The run continues;") == 1
+    assert ("Traceback" in err, "Traceback" in (directory / "log.txt").read_text()) == (False, True)
+    assert rows(directory) == rows(finished)
+    options = ["--resume", directory, "--steps", 280, "--logger", "my_logger:none"]
+    status, _, err = retrax("train", *options)
+    assert status == 2
+    assert "as package.module:NAME, got my_logger:none." in err
+    with pytest.raises(ValueError, match="on_metrics must be a function of steps and metrics, got"):
+        train(make_config(), tmp_path / "other", on_metrics="text")
+
+
+def test_snapshots_by_time_change_nothing(finished, tmp_path, monkeypatch):
+    saved, save = [], Snapshots.save
+
+    def watched(self, steps, *rest, **options):
+        saved.append(steps)
+        save(self, steps, *rest, **options)
+
+    monkeypatch.setattr(Snapshots, "save", watched)
+    minutes = types.SimpleNamespace(monotonic=itertools.count(0.0, 60.0).__next__)
+    monkeypatch.setattr("retrax.training.snapshots.time", minutes)
+    train(make_config(), tmp_path / "run", plain=True)
+    assert saved[0] == 36  # after ten minutes, of which the first has no transitions
+    assert len(saved) > 4
+    check_equal(tmp_path / "run", finished)
+
+
+def test_a_second_signal_interrupts(tiny, retrax, tmp_path, monkeypatch):
+    stop_with(monkeypatch, signal.SIGINT, signal.SIGINT)
+    status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
+    assert status == 130
+    assert err.endswith("retrax: Interrupted.\n")
+    assert snapshots(tmp_path / "run") == [80]
+    handlers = logging.getLogger("retrax").handlers
+    assert [x for x in handlers if type(x).__module__.startswith("retrax")] == []
+
+
+def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(tiny, retrax, tmp_path):
+    directory = tmp_path / "run"
+    status, out, err = retrax(*tiny, "--agent.rate", "1e38", "--run-directory", directory)
+    assert (status, out) == (1, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("retrax: The run failed at ")
+    assert "the learner diverged" in last
+    assert last.endswith(f"(traceback in {directory / 'log.txt'}).")
+    assert "Traceback" not in err
+    assert "Traceback" in (directory / "log.txt").read_text()
+
+
+def test_any_failure_is_reported(tiny, retrax, tmp_path, monkeypatch):
+    def fail(self, until):
+        raise RuntimeError("something\nlong")
+
+    monkeypatch.setattr(Loop, "advance", fail)
+    status, _, err = retrax(*tiny, "--run-directory", tmp_path / "run")
+    assert status == 1
+    assert err.splitlines()[-1].startswith("retrax: The run failed at 0 steps: something (trace")
+
+
+@pytest.mark.parametrize(
+    ("fields", "make", "options", "sentence"),
+    [
+        ({}, lambda: Catch(num_envs=3), {}, "environment has 3 environments instead of 2"),
+        (
+            {},
+            lambda: gymnasium.make_vec("CartPole-v1", 3),
+            {},
+            "environment has 3 environments instead of 2",
+        ),
+        ({}, lambda: gymnasium.make("CartPole-v1"), {}, "it is a single TimeLimit: give a vector"),
+        ({}, lambda: 3, {}, "must be a VectorEnvironment, but it is a int, which has no num_envs"),
+        ({}, lambda: Catch(num_envs=2), {"resume": True}, "must be None if resume is True"),
+        (
+            {"num_actors": 2, "actor_update_period": 10},
+            lambda: Catch(num_envs=2),
+            {},
+            "must be None if num_actors is not 1, got num_actors 2",
+        ),
+    ],
+)
+def test_environments_that_do_not_fit_the_run_are_refused(
+    tmp_path, fields, make, options, sentence
+):
+    config = RunConfig(agent="acer", environment="catch", num_envs=2, **fields)
+    with pytest.raises(ValueError, match=f"^environment .*{sentence}|^{sentence}"):
+        train(config, tmp_path / "run", environment=make(), **options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_environments_of_gymnasium_that_were_made_before(number, tmp_path):
+    """One, and a vector whose environments wait for each other."""
+    mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+    environment = gymnasium.make("CartPole-v1")
+    if number > 1:
+        environment = gymnasium.make_vec("CartPole-v1", number, "sync", vector_kwargs=mode)
+    config = RunConfig(
+        agent="noisy_agent:NOISY", environment="CartPole-v1", steps=120, num_envs=number
+    )
+    summary = train(config, tmp_path / "run", environment=environment, plain=True)
+    assert summary.steps == 120
+    assert summary.updates > 20
+    assert 8 <= summary.last_return < 60
+
+
+def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
+    made, closed, make = [], [], RunConfig.make_environment
+
+    def watched(*arguments, **options):
+        environment = make(*arguments, **options)
+        made.append(True)
+        environment.close = lambda: closed.append(len(made))
+        return environment
+
+    monkeypatch.setattr(RunConfig, "make_environment", watched)
+    monkeypatch.setattr(Loop, "advance", lambda self, until: 1 / 0)
+    assert main([*tiny, "--run-directory", str(tmp_path / "run")]) == 1
+    assert (len(made), set(closed)) == (1, {1})
+    assert main([*tiny, "--agent.replay.capacity", "100000000000"]) == 2
+    assert (len(made), set(closed)) == (2, {1, 2})
+
+
+@pytest.fixture
+def started(tiny, here, tmp_path):
+    """A real process that has written a snapshot and goes on, and its directory."""
+    directory = tmp_path / "run"
+    program = "from retrax.command.main import main; exit(main())"
+    words = [*tiny, "--steps", "10000000", "--run-directory", str(directory)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", program, *words], cwd=here, **pipes)
+    try:
+        until = time.monotonic() + 120
+        while not ((directory / "snapshots").is_dir() and snapshots(directory)):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        yield process, directory
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_on_a_real_process(started):
+    process, directory = started
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "To continue: retrax train --resume" in err
+    assert "Traceback" not in err
+    assert "WARNING" not in err
+    assert out.startswith(f"Run in {directory}.")
+    assert rows(directory)[-1]["steps"] == str(snapshots(directory)[-1])
+
+
+def test_a_killed_run_can_be_resumed(started, retrax):
+    process, directory = started
+    process.kill()
+    process.communicate()
+    steps = snapshots(directory)[-1] + 40
+    status, _, err = retrax("train", "--resume", directory, "--steps", steps)
+    assert status == 0, err
+    told = [int(row["steps"]) for row in rows(directory)]
+    assert told == sorted(set(told))
+    assert told[-1] == snapshots(directory)[-1] >= steps
+    assert all(path.stem.isdigit() for path in (directory / "snapshots").iterdir())

@@ -1,0 +1,186 @@
+"""Updates of every agent on one and on all local devices: prints what `test_devices.py` compares.
+
+A process of its own: the number of virtual devices is chosen before JAX starts.
+"""
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import jax
+import noisy_agent
+import numpy as np
+from run_files import rows
+
+import retrax
+from retrax.agents import testing
+from retrax.agents.entry import find_agent
+from retrax.command.training import train_together
+from retrax.device import make_train
+from retrax.environments.pure_tasks import PureCatch
+from retrax.replay.interface import Draw, ReplayStatus
+from retrax.training.config_file import read_config
+from retrax.training.learner import Learner
+from retrax.training.run_config import RunConfig
+from retrax.training.updates import Updates
+
+TASKS = {
+    "reactor": "catch",
+    "acer": "catch",
+    "d4pg": "Pendulum-v1",
+    "agent57": "deep_sea",
+}
+CASES = [("reactor", 1), ("acer", 1), ("agent57", 1), ("d4pg", 2)]  # with updates in a call
+BATCH, UPDATES = 8, 2
+
+
+class Replay:
+    """Serves given batches in turn."""
+
+    def __init__(self, batches, per_call):
+        self.batches, self.priorities, self.per_call = list(batches), [], per_call
+        self.shapes = [
+            jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batches[0]),
+        ]
+
+    def sample(self, timeout=0.0):
+        return Draw(None, self.batches.pop(0), self.per_call) if self.batches else None
+
+    def set_priorities(self, keys, priorities):
+        self.priorities.append(priorities)
+
+    def metrics(self, keys):
+        return {}
+
+    def status(self):
+        return ReplayStatus(0, 0, None, None, 1.0)
+
+    def state(self):
+        return {}
+
+    def restore(self, state, counters):
+        pass
+
+    def close(self):
+        pass
+
+
+def learn(agent, batches, *, per_call, num_devices):
+    """State, priorities and metrics after the batches, and the devices of the learner's state."""
+    replay = Replay(batches, per_call)
+    updates = Updates(agent, num_devices)
+    learner = Learner(
+        agent, replay, key=jax.random.key(1), updates_per_call=per_call, updates=updates
+    )
+    learner.compile()
+    while learner.step():
+        pass
+    snapshot = learner.snapshot()
+    leaves = [np.asarray(x) for x in jax.tree.leaves(jax.tree.map(plain, snapshot.learner))]
+    assert all(len(x.devices()) == 1 for x in jax.tree.leaves(snapshot.learner))
+    assert all(len(x.devices()) == 1 for x in jax.tree.leaves(learner.params))
+    held = {len(x.devices()) for x in jax.tree.leaves(learner.state)}
+    learner.restore(snapshot._replace(counters={"updates": learner.updates}))
+    assert held == {len(x.devices()) for x in jax.tree.leaves(learner.state)}
+    compiled = learner._updates._jitted.lower(learner.state, batches[0], per_call).compile()
+    learner.close()
+    metrics = learner.metrics.flush()
+    return {
+        "state": leaves,
+        "priorities": np.concatenate(replay.priorities),
+        "metrics": np.array([metrics[name] for name in sorted(metrics)]),
+        "held": sorted(held),
+        "operations": compiled.cost_analysis()["flops"],  # of one device
+    }
+
+
+def plain(x):
+    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+
+def difference(one, many):
+    return np.abs(np.asarray(one, np.float64) - np.asarray(many, np.float64)).max(initial=0.0)
+
+
+def compare(name, per_call):
+    entry = find_agent(name)
+    run = RunConfig(agent=name, environment=TASKS[name], num_envs=BATCH, preset="small")
+    environment = run.make_environment(seed=0, num_envs=1)
+    spec = environment.spec
+    environment.close()
+    config = run.resolve(spec).agent_config
+    if hasattr(config, "adam_epsilon"):
+        # With 1e-8 Adam makes steps of equal size of gradients near 0 that differ by rounding.
+        config = dataclasses.replace(config, adam_epsilon=1e-4)
+    agent = entry.make_agent(spec, config)
+    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
+    generator = np.random.default_rng(0)
+    begin = jax.jit(jax.vmap(lambda key, number: agent.begin(key, number, BATCH)))
+    act = testing._act(agent, begin, params, spec, "explore", BATCH, generator)
+    if per_call > 1:
+        act = [jax.tree.map(lambda *x: np.concatenate(x), *act)] * UPDATES
+    one = learn(agent, act, per_call=per_call, num_devices=1)
+    many = learn(agent, act, per_call=per_call, num_devices=jax.local_device_count())
+    before = jax.tree.leaves(jax.tree.map(plain, jax.jit(agent.init)(jax.random.key(1))))
+    changes = [
+        difference(*x) for x in zip(before, one["state"], strict=True) if x[0].dtype == np.float32
+    ]
+    return {
+        "learned": max(changes),
+        "state": max(map(difference, one["state"], many["state"])),
+        "priorities": difference(one["priorities"], many["priorities"]),
+        "metrics": difference(one["metrics"], many["metrics"]),
+        "held": many["held"],
+        "operations": many["operations"] / one["operations"],
+    }
+
+
+def train_and_resume(directory):
+    """A run on all devices, continued on one: the learners' devices, and its updates in the end."""
+    counts, init = [], Updates.__init__
+    Updates.__init__ = lambda self, agent, n: counts.append(n) or init(self, agent, n)
+    replay = dataclasses.replace(noisy_agent.Config().replay, batch_size=BATCH)
+    config = noisy_agent.Config(replay=replay)
+    run = RunConfig(
+        agent="noisy_agent:NOISY",
+        environment="catch",
+        steps=240,
+        learner_devices=jax.local_device_count(),
+        agent_config=config,
+    )
+    first = retrax.train(run, directory, plain=True)
+    run = dataclasses.replace(read_config(directory), steps=280, learner_devices=1)
+    second = retrax.train(run, directory, resume=True)
+    return counts, first.updates, second.updates
+
+
+def train_seeds(directory):
+    """Two seeds, each on a device of its own, against one of them by itself; in Python, too."""
+    run = RunConfig(agent="noisy_agent:NOISY", environment="catch", steps=80, on_device=True)
+    runs = {directory / str(seed): dataclasses.replace(run, seed=seed) for seed in (0, 1)}
+    (first, second), _ = train_together(runs, plain=True)
+    alone = retrax.train(dataclasses.replace(run, seed=1), directory / "alone", plain=True)
+    environment = PureCatch()
+    agent = noisy_agent.make_agent(environment.spec, noisy_agent.Config())
+    train = make_train(agent, environment, noisy_agent.Config().replay, num_envs=2, steps=80)
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:2]), ("seeds",))
+    axis, keys = jax.sharding.PartitionSpec("seeds"), jax.random.split(jax.random.key(0), 4)
+    batched = jax.vmap(train)
+    split = jax.shard_map(batched, mesh=mesh, in_specs=axis, out_specs=axis, check_vma=False)
+    many, one = jax.jit(split)(keys), jax.jit(batched)(keys)
+    scores = [x[0]["scores"] for x in (many, one)]
+    return {
+        "equal": rows(second.directory) == rows(alone.directory) != rows(first.directory),
+        "devices": len(scores[0].devices()),
+        "difference": difference(*scores),
+        "learned": difference(scores[0], 0.0),
+    }
+
+
+if __name__ == "__main__":
+    found = {f"{name}-{per_call}": compare(name, per_call) for name, per_call in CASES}
+    with tempfile.TemporaryDirectory() as folder:
+        found["run"] = train_and_resume(Path(folder) / "run")
+        found["seeds"] = train_seeds(Path(folder) / "seeds")
+    print(json.dumps(found))

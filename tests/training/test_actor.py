@@ -1,0 +1,207 @@
+"""The actor: rows, identities, compilation, and a loop outside that steps it."""
+
+from typing import NamedTuple
+
+import chex
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from retrax.agents.base import Agent, Decision
+from retrax.datatypes import SequenceSpec
+from retrax.environments import from_gymnasium_vector, make
+from retrax.training.actor import Actor
+
+
+class State(NamedTuple):
+    key: jax.Array
+    time: jax.Array
+
+
+def explore(params, state, timestep):
+    """Random actions; the extras count the calls."""
+    key, action_key = jax.random.split(state.key)
+    action = jax.random.randint(action_key, (), 0, 2).astype(jnp.int32)
+    return Decision(action, {"time": state.time}, State(key, state.time + 1))
+
+
+AGENT = Agent(
+    init=lambda key: jnp.zeros(3),
+    acting_params=lambda state: state,
+    begin=lambda key, actor_id, num_actors: State(key, 100 * actor_id),
+    explore=explore,
+    exploit=None,
+    gradients=None,
+    apply=None,
+    sequence=SequenceSpec(length=2, extras={"time": jax.ShapeDtypeStruct((), np.int32)}),
+)
+
+
+class Parameters:
+    params, new_priority, steps, waited = jnp.zeros(3), 3.0, 0, False
+
+    def wait(self):
+        self.waited = True
+
+    def step(self):
+        self.steps += 1
+
+
+class Recorder:
+    def __init__(self):
+        self.rows, self.priorities, self.closed = [], [], False
+
+    def write(self, rows, new_priority):
+        self.rows.append(rows)
+        self.priorities.append(new_priority)
+
+    def close(self):
+        self.closed = True
+
+
+def make_actor(keys, environment=None, **options):
+    environment = environment or make("catch", num_envs=len(keys), seed=1)
+    writer, parameters = Recorder(), Parameters()
+    actor = Actor(AGENT, environment, writer, parameters, keys=keys, **options)
+    return actor, writer, parameters
+
+
+@pytest.fixture
+def keys():
+    return jax.random.split(jax.random.key(3), 2)
+
+
+def test_each_environment_has_a_row_in_every_time_step_last_ones_too(keys):
+    actor, writer, parameters = make_actor(keys, first_id=2, num_actors=4)
+    actor.start()
+    taken = [actor.step() for _ in range(20)]
+    assert taken == ([2] * 9 + [0]) * 2  # transitions
+    assert parameters.waited
+    assert parameters.steps == 20
+    assert set(writer.priorities) == {3.0}
+    times = np.stack([row.extras["time"] for row in writer.rows])
+    np.testing.assert_array_equal(times, np.arange(20)[:, None] + [200, 300])
+    for name, at in (("is_first", 0), ("is_last", 9)):
+        marks = np.stack([getattr(row, name) for row in writer.rows])
+        np.testing.assert_array_equal(np.flatnonzero(marks.all(1)), [at, at + 10])
+        assert marks.sum() == 4
+    actions = np.stack([row.action for row in writer.rows])
+    assert actions[:, 0].tolist() != actions[:, 1].tolist()
+    assert actor.take_episodes()["length"] == [9] * 4
+    assert actor.take_episodes() == {}
+
+
+def test_each_environment_of_a_vector_is_an_actor_of_its_own(keys):
+    """Rows, identities and random numbers are those of as many actors of one environment."""
+
+    def rows(keys, first_id):
+        actor, writer, _ = make_actor(keys, first_id=first_id, num_actors=4)
+        environment = make("catch", num_envs=2, seed=1)
+        timestep = environment.reset()
+        for _ in range(12):
+            place = slice(first_id, first_id + len(keys))
+            actor.observe(jax.tree.map(lambda x, place=place: x[place], timestep))
+            actor.decide()
+            timestep = environment.step(np.zeros(2, np.int32))
+        return writer.rows
+
+    together = rows(keys, 0)
+    apart = zip(rows(keys[:1], 0), rows(keys[1:], 1), strict=True)
+    joined = [jax.tree.map(lambda a, b: np.concatenate([a, b]), *pair) for pair in apart]
+    chex.assert_trees_all_equal(together, joined)
+
+
+def test_a_loop_outside_may_do_what_step_does(keys):
+    actor, writer, parameters = make_actor(keys)
+    for _ in range(12):
+        actor.step()
+    environment = make("catch", num_envs=2, seed=1)
+    other, other_writer, other_parameters = make_actor(keys, environment)
+    for _ in range(12):
+        actions = other.decide()
+        other.observe(environment.step(actions))
+        other.update()
+    chex.assert_trees_all_equal(writer.rows, other_writer.rows)
+    assert parameters.steps == other_parameters.steps == 12
+    assert actor.take_episodes() == other.take_episodes()
+
+
+class Streams:
+    """A writer that keeps the rows of each environment apart."""
+
+    def __init__(self, num_envs):
+        self.rows = [[] for _ in range(num_envs)]
+
+    def write(self, rows, new_priority, which=None):
+        for place, e in enumerate(range(len(self.rows)) if which is None else which):
+            self.rows[e].append(jax.tree.map(lambda x, place=place: x[place].tolist(), rows))
+
+    def close(self):
+        pass
+
+
+class Times(gymnasium.Env):
+    """Episodes of 1 to 3 steps that show their time."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.length = 0, int(self.np_random.integers(1, 4))
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        seen = np.full(1, self.time, np.float32)
+        return seen, 1.0 + action, self.time == self.length, False, {}
+
+
+def test_environments_that_wait_for_others_change_no_row(keys):
+    """In Gymnasium's modes that reset in the same step, each environment's rows are as alone."""
+
+    def run(mode):
+        vector = SyncVectorEnv([Times] * 2, autoreset_mode=mode)
+        environment = from_gymnasium_vector(vector, seed=1)
+        streams = Streams(2)
+        actor = Actor(AGENT, environment, streams, Parameters(), keys=keys)
+        taken = sum(actor.step() for _ in range(60))
+        ended = sum(row.is_last for rows in streams.rows for row in rows)
+        waiting = 0 if environment.moved is None else 2 - environment.moved.sum()
+        assert taken == sum(map(len, streams.rows)) - ended - waiting
+        episodes = actor.take_episodes()
+        return streams.rows, list(zip(episodes["return"], episodes["length"], strict=True))
+
+    rows, episodes = run(AutoresetMode.NEXT_STEP)
+    for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
+        found, found_episodes = run(mode)
+        for ours, alone in zip(found, rows, strict=True):
+            assert 40 < len(ours) < 60 == len(alone), "some have waited"
+            assert ours == alone[: len(ours)]
+        assert set(found_episodes) <= set(episodes)
+
+
+def test_compiling_changes_nothing_and_happens_once(keys):
+    actor, writer, _ = make_actor(keys)
+    before = jax.tree.map(np.asarray, (jax.random.key_data(actor.state.key), actor.state.time))
+    actor.compile()
+    after = jax.tree.map(np.asarray, (jax.random.key_data(actor.state.key), actor.state.time))
+    chex.assert_trees_all_equal(after, before)
+    compiled = actor._act._cache_size()
+    for _ in range(3):
+        actor.step()
+    assert actor._act._cache_size() == compiled
+    assert len(writer.rows) == 3
+
+
+def test_it_closes_writer_and_environments(keys):
+    environment = make("catch", num_envs=2)
+    closed = []
+    environment.close = lambda: closed.append(1)
+    actor, writer, _ = make_actor(keys, environment)
+    actor.close()
+    assert writer.closed
+    assert closed == [1]

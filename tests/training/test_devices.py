@@ -1,0 +1,65 @@
+"""Learners on several devices; the devices are virtual ones, in a process of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from retrax.training.updates import Updates
+
+SCRIPT = Path(__file__).with_name("on_devices.py")
+COUNT = 4
+
+
+@pytest.fixture(scope="module")
+def found():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={COUNT}"
+    paths = [str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")]
+    result = subprocess.run(
+        [sys.executable, SCRIPT],
+        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "agent57-1", "d4pg-2"])
+def test_several_devices_learn_what_one_learns(found, case):
+    """An agent, and its updates in one call; all of the learner's state is compared."""
+    differences = found[case]
+    assert differences["learned"] > 1e-3
+    assert differences["state"] < 1e-6
+    assert differences["priorities"] < 1e-5
+    assert differences["metrics"] < 1e-5
+
+
+@pytest.mark.parametrize("case", ["reactor-1", "acer-1", "agent57-1", "d4pg-2"])
+def test_each_computes_its_part(found, case):
+    """The optimiser's operations are not split; with small networks they count."""
+    assert found[case]["held"] == [COUNT]
+    assert found[case]["operations"] < 1.6 / COUNT
+
+
+def test_a_run_uses_them_and_continues_on_another_number(found):
+    counts, updates, more = found["run"]
+    assert counts == [COUNT, 1]
+    assert more > updates > 0
+
+
+def test_seeds_of_a_run_on_devices_are_spread_over_them(found):
+    seeds = found["seeds"]
+    assert seeds["equal"]
+    assert seeds["devices"] == 2
+    assert seeds["difference"] == 0.0 < seeds["learned"]
+
+
+def test_devices_that_there_are_not():
+    count = jax.local_device_count() + 1
+    with pytest.raises(ValueError, match=f"learner_devices is {count}, but JAX has {count - 1} he"):
+        Updates(None, count)

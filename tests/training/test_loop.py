@@ -1,0 +1,540 @@
+"""The training loop: its order, its counters, and that it compiles once."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import noisy_agent
+import numpy as np
+import pytest
+from run_files import plain
+
+from retrax.agents import reactor
+from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
+from retrax.datatypes import ReplayConfig, SequenceSpec
+from retrax.environments import make
+from retrax.environments.plain_data import pack, unpack
+from retrax.replay.local import LocalReplay
+from retrax.training.actor import Actor
+from retrax.training.learner import Learner, NewestParameters, check_finite
+from retrax.training.loop import Loop
+from retrax.training.metrics import Counters
+from retrax.training.parameters import ParameterClient, ParameterServer, packing_of
+
+NUM_ENVS = 3
+
+
+def make_replay(**changes):
+    fields = {"capacity": 300, "min_rows": 12, "batch_size": 2, "acting_steps_per_update": 4.0}
+    return ReplayConfig(**{**fields, **changes})
+
+
+def constant_agent(priority=1.0, period=1):
+    """Acts 0; its learner counts updates, and the count is a metric."""
+
+    def gradients(learner, sample):
+        batch = sample.weights.shape[0]
+        metrics = {"count": jnp.float32(learner), "rows": jnp.float32(sample.mask.sum())}
+        return jnp.ones(()), Update(jnp.full(batch, priority), metrics)
+
+    def act(params, state, timestep):
+        return Decision(jnp.int32(0), {"seen": jnp.sum(timestep.observation)}, state + 1)
+
+    return Agent(
+        init=lambda key: jnp.int32(0),
+        acting_params=lambda learner: learner,
+        begin=lambda key, actor_id, num_actors: jnp.int32(0),
+        explore=act,
+        exploit=act,
+        gradients=gradients,
+        apply=lambda learner, gradients: learner + gradients.astype(jnp.int32),
+        sequence=SequenceSpec(
+            length=4, period=period, extras={"seen": jax.ShapeDtypeStruct((), jnp.float32)}
+        ),
+    )
+
+
+class Tape:
+    """Writes down the names of the methods that are called on what it wraps.
+
+    A draw of the newest sequences is "newest".
+    """
+
+    def __init__(self, wrapped, names, events):
+        self._wrapped, self._names, self._events = wrapped, names, events
+
+    def __getattr__(self, name):
+        method = getattr(self._wrapped, name)
+        if name not in self._names:
+            return method
+
+        def call(*arguments, **options):
+            self._events.append("newest" if options.get("newest") else name)
+            return method(*arguments, **options)
+
+        return call
+
+
+def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=None, **options):
+    """A loop of one actor, and its store."""
+    config = replay or make_replay()
+    made = make(environment, seed=seed, num_envs=NUM_ENVS)
+    agent = agent or constant_agent()
+    if not isinstance(agent, Agent):
+        agent = agent(made.spec)
+    local = LocalReplay(made.spec, agent.sequence, config, num_envs=NUM_ENVS, seed=seed)
+    if events is not None:
+        made = Tape(made, {"reset", "step"}, events)
+        local.store = Tape(local.store, {"add_packed", "draw", "set_priorities"}, events)
+    learner_key, actor_key = jax.random.split(jax.random.key(seed))
+    learner = Learner(agent, local, key=learner_key, updates_per_call=config.updates_per_call)
+    actor = Actor(
+        agent,
+        made,
+        local.writer(range(NUM_ENVS)),
+        NewestParameters(learner),
+        keys=jax.random.split(actor_key, NUM_ENVS),
+        **options,
+    )
+    return Loop([actor], learner, [local]), local.store
+
+
+def noisy(spec):
+    """With sequences that are those of rounds too."""
+    agent = noisy_agent.make_agent(spec, noisy_agent.Config())
+    return agent._replace(sequence=dataclasses.replace(agent.sequence, crosses_episodes=True))
+
+
+def tiny_reactor(spec, **changes):
+    config = reactor.Config.small(
+        shared_size=4, memory_size=4, head_size=4, num_atoms=5, sequence_length=4, vector_sizes=(4,)
+    )
+    return reactor.make_agent(spec, dataclasses.replace(config, **changes))
+
+
+def test_order_of_events():
+    events = []
+    loop, _ = make_loop(events=events)
+    for _ in range(3):
+        loop.advance()
+    assert events == ["reset", *["add_packed", "step"] * 3]
+    events.clear()
+    loop.advance()  # 12 rows: learning may begin, but no update is due yet
+    loop.advance()  # 15 steps, 3 since learning began
+    loop.advance()  # 18 steps, 6 since
+    assert events == [*["add_packed", "step"] * 3, "draw", "set_priorities"]
+
+
+def test_episode_metrics_are_read_on_an_episodes_last_row():
+    """The agent numbers its calls: Catch's last rows are the 10th, the 20th ..."""
+
+    def act(params, state, timestep):
+        return Decision(jnp.int32(0), {"call": state + 1.0}, state + 1.0)
+
+    call = jax.ShapeDtypeStruct((), jnp.float32)
+    agent = constant_agent()._replace(
+        begin=lambda key, actor_id, num_actors: jnp.zeros(()),
+        explore=act,
+        sequence=SequenceSpec(length=4, extras={"call": call}),
+    )
+    loop, _ = make_loop(agent, episode_metrics=("call",))
+    for _ in range(9):
+        loop.advance()
+    assert "episode_call" not in loop.flush()[0]
+    for _ in range(12):
+        loop.advance()
+    assert loop.flush()[0]["episode_call"] == (10 + 20) / 2
+
+
+def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
+    events = []
+    loop, _ = make_loop(replay=make_replay(acting_steps_per_update=1.0), events=events)
+    for _ in range(4):
+        loop.advance()
+    for _ in range(2):  # 3 steps, 3 updates
+        events.clear()
+        loop.advance()
+        learning = ["draw", *["draw", "set_priorities"] * 2, "set_priorities"]
+        assert events == ["add_packed", "step", *learning]
+
+
+@pytest.mark.parametrize("acting_steps_per_update", [0.5, 1.0, 4.0, 7.5])
+def test_updates_keep_pace_with_acting(acting_steps_per_update):
+    replay = make_replay(acting_steps_per_update=acting_steps_per_update)
+    loop, _ = make_loop(replay=replay)
+    for _ in range(60):
+        loop.advance()
+        counters = loop.counters
+        if counters.learning_since >= 0:
+            acted = counters.steps - counters.learning_since
+            assert counters.updates == int(acted / acting_steps_per_update)
+        else:
+            assert counters.updates == 0
+    assert counters.updates > 0
+    assert int(loop.learner.state) == counters.updates
+
+
+def test_updates_of_one_call_wait_for_each_other():
+    events = []
+    replay = make_replay(updates_per_call=4)
+    loop, store = make_loop(replay=replay, events=events)
+    counts = []
+    for _ in range(24):
+        loop.advance()
+        counts.append(loop.counters.updates)
+    acted = loop.counters.steps - loop.counters.learning_since
+    assert counts[-1] == int(acted / 4.0) // 4 * 4
+    assert set(counts) == set(range(0, counts[-1] + 1, 4))
+    assert events.count("draw") == counts[-1] // 4
+    assert int(loop.learner.state) == counts[-1]
+    means, _ = loop.flush()
+    assert means["count"] == (counts[-1] - 1) / 2, "each update counts alike"
+    assert store.shapes[0].weights.shape == (2 * 4,)
+
+
+def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_ones():
+    events, batches = [], set()
+    replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True, updates_per_call=3)
+    agent = constant_agent(period=3)
+    gradients = agent.gradients
+
+    def traced(learner, sample):
+        batches.add(sample.weights.shape[0])
+        return gradients(learner, sample)
+
+    loop, store = make_loop(agent._replace(gradients=traced), replay, events=events)
+    loop.learner.compile()
+    traces = loop.learner._updates._jitted._cache_size()
+    for _ in range(40):
+        loop.advance()
+    newest, replayed = events.count("newest"), events.count("draw")
+    assert newest == store.rounds() == 13
+    assert replayed > 5
+    assert loop.counters.updates == int(loop.learner.state) == newest + 3 * replayed
+    means, _ = loop.flush()
+    assert means["count"] == (loop.counters.updates - 1) / 2, "each update counts alike"
+    assert batches == {NUM_ENVS, 2}
+    assert loop.learner._updates._jitted._cache_size() == traces, "nothing is compiled later"
+
+
+def test_several_updates_in_one_call_do_what_each_does_alone():
+    """In order, each with its own part of the batch."""
+    loop, store = make_loop(noisy, make_replay(updates_per_call=3))
+    for _ in range(20):
+        loop.advance()
+    _, sample = store.sample()
+    agent = noisy(make("catch").spec)
+    one = jax.jit(update(agent))
+    state, priorities, metrics = loop.learner.state, [], []
+    for number in range(3):
+        part = jax.tree.map(lambda x, n=number: x[2 * n : 2 * n + 2], sample)
+        state, outputs = one(state, part)
+        priorities.append(outputs.priorities)
+        metrics.append(outputs.metrics)
+    several = jax.jit(updates_in_one_call(agent), static_argnums=2)
+    together, outputs = several(loop.learner.state, sample, 3)
+    chex.assert_trees_all_close(*map(plain, (together, state)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(outputs.priorities, np.concatenate(priorities), rtol=1e-4)
+    means = jax.tree.map(lambda *x: np.mean(x), *metrics)
+    chex.assert_trees_all_close(outputs.metrics, means, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("updates_per_call", [1, 2])
+def test_each_priority_goes_to_its_own_sequence(updates_per_call):
+    """The agent's priority of a sequence is the number of its first row, unlike all others."""
+
+    def act(params, state, timestep):
+        return Decision(jnp.int32(0), {"number": state}, state + 1.0)
+
+    def gradients(learner, sample):
+        return jnp.ones(()), Update(sample.rows.extras["number"][:, 0], {})
+
+    agent = constant_agent()._replace(
+        begin=lambda key, actor_id, num_actors: 1000.0 * actor_id + 1.0,
+        explore=act,
+        gradients=gradients,
+        sequence=SequenceSpec(length=4, extras={"number": jax.ShapeDtypeStruct((), jnp.float32)}),
+    )
+    loop, store = make_loop(agent, make_replay(batch_size=4, updates_per_call=updates_per_call))
+    given, replace = [], store.set_priorities
+
+    def set_priorities(slots, priorities, starts):
+        kept = store.starts(slots) == starts
+        rows, _ = store.read(slots[kept])
+        given.append((priorities[kept], rows.extras["number"][:, 0]))
+        replace(slots, priorities, starts)
+
+    store.set_priorities = set_priorities
+    for _ in range(40):
+        loop.advance()
+    priorities, numbers = map(np.concatenate, zip(*given, strict=True))
+    np.testing.assert_array_equal(priorities, numbers)
+    assert len(set(priorities)) > 30
+
+
+def test_the_update_that_diverged_is_named_within_a_call():
+    priorities = np.ones(6, np.float32)
+    check_finite(Update(priorities, {}), 12, 3)
+    priorities[3] = np.nan
+    with pytest.raises(FloatingPointError, match="Update 14 gave priorities that are not finite"):
+        check_finite(Update(priorities, {}), 12, 3)
+
+
+def test_counters_by_hand():
+    """Catch: 9 actions, then a step that begins the next episode and is no transition."""
+    loop, store = make_loop()
+    for _ in range(9):
+        loop.advance()
+    assert (loop.counters.steps, loop.counters.episodes) == (27, 3)
+    loop.advance()
+    assert (loop.counters.steps, loop.counters.episodes) == (27, 3)
+    loop.advance()
+    assert (loop.counters.steps, loop.counters.episodes) == (30, 3)
+    assert store.num_rows == 33
+
+
+def test_rows_are_in_arrival_form():
+    loop, store = make_loop()
+    for _ in range(12):
+        loop.advance()
+    rows, _ = store.read(np.array([7]))  # rows 7 to 10 of the first environment
+    assert rows.is_last[0].tolist() == [False, False, True, False]
+    assert rows.is_first[0].tolist() == [False, False, False, True]
+    assert rows.reward[0, :2].tolist() == [0.0, 0.0]
+    assert abs(rows.reward[0, 2]) == 1.0
+    assert rows.discount[0].tolist() == [1.0, 1.0, 0.0, 1.0]
+    np.testing.assert_array_equal(rows.extras["seen"], rows.observation.sum(-1))
+
+
+def test_returns_and_lengths_of_episodes():
+    loop, _ = make_loop()
+    for _ in range(30):
+        loop.advance()
+    assert loop.has_new_steps
+    means, clock = loop.flush()
+    assert means["episode_length"] == 9
+    assert -1.0 <= means["episode_return"] <= 1.0
+    assert (loop.counters.steps, loop.counters.episodes) == (81, 9)
+    assert clock["acting_steps_per_second"] > clock["steps_per_second"] > 0
+    assert not loop.has_new_steps
+    means, clock = loop.flush()
+    assert means == {}
+    assert np.isnan(list(clock.values())).all()
+
+
+@pytest.mark.parametrize("priority", [np.nan, np.inf])
+def test_a_diverged_learner_is_named(priority):
+    loop, _ = make_loop(constant_agent(priority))
+    for _ in range(5):
+        loop.advance()
+    with pytest.raises(FloatingPointError, match=r"Update 1 gave priorities that are not finite"):
+        loop.advance()
+
+
+def test_restore_continues_from_the_counters():
+    loop, _ = make_loop()
+    for _ in range(8):
+        loop.advance()
+    snapshot = jax.tree.map(np.array, loop.snapshot())
+    fresh, store = make_loop()
+    counters = {"steps": 24, "episodes": 2, "updates": 3, "learning_since": 12}
+    fresh.restore(snapshot._replace(counters=counters))
+    assert fresh.counters == Counters(**counters)
+    np.testing.assert_array_equal(fresh.snapshot().actors, snapshot.actors)
+    assert store.num_rows == 24
+    assert not fresh.has_new_steps
+    fresh.advance()
+    assert fresh.counters.steps == 27
+    assert fresh.counters.updates == 3
+    fresh.advance()
+    assert fresh.counters.updates == 4
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_restored_episodes_are_cut_unless_they_continue(continues):
+    loop, store = make_loop(replay=make_replay(min_rows=100))
+    for _ in range(5):
+        loop.advance()
+    snapshot = jax.tree.map(np.array, loop.snapshot())
+    running, metrics = unpack(pack([loop.running(), loop.open_metrics()]))
+    events = []
+    fresh, kept = make_loop(replay=make_replay(min_rows=100), seed=1, events=events)
+    if continues:
+        fresh._actors[0]._environment.restore(running["actors"][0]["environment"])
+    fresh.restore(snapshot, metrics, running if continues else None)
+    for each in (loop, fresh):
+        for _ in range(25):
+            each.advance()
+    assert events.count("reset") == (not continues)
+    rows, _ = kept.read(np.array([3]))  # from row 3 on; the restore was after row 4
+    assert rows.is_last.tolist() == [[False, not continues, False, False]]
+    if continues:
+        jax.tree.map(np.testing.assert_array_equal, store.state(), kept.state())
+        assert fresh.flush()[0] == loop.flush()[0]
+
+
+@pytest.fixture(scope="module")
+def reactor_loop():
+    """Reactor with all its parts; its recurrent state is stored, the harder case."""
+    return make_loop(lambda spec: tiny_reactor(spec, initial_state="stored"))[0]
+
+
+def test_donation_never_meets_a_shared_buffer(reactor_loop):
+    """The target network begins as a copy of the online one, not as the same memory."""
+    pointers = [
+        leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(reactor_loop.learner.state)
+    ]
+    assert len(set(pointers)) == len(pointers)
+
+
+def test_actors_of_different_environments_draw_differently(reactor_loop):
+    keys = jax.random.key_data(reactor_loop._actors[0].state.actor.key)
+    assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
+
+
+def test_nothing_is_compiled_twice(reactor_loop):
+    loop = reactor_loop
+    for _ in range(60):
+        loop.advance()
+    loop.restore(loop.snapshot())
+    for _ in range(10):
+        loop.advance()
+    assert loop.counters.updates > 20
+    assert loop._actors[0]._act._cache_size() == 1
+    assert loop.learner._updates._jitted._cache_size() == 1
+
+
+def test_rounds_begin_with_the_newest_segments():
+    """Segments of 4 rows, one of which they share: rounds end at rows 4, 7, 10 ..."""
+    events = []
+    replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True)
+    loop, store = make_loop(constant_agent(period=3), replay, events=events)
+    for row in range(1, 31):
+        events.clear()
+        loop.advance()
+        updates = [event for event in events if event in ("newest", "draw")]
+        ends = row >= 4 and (row - 4) % 3 == 0
+        assert (updates[:1] == ["newest"]) == ends
+        assert set(updates[1:]) <= {"draw"}
+        assert ends or not updates
+        if ends:
+            _, sample = store.sample(newest=True)
+            newest, _ = store.read(np.arange(NUM_ENVS) * 33 + (row - 4) // 3)
+            jax.tree.map(np.testing.assert_array_equal, sample.rows, newest)
+        events.clear()
+    assert loop.counters.learning_since == 4 * NUM_ENVS
+    assert int(loop.learner.state) == loop.counters.updates > 10
+
+
+def advanced(loop, count):
+    for _ in range(count):
+        loop.advance()
+    state = jax.device_get(plain(loop.learner.state))
+    return state, dataclasses.asdict(loop.counters)
+
+
+def test_rounds_are_repeatable_and_continue_from_a_snapshot():
+    replay = make_replay(pace="rounds", replay_ratio=4.0, on_policy=True)
+    loops = [make_loop(noisy, replay, seed=3)[0] for _ in range(2)]
+    first, second = (advanced(loop, 40) for loop in loops)
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+    assert first[1]["updates"] > 30
+    loop = loops[0]
+    assert loop.learner._updates._jitted._cache_size() == 2, "one for each size of batch"
+    snapshot = loop.snapshot()
+    snapshot = snapshot._replace(replay=jax.tree.map(np.array, snapshot.replay))
+    continued = []
+    for seed in (3, 3):
+        fresh, _ = make_loop(noisy, replay, seed=seed)
+        advanced(fresh, 7)  # replaced by the snapshot
+        fresh._actors[0].reset()
+        fresh.restore(jax.tree.map(lambda x: x, snapshot))
+        continued.append(advanced(fresh, 30))
+    jax.tree.map(np.testing.assert_array_equal, *continued)
+    assert continued[0][1]["updates"] > first[1]["updates"] + 20
+
+
+# Several actors: a program in one thread
+
+
+def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
+    """A loop of actors with one environment each, whose parameters are published."""
+    config, agent = make_replay(), agent or constant_agent()
+    environments = [make("catch", seed=10 + index) for index in range(num_actors)]
+    spec = environments[0].spec
+    local = LocalReplay(spec, agent.sequence, config, num_envs=num_actors, seed=seed)
+    server = ParameterServer(packing_of(agent), max_wait=0.0)
+    learner_key, actor_key = jax.random.split(jax.random.key(seed))
+    learner = Learner(agent, local, key=learner_key, parameters=server)
+    keys = jax.random.split(actor_key, num_actors)
+    actors = []
+    for index, made in enumerate(environments):
+        if events is not None:
+            made = Tape(made, {"step"}, Recorder(events, index))
+        actors.append(
+            Actor(
+                agent,
+                made,
+                local.writer([index]),
+                ParameterClient(
+                    server.get, packing_of(agent), update_period=period, threaded=False
+                ),
+                keys=keys[index : index + 1],
+                first_id=index,
+                num_actors=num_actors,
+            )
+        )
+    loop = Loop(actors, learner, [local], order=np.random.default_rng(seed))
+    loop.start()
+    return loop, actors
+
+
+class Recorder:
+    """Appends an actor's number in place of the event's name."""
+
+    def __init__(self, events, index):
+        self._events, self._index = events, index
+
+    def append(self, event):
+        self._events.append(self._index)
+
+
+def test_each_actor_steps_once_in_a_seeded_order():
+    orders = []
+    for _ in range(2):
+        events = []
+        loop, _ = make_program(events=events)
+        for _ in range(12):
+            loop.advance()
+        rounds = np.array(events).reshape(12, 3)
+        assert (np.sort(rounds, axis=1) == np.arange(3)).all()
+        orders.append(rounds.tolist())
+    assert orders[0] == orders[1]
+    assert len(set(map(tuple, orders[0]))) > 1
+
+
+def test_actors_parameters_are_as_old_as_their_period_makes_them():
+    """An actor asks every 5 steps; what it asked for is published at the next update."""
+    loop, actors = make_program(period=5)
+    versions = []
+    for _ in range(40):
+        loop.advance()
+        versions.append(actors[0]._parameters.version)
+    changes = np.flatnonzero(np.diff(versions)) + 2
+    assert (changes % 5 == 0).all()
+    assert versions[-1] > 10
+    assert loop.counters.updates - versions[-1] <= 10
+
+
+def test_a_program_in_one_thread_is_repeatable_and_its_actors_are_restored():
+    first, second = make_program()[0], make_program()[0]
+    for loop in (first, second):
+        for _ in range(25):
+            loop.advance()
+    ours, theirs = (jax.device_get(loop.snapshot()) for loop in (first, second))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    assert ours.actors.tolist() == [25] * 3
+    fresh, actors = make_program()
+    fresh.restore(ours._replace(actors=np.arange(3, dtype=np.int32)))
+    assert [int(actor.state[0]) for actor in actors] == [0, 1, 2]

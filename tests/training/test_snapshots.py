@@ -1,0 +1,349 @@
+"""Snapshots: exact, whole or not at all, and clear when damaged."""
+
+import os
+import types
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from benchmark_modules import load
+
+from retrax.basics import writing
+from retrax.environments.plain_data import pack
+from retrax.training.learner import Snapshot
+from retrax.training.snapshots import SnapshotInterval, Snapshots, newest_snapshot
+from retrax.training.state_file import write_state
+
+
+class Learner(NamedTuple):
+    params: Any
+    key: jax.Array
+    count: jax.Array
+
+
+def make_snapshot(steps, size=3):
+    learner = Learner(
+        {"layer": {"w": jnp.full((size, 2), steps / 3.0)}},
+        jax.random.key_data(jax.random.key(steps)),
+        jnp.int32(steps),
+    )
+    replay = {"rows": {"reward": np.arange(4.0) / 3, "observation": np.arange(3, dtype=np.uint8)}}
+    return Snapshot(learner, replay, {"steps": steps, "seconds": 0.1})
+
+
+def template(size=3):
+    return jax.eval_shape(lambda: make_snapshot(0, size).learner)
+
+
+def read(directory, steps=None, size=3, **others):
+    """The learner and the replay of a snapshot, by default of the newest whole one."""
+    snapshots = Snapshots(directory)
+    steps = snapshots.newest_whole() if steps is None else steps
+    return snapshots.read(steps, learner=template(size), replay=None, **others)
+
+
+def save(directory, *steps, keep=2):
+    snapshots = Snapshots(directory, keep=keep)
+    for step in steps:
+        snapshots.save(step, make_snapshot(step))
+
+
+def file(directory, steps):
+    return directory / "snapshots" / f"{steps}.npz"
+
+
+def test_restores_what_was_saved(tmp_path):
+    save(tmp_path, 7)
+    found, saved = read(tmp_path), make_snapshot(7)
+    assert isinstance(found.learner, Learner)
+    chex.assert_trees_all_equal(found.learner, saved.learner)
+    chex.assert_trees_all_equal_dtypes(found.learner, saved.learner)
+    chex.assert_trees_all_equal(found.replay, saved.replay)
+    assert found.replay["rows"]["reward"].dtype == np.float64
+    assert found.counters == saved.counters
+    assert found.actors is None
+    alone = Snapshots(tmp_path).read(7, learner=template())
+    chex.assert_trees_all_equal(alone.learner, saved.learner)
+    assert (alone.counters, alone.replay) == (saved.counters, None)
+
+
+def test_restores_actors_with_their_keys(tmp_path):
+    actors = {"key": jax.random.split(jax.random.key(3), 2), "count": jnp.arange(2)}
+    snapshots = Snapshots(tmp_path)
+    snapshots.save(7, make_snapshot(7)._replace(actors=actors))
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), actors)
+    found = read(tmp_path, actors=shapes).actors
+    chex.assert_trees_all_equal(found, actors)
+    shapes["count"] = jax.ShapeDtypeStruct((3,), jnp.int32)
+    with pytest.raises(ValueError, match="is of another agent, config or version"):
+        read(tmp_path, actors=shapes)
+
+
+def test_typed_keys_are_restored_as_keys(tmp_path):
+    keys = {
+        "one": jax.random.key(3, impl="rbg"),
+        "many": jax.random.split(jax.random.key(4), (2, 3)),
+    }
+    snapshots = Snapshots(tmp_path)
+    snapshots.save(1, Snapshot(keys, {"rows": np.zeros(1)}, {}))
+    found = snapshots.read(1, learner=jax.eval_shape(lambda: keys)).learner
+    for name, key in keys.items():
+        assert found[name].dtype == key.dtype
+        np.testing.assert_array_equal(*map(jax.random.key_data, (found[name], key)))
+
+
+def test_as_many_are_kept_as_asked_for(tmp_path):
+    save(tmp_path, 1, 2, 3, 10, keep=3)
+    assert Snapshots(tmp_path).steps() == [2, 3, 10]
+    save(tmp_path, 11, keep=1)
+    assert Snapshots(tmp_path).steps() == [11]
+    save(tmp_path, 12, 13, 14, keep=0)
+    assert Snapshots(tmp_path).steps() == [11, 12, 13, 14]
+
+
+def test_a_chosen_snapshot_is_found_and_read(tmp_path):
+    save(tmp_path, 2, 3, 10, keep=3)
+    found = {"newest": 10, 3: 3, "3": 3, 10: 10}
+    assert {which: Snapshots(tmp_path).find(which) for which in found} == found
+    for step in found.values():
+        snapshot = read(tmp_path, step)
+        assert (snapshot.learner.count, snapshot.counters["steps"]) == (step, step)
+
+
+@pytest.mark.parametrize("which", [2, "2", 0, "wrong", "-1", ""])
+def test_another_snapshot_is_refused_with_those_there_are(tmp_path, which):
+    save(tmp_path, 1, 2, 3, 4)
+    (tmp_path / "best.npz").touch()
+    expected = rf"snapshots holds no snapshot {which!r}: allowed are newest, best, 3, 4\.$"
+    with pytest.raises(ValueError, match=expected):
+        Snapshots(tmp_path).find(which)
+
+
+def test_the_best_of_none_that_were_evaluated(tmp_path):
+    save(tmp_path, 1, 2)
+    expected = r"no snapshot of an evaluation \(--evaluate-every\): allowed are newest, 1, 2\.$"
+    with pytest.raises(ValueError, match=expected):
+        Snapshots(tmp_path).find("best")
+
+
+def test_a_damaged_older_one_is_named(tmp_path):
+    save(tmp_path, 1, 2, 3, keep=3)
+    file(tmp_path, 1).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"1 steps is damaged \(.*1.npz is not what was written: "):
+        read(tmp_path, 1)
+    assert read(tmp_path).counters["steps"] == 3
+
+
+def test_reading_changes_nothing(tmp_path, contents):
+    save(tmp_path, 1, 2)
+    (tmp_path / "snapshots" / "3.npz.partial").write_text("half")
+    before = contents(tmp_path)
+    assert Snapshots(tmp_path).find() == 2
+    read(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path):
+    save(tmp_path, 1)
+    file(tmp_path, "3.npz.partial").with_suffix("").write_text("half")
+    assert Snapshots(tmp_path).steps() == [1]
+    assert newest_snapshot(tmp_path) == 1
+    save(tmp_path, 2)
+    assert newest_snapshot(tmp_path) == 2
+    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1.npz", "2.npz"]
+
+
+def test_nothing_is_printed(tmp_path, capfd):
+    save(tmp_path, 1, 2, 3)
+    read(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_snapshots(tmp_path):
+    for folder in ("snapshots", "snapshots/other"):
+        with pytest.raises(ValueError, match=r"holds no complete snapshot: training was stopped"):
+            read(tmp_path)
+        assert newest_snapshot(tmp_path) is None
+        (tmp_path / folder).mkdir()  # which reading did not make
+
+
+def test_another_shape_is_refused(tmp_path):
+    save(tmp_path, 7)
+    with pytest.raises(ValueError, match=r"7.npz is of another agent, config or version \(.*shape"):
+        read(tmp_path, size=4)
+
+
+def test_another_structure_is_refused(tmp_path):
+    save(tmp_path, 7)
+    other = template()._replace(params={"other": jax.ShapeDtypeStruct((1,), jnp.float32)})
+    with pytest.raises(
+        ValueError, match=r"7.npz is of another .*\(learner/params/layer/w is unknown\)"
+    ):
+        Snapshots(tmp_path).read(7, learner=other)
+
+
+@pytest.mark.parametrize("how", ["truncated", "longer", "empty", "another file"])
+def test_damage_is_described_in_one_sentence(tmp_path, how):
+    save(tmp_path, 6, 7)
+    path = file(tmp_path, 7)
+    data = path.read_bytes()
+    changed = {"truncated": data[: len(data) // 2], "longer": data + b"0", "empty": b""}
+    path.write_bytes(changed.get(how, b"\x89PNG" * 100))
+    with pytest.raises(
+        ValueError, match=r"newest older one that is whole is at 6 steps, and --resume goes back"
+    ) as error:
+        read(tmp_path, 7)
+    assert str(path) in str(error.value)
+    assert read(tmp_path).counters["steps"] == 6
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400 + len(str(tmp_path))
+
+
+def test_without_a_whole_one_there_is_nothing_to_resume(tmp_path):
+    save(tmp_path, 7)
+    file(tmp_path, 7).write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=r"is damaged .* must be trained again in another directory"
+    ):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["learner", "replay", "counters", "actors"])
+def test_a_missing_part_is_named(tmp_path, part):
+    (tmp_path / "snapshots").mkdir()
+    snapshot = make_snapshot(7)
+    parts = {"learner": snapshot.learner, "replay": snapshot.replay, "actors": ()}
+    parts["counters"] = pack(snapshot.counters)
+    write_state(file(tmp_path, 7), {name: x for name, x in parts.items() if name != part})
+    with pytest.raises(ValueError, match=rf"7.npz is of another .*\(it has no part {part}\)\.$"):
+        read(tmp_path, actors=())
+
+
+def flip(path, bit):
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_100_of_100_flipped_bits_are_refused(tmp_path):
+    save(tmp_path, 5, 6, 7, keep=0)
+    flip(file(tmp_path, 6), 0)
+    path = file(tmp_path, 7)
+    for bit in np.random.default_rng(0).integers(8 * path.stat().st_size, size=100):
+        flip(path, bit)
+        snapshots = Snapshots(tmp_path)
+        with pytest.raises(ValueError, match=f"{path} is not what .* whole is at 5 steps"):
+            snapshots.read(7, learner=template())
+        assert snapshots.newest_whole() == 5
+        first, second = snapshots.passed_over()
+        assert "at 6 steps is damaged" in first
+        assert second.startswith(f"The snapshot at 7 steps is damaged ({path} is not")
+        assert second.endswith(": going back to the one at 5 steps.")
+        flip(path, bit)
+    assert Snapshots(tmp_path).newest_whole() == 7
+    assert Snapshots(tmp_path).passed_over() == []
+
+
+def test_snapshots_of_older_versions_are_refused(tmp_path):
+    """They were folders."""
+    (tmp_path / "snapshots" / "7").mkdir(parents=True)
+    with pytest.raises(ValueError, match="holds snapshots of an older version of retrax, which"):
+        newest_snapshot(tmp_path)
+    with pytest.raises(ValueError, match="holds snapshots of an older version of retrax, which"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_kill_while_saving_leaves_the_older_ones(tmp_path, monkeypatch, call):
+    class Killed(BaseException):
+        pass
+
+    def kill(*arguments):
+        raise Killed
+
+    save(tmp_path, 6, keep=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(os if call == "fsync" else writing.Path, call, kill)
+        with pytest.raises(Killed):
+            save(tmp_path, 7, keep=1)
+    assert Snapshots(tmp_path).steps() == [6]
+    assert read(tmp_path).counters["steps"] == 6
+    save(tmp_path, 7, keep=1)
+    assert Snapshots(tmp_path).steps() == [7]
+
+
+def test_newer_ones_are_removed_when_a_run_goes_back(tmp_path):
+    save(tmp_path, 5, 6, 7, keep=0)
+    snapshots = Snapshots(tmp_path)
+    snapshots.remove_newer(5)
+    assert snapshots.steps() == [5]
+    snapshots.save(6, make_snapshot(6))
+    assert snapshots.newest_whole() == 6
+
+
+def test_a_further_check_counts_too(tmp_path):
+    def check(steps):
+        if steps == 7:
+            raise ValueError("its checkpoint is missing")
+
+    save(tmp_path, 6, 7)
+    snapshots = Snapshots(tmp_path, check=check)
+    assert snapshots.newest_whole() == 6
+    assert "(its checkpoint is missing)" in snapshots.passed_over()[0]
+
+
+@pytest.mark.parametrize(
+    "state", [jax.random.key(5), (), {"key": jax.random.key(5), "empty": ()}, jnp.arange(3)]
+)
+def test_any_pytree_is_a_learner_or_an_actor(tmp_path, state):
+    """A bare key and an empty tuple included."""
+    snapshots = Snapshots(tmp_path)
+    snapshots.save(1, Snapshot(state, {"rows": np.zeros(1)}, {"steps": 1}, state))
+    shapes = jax.eval_shape(lambda: state)
+    found = snapshots.read(1, learner=shapes, actors=shapes)
+    assert found.counters == {"steps": 1}
+    for restored in (found.learner, found.actors):
+        assert jax.tree.structure(restored) == jax.tree.structure(state)
+        chex.assert_trees_all_equal(restored, state)
+
+
+def test_the_benchmark_measures_what_it_says(tmp_path, monkeypatch):
+    """snapshots.py, as far as it takes no time."""
+    module = load("snapshots")
+    frames = np.random.default_rng(0).integers(9, size=(20, 8, 8, 1)).astype(np.uint8)
+    monkeypatch.setattr(module, "frames", lambda: frames)
+    for name in ("store", "flips", "memory"):
+        (tmp_path / name).mkdir()
+    *_, written, read = module.store(tmp_path / "store", 1e-4)
+    assert written.startswith("| ours | write |")
+    assert read.startswith("| ours | read |")
+    (flips,) = module.flips(tmp_path / "flips", 20, None)
+    assert flips.startswith("20 of 20 flipped bits")
+    (memory,) = module.memory(tmp_path / "memory", 7)
+    assert memory.startswith("7 snapshots: ")
+
+
+def test_a_snapshot_is_due_after_steps_or_seconds(monkeypatch):
+    now = [1000.0]
+    clock = types.SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("retrax.training.snapshots.time", clock)
+    interval = SnapshotInterval(120, every=100, seconds=600.0)
+    assert interval.next == 200
+    assert not interval.is_due(199)
+    assert interval.is_due(200)
+    now[0] += 599.0
+    assert not interval.is_due(130)
+    now[0] += 1.0
+    assert interval.is_due(130)
+    assert not interval.is_due(120)  # there is nothing new
+    interval.saved(130, took=10.0)
+    now[0] += 599.0
+    assert not interval.is_due(140)
+    interval.saved(140, took=60.0)  # of which 20 are a twentieth of 1200 seconds
+    now[0] += 1199.0
+    assert not interval.is_due(150)
+    now[0] += 1.0
+    assert interval.is_due(150)

@@ -1,0 +1,34 @@
+"""Signals become an event; a second one interrupts."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from retrax.training.stop import stop_on_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_sets_the_event_and_the_second_interrupts(number):
+    before = signal.getsignal(number)
+    with stop_on_signals() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+def test_other_threads_have_no_signals():
+    stopped = []
+
+    def run():
+        with stop_on_signals() as stop:
+            stopped.append(stop.is_set())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert stopped == [False]

@@ -1,0 +1,244 @@
+"""Workers in turn around a parameter server, in one process."""
+
+import dataclasses
+
+import average_agent
+import chex
+import jax
+import noisy_agent
+import numpy as np
+import pytest
+from run_files import plain, rows
+
+from retrax.agents import acer, reactor
+from retrax.command.training import train
+from retrax.environments.plain_data import pack, unpack
+from retrax.training.assembly import make_environments, make_loop
+from retrax.training.config_file import read_config
+from retrax.training.run_config import RunConfig
+from retrax.training.workers.options import WorkerOptions
+from retrax.training.workers.remote_updates import DROPPED, STALENESS, RemoteUpdates
+
+_REPLAY = dataclasses.replace(acer.Config.small().replay, min_rows=40, batch_size=2, capacity=400)
+TINY = {
+    "noisy_agent:NOISY": noisy_agent.Config(),
+    "acer": acer.Config.small(replay=_REPLAY, vector_sizes=(4,), hidden_size=4, sequence_length=4),
+}
+
+
+def make_run(agent, *, num_workers=1, num_envs=4, steps=240, workers=(), **changes):
+    return RunConfig(
+        agent=agent,
+        environment="catch",
+        preset="small" if agent == "acer" else "default",
+        steps=steps,
+        num_envs=num_envs,
+        num_actors=max(1, num_workers),
+        log_every=40,
+        workers=WorkerOptions(num_workers=num_workers, **dict(workers)),
+        agent_config=TINY.get(agent),
+        **changes,
+    )
+
+
+def average_run(**changes):
+    return make_run("average_agent:ENTRY", num_envs=2, num_workers=2, **changes)
+
+
+def loop_of(config):
+    environments = make_environments(config, None)
+    config = config.resolve(environments[0].spec)
+    agent = config.entry.make_agent(environments[0].spec, config.agent_config)
+    return make_loop(config, agent, environments)
+
+
+def with_updates_per_call(config, count):
+    replay = dataclasses.replace(config.agent_config.replay, updates_per_call=count)
+    agent_config = dataclasses.replace(config.agent_config, replay=replay)
+    return dataclasses.replace(config, agent_config=agent_config)
+
+
+@pytest.mark.parametrize(
+    ("agent", "per_call"), [("acer", 1), ("noisy_agent:NOISY", 1), ("noisy_agent:NOISY", 3)]
+)
+def test_one_worker_does_what_one_process_does(agent, per_call):
+    """Bit for bit, or up to rounding where that makes several updates in one program of XLA.
+
+    If it fetches after each gradient, as ACER's do; others act with what they fetched before it.
+    """
+    runs = [make_run(agent, num_workers=number) for number in (0, 1)]
+    loops = [loop_of(with_updates_per_call(run, per_call)) for run in runs]
+    [only] = loops[1].learner._workers
+    assert only.updates._fetches_first == (agent != "acer")
+    only.updates._fetches_first = False
+    for loop in loops:
+        loop.start()
+        while loop.counters.steps < 240:
+            loop.advance()
+    process, worker = loops
+    assert process.counters == worker.counters
+    assert process.counters.updates > 20
+    tolerance = {"rtol": 0.0 if per_call == 1 else 1e-4, "atol": 0.0 if per_call == 1 else 1e-6}
+    states = [plain(jax.device_get(loop.learner.state)) for loop in loops]
+    chex.assert_trees_all_close(*states, **tolerance)
+    if per_call == 1:
+        chex.assert_trees_all_equal(*(jax.device_get(loop.actor_states()) for loop in loops))
+    means, more = process.flush()[0], worker.flush()[0]
+    assert (more.pop(STALENESS), more.pop(DROPPED)) == (0.0, 0.0)
+    chex.assert_trees_all_close(more, means, **tolerance)
+    for loop in loops:
+        loop.close()
+
+
+@pytest.fixture
+def tape(monkeypatch):
+    """The calls of updates of all workers in their order: worker, mean reward, copy, receipt."""
+    calls, call, send = [], RemoteUpdates.__call__, RemoteUpdates._send
+    receipts = []
+
+    def recorded(self, state, sample, count):
+        before = float(state.means["reward"])
+        result = call(self, state, sample, count)
+        rewards = np.mean(np.asarray(sample.rows.reward), dtype=np.float64)
+        calls.append((self._worker, rewards, before, receipts[-1]))
+        return result
+
+    def sent(self, vector):
+        receipts.append(send(self, vector))
+        return receipts[-1]
+
+    monkeypatch.setattr(RemoteUpdates, "__call__", recorded)
+    monkeypatch.setattr(RemoteUpdates, "_send", sent)
+    return calls
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"gradients_per_fetch": 3}, {"gradients_per_fetch": 3, "max_staleness": 0}],
+    ids=str,
+)
+def test_two_workers_are_a_replay_of_their_gradients(options, tape):
+    """NumPy repeats the order of the gradients, of two copies of the parameters."""
+    loop, rate = loop_of(average_run(workers=options)), 0.1
+    loop.start()
+    while loop.counters.steps < 120:
+        loop.advance()
+    period, bound = options.get("gradients_per_fetch", 1), options.get("max_staleness", np.inf)
+    mean, version, copies, dropped = 1.0, 0, {0: (1.0, 0), 1: (1.0, 0)}, 0
+    for number, (worker, reward, before, receipt) in enumerate(tape):
+        assert worker == number % 2  # in turn
+        np.testing.assert_allclose(before, copies[worker][0], atol=1e-5)
+        if number // 2 % period == 0:
+            copies[worker] = mean, version
+        copy, known = copies[worker]
+        assert receipt == (version - known <= bound, version - known)
+        if receipt.applied:
+            mean, version = mean - rate * (copy - reward), version + 1
+        dropped += not receipt.applied
+    for worker, (copy, _) in copies.items():  # of which they act
+        acting = loop.learner._workers[worker].learner.params
+        np.testing.assert_allclose(float(acting), copy, atol=1e-5)
+    np.testing.assert_allclose(float(loop.learner.state.means["reward"]), mean, atol=1e-5)
+    assert loop.counters.updates == version
+    assert (dropped > 10) == ("max_staleness" in options)
+    np.testing.assert_allclose(loop.flush()[0][DROPPED], dropped / len(tape))
+    loop.close()
+
+
+def test_workers_alternate_where_several_updates_are_due(tape):
+    replay = dataclasses.replace(average_agent.Config().replay, acting_steps_per_update=0.5)
+    config = dataclasses.replace(average_run(), agent_config=average_agent.Config(replay=replay))
+    loop = loop_of(config)
+    loop.start()
+    while loop.counters.steps < 40:
+        loop.advance()
+    assert [worker for worker, *_ in tape] == [0, 1] * (len(tape) // 2)
+    assert len(tape) > 40
+    loop.close()
+
+
+def test_each_worker_keeps_its_own_ratio_of_acting_to_learning(tape):
+    loop = loop_of(average_run(steps=60))
+    loop.start()
+    while loop.counters.steps < 120:
+        loop.advance()
+    for worker in range(2):  # 60 steps each; the sixth row is that of the fifth or sixth step
+        made = sum(index == worker for index, *_ in tape)
+        assert made in (60 - 6) // 3 + np.arange(2)
+    assert loop.counters.learning_since in (10, 12)  # of both workers
+    rows = [replay.status().num_rows for replay in loop.replays]
+    assert rows[0] == rows[1] > 60
+    loop.close()
+
+
+@pytest.mark.parametrize("continues", [True, False])
+def test_workers_continue_from_a_snapshot(continues):
+    config = average_run(workers={"gradients_per_fetch": 3})
+    loop, other = loop_of(config), loop_of(config)
+    loop.start()
+    while loop.counters.steps < 80:
+        loop.advance()
+    snapshot, metrics = loop.snapshot(), pack(loop.open_metrics())
+    running = unpack(pack(loop.running()))
+    if continues:
+        for actor, state in zip(other._actors, running["actors"], strict=True):
+            actor._environment.restore(state["environment"])
+    other.restore(snapshot, unpack(metrics), running if continues else None)
+    assert other.counters == loop.counters
+    other.start()
+    for each in (loop, other):
+        while each.counters.steps < 160:
+            each.advance()
+    assert other.counters.updates == loop.counters.updates
+    if continues:
+        chex.assert_trees_all_equal(*(jax.device_get(x.learner.state.means) for x in (loop, other)))
+        assert other.flush()[0] == loop.flush()[0]
+    loop.close()
+    other.close()
+
+
+def test_a_snapshot_of_other_workers_is_refused():
+    loop, other = loop_of(average_run()), loop_of(make_run("average_agent:ENTRY", num_envs=1))
+    with pytest.raises(ValueError, match="it has 2 workers instead of 1"):
+        other.learner.restore(loop.snapshot())
+    loop.close()
+    other.close()
+
+
+def test_a_run_of_workers_is_resumed_as_it_was(tmp_path):
+    """With files: two parts give the metrics of the whole."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(average_run(steps=160), whole, plain=True)
+    train(average_run(steps=80), parts, plain=True)
+    run = read_config(parts)
+    assert run.workers == WorkerOptions(num_workers=2)
+    train(dataclasses.replace(run, steps=160), parts, resume=True, plain=True)
+    last = rows(whole)[-1]
+    assert rows(parts)[-1] == last
+    assert float(last[STALENESS]) == 0.0  # in turn, each gradient is of the newest
+    assert float(last[DROPPED]) == 0.0
+
+
+def test_presets_of_the_papers_workers():
+    one, all_threads = acer.AGENT.presets["paper_workers"](), acer.AGENT.presets["paper_atari"]()
+    assert 16 * one.replay.batch_size == all_threads.replay.batch_size
+    assert 16 * one.replay.min_rows == all_threads.replay.min_rows
+    assert (one.replay.capacity, one.replay.capacity_per_environment) == (50_000, True)
+    worker = reactor.AGENT.presets["paper_workers"]()
+    assert (worker.learning_rate, worker.adam_b1, worker.replay.batch_size) == (5e-5, 0.0, 4)
+    assert 4 <= worker.replay.acting_steps_per_update <= 6
+    assert 10 * worker.replay.capacity == reactor.AGENT.presets["paper"]().replay.capacity
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"num_actors": 1}, "num_actors must be num_workers 2"),
+        ({"actor_update_period": 5}, "actor_update_period must be None with workers"),
+        ({"learner_devices": 2}, "learner_devices must be 1 with workers"),
+        ({"num_envs": 3}, "num_envs must be a multiple of num_actors 2"),
+    ],
+)
+def test_runs_that_do_not_fit_are_refused(changes, expected):
+    with pytest.raises(ValueError, match=expected):
+        dataclasses.replace(average_run(), **changes)

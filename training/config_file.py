@@ -1,0 +1,176 @@
+"""Run directories, one or one for each seed, and config.json in them: written with a version.
+
+A field that is missing could mean anything: the class's default is not the preset's, and neither
+need be what the run was trained with. So missing and unknown fields are refused.
+"""
+
+import dataclasses
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from ..agents.entry import find_agent
+from ..basics.writing import write_json
+from .directory_lock import LOCK
+from .run_config import RunConfig
+
+PROGRAM = "program.json"  # in the run directory of a program
+VERSION = 1
+
+
+def values_of(run: Any) -> dict[str, Any]:
+    """What config.json holds of a run: JSON values."""
+    return {"version": VERSION, **dataclasses.asdict(run)}
+
+
+def _run_of(values: Any) -> RunConfig:
+    """The inverse of `values_of`, from parsed JSON.
+
+    Raises:
+      ValueError: it is of another version, or fields are missing or unknown; names all of them.
+    """
+    values = {**_object(values, "config.json")}
+    version = values.pop("version", None)
+    if not (type(version) is int and version == VERSION):
+        raise ValueError(f"its version must be {VERSION}, got {version!r}")
+    problems: list[str] = []
+    run, config = _build(RunConfig, values, "", problems), None
+    if {"agent", "search_path", "agent_config"} <= values.keys():
+        entry = find_agent(values["agent"], search_path=Path(values["search_path"] or "."))
+        config = _build(entry.Config, values["agent_config"], "agent_config.", problems)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return dataclasses.replace(run, agent_config=config)
+
+
+def _build(kind: Any, values: Any, prefix: str, problems: list[str]) -> Any:
+    """A config from JSON, with nested configs and tuples; None if there are problems.
+
+    Args:
+      kind: its class.
+      values: its fields.
+      prefix: of their names in `problems`.
+      problems: to which fields that are missing or unknown are added.
+    """
+    values = _object(values, prefix.rstrip("."))
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    problems += [f"{prefix}{name} is missing" for name in fields if name not in values]
+    problems += [f"{prefix}{name} is unknown" for name in values if name not in fields]
+    built = {}
+    for name, value in values.items():
+        default = _default(fields[name]) if name in fields else None
+        if dataclasses.is_dataclass(default):
+            built[name] = _build(type(default), value, f"{prefix}{name}.", problems)
+        else:
+            built[name] = _tuples(value)
+    return None if problems else kind(**built)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object with fields")
+    return value
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def new_directory(config: RunConfig) -> Path:
+    """A directory under runs/ that is no other's: agent, environment, seed, time, random digits."""
+    name = f"{config.agent}-{config.environment}-{config.seed}"
+    name = "".join(c if c.isalnum() or c in "-_.,=" else "-" for c in name)
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}"
+
+
+def write_config(directory: Path, config: RunConfig) -> None:
+    """Writes config.json, whole or not at all."""
+    write_json(directory / "config.json", values_of(config))
+
+
+def read_config(directory: Path) -> RunConfig:
+    """Reads config.json.
+
+    Raises:
+      ValueError: the directory holds no run, its agent cannot be found, or its config does not fit
+        this version: fields that are missing or unknown are named.
+    """
+    path = directory / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{directory} is not a run directory: it has no config.json.")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return _run_of(values).anchored()
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged or of another version of retrax: {str(error).rstrip('.')}."
+        ) from error
+
+
+def check_new_directory(directory: Path, config: RunConfig) -> None:
+    """Refuses a directory whose files would be overwritten.
+
+    Raises:
+      ValueError: it is a file, or holds a run or something else.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"The run directory {directory} is a file.")
+    if not directory.exists() or all(path.name == LOCK for path in directory.iterdir()):
+        return
+    if not (directory / "config.json").exists():
+        raise ValueError(f"The run directory {directory} is not empty, and holds no run.")
+    changed = differences(read_config(directory), config)
+    if changed:
+        raise ValueError(
+            f"{directory} holds a run with another config ({'; '.join(changed)}): choose another "
+            "run directory."
+        )
+    command = "launch" if (directory / PROGRAM).exists() else "train"
+    raise ValueError(f"{directory} holds this run already: retrax {command} --resume {directory}")
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
+    """Where two configs differ, as "field: old -> new", nested fields with their path."""
+    found = []
+    for field in dataclasses.fields(old):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if dataclasses.is_dataclass(before) and type(before) is type(after):
+            found += differences(before, after, f"{prefix}{field.name}.")
+        elif before != after:
+            found.append(f"{prefix}{field.name}: {before} -> {after}")
+    return found
+
+
+def seed_runs(directory: Path) -> list[Path]:
+    """The runs `seed_0`, `seed_1`, ... of a directory by seed; none if it is another one."""
+    found = [path.parent for path in directory.glob("seed_*/config.json")]
+    named = {path.name.removeprefix("seed_"): path for path in found}
+    return [named[seed] for seed in sorted(filter(str.isdecimal, named), key=int)]
+
+
+def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
+    """The run directories of new runs, which are not made yet, and their runs.
+
+    Args:
+      directory: of them all.
+      config: the resolved run of the first seed.
+      count: seeds, one after the other.
+
+    Raises:
+      ValueError: the directory is a file, or holds something; or a seed is too large.
+    """
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(count)]
+    if seed_runs(directory):
+        raise ValueError(f"{directory} holds runs already: retrax train --resume {directory}")
+    if directory.exists() and (not directory.is_dir() or set(os.listdir(directory)) - {LOCK}):
+        raise ValueError(f"{directory} must be a new directory or an empty one.")
+    return {directory / f"seed_{each.seed}": each for each in configs}
