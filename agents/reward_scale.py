@@ -20,7 +20,7 @@ counts a truncated episode's largest |S_t| times 1 / (2 (1 - discount^H)) where 
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
@@ -33,6 +33,7 @@ from .base import ActorState, Agent, Decision, Gradients, LearnerState, Params, 
 
 DISCOUNTED_SUM = "discounted_sum"  # name of the extra
 HEADROOM = 2.0  # of the presets' supports over the largest sum
+LARGEST_MASS = 0.05  # outside of each end of a support
 
 _MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
 
@@ -188,3 +189,24 @@ def _accumulating(
         return Decision(decision.action, extras, ScaledActorState(sums, decision.state))
 
     return accumulating
+
+
+def advise_on_support(config: Any, metrics: Mapping[str, float]) -> str | None:
+    """A sentence if much of the targets is clipped at an end of the support: `AgentEntry.advice`.
+
+    Args:
+      config: with `vmin`, `vmax` and `scale_rewards`.
+      metrics: means over some updates. `clipped_below_vmin` and `clipped_above_vmax` are read.
+
+    Returns:
+      What is wrong and what to set; None if at most 5 % of the mass is outside of each end.
+    """
+    ends = {"below vmin": config.vmin, "above vmax": config.vmax}
+    mass, where = max((metrics.get(f"clipped_{w.replace(' ', '_')}", 0.0), w) for w in ends)
+    if not mass > LARGEST_MASS:
+        return None
+    or_scale = ", or set scale_rewards with vmin -2 and vmax 2"
+    return (
+        f"{mass:.0%} of the returns that values are trained with lie {where} = {ends[where]:g} and "
+        f"are clipped: widen vmin and vmax{'' if config.scale_rewards else or_scale}."
+    )

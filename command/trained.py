@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..agents.base import ActorState, Agent, Params
-from ..agents.shapes import check_precision
+from ..agents.conformance import check_precision
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter, interval_of_episodes

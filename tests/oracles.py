@@ -1079,7 +1079,7 @@ def area_weights(size, smaller):
     return weights
 
 
-# agents/off_policyness.py
+# agents/sequences.py
 
 
 def off_policyness(pi_a, mu_a, acted):

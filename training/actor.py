@@ -12,7 +12,7 @@ import numpy as np
 from dm_env import StepType
 
 from ..agents.base import Agent, Decision, Params
-from ..agents.shapes import timestep_shape
+from ..agents.conformance import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer

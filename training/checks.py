@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ..agents.base import Agent
-from ..agents.shapes import check_agent_shapes
+from ..agents.conformance import check_agent_shapes
 from ..basics.memory import GB, check_memory
 from ..basics.sentences import reason
 from ..basics.subprocess_probe import devices

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ...datatypes import Row, Sample
 from ...networks import RecurrentNetwork
 from .. import recurrent, sequences
-from ..off_policyness import off_policyness
+from ..sequences import off_policyness
 from . import estimators
 from .config import Config
 from .policies import Policy

@@ -15,7 +15,7 @@ from ...datatypes import Row, Sample
 from ...networks import R2D2Inputs, RecurrentNetwork
 from .. import sequences
 from ..exploration import epsilon_greedy_probabilities
-from ..off_policyness import off_policyness
+from ..sequences import off_policyness
 from .config import Config
 from .policies import HEADS, combine, make_arms, rewards, value_transform
 

@@ -3,7 +3,7 @@
 from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
-from ..support import advise_on_support
+from ..reward_scale import advise_on_support
 from .acting import ActorState
 from .agent import LearnerState, make_agent
 from .config import PRESETS, Config

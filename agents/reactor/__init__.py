@@ -4,7 +4,7 @@ from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..recurrent import ActorState
-from ..support import advise_on_support
+from ..reward_scale import advise_on_support
 from .agent import LearnerState, make_agent
 from .config import PRESETS, Config
 

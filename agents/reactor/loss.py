@@ -14,7 +14,7 @@ from ... import losses
 from ...datatypes import Row, Sample
 from ...networks import ReactorOutput, RecurrentNetwork
 from .. import recurrent, sequences
-from ..off_policyness import off_policyness
+from ..sequences import off_policyness
 from .config import Config
 
 

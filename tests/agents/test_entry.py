@@ -10,7 +10,7 @@ from dm_env import specs
 
 import retrax
 from retrax.agents import AgentEntry, agent_names, find_agent
-from retrax.agents.shapes import check_agent_shapes
+from retrax.agents.conformance import check_agent_shapes
 from retrax.datatypes import EnvironmentSpec
 
 ENTRY = """

@@ -10,8 +10,8 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
+from retrax.agents.conformance import check_agent_shapes
 from retrax.agents.entry import find_agent
-from retrax.agents.shapes import check_agent_shapes
 from retrax.environments import check_environment, make
 from retrax.environments.failures import RefusedError
 from retrax.training.run_config import RunConfig

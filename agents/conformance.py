@@ -1,0 +1,527 @@
+"""The conformance test of agents, for those in this package and for yours.
+
+`check_agent_shapes` traces an agent's functions and compiles nothing; `check_agent` also acts and
+learns on random data. `E` denotes environments, `B` a batch, `T + 1` the rows of a sequence.
+"""
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import StepType, specs
+
+from ..basics.prng_keys import with_keys, without_keys
+from ..basics.sentences import reason
+from ..datatypes import (
+    ActionSpec,
+    EnvironmentSpec,
+    Row,
+    Sample,
+    SequenceSpec,
+    TimeStep,
+    rows_of,
+    sample_shape,
+)
+from .base import Agent, Decision, Update
+from .entry import AgentEntry
+
+_NAMED = 3  # paths in an error message
+_NUM_ACTORS = 2
+_BATCH = 3  # another size than that of the actors
+_LEAST_STEPS = 16  # of a rollout: enough actions to find one that is out of bounds
+_UPDATES = 3
+
+
+def check_agent_shapes(
+    agent: Agent, environment_spec: EnvironmentSpec, *, entry: AgentEntry | None = None
+) -> None:
+    """Checks that an agent's functions fit together, the environment and the replay.
+
+    It traces each function with arguments of the right shapes and checks the results: actions,
+    extras, states, gradients, priorities and metrics. It takes one or two seconds. `check_agent`
+    checks values too.
+
+    Args:
+      agent: the agent.
+      environment_spec: of an environment that it was made for.
+      entry: the agent's entry; its `episode_metrics` and `evaluation_modes` are then checked.
+
+    Raises:
+      ValueError: one sentence that names the function, what is wrong and what is expected. A
+        network of a wrong size is one of the reasons.
+    """
+    check_precision()
+    if not isinstance(agent, Agent):
+        raise ValueError(f"make_agent must return an Agent; its type is {type(agent).__name__}.")
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    learner = _trace("init", agent.init, key)
+    params = _trace("acting_params", agent.acting_params, learner)
+    actor_id = jax.ShapeDtypeStruct((), np.int32)
+    actor = _trace("begin", lambda key, id: agent.begin(key, id, _NUM_ACTORS), key, actor_id)
+    timestep = timestep_shape(environment_spec)
+    for name in ("explore", "exploit"):
+        decision = _trace(name, getattr(agent, name), params, actor, timestep)
+        _check_decision(name, decision, actor, environment_spec, agent.sequence)
+        if entry is not None:
+            _check_names(name, decision.extras, entry)
+    sample = sample_shape(environment_spec, agent.sequence, _BATCH)
+    gradients = _check_gradients(_trace("gradients", agent.gradients, learner, sample))
+    updated = _trace("apply", agent.apply, learner, gradients)
+    _check_like("apply", "the learner state", updated, learner)
+
+
+def check_precision() -> None:
+    """Refuses JAX's flag for numbers of 64 bits, which changes the types of every agent's arrays.
+
+    Raises:
+      ValueError: names the flag.
+    """
+    if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
+        raise ValueError(
+            "JAX's flag jax_enable_x64 is on, but agents compute in 32 bits: unset JAX_ENABLE_X64, "
+            "or remove the line that sets it, which may be in the environment's module."
+        )
+
+
+def timestep_shape(environment_spec: EnvironmentSpec) -> TimeStep:
+    """Shapes and dtypes of a time step of one environment."""
+    seen, number = environment_spec.observations, jax.ShapeDtypeStruct((), np.float32)
+    return TimeStep(
+        step_type=jax.ShapeDtypeStruct((), np.int32),
+        reward=number,
+        discount=number,
+        observation=jax.ShapeDtypeStruct(seen.shape, seen.dtype),
+    )
+
+
+def _trace(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Shapes of what one of an agent's functions returns for arguments of these shapes."""
+    changed = False
+
+    def checked(*arguments: Any) -> Any:
+        nonlocal changed
+        before, structure = jax.tree.flatten(arguments)
+        outputs = function(*arguments)
+        after, found = jax.tree.flatten(arguments)
+        changed = str(structure) != str(found) or any(map(operator.is_not, before, after))
+        return outputs
+
+    try:
+        outputs = jax.eval_shape(checked, *arguments)
+    except Exception as error:  # those of JAX, chex, Haiku and the agent have no common type
+        raise ValueError(
+            f"Agent.{name} cannot be traced with arguments of the environment's and the agent's "
+            f"shapes: {reason(error)}."
+        ) from error
+    if changed:
+        raise ValueError(f"Agent.{name} must not change its arguments.")
+    return outputs
+
+
+def _check_like(name: str, what: str, found: Any, wanted: Any) -> None:
+    """Refuses a pytree, returned by a function, that has not the shapes and dtypes of another."""
+    given, expected = _leaves(found), _leaves(wanted)
+    if str(jax.tree.structure(found)) != str(jax.tree.structure(wanted)):
+        missing = _some("missing", expected.keys() - given.keys())
+        unexpected = _some("unexpected", given.keys() - expected.keys())
+        details = "; ".join(filter(None, [missing, unexpected])) or "the types of nodes differ"
+        raise ValueError(f"Agent.{name}: {what} has the wrong structure ({details}).")
+    for path, leaf in expected.items():
+        _check_leaf(name, what + path, given[path], leaf.shape, leaf.dtype)
+
+
+def _check_leaf(name: str, what: str, found: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    """Refuses an array, returned by a function, of another shape or dtype."""
+    if found.shape != shape or found.dtype != dtype:
+        raise ValueError(
+            f"Agent.{name}: {what} must be {_text(shape, dtype)}, got "
+            f"{_text(found.shape, found.dtype)}."
+        )
+
+
+def _check_decision(
+    name: str, decision: Any, actor: Any, spec: EnvironmentSpec, sequence: SequenceSpec
+) -> None:
+    if not isinstance(decision, Decision):
+        raise ValueError(f"Agent.{name} must return a Decision, got a {type(decision).__name__}.")
+    if not hasattr(decision.action, "shape"):
+        raise ValueError(f"Agent.{name}: the action must be an array, got {decision.action}.")
+    _check_leaf(name, "the action", decision.action, spec.actions.shape, spec.actions.dtype)
+    if name == "explore":
+        _check_like(name, "extras", decision.extras, sequence.extras)
+    _check_like(name, "the actor state", decision.state, actor)
+
+
+def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
+    """The extras that the entry names: metrics while training, modes while evaluating."""
+    names = entry.episode_metrics if name == "explore" else entry.evaluation_modes
+    for extra in names:
+        if extra not in extras:
+            field = "episode_metrics" if name == "explore" else "evaluation_modes"
+            raise ValueError(
+                f"Agent.{name} must return the extra {extra!r}, which AgentEntry.{field} names."
+            )
+        dtype = extras[extra].dtype if name == "explore" else np.dtype(bool)
+        _check_leaf(name, f"the extra {extra!r}", extras[extra], (), dtype)
+
+
+def _check_gradients(outputs: Any) -> Any:
+    """Checks what `Agent.gradients` returned, and returns the gradients."""
+    if not (isinstance(outputs, tuple) and len(outputs) == 2 and isinstance(outputs[1], Update)):
+        raise ValueError("Agent.gradients must return the pair (Gradients, Update).")
+    gradients, update = outputs
+    for path, leaf in _leaves(gradients).items():
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"Agent.gradients: gradients{path} must be floats, which can be averaged, got "
+                f"{leaf.dtype}."
+            )
+    _check_like(
+        "gradients",
+        "priorities",
+        update.priorities,
+        jax.ShapeDtypeStruct((_BATCH,), np.float32),
+    )
+    if not isinstance(update.metrics, dict):
+        raise ValueError(
+            f"Agent.gradients: metrics must be a dictionary, got a {type(update.metrics).__name__}."
+        )
+    for metric, value in update.metrics.items():
+        scalar = jax.ShapeDtypeStruct((), np.float32)
+        _check_like("gradients", f"the metric {metric!r}", value, scalar)
+    return gradients
+
+
+def _leaves(tree: Any) -> dict[str, Any]:
+    """The leaves by their paths."""
+    return {
+        jax.tree_util.keystr(path): leaf
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+    }
+
+
+def _some(label: str, paths: Iterable[str]) -> str:
+    """The first paths, in words; empty if there are none."""
+    names = sorted(path or "the array" for path in paths)
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return f"{label}: {', '.join([*names[:_NAMED], *more])}" if names else ""
+
+
+def _text(shape: tuple[int, ...], dtype: Any) -> str:
+    return f"{getattr(dtype, 'name', dtype)} {[*shape]}"
+
+
+def check_agent(
+    agent: Agent,
+    environment_spec: EnvironmentSpec,
+    *,
+    num_envs: int = 2,
+    entry: AgentEntry | None = None,
+    seed: int = 0,
+) -> None:
+    """Acts and learns on random data, and raises at the first violation of the contract.
+
+    After `check_agent_shapes` it compiles every function and checks that
+
+    * it is pure: the same arguments give the same results, in two traces and in two calls;
+    * it is compiled once, for first, intermediate and last steps, for states that it returned and
+      for states that were restored from NumPy arrays, as from a snapshot;
+    * actions are within the bounds of the spec;
+    * gradients are finite, also their mean over two batches, with sequences that end by
+      termination and by truncation; priorities are finite and >= 0;
+    * gradients and priorities do not depend on the action of an episode's last row, after which
+      nothing was done, nor on rows behind the mask, which are padding.
+
+    Args:
+      agent: the agent.
+      environment_spec: of an environment that it was made for.
+      num_envs: E >= 1: environments that act together, and sequences B of a batch.
+      entry: the agent's entry; its `episode_metrics` and `evaluation_modes` are then checked.
+      seed: of the random data.
+
+    Raises:
+      ValueError: one sentence that names the function, what is wrong and what is expected.
+    """
+    if num_envs < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
+    check_agent_shapes(agent, environment_spec, entry=entry)
+    key, generator = jax.random.key(seed), np.random.default_rng(seed)
+    learner = _Compiled("init", agent.init)(key)
+    params = _Compiled("acting_params", agent.acting_params)(learner)
+    begin = _Compiled(
+        "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
+    )
+    _act(agent, begin, params, environment_spec, "exploit", num_envs, generator)
+    samples = _act(agent, begin, params, environment_spec, "explore", num_envs, generator)
+    _learn(agent, learner, samples, environment_spec, generator)
+
+
+class _Compiled:
+    """One of an agent's functions, compiled; refuses impure functions and recompilation."""
+
+    def __init__(self, name: str, function: Callable[..., Any]):
+        """Wraps the function.
+
+        Args:
+          name: in the contract.
+          function: it, or `jax.vmap` of it.
+        """
+        self._name, self._function, self._traces = name, function, 0
+        self._jitted = jax.jit(self._traced)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Calls the function.
+
+        Raises:
+          ValueError: the function is not pure, or it was compiled for a second time.
+        """
+        first = not self._traces
+        if first and self._program(self._jitted, arguments) != self._program(
+            # A new function: JAX remembers the trace of the other one.
+            jax.jit(lambda *arguments: self._function(*arguments)),
+            arguments,
+        ):
+            raise self._impure("two traces of it differ")
+        outputs = self._jitted(*arguments)
+        if first and not _equal(outputs, self._jitted(*arguments)):
+            raise self._impure("two calls with the same arguments give different results")
+        if self._traces > 1:
+            raise ValueError(
+                f"Agent.{self._name} must be compiled once, but was compiled again: its arguments "
+                "must keep their shapes, dtypes and weak types, also when restored from a snapshot."
+            )
+        return outputs
+
+    def _traced(self, *arguments: Any) -> Any:
+        self._traces += 1
+        return self._function(*arguments)
+
+    def _program(self, jitted: Any, arguments: tuple[Any, ...]) -> tuple[str, list[Any]]:
+        """What a function computes: its program, and the constants in it."""
+        program = jitted.trace(*arguments).jaxpr
+        text = re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr))  # addresses of Python objects
+        return text, [np.asarray(without_keys(jnp.asarray(x))).tobytes() for x in program.consts]
+
+    def _impure(self, evidence: str) -> ValueError:
+        return ValueError(f"Agent.{self._name} must be pure: {evidence}.")
+
+
+def _act(
+    agent: Agent,
+    begin: _Compiled,
+    params: Any,
+    spec: EnvironmentSpec,
+    name: str,
+    num_envs: int,
+    generator: np.random.Generator,
+) -> list[Sample]:
+    """Two rollouts in E environments: in the first, episodes terminate; in the second they do not.
+
+    Returns:
+      A batch of sequences from each.
+    """
+    act = _Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
+    keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), num_envs)
+    state = begin(keys, np.arange(num_envs, dtype=np.int32))
+    samples = []
+    for terminates in (True, False):
+        timesteps = _timesteps(spec, agent.sequence.length, num_envs, terminates, generator)
+        rows = []
+        for step, timestep in enumerate(timesteps):
+            decision: Decision = act(params, state, timestep)
+            _check_actions(name, np.asarray(decision.action), spec, step)
+            action, extras = jax.tree.map(np.asarray, (decision.action, decision.extras))
+            rows.append(rows_of(timestep, action, extras))
+            restored = act(params, _restored(state), timestep)
+            if step == 0 and not _equal(restored, decision):
+                raise ValueError(f"Agent.{name} gives other results with a restored actor state.")
+            state = decision.state
+        samples.append(_sample(rows[: agent.sequence.length], agent.sequence, generator))
+    return samples
+
+
+def _timesteps(
+    spec: EnvironmentSpec,
+    length: int,
+    num_envs: int,
+    terminates: bool,
+    generator: np.random.Generator,
+) -> list[TimeStep]:
+    """Random time steps `[E, ...]`; in every second environment an episode ends half-way."""
+    steps, end = max(length, _LEAST_STEPS), length // 2
+    kinds = np.full((steps, num_envs), StepType.MID, np.int32)
+    kinds[0] = StepType.FIRST
+    ends = np.arange(num_envs) % 2 == terminates
+    kinds[end, ends] = StepType.LAST
+    kinds[end + 1 : end + 2, ends] = StepType.FIRST
+    first, last = kinds == StepType.FIRST, kinds == StepType.LAST
+    reward = generator.normal(size=kinds.shape) * ~first
+    discount = np.where(last & terminates, 0.0, 1.0)
+    return [
+        TimeStep(
+            step_type=kinds[t],
+            reward=reward[t].astype(np.float32),
+            discount=discount[t].astype(np.float32),
+            observation=random_observations(spec.observations, num_envs, generator),
+        )
+        for t in range(steps)
+    ]
+
+
+def _check_actions(name: str, action: np.ndarray, spec: EnvironmentSpec, step: int) -> None:
+    low, high = spec.actions.minimum, spec.actions.maximum
+    wrong = ~((action >= low) & (action <= high))  # NaN is wrong too
+    if wrong.any():
+        raise ValueError(
+            f"Agent.{name}: the action must be within {low} and {high}, got {action[wrong][0]} at "
+            f"time step {step}."
+        )
+
+
+def _sample(rows: list[Row], sequence: SequenceSpec, generator: np.random.Generator) -> Sample:
+    """One sequence `[T + 1, ...]` of each environment, as a replay serves it."""
+    together: Row = jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
+    # The same frame as often as one is seen at once: the values do not matter.
+    frames = [together.observation] * sequence.frame_stack
+    if len(frames) > 1:
+        together = together._replace(observation=np.concatenate(frames, axis=-1))
+    mask = np.ones(together.is_last.shape, bool)
+    if not sequence.crosses_episodes:
+        mask = np.cumsum(together.is_last, axis=1) - together.is_last == 0
+        for values in jax.tree.leaves(together):
+            values[~mask] = 0
+    first = {
+        name: jax.tree.map(lambda x: x[:, 0], together.extras[name])
+        for name in sequence.first_row_extras
+    }
+    weights = generator.uniform(0.1, 1.0, len(mask)).astype(np.float32)
+    return Sample(together._replace(extras={**together.extras, **first}), weights, mask)
+
+
+def _learn(
+    agent: Agent,
+    learner: Any,
+    samples: list[Sample],
+    spec: EnvironmentSpec,
+    generator: np.random.Generator,
+) -> None:
+    """Updates with the mean of two batches' gradients, some of them from a restored state."""
+    gradients, apply = _Compiled("gradients", agent.gradients), _Compiled("apply", agent.apply)
+    mean = jax.jit(functools.partial(jax.tree.map, lambda x, y: (x + y) / 2))
+    for _ in range(_UPDATES):
+        found = [gradients(learner, sample) for sample in samples]
+        for each, update in found:
+            _check_finite(each)
+            priorities = np.asarray(update.priorities)
+            if not ((priorities >= 0) & np.isfinite(priorities)).all():
+                raise ValueError(
+                    f"Agent.gradients: priorities must be finite and >= 0, got {priorities}."
+                )
+        restored = _restored(learner)
+        if not _equal(gradients(restored, samples[0]), found[0]):
+            raise ValueError("Agent.gradients gives other results with a restored learner state.")
+        learner = apply(restored, mean(*(each for each, _ in found)))
+    for sample in samples:
+        grads, update = gradients(learner, sample)
+        for what, other in with_other_padding(sample, spec, agent.sequence, generator).items():
+            changed, after = gradients(learner, other)
+            if not _same_values((grads, update.priorities), (changed, after.priorities)):
+                raise ValueError(f"Agent.gradients must not depend on {what}.")
+
+
+def _check_finite(gradients: Any) -> None:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(gradients)[0]:
+        if not np.isfinite(leaf).all():
+            name = f"gradients{jax.tree_util.keystr(path)}"
+            raise ValueError(f"Agent.gradients: {name} must be finite.")
+
+
+def _restored(state: Any) -> Any:
+    """A state after the way through a snapshot: every leaf becomes a NumPy array and comes back."""
+    arrays = jax.tree.map(lambda x: jnp.array(np.asarray(x)), without_keys(state))
+    return with_keys(state, arrays)
+
+
+def _same_values(one: Any, other: Any) -> bool:
+    """Whether all numbers are equal; 0 equals -0."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in pairs)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether all arrays are equal, bit for bit; NaN equals NaN."""
+
+    def same(x: Any, y: Any) -> bool:
+        return np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+    return all(jax.tree.leaves(jax.tree.map(same, without_keys(one), without_keys(other))))
+
+
+def with_other_padding(
+    sample: Sample, spec: EnvironmentSpec, sequence: SequenceSpec, generator: np.random.Generator
+) -> dict[str, Sample]:
+    """The sample with other values where they have no meaning, by what was replaced.
+
+    Args:
+      sample: arrays of NumPy, `[B, T + 1, ...]`.
+      spec: of the environment.
+      sequence: of the agent.
+      generator: draws the values.
+    """
+    rows, padding = sample.rows, ~sample.mask
+    actions = _other_actions(rows.action, spec.actions, generator)
+
+    def noise(old: np.ndarray) -> np.ndarray:
+        if not np.issubdtype(old.dtype, np.floating):
+            return old
+        return _replaced(old, generator.uniform(0.1, 1.0, old.shape), padding)
+
+    frames = random_observations(spec.observations, padding.size, generator)
+    stacks = np.concatenate([frames] * sequence.frame_stack, axis=-1) if frames.ndim > 1 else frames
+    of_rows = rows.extras.keys() - {*sequence.first_row_extras}
+    others = rows._replace(
+        observation=_replaced(rows.observation, stacks.reshape(rows.observation.shape), padding),
+        reward=noise(rows.reward),
+        discount=noise(rows.discount),
+        action=_replaced(rows.action, actions, padding),
+        extras={k: jax.tree.map(noise, x) if k in of_rows else x for k, x in rows.extras.items()},
+    )
+    ended = rows._replace(action=_replaced(rows.action, actions, rows.is_last & sample.mask))
+    return {
+        "the action of an episode's last row: mask the step after it": sample._replace(rows=ended),
+        "rows behind Sample.mask, which are padding": sample._replace(rows=others),
+    }
+
+
+def random_observations(
+    spec: specs.Array, number: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Observations `[number, ...]` of a spec."""
+    shape = (number, *spec.shape)
+    if np.issubdtype(spec.dtype, np.integer):
+        return generator.integers(256, size=shape).astype(spec.dtype)
+    values = generator.normal(size=shape)
+    if isinstance(spec, specs.BoundedArray):
+        values = np.clip(values, spec.minimum, spec.maximum)
+    return values.astype(spec.dtype)
+
+
+def _other_actions(
+    action: np.ndarray, spec: ActionSpec, generator: np.random.Generator
+) -> np.ndarray:
+    """Legal actions that are not those given."""
+    if isinstance(spec, specs.DiscreteArray):
+        return (action + 1) % spec.num_values
+    low, high = (np.clip(bound, -1.0, 1.0) for bound in (spec.minimum, spec.maximum))
+    return generator.uniform(low, high, action.shape)
+
+
+def _replaced(old: np.ndarray, new: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """The new values `[B, T + 1, ...]` where a condition `[B, T + 1]` holds, else the old ones."""
+    where = where.reshape(*where.shape, *(1,) * (old.ndim - where.ndim))
+    return np.where(where, new, old).astype(old.dtype)
