@@ -17,7 +17,13 @@ import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from ..replay.rings import rows_per_environment
-from ..replay.rows import join_extras, row_spec, split_extras, within_episode
+from ..replay.rows import (
+    row_spec,
+    split_extras,
+    stack_frames,
+    where_rows,
+    within_episode,
+)
 
 
 class ReplayState(NamedTuple):
@@ -179,14 +185,15 @@ class DeviceReplay:
         longer: Row = jax.tree.map(lambda ring: ring[at], state.rows)
         rows: Row = jax.tree.map(lambda x: x[:, before:], longer)
         if before:
-            stacks = _stack_frames(longer.observation, longer.is_first, before)
+            stacks = stack_frames(longer.observation, longer.is_first, before + 1, jnp)
             rows = rows._replace(observation=stacks)
         mask = jnp.ones(rows.is_last.shape, bool)
         if not self._sequence.crosses_episodes:
             mask = within_episode(rows.is_last)
-            rows = jax.tree.map(lambda x: _where(mask, x), rows)
-        first = environments, self._slot(starts)
-        return join_extras(rows, jax.tree.map(lambda ring: ring[first], state.first)), mask
+            rows = jax.tree.map(lambda x: where_rows(mask, x, jnp), rows)
+        at = environments, self._slot(starts)
+        first = jax.tree.map(lambda ring: ring[at], state.first)
+        return rows._replace(extras={**rows.extras, **first}), mask
 
     def ages(self, state: ReplayState, slots: jax.Array) -> jax.Array:
         """Time steps since the first row of each present slot's sequence was added: int32 `[B]`."""
@@ -196,10 +203,18 @@ class DeviceReplay:
     def set_priorities(
         self, state: ReplayState, slots: jax.Array, priorities: jax.Array
     ) -> ReplayState:
-        """Sets finite priorities `[B]` of present slots `[B]`; nothing for uniform draws."""
+        """Sets finite priorities `[B]` of present slots `[B]`; nothing for uniform draws.
+
+        Of a repeated slot, the last priority counts: it alone is written, since the order in which
+        an accelerator writes one place twice is undefined.
+        """
         if not self._is_prioritised:
             return state
-        masses = state.priorities.ravel().at[slots].set(self._power(priorities))
+        masses, index = state.priorities.ravel(), jnp.arange(slots.size)
+        is_repeated = jnp.triu(slots[:, None] == slots, k=1).any(axis=1)
+        slots = jnp.where(is_repeated, masses.size + index, slots)  # beyond: written nowhere
+        powers = self._power(priorities)
+        masses = masses.at[slots].set(powers, mode="drop", unique_indices=True)
         return state._replace(
             priorities=masses.reshape(state.priorities.shape),
             largest=jnp.maximum(state.largest, priorities.max()),
@@ -280,18 +295,3 @@ def _draw(key: jax.Array, masses: jax.Array, shape: tuple[int, ...]) -> jax.Arra
     point = jax.random.uniform(key, shape) * sums[..., -1]
     point = jnp.minimum(point, jnp.nextafter(sums[..., -1], 0.0))
     return jnp.sum(sums <= point[..., None], axis=-1, dtype=jnp.int32)
-
-
-def _stack_frames(frames: jax.Array, is_first: jax.Array, before: int) -> jax.Array:
-    """As `replay.rows.stack_frames`."""
-    num_rows = frames.shape[1] - before
-    layers, visible = [frames[:, before:]], jnp.ones((len(frames), num_rows), bool)
-    for back in range(1, before + 1):
-        visible &= ~is_first[:, before + 1 - back :][:, :num_rows]
-        layers.append(_where(visible, frames[:, before - back :][:, :num_rows]))
-    return jnp.concatenate(layers[::-1], axis=-1)
-
-
-def _where(mask: jax.Array, x: jax.Array) -> jax.Array:
-    """`x` `[B, n, ...]` where the mask `[B, n]` is True, else 0."""
-    return jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, jnp.zeros((), x.dtype))

@@ -13,14 +13,15 @@ class _Position(NamedTuple):
 
     writer: int
     number: int
-    joined: bool  # whether rows are added, or wait for the next first row
+    joined: bool  # False: the next row is the first of what is stored after a cut
 
 
 class Arrivals:
     """The rows of a `LocalReplay`'s environments, each environment's sent by one writer at a time.
 
-    Rows that arrive twice are dropped. Where rows are missing, or a writer has restarted, the
-    episode is cut as by a time limit, and rows are added again from the next episode's first on.
+    Rows that arrive twice are dropped. Where rows are missing, or a writer or the replay has
+    restarted, the episode is cut as by a time limit. The next row that arrives is stored as the
+    first one of an episode, though it may be from the middle: an episode may never end.
     """
 
     def __init__(self, local: LocalReplay):
@@ -51,16 +52,16 @@ class Arrivals:
         Raises:
           ValueError: there is no such environment.
         """
-        packing = self._local.packing
-        is_first, _ = packing.flags(packing.split(rows)[0])
-        pairs = list(zip(environments, numbers, strict=True))
-        begins = np.array(
-            [self._begin(*pair, writer, is_first[:, column]) for column, pair in enumerate(pairs)]
-        )
-        columns, index = np.array(environments), int(begins.min())
+        packing, pairs = self._local.packing, list(zip(environments, numbers, strict=True))
+        begins = np.array([self._begin(*pair, writer) for pair in pairs])
+        joined = np.array([self._next[environment].joined for environment in environments])
+        columns, index = np.array(environments), min(int(begins.min()), len(rows))
         while index < len(rows):
-            joined = begins <= index
-            if not add(packing.split(rows[index, joined]), columns[joined]):
+            begun = begins <= index
+            packed = packing.split(rows[index, begun])  # copies
+            is_first, _ = packing.flags(packed[0])
+            is_first |= ~(joined | (begins < index))[begun]
+            if not add(packed, columns[begun]):
                 break
             index += 1
         for (environment, number), begin in zip(pairs, begins, strict=True):
@@ -71,11 +72,11 @@ class Arrivals:
         return index == len(rows)
 
     def clear(self) -> None:
-        """Expects new writers, of new episodes."""
+        """Expects new writers."""
         self._next.clear()
 
-    def _begin(self, environment: int, number: int, writer: int, is_first: np.ndarray) -> int:
-        """Index of the first of n rows to be added, n if none is; cuts where rows are missing."""
+    def _begin(self, environment: int, number: int, writer: int) -> int:
+        """How many rows of a chunk have been added already; cuts where rows are missing."""
         if not 0 <= environment < self._local.num_envs:
             raise ValueError(
                 f"Rows of environment {environment} arrived, but the replay was made for "
@@ -85,8 +86,4 @@ class Arrivals:
         if position is None or position.writer != writer or position.number < number:
             self._local.cut(environment)
             position = self._next[environment] = _Position(writer, number, False)
-        skipped = position.number - number
-        if position.joined or skipped >= len(is_first):
-            return min(skipped, len(is_first))
-        firsts = np.flatnonzero(is_first[skipped:])
-        return skipped + int(firsts[0]) if firsts.size else len(is_first)
+        return position.number - number

@@ -171,7 +171,7 @@ class ReplayNode:
             return {**self.local.state(), "counters": np.array(self.local.counters, np.int64)}
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int] | None = None) -> None:
-        """Restores a state; rows are added from the first ones of new episodes on.
+        """Restores a state; the next row of each environment is the first of an episode.
 
         Args:
           state: of a node, or of a `LocalReplay` with its counters.

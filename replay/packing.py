@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ..datatypes import EnvironmentSpec, Row, Sample, SequenceSpec
-from .rows import join_extras, row_spec, split_extras, stack_frames, within_episode
+from .rows import row_spec, split_extras, stack_frames, within_episode
 
 _HEADER = 8  # numbers of a draw, some of them reserved
 _ALIGNMENT = 64  # of the arrays of a draw, as in shared memory
@@ -165,15 +165,15 @@ class SequencePacking:
         Returns:
           Rows `[B, T+1, ...]`, with extras of the first row `[B, ...]`; and the mask `[B, T+1]`.
         """
-        pairs = zip(self.parts, packed, strict=True)
-        longer, *first = [packing.unpack(part) for packing, part in pairs]
+        longer, *first = [x.unpack(part) for x, part in zip(self.parts, packed, strict=True)]
         rows: Row = jax.tree.map(lambda x: x[:, self.before :], longer)
         mask = self.mask(packed[0])
         if self.before:
             stacks = stack_frames(longer.observation, longer.is_first, self.before + 1)
             stacks[~mask] = 0
             rows = rows._replace(observation=stacks)
-        return (join_extras(rows, first[0]) if first else rows), mask
+        extras = {**rows.extras, **(first[0] if first else {})}
+        return rows._replace(extras=extras), mask
 
     def _split(self, row: Row) -> list[Any]:
         names = self.sequence.first_row_extras

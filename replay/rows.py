@@ -42,37 +42,40 @@ def split_extras(row: Row, names: tuple[str, ...]) -> tuple[Row, dict[str, Any]]
     return row._replace(extras=rest), chosen
 
 
-def join_extras(row: Row, extras: dict[str, Any]) -> Row:
-    """The inverse of `split_extras`."""
-    return row._replace(extras={**row.extras, **extras})
-
-
 def within_episode(is_last: Any) -> Any:
     """False behind the first True of bool `[B, n]`, an array of NumPy or JAX."""
     return is_last.cumsum(axis=1) - is_last == 0
 
 
-def stack_frames(frames: np.ndarray, is_first: np.ndarray, frame_stack: int) -> np.ndarray:
+def stack_frames(frames: Any, is_first: Any, frame_stack: int, xp: Any = np) -> Any:
     """Puts the newest observations of each row together, as `SequenceSpec.frame_stack` says.
 
     Args:
       frames: `[B, k - 1 + n, ...]`, the observations of n rows, and of the k - 1 rows before them.
       is_first: bool `[B, k - 1 + n]`. What stands before an episode's first row is not read.
       frame_stack: k >= 2.
+      xp: the namespace of the arrays, `numpy` or `jax.numpy`.
 
     Returns:
       `[B, n, ...]`, the last axis k times as long.
     """
-    before = frame_stack - 1
-    num_rows = frames.shape[1] - before
-    layers = [frames[:, before:]]
-    visible = np.ones((len(frames), num_rows), bool)  # `back` rows back is the same episode
+    num_rows = frames.shape[1] - frame_stack + 1
+    layers = [frames[:, frame_stack - 1 :]]
+    visible = xp.ones((len(frames), num_rows), bool)  # `back` rows back is the same episode
     for back in range(1, frame_stack):
-        visible &= ~is_first[:, frame_stack - back :][:, :num_rows]
-        layer = frames[:, before - back :][:, :num_rows].copy()
-        layer[~visible] = 0
-        layers.append(layer)
-    return np.concatenate(layers[::-1], axis=-1)
+        visible = visible & ~is_first[:, frame_stack - back :][:, :num_rows]
+        layer = frames[:, frame_stack - 1 - back :][:, :num_rows]
+        layers.append(where_rows(visible, layer, xp))
+    return xp.concatenate(layers[::-1], axis=-1)
+
+
+def where_rows(mask: Any, x: Any, xp: Any = np) -> Any:
+    """Rows `x` `[B, n, ...]` where the mask `[B, n]` is True, else 0."""
+    if xp is not np:
+        return xp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, xp.zeros((), x.dtype))
+    x = x.copy()  # with NumPy, faster than `where`
+    x[~mask] = 0
+    return x
 
 
 def stored_as(sequence: SequenceSpec, config: ReplayConfig) -> dict[str, dict[str, np.ndarray]]:

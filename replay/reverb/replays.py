@@ -67,7 +67,7 @@ class QueuedReplay(LocalReplay):
         return draw
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Restores a state, and waits for the first rows of new episodes."""
+        """Restores a state; the next row of each environment is the first of an episode."""
         super().restore(state, counters)
         self.cut()
         self._arrivals.clear()

@@ -150,6 +150,24 @@ def test_proportional_draws_are_those_of_the_store(alpha):
     np.testing.assert_allclose(sample.weights, weights, rtol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 5, 40])
+def test_of_a_repeated_slot_the_last_priority_is_written_alone(batch):
+    """An accelerator may write repeated indices in any order."""
+    config = ReplayConfig(capacity=48, min_rows=1, selector="proportional")
+    replay, state, store = filled(sequence_spec(4, 3, True), config, 12)
+    rng = np.random.default_rng(batch)
+    slots = rng.choice(np.flatnonzero(present_of(store)), batch)
+    priorities = rng.random(batch).astype(np.float32)
+    store.set_priorities(slots, priorities)
+    arguments = state, jnp.asarray(slots, jnp.int32), jnp.asarray(priorities)
+    found = replay.set_priorities(*arguments).priorities
+    wanted = store.state()["selector"]["priorities"]
+    np.testing.assert_array_equal(np.ravel(found), wanted.astype(np.float32))
+    equations = jax.make_jaxpr(replay.set_priorities)(*arguments).eqns
+    scatters = [each.params for each in equations if each.primitive.name.startswith("scatter")]
+    assert [params["unique_indices"] for params in scatters] == [True]
+
+
 def test_draws_are_uniform_where_all_priorities_are_zero():
     config = ReplayConfig(
         capacity=48, min_rows=1, batch_size=64, selector="proportional", uniform_fraction=0.0

@@ -77,26 +77,6 @@ def test_a_capacity_for_each_environment(num_envs):
     assert replay.status().num_rows == 60 * num_envs
 
 
-def test_a_restored_replay_continues_identically_in_the_middle_of_a_round():
-    replay, updates = make_replay(**ROUNDS), 0
-    for _ in range(38):
-        replay.add(zero_rows(replay))
-    assert replay.sample() is not None
-    updates += 1
-    other = make_replay(seed=5, **ROUNDS)
-    other.restore(replay.state(), counters(replay, updates))
-    drawn = 0
-    for _ in range(12):
-        while (expected := replay.sample()) is not None:
-            jax.tree.map(np.testing.assert_array_equal, other.sample(), expected)
-            drawn += 1
-        assert other.sample() is None
-        for each in (replay, other):
-            each.add(zero_rows(each))
-    assert drawn > 4
-    assert replay.status() == other.status()
-
-
 def test_the_schedule_decides_when_a_batch_is_drawn():
     replay = make_replay(min_rows=8, acting_steps_per_update=4.0)
     calls = []

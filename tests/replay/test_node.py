@@ -57,6 +57,15 @@ def draw_all(local, replay, rng, before):
     return drawn
 
 
+def settle(local, replay, before):
+    """Sets the priorities of the draws that still have none."""
+    for ours, others in before:
+        local.set_priorities(ours, np.ones(ours.shape[1]))
+        replay.set_priorities(others, np.ones(ours.shape[1]))
+    before.clear()
+    assert replay.sample() is None, "which sends the priorities"
+
+
 @pytest.mark.parametrize(
     ("selector", "cut", "changes"),
     [
@@ -85,11 +94,7 @@ def test_all_is_as_in_one_process(selector, cut, changes):
                 writer.write(part(rows, environment))
                 local.add(part(rows, environment), np.array([environment]))
                 drawn += draw_all(local, replay, rng, before)
-        for ours, others in before:
-            local.set_priorities(ours, np.ones(ours.shape[1]))
-            replay.set_priorities(others, np.ones(ours.shape[1]))
-        before.clear()
-        assert replay.sample() is None, "which sends the priorities"
+        settle(local, replay, before)
         assert replay.status() == local.status()
         state = node.state()
         assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
@@ -205,7 +210,7 @@ def test_a_program_of_threads_ends_with_all_calls_made():
 
 
 # Chunks of rows as (writer, number of the first row, rows); what is added is given as positions
-# in the stream, and "cut" where an episode is ended.
+# in the stream, and "cut" where an episode is ended: the row after it is stored as a first one.
 FIRSTS = (0, 6, 12)
 GAPS = {
     "in order": ([(7, 0, range(5)), (7, 5, range(5, 9))], [*range(9)]),
@@ -215,54 +220,102 @@ GAPS = {
         [(7, 0, range(5)), (7, 5, range(5, 9)), (7, 0, range(5)), (7, 9, range(9, 11))],
         [*range(11)],
     ),
-    "a gap": ([(7, 0, range(3)), (7, 4, range(4, 9))], [0, 1, 2, "cut", 6, 7, 8]),
-    "a gap, and no first row": (
-        [(7, 0, range(3)), (7, 4, range(4, 6)), (7, 6, range(6, 9))],
-        [0, 1, 2, "cut", 6, 7, 8],
+    "a gap": ([(7, 0, range(3)), (7, 4, range(4, 9))], [0, 1, 2, "cut", *range(4, 9)]),
+    "a gap before a last row": (
+        [(7, 0, range(3)), (7, 5, range(5, 9))],
+        [0, 1, 2, "cut", *range(5, 9)],
     ),
-    "another writer": ([(7, 0, range(3)), (8, 0, range(4, 9))], [0, 1, 2, "cut", 6, 7, 8]),
-    "a writer in the middle": ([(7, 3, range(3, 9))], [6, 7, 8]),
+    "gaps after single rows": (
+        [(7, 0, range(1)), (7, 2, range(2, 3)), (7, 4, range(4, 9))],
+        [0, "cut", 2, "cut", *range(4, 9)],
+    ),
+    "another writer": ([(7, 0, range(3)), (8, 0, range(4, 9))], [0, 1, 2, "cut", *range(4, 9)]),
+    "a writer in the middle": ([(7, 3, range(3, 9))], ["cut", *range(3, 9)]),
 }
+
+
+def as_first(row):
+    return row._replace(is_first=np.ones_like(row.is_first))
 
 
 @pytest.mark.parametrize("name", GAPS)
 @pytest.mark.parametrize("max_lead", [0, 1000])
-def test_gaps_cut_episodes(name, max_lead):
+@pytest.mark.parametrize("crosses", [False, True])
+def test_gaps_cut_episodes(name, max_lead, crosses):
     """With `max_lead` 0 chunks are taken in row by row."""
     chunks, added = GAPS[name]
-    sequence, options = sequence_spec(crosses=False), {"acting_steps_per_update": 1.0}
+    sequence, options = sequence_spec(crosses=crosses), {"acting_steps_per_update": 1.0}
     rows = [
         row._replace(is_first=np.array([n in FIRSTS]), is_last=np.array([n + 1 in FIRSTS]))
         for n, row in enumerate(stream(15, 1, ends=0.0))
     ]
     local = local_replay(sequence, 1, min_rows=3, **options)
-    for index in added:
+    for index, before in zip(added, [None, *added], strict=False):
         if index == "cut":
             local.store.cut(0)
         else:
-            local.add(rows[index])
+            local.add(as_first(rows[index]) if before == "cut" else rows[index])
     node = ReplayNode(local_replay(sequence, 1, min_rows=3, **options), max_lead=max_lead)
     number = 0
     for writer, first, indices in chunks:
         chunk = packed([rows[index] for index in indices], sequence)
+        sent = chunk.copy()
         while not node.add(writer, [first], [0], chunk, 0.0):
             assert node.draw(0, number, 0.0) is not None
             number += 1
-    assert (number > 0) == (max_lead == 0 and len(added) > 3)
+        assert_equal(chunk, sent)
+    assert (number > 0) == (max_lead == 0)
     found, wanted = node.local.store.state(), local.store.state()
     assert_equal({**found, "rng": 0}, {**wanted, "rng": 0})
 
 
 def test_a_gap_concerns_each_environment_apart():
+    """Two rows of one environment are missing; two of the other one arrive twice."""
     rows = list(stream(12, ends=0.0))
-    firsts = {0: 5, 1: 8}
-    rows = [
-        row._replace(is_first=np.array([n == firsts[e] for e in (0, 1)]))
-        for n, row in enumerate(rows)
+    local, node = local_replay(), ReplayNode(local_replay(), max_lead=1000)
+    assert node.add(7, [0, 0], [0, 1], packed(rows[:6]), 0.0)
+    shifted = [
+        jax.tree.map(lambda *x: np.concatenate(x), part(rows[n], 0), part(rows[n + 4], 1))
+        for n in range(4, 8)
     ]
-    node = ReplayNode(local_replay(), max_lead=1000)
-    assert node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
-    assert node.status()[0] == (12 - 5) + (12 - 8)
+    assert node.add(7, [4, 8], [0, 1], packed(shifted), 0.0)
+    for n in range(6):
+        local.add(rows[n])
+    local.cut(1)
+    for n in range(8, 12):
+        row = part(rows[n], 1)
+        local.add(as_first(row) if n == 8 else row, np.array([1]))
+    for n in (6, 7):
+        local.add(part(rows[n], 0), np.array([0]))
+    assert node.status()[0] == 8 + 10
+    found, wanted = node.local.store.state(), local.store.state()
+    assert_equal(found["rows"], wanted["rows"])
+    assert found["heads"].tolist() == wanted["heads"].tolist() == [8, 10]
+
+
+@pytest.mark.parametrize("changes", [{}, ROUNDS])
+def test_a_task_without_an_end_learns_on_after_a_restart(changes):
+    """The writer's rows have no first one any more: they join in the middle of the episode."""
+    sequence, rows = sequence_spec(period=3), list(stream(80, ends=0.0))
+    local = local_replay(sequence, **changes)
+    node = ReplayNode(local_replay(sequence, **changes), max_lead=1000)
+    replay, drawn, used = open_replay(DirectPeer(node), sequence, **changes), [0, 0], []
+    for half in (0, 1):
+        for number in range(40 * half, 40 * half + 40):
+            row = rows[number]
+            assert node.add(7, [number] * 2, [0, 1], packed([row], sequence), 0.0)
+            local.add(as_first(row) if number == 40 else row)
+            drawn[half] += draw_all(local, replay, np.random.default_rng(half), used)
+        settle(local, replay, used)
+        state = node.state()
+        assert_equal(state["rows"], local.state()["rows"])
+        assert state["counters"].tolist() == [*local.counters]
+        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=1000, restarts=1)
+        node.restore(state)
+        replay = open_replay(DirectPeer(node), sequence, **changes)
+        replay.restore(replay.state(), {"updates": local.counters[1]})
+        local.cut()
+    assert 10 < drawn[0] <= drawn[1] + 4
 
 
 def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
@@ -297,12 +350,16 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     assert not np.any(new.local.store.state()["selector"]["priorities"] == 1e9)
     before = new.status()[0]
     assert before == 12
-    # The chunk that was sent to the old node arrives again; rows join at the next first one.
-    more = [rows[16]._replace(is_first=np.array([True])), *rows[17:20]]
-    for row in [*rows[12:16], *more]:
+    # The chunk that was sent to the old node arrives again, and joins in the middle.
+    for row in rows[16:24]:
         writer.write(row)
     writer.close()
-    assert new.status()[0] == 12 + 4
+    local = local_replay(sequence, 1)
+    for number, row in enumerate(rows[:24]):
+        if number == 12:
+            local.cut()
+        local.add(as_first(row) if number == 12 else row)
+    assert_equal(new.local.store.state()["rows"], local.store.state()["rows"])
 
 
 def test_a_restart_is_noticed_without_a_lost_call():
@@ -332,11 +389,7 @@ def test_unused_draws_count_as_not_made(changes, again):
         local.add(row)
         if number < 20:
             draw_all(local, replay, np.random.default_rng(0), used)
-            for ours, others in used:
-                local.set_priorities(ours, np.ones(ours.shape[1]))
-                replay.set_priorities(others, np.ones(ours.shape[1]))
-            used.clear()
-            assert replay.sample() is None, "which sends the priorities"
+            settle(local, replay, used)
     while node.draw(0, node._number, 0.0) is not None:
         pass
     assert len({draw.newest for draw, _ in node._unused}) == 1 + ("pace" in changes)
@@ -461,16 +514,20 @@ def test_late_priorities_are_set():
         assert (1 in node._made) == waits, "sixteen draws later, and not seventeen"
 
 
-def test_a_restored_node_waits_for_new_episodes():
+@pytest.mark.parametrize("crosses", [False, True])
+def test_a_restored_node_cuts_the_running_episodes(crosses):
     """Though its writer is the same, and no row is missing."""
-    node, rows = ReplayNode(local_replay(), max_lead=1000), list(stream(12, ends=0.0))
-    node.add(7, [0, 0], [0, 1], packed(rows[:6]), 0.0)
+    sequence, rows = sequence_spec(crosses=crosses), list(stream(12, ends=0.0))
+    local, node = local_replay(sequence), ReplayNode(local_replay(sequence), max_lead=1000)
+    node.add(7, [0, 0], [0, 1], packed(rows[:6], sequence), 0.0)
     node.restore(node.state())
-    node.add(7, [6] * 2, [0, 1], packed(rows[6:9]), 0.0)
-    assert node.status()[0] == 2 * 6
-    new = rows[9]._replace(is_first=np.ones(2, bool))
-    node.add(7, [9] * 2, [0, 1], packed([new, *rows[10:]]), 0.0)
-    assert node.status()[0] == 2 * 9
+    node.add(7, [6] * 2, [0, 1], packed(rows[6:9], sequence), 0.0)
+    node.add(7, [9] * 2, [0, 1], packed(rows[9:], sequence), 0.0)
+    for number, row in enumerate(rows):
+        if number == 6:
+            local.cut()
+        local.add(as_first(row) if number == 6 else row)
+    assert_equal(node.state(), {**local.state(), "counters": np.array(local.counters)})
 
 
 def test_a_buffer_of_another_size_is_refused():

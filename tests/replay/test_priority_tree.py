@@ -177,31 +177,6 @@ def test_an_unknown_half_has_the_weighted_mean_of_the_partition_of_the_other_hal
     )
 
 
-def test_nothing_known_is_uniform():
-    tree = make_tree(13, [1, 4, 12])
-    np.testing.assert_array_equal(tree.probabilities(array(12, 1, 4)), np.full(3, 1 / 3))
-    assert (
-        chi_square(
-            draw(tree, np.random.default_rng(0), 3000), np.isin(np.arange(13), [1, 4, 12]) / 3
-        )
-        > 1e-3
-    )
-
-
-def test_everything_known_is_proportional():
-    priorities = np.random.default_rng(3).random(37)
-    tree = make_tree(37, range(37), dict(enumerate(priorities)))
-    np.testing.assert_allclose(
-        tree.probabilities(all_slots(tree)), priorities / priorities.sum(), rtol=1e-12
-    )
-
-
-def test_all_known_mass_zero_is_uniform():
-    tree = make_tree(5, [0, 1, 3, 4], {0: 0.0, 3: 0.0})
-    np.testing.assert_array_equal(tree.probabilities(array(0, 1, 3, 4)), np.full(4, 0.25))
-    assert set(draw(tree, np.random.default_rng(0), 200)) == {0, 1, 3, 4}
-
-
 def test_zero_mass_is_never_drawn_beside_the_smallest_mass():
     tree = make_tree(100, range(100), dict.fromkeys(range(100), 0.0))
     tree.set_priorities(array(63), np.array([5e-324]))
@@ -289,11 +264,6 @@ def test_the_last_of_a_repeated_slot_wins():
     tree = make_tree(4, range(4), dict.fromkeys(range(4), 1.0))
     tree.set_priorities(array(2, 1, 2, 2), np.array([9.0, 3.0, 8.0, 4.0]))
     np.testing.assert_allclose(tree.probabilities(array(0, 1, 2, 3)), np.array([1, 3, 4, 1]) / 9)
-
-
-def test_inserting_a_slot_twice_in_one_call_inserts_it_once():
-    tree = make_tree(40, [3, 3, 5])
-    assert len(tree) == 2
 
 
 def test_empty_batches_do_nothing():

@@ -98,19 +98,6 @@ def test_erratum_14_replays_are_drawn_from_a_poisson_distribution():
     assert min(counts) == 0
 
 
-@pytest.mark.parametrize("num_envs", [1, 2, 8, 16])
-def test_a_transition_is_replayed_as_often_whatever_the_number_of_environments(num_envs):
-    config = ReplayConfig(pace="rounds", replay_ratio=4.0, batch_size=16, min_rows=1)
-    schedule = UpdateSchedule(config, num_envs=num_envs, seed=0)
-    segments = 32_000
-    for rounds in range(1, segments // num_envs + 1):
-        observe(schedule, rounds, rounds=rounds)
-        take(schedule)
-    # The number of updates has a Poisson distribution of mean and variance 4 * segments / 16.
-    deviation = 16 * np.sqrt(4 * segments / 16) / segments
-    assert abs(16 * schedule.updates / segments - 4) < 4 * deviation
-
-
 def test_ratio_zero_never_replays():
     schedule = make_schedule(pace="rounds", replay_ratio=0.0, on_policy=True)
     for rounds in range(1, 50):
