@@ -5,100 +5,106 @@ generators, and lists, tuples, deques and dictionaries of these, of exactly thes
 whose order has no copy). What occurs in two places (a generator that two attributes share) occurs
 in two places again. Arrays keep their order in memory.
 
-The bytes are the length of a JSON text, the text, and the contents of the arrays one after another.
-In the text, lists and dictionaries with other contents stand as `{"kind": ..., ...}`.
+The bytes are a pickle that names nothing but the types and functions listed here.
 """
 
 import collections
-import json
-from collections.abc import Callable, Sequence
+import io
+import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-_LENGTH = 8  # bytes of the length of the text
-_AS_THEY_ARE = (type(None), bool, int, float, str)
-_CONTAINERS = (list, tuple, collections.deque)
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-_RANDOM_STATE = "RandomState"  # NumPy's older generator, which dm_control uses
+_PROTOCOL = 3  # later ones write sets without naming their type
+_GENERATORS = "numpy.random."
+_ALLOWED = {
+    "collections.deque",
+    "numpy.dtype",
+    "numpy.ndarray",
+    "numpy.core.multiarray._reconstruct",
+    "numpy.core.multiarray.scalar",
+    *(f"{_GENERATORS}_{name.lower()}.{name}" for name in ("PCG64", "MT19937", "Philox", "SFC64")),
+    f"{_GENERATORS}_pcg64.PCG64DXSM",
+    f"{_GENERATORS}_generator.Generator",
+    f"{_GENERATORS}mtrand.RandomState",  # NumPy's older generator, which dm_control uses
+    f"{_GENERATORS}bit_generator.SeedSequence",
+    f"{_GENERATORS}bit_generator.__pyx_unpickle_SeedSequence",
+    *(f"{_GENERATORS}_pickle.__{name}_ctor" for name in ("bit_generator", "generator")),
+    f"{_GENERATORS}_pickle.__randomstate_ctor",
+    f"{__name__}._with_strides",
+}
 
 
 class NotPlainError(ValueError):
     """Something is not plain data; the message names it."""
 
 
-def pack(value: Any) -> bytes:
+def pack(value: Any, name: str = "the state") -> bytes:
     """Bytes of plain data.
+
+    Args:
+      value: the data.
+      name: of the data, for errors.
 
     Raises:
       NotPlainError: names what is not plain data, or that two arrays share a part of their memory.
     """
-    packer = _Packer()
-    text = json.dumps(packer.encode(value, "the state")).encode()
-    return b"".join([len(text).to_bytes(_LENGTH, "little"), text, *packer.contents])
+    file = io.BytesIO()
+    try:
+        _Pickler(file, _PROTOCOL).dump(value)
+    except NotPlainError as error:
+        items = value.items() if type(value) is dict else ()
+        parts = value if type(value) in (list, tuple, collections.deque) else ()
+        for key, part in [*items, *((name, part) for part in parts)]:
+            pack(part, str(key))  # names the innermost key
+        raise NotPlainError(f"{name} is {error}") from None
+    return file.getvalue()
 
 
 def unpack(data: bytes) -> Any:
     """The plain data of `pack`: new arrays, generators and containers.
 
     Raises:
-      ValueError: the bytes are damaged.
+      ValueError: the bytes are damaged, or not plain data.
     """
     try:
-        end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-        return _Unpacker(memoryview(data)[end:]).decode(json.loads(data[_LENGTH:end]))
-    except Exception as error:  # JSON and NumPy raise many types
+        return _Unpickler(io.BytesIO(data)).load()
+    except Exception as error:  # pickle and NumPy raise many types
         raise ValueError(f"the state is damaged ({error})") from error
 
 
-class _Packer:
-    def __init__(self) -> None:
-        self.contents: list[bytes] = []
-        self._numbers: dict[int, int] = {}  # by id, of what has been encoded
-        self._kept: list[Any] = []  # alive, so that no id is used twice
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if not _is_allowed(module, name):
+            raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+        return super().find_class(module, name)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, protocol: int) -> None:
+        super().__init__(file, protocol)
         self._arrays: list[np.ndarray] = []
         self._views: list[np.ndarray] = []
 
-    def encode(self, value: Any, name: str) -> Any:
+    def reducer_override(self, value: Any) -> Any:
+        """Called with all but Python's own data: with objects, and with what a pickle names."""
         kind = type(value)
-        if kind in _AS_THEY_ARE:
-            return value
-        if id(value) in self._numbers:
-            return {"kind": "again", "number": self._numbers[id(value)]}
-        self._numbers[id(value)] = len(self._kept)
-        self._kept.append(value)
-        if kind is bytes:
-            self.contents.append(value)
-            return {"kind": "bytes", "size": len(value)}
-        if kind is np.ndarray:
-            self._check_memory(value, name)
-            return self._array(value, name)
-        if isinstance(value, np.generic):
-            return {**self._array(np.asarray(value), name), "kind": "scalar"}
-        if kind is np.random.Generator and type(value.bit_generator).__name__ in _BIT_GENERATORS:
-            return {"kind": "generator", "state": self.encode(value.bit_generator.state, name)}
-        if kind.__name__ == _RANDOM_STATE and isinstance(value, getattr(np.random, _RANDOM_STATE)):
-            state = value.get_state(legacy=False)
-            return {"kind": _RANDOM_STATE, "state": self.encode(state, name)}
-        if kind is dict:
-            pairs = [[self.encode(k, name), self.encode(v, str(k))] for k, v in value.items()]
-            return {"kind": "dict", "items": pairs}
-        if kind in _CONTAINERS:
-            items = [self.encode(item, name) for item in value]
-            described = {"kind": kind.__name__, "items": items}
-            return described | ({"maxlen": value.maxlen} if kind is collections.deque else {})
-        raise NotPlainError(f"{name} is a {kind.__module__}.{kind.__qualname__}")
+        if isinstance(value, np.dtype):
+            if value.hasobject or value.kind == "V":
+                raise NotPlainError(f"an array of {value}")
+        elif kind is np.ndarray:
+            self._check_memory(value)
+            if not (value.flags.c_contiguous or value.flags.f_contiguous):
+                return _with_strides, (np.ascontiguousarray(value), value.strides)
+        elif not isinstance(value, np.generic):
+            named = value if hasattr(value, "__qualname__") else kind
+            if not _is_allowed(named.__module__, named.__qualname__):
+                shown = value if isinstance(value, type) else kind
+                raise NotPlainError(f"a {shown.__module__}.{shown.__qualname__}")
+        return NotImplemented
 
-    def _array(self, value: np.ndarray, name: str) -> dict[str, Any]:
-        if value.dtype.hasobject or value.dtype.kind == "V":
-            raise NotPlainError(f"{name} is an array of {value.dtype}")
-        self.contents.append(value.tobytes())
-        size = len(self.contents[-1])
-        described = {"kind": "array", "type": value.dtype.str, "shape": value.shape, "size": size}
-        # The order in memory is also that of sums, whose last bits depend on it.
-        return described if value.flags.c_contiguous else {**described, "strides": value.strides}
-
-    def _check_memory(self, array: np.ndarray, name: str) -> None:
+    def _check_memory(self, array: np.ndarray) -> None:
         """Refuses an array that changes when another one, or a library, is written to."""
         base = array.base
         while isinstance(base, np.ndarray):
@@ -107,81 +113,22 @@ class _Packer:
         if not isinstance(base, bytes | None) or any(
             np.may_share_memory(array, other) for other in others
         ):
-            raise NotPlainError(f"{name} is an array that shares its memory")
+            raise NotPlainError("an array that shares its memory")
         self._arrays.append(array)
         if array.base is not None:
             self._views.append(array)
 
 
-class _Unpacker:
-    def __init__(self, contents: memoryview) -> None:
-        self._contents = contents
-        self._position = 0
-        self._made: list[Any] = []
-
-    def decode(self, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        if value["kind"] == "again":
-            return self._made[value["number"]]
-        place = len(self._made)  # in the order in which the packer saw them
-        self._made.append(None)
-        self._made[place] = made = self._make(value["kind"], value, place)
-        return made
-
-    def _make(self, kind: str, value: dict[str, Any], place: int) -> Any:
-        if kind == "bytes":
-            return self._take(value["size"])
-        if kind in ("array", "scalar"):
-            content = self._take(value["size"])
-            array: Any = np.ndarray(value["shape"], np.dtype(value["type"]), content).copy()
-            if "strides" in value:
-                array = _with_strides(array, value["strides"])
-            return array if kind == "array" else array[()]
-        if kind in ("generator", _RANDOM_STATE):
-            return _generator(kind, self.decode(value["state"]))
-        if kind == "dict":
-            pairs: dict[Any, Any] = {}
-            self._made[place] = pairs
-            for key, item in value["items"]:
-                key = self.decode(key)
-                pairs[key] = self.decode(item)
-            return pairs
-        items = map(self.decode, value["items"])
-        if kind == "tuple":
-            return tuple(items)
-        growing: Any = collections.deque(maxlen=value["maxlen"]) if kind == "deque" else []
-        self._made[place] = growing
-        growing.extend(items)
-        return growing
-
-    def _take(self, size: int) -> bytes:
-        content = bytes(self._contents[self._position : self._position + size])
-        if len(content) != size:
-            raise ValueError("it ends too early")
-        self._position += size
-        return content
+def _is_allowed(module: str, name: str) -> bool:
+    # NumPy 2 has renamed its core.
+    return f"{module}.{name}".replace("numpy._core.", "numpy.core.") in _ALLOWED
 
 
 def _with_strides(array: np.ndarray, strides: Sequence[int]) -> np.ndarray:
-    """A copy that lies in memory as `strides` say."""
+    """A copy that lies in memory as `strides` say: the last bits of sums depend on it."""
     ends = [stride * (count - 1) for stride, count in zip(strides, array.shape, strict=True)]
     before, behind = -sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
     memory = np.zeros(before + behind + array.itemsize, np.uint8)
     placed: np.ndarray = np.ndarray(array.shape, array.dtype, memory, before, tuple(strides))
     placed[...] = array
     return placed
-
-
-def _generator(kind: str, state: dict[str, Any]) -> Any:
-    name = state["bit_generator"]
-    if name not in _BIT_GENERATORS:
-        raise ValueError(f"there is no generator {name}")
-    make: Callable[[], Any] = getattr(np.random, name)
-    if kind == _RANDOM_STATE:
-        made = getattr(np.random, _RANDOM_STATE)(make())
-        made.set_state(state)
-        return made
-    bits = make()
-    bits.state = state
-    return np.random.Generator(bits)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from retrax.environments import make
+from retrax.environments.plain_data import unpack
 from retrax.training.config_file import write_config
 from retrax.training.learner import Snapshot
 from retrax.training.loop import Loop
@@ -62,9 +63,14 @@ def newest(directory):
     steps = snapshots(directory)[-1]
     parts = read_state(directory / "snapshots" / f"{steps}.npz")
     del parts["counters"]  # they have seconds
+    if "running" in parts:  # equal data may be different pickles
+        parts["running"] = unpack(parts["running"])
     found = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(parts)[0]:
-        found[jax.tree_util.keystr(path)] = leaf if isinstance(leaf, bytes) else leaf.tobytes()
+        if isinstance(leaf, np.random.Generator):
+            leaf = leaf.bit_generator.state
+        is_array = isinstance(leaf, np.ndarray | np.generic)
+        found[jax.tree_util.keystr(path)] = leaf.tobytes() if is_array else repr(leaf)
     return steps, found
 
 

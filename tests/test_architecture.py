@@ -37,7 +37,7 @@ BUDGETS = {
     "losses": 1386,
     "networks": 1857,
     "agents": 6579,
-    "environments": 4619,
+    "environments": 4566,
     "replay": 3813,
     "training": 4147,
     "device": 1011,

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import pickle
 
 import dm_env
 import gymnasium
@@ -28,11 +29,32 @@ def random_actions(spec, generator):
     return generator.uniform(spec.actions.minimum, spec.actions.maximum, shape).astype(np.float32)
 
 
+def same(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, np.ndarray | np.generic):
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    elif isinstance(one, np.random.Generator):
+        same(one.bit_generator.state, other.bit_generator.state)
+    elif isinstance(one, np.random.RandomState):
+        same(one.get_state(), other.get_state())
+    elif isinstance(one, list | tuple | collections.deque):
+        assert len(one) == len(other)
+        assert getattr(one, "maxlen", None) == getattr(other, "maxlen", None)
+        for pair in zip(one, other, strict=True):
+            same(*pair)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            same(one[key], other[key])
+    else:
+        assert repr(one) == repr(other)  # NaN and -0.0 too
+
+
 MAKERS = {}  # of environments without an id
 
 
 def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
-    """Returns the episodes that ended, and the bytes of the state."""
+    """Returns how many episodes ended."""
     one, other = (make(MAKERS.get(id, id), seed=seed, num_envs=NUM_ENVS) for seed in seeds)
     generator = np.random.default_rng(0)
     for environment, steps in ((one, before), (other, 5)):
@@ -42,7 +64,7 @@ def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
                 environment.step(random_actions(one.spec, generator))
     state = pack(one.state())
     other.restore(unpack(state))
-    assert pack(other.state()) == state
+    same(other.state(), unpack(state))
     ended = 0
     for _ in range(after):
         actions = random_actions(one.spec, generator)
@@ -52,7 +74,7 @@ def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
         ended += int((wanted.step_type == dm_env.StepType.LAST).sum())
     one.close()
     other.close()
-    return ended, state
+    return ended
 
 
 @pytest.mark.parametrize(
@@ -70,7 +92,7 @@ def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
     ],
 )
 def test_a_restored_environment_goes_on_bit_for_bit(id):
-    assert check_continuation(id)[0] > 2
+    assert check_continuation(id) > 2
 
 
 @pytest.mark.parametrize(
@@ -83,7 +105,7 @@ def test_a_restored_environment_goes_on_bit_for_bit(id):
 )
 def test_simulations_go_on_bit_for_bit(id):
     pytest.importorskip("mujoco" if "v5" in id else "dm_control", reason="no mujoco extra")
-    assert (check_continuation(id)[0] > 1) == ("lqr" not in id)
+    assert (check_continuation(id) > 1) == ("lqr" not in id)
 
 
 def test_a_state_is_restored_before_the_first_reset():
@@ -91,7 +113,7 @@ def test_a_state_is_restored_before_the_first_reset():
     one.reset()
     state = pack(one.state())
     other.restore(unpack(state))
-    assert pack(other.state()) == state
+    same(other.state(), unpack(state))
 
 
 def test_a_state_of_other_physics_is_refused():
@@ -109,8 +131,7 @@ def test_atari_games_are_played_again(monkeypatch, episodic_life):
     """Over new games of new seeds, sticky actions and lives."""
     monkeypatch.setattr(played_games, "RENEWAL", 150)
     options = f"episodic_life={episodic_life},repeat_action_probability=0.25,frame_stack=2"
-    ended, _ = check_continuation(f"ALE/Breakout-v5,{options}", before=700, after=500)
-    assert ended > 2
+    assert check_continuation(f"ALE/Breakout-v5,{options}", before=700, after=500) > 2
 
 
 def test_an_atari_state_of_other_environments_is_refused():
@@ -153,12 +174,6 @@ class Slots:
     __slots__ = ("__dict__", "x")
 
 
-def seeded_space():
-    space = gymnasium.spaces.Discrete(3)
-    space.seed(0)
-    return gymnasium.spaces.Dict({"a": space})
-
-
 SHARED = np.zeros(6)
 
 
@@ -172,7 +187,7 @@ HIDING = {
     "array of objects": np.array([object()]),
     "overlapping arrays": [SHARED[:4], SHARED[2:]],
     "a library's memory": np.asarray(memoryview(bytearray(8))),
-    "seeded space": seeded_space(),
+    "seeded space": gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(3, seed=0)}),
 }
 
 
@@ -314,7 +329,7 @@ def normalised():
 
 def test_running_statistics_of_wrappers_are_kept(monkeypatch):
     monkeypatch.setitem(MAKERS, "normalised", normalised)
-    assert check_continuation("normalised")[0] > 2
+    assert check_continuation("normalised") > 2
 
 
 def test_a_note_says_what_becomes_of_running_statistics():
@@ -327,9 +342,7 @@ def test_a_note_says_what_becomes_of_running_statistics():
 
 # Plain data
 
-SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 ARRAYS = arrays.arrays(
     st.sampled_from(["f4", "i8", "?", "u1", "S3", "U2", "f2"]), arrays.array_shapes(min_dims=0)
 )
@@ -343,23 +356,6 @@ TREES = st.recursive(
     ),
     max_leaves=8,
 )
-
-
-def same(one, other):
-    assert type(one) is type(other)
-    if isinstance(one, np.ndarray | np.generic):
-        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-    elif isinstance(one, list | tuple | collections.deque):
-        assert len(one) == len(other)
-        assert getattr(one, "maxlen", None) == getattr(other, "maxlen", None)
-        for pair in zip(one, other, strict=True):
-            same(*pair)
-    elif isinstance(one, dict):
-        assert list(one) == list(other)
-        for key in one:
-            same(one[key], other[key])
-    else:
-        assert one == other
 
 
 @given(TREES)
@@ -392,12 +388,6 @@ def test_arrays_keep_their_order_in_memory(layout):
     found[...] = 0  # it can be written, and is a copy
 
 
-def test_numbers_without_an_equal_are_kept():
-    assert np.isnan(unpack(pack(float("nan"))))
-    assert np.signbit(unpack(pack(-0.0)))
-    same(np.float64("inf"), unpack(pack(np.float64("inf"))))
-
-
 @pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
 def test_generators_go_on_and_stay_shared(bits):
     generator = np.random.Generator(getattr(np.random, bits)(3))
@@ -425,11 +415,12 @@ def test_what_is_shared_stays_shared():
 @pytest.mark.parametrize("cut", [0, 4, 20, -1])
 def test_damaged_states_are_refused(cut):
     data = pack({"a": np.arange(9), "b": np.random.default_rng(0)})
-    with pytest.raises(ValueError, match="the state is damaged"):
+    with pytest.raises(ValueError, match=r"^the state is damaged \(.+\)$"):
         unpack(data[:cut])
 
 
-def test_only_numpys_own_generators_are_made():
-    data = pack(np.random.default_rng(0)).replace(b'"PCG64"', b'"shape"')
-    with pytest.raises(ValueError, match="there is no generator shape"):
-        unpack(data)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("thing", [print, functools.partial(print, 1), Hidden(), {"a": object()}])
+def test_a_pickle_that_names_anything_else_is_not_executed(thing, protocol):
+    with pytest.raises(ValueError, match=r"the state is damaged \(.* is no plain data\)"):
+        unpack(pickle.dumps(thing, protocol))
