@@ -17,8 +17,9 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from .command.exporting import export
-    from .command.trained import Evaluation, TrainedAgent, evaluate, load_agent
+    from .command.trained import TrainedAgent, evaluate, load_agent
     from .command.training import Summary, train
+    from .evaluation.evaluations import Scores
     from .evaluation.plots import plot_learning_curves as plot
     from .evaluation.plots import read_metrics as load_metrics
     from .launchpad_programs.engines.options import EngineOptions
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "EngineOptions": "launchpad_programs.engines.options:EngineOptions",
     "Episode": "replay.logged:Episode",
-    "Evaluation": "command.trained:Evaluation",
     "RunConfig": "training.run_config:RunConfig",
+    "Scores": "evaluation.evaluations:Scores",
     "Summary": "command.training:Summary",
     "TrainedAgent": "command.trained:TrainedAgent",
     "WorkerOptions": "training.workers.options:WorkerOptions",
@@ -49,8 +50,8 @@ _EXPORTS = {
 __all__ = [
     "EngineOptions",
     "Episode",
-    "Evaluation",
     "RunConfig",
+    "Scores",
     "Summary",
     "TrainedAgent",
     "WorkerOptions",

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import tyro
 
 from ..basics.validation import Range
+from ..evaluation.evaluations import Scores
 from ..evaluation.statistics import LEAST_EPISODES
 from .exporting import PLATFORMS, Platform, export
 from .parsing import parse
-from .trained import Evaluation, evaluate
+from .trained import evaluate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ def export_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _print(result: Evaluation, video: Path | None) -> None:
+def _print(result: Scores, video: Path | None) -> None:
     interval = f"95 %: {result.low:.6g} to {result.high:.6g}"
     if math.isnan(result.low):
         interval = f"no interval: it takes {LEAST_EPISODES} episodes"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ..agents.base import Agent
 from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..evaluation.evaluations import PeriodicEvaluation
 from ..training.config_file import check_new_directory, write_config
 from ..training.directory_lock import DirectoryLock
 from ..training.log import FILE_ONLY, close_log, setup_log
@@ -24,7 +25,6 @@ from ..training.run_config import RunConfig
 from ..training.snapshots import SnapshotInterval, Snapshots, newest_snapshot
 from ..training.stop import EitherStop
 from . import resuming
-from .evaluations import PeriodicEvaluation
 from .progress import Progress, describe, ending
 from .resuming import open_snapshots
 

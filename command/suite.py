@@ -18,11 +18,11 @@ from ..environments.start_states import StartStates, check_states_path, save_sta
 from ..environments.switches import split
 from ..evaluation import run_episodes
 from ..evaluation.atari57 import game_slug
+from ..evaluation.evaluations import states_of
 from ..evaluation.state_recorder import StateRecorder
 from ..training.config_file import read_config
 from ..training.seeds import Purpose, derive_seed
 from ..training.snapshots import Snapshots
-from .evaluations import states_of
 from .parsing import parse, tell
 from .trained import evaluate, load_for
 

@@ -5,10 +5,9 @@ import dataclasses
 import functools
 import itertools
 import logging
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +16,14 @@ from ..agents.base import ActorState, Agent, Params
 from ..agents.conformance import check_precision
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
-from ..evaluation import VideoWriter, interval_of_episodes
-from ..evaluation.episodes import begin_states, run_episodes
+from ..evaluation import VideoWriter
+from ..evaluation.episodes import begin_states
+from ..evaluation.evaluations import MAX_ENVS, Evaluation, Scores, evaluation_environments
 from ..training.config_file import PROGRAM, read_config
 from ..training.other_states import BestParameters, actor_files, read_actor
 from ..training.run_config import RunConfig
 from ..training.seeds import Purpose, derive_seed
 from ..training.snapshots import Snapshots
-from .evaluations import MAX_ENVS, make_with_starts, warm_states
 
 
 class TrainedAgent(NamedTuple):
@@ -49,32 +48,6 @@ class TrainedAgent(NamedTuple):
     config: RunConfig
     steps: int
     actors: ActorState = None
-
-
-class Evaluation(NamedTuple):
-    """Returns of an evaluation.
-
-    Attributes:
-      mean_return: mean undiscounted return.
-      low: lower bound of its 95 % confidence interval; NaN for fewer than 10 episodes.
-      high: the upper bound.
-      episodes: how many.
-      steps: training steps of the snapshot.
-      mean_length: transitions of an episode.
-      modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
-      metrics: means of the episode metrics of the agent's entry that evaluations have too.
-      policy: what acted, in the words of the agent's entry; "" if it has none.
-    """
-
-    mean_return: float
-    low: float
-    high: float
-    episodes: int
-    steps: int
-    mean_length: float
-    modes: dict[str, dict[str, Any]]
-    metrics: dict[str, float]
-    policy: str = ""
 
 
 def load_agent(run: Path | str, snapshot: int | str = "newest") -> TrainedAgent:
@@ -125,7 +98,7 @@ def evaluate(
     starts: Sequence[str] = ("noop",),
     arm: int | None = None,
     video: Path | str | None = None,
-) -> Evaluation:
+) -> Scores:
     """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
 
     Args:
@@ -148,7 +121,7 @@ def evaluate(
     seed = derive_seed(config.seed, Purpose.EVALUATION, seed)
     num_envs = 1 if video else min(episodes, MAX_ENVS)
     with contextlib.ExitStack() as stack:
-        environment = make_with_starts(
+        environment = evaluation_environments(
             config, starts, seed=seed, num_envs=num_envs, render=video is not None
         )
         stack.enter_context(closing_quietly(environment))
@@ -156,47 +129,27 @@ def evaluate(
             logging.getLogger("retrax").warning(statistics)
         trained = load_for(config, run, environment.spec, snapshot)
         writer = stack.enter_context(VideoWriter(video)) if video else None
-        entry, key = config.entry, jax.random.key(seed)
-        results = run_episodes(
+        evaluation = Evaluation(
+            config,
             trained.agent,
-            trained.params,
             environment,
-            key=key,
-            num_episodes=episodes,
+            seed=seed,
+            episodes=episodes,
             on_frame=writer.append if writer else None,
-            states=warm_states(entry, trained.agent, key, num_envs, trained.actors),
-            modes=entry.evaluation_modes,
-            metrics=entry.episode_metrics,
         )
-    modes = {
-        name: {
-            "mean_return": float(returns.mean()) if len(returns) else math.nan,
-            "episodes": len(returns),
-        }
-        for name, returns in results.returns_by_mode().items()
-    }
-    describe = entry.evaluation_policy
-    return Evaluation(
-        *interval_of_episodes(results.returns),
-        episodes=len(results.returns),
-        steps=trained.steps,
-        mean_length=float(results.lengths.mean()),
-        modes=modes,
-        metrics={name: float(values.mean()) for name, values in results.metrics.items()},
-        policy=describe(config.agent_config) if describe else "",
-    )
+        return evaluation.run(trained.params, trained.actors, trained.steps)
 
 
 def evaluate_arms(
     run: Path | str, *, snapshot: int | str = "newest", episodes: int = 20, seed: int = 0
-) -> list[Evaluation]:
+) -> list[Scores]:
     """Evaluates each policy of an agent that has a family of them, in their order; see `evaluate`.
 
     Raises:
       ValueError: the agent has no arms, or see `evaluate`.
     """
     run = Path(run).absolute()
-    config, found = read_config(run), list[Evaluation]()
+    config, found = read_config(run), list[Scores]()
     for arm in itertools.count():
         try:
             _with_arm(config, arm)

@@ -5,6 +5,7 @@
 """
 
 from .episodes import EpisodeResults, run_episodes
+from .evaluations import Evaluation, Scores
 from .plots import plot_learning_curves, read_metrics
 from .statistics import (
     Interval,
@@ -17,7 +18,9 @@ from .video import VideoWriter
 
 __all__ = [
     "EpisodeResults",
+    "Evaluation",
     "Interval",
+    "Scores",
     "VideoWriter",
     "interval_curve",
     "interval_of_episodes",

@@ -14,10 +14,8 @@ import numpy as np
 from ..agents.base import ActorState, Agent, Params
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
-from ..replay.interface import Stopped
 from ..training.actor import act_where
 from ..training.metrics import RunningReturns
-from ..training.stop import StopEvent
 
 
 class EpisodeResults(NamedTuple):
@@ -41,42 +39,6 @@ class EpisodeResults(NamedTuple):
         """The returns of each mode's episodes."""
         return {name: self.returns[chosen] for name, chosen in self.modes.items()}
 
-    def means(self) -> dict[str, float]:
-        """Means over episodes: `return`, `length`, and `return_MODE` of each mode that occurred."""
-        modes = {
-            f"return_{name}": float(returns.mean())
-            for name, returns in self.returns_by_mode().items()
-            if len(returns)
-        }
-        return {
-            "return": float(self.returns.mean()),
-            "length": float(self.lengths.mean()),
-            **modes,
-        }
-
-
-class Interruptible:
-    """An environment whose steps raise `Stopped` once a stop is requested."""
-
-    def __init__(
-        self,
-        environment: VectorEnvironment,
-        stop: StopEvent,
-        before_step: Callable[[], None] = lambda: None,
-    ):
-        """Takes the environment, whose other attributes stay; `before_step` may wait, or raise."""
-        self._environment, self._stop, self._before_step = environment, stop, before_step
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._environment, name)
-
-    def step(self, actions: np.ndarray) -> TimeStep:
-        """See `VectorEnvironment`."""
-        self._before_step()
-        if self._stop.is_set():
-            raise Stopped("Stopped in the middle of an episode.")
-        return self._environment.step(actions)
-
 
 def run_episodes(
     agent: Agent,
@@ -85,6 +47,7 @@ def run_episodes(
     *,
     key: jax.Array,
     num_episodes: int,
+    before_step: Callable[[], None] | None = None,
     on_frame: Callable[[np.ndarray], None] | None = None,
     states: ActorState = None,
     modes: Sequence[str] = (),
@@ -105,6 +68,7 @@ def run_episodes(
       environment: E environments.
       key: PRNG key of the initial actor states.
       num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
+      before_step: called before each step of the environments; an error of it ends the episodes.
       on_frame: called with a frame of the first environment, uint8 `[height, width, 3]`, at each
         of its counted time steps; for example `VideoWriter.append`.
       states: final states of an earlier call, for an agent that adapts its behaviour during
@@ -140,6 +104,8 @@ def run_episodes(
         tally.add(timestep, moved, jax.device_get([decision.extras[name] for name in tally.names]))
         if tally.all_done():
             return tally.results()._replace(states=states)
+        if before_step is not None:
+            before_step()
         timestep = environment.step(np.asarray(decision.action))
 
 

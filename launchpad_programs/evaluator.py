@@ -5,12 +5,11 @@ import math
 import time
 from typing import Any
 
-import jax
-
-from ..agents.base import ActorState, Agent
+from ..agents.base import Agent
 from ..datatypes import VectorEnvironment
 from ..environments.failures import close_quietly
-from ..evaluation.episodes import Interruptible, run_episodes
+from ..evaluation.evaluations import Evaluation, evaluation_environments
+from ..replay.interface import Stopped
 from ..training.other_states import BestParameters
 from ..training.parameters import ParameterClient, packing_of
 from ..training.seeds import Purpose
@@ -51,11 +50,17 @@ class EvaluatorNode(Node):
     ):
         """Takes its parts, which it closes; `parameters` are not threaded."""
         super().__init__(stop)
-        self._run, self._agent, self._parameters = config.run, agent, parameters
+        self._environment, self._parameters = environment, parameters
         self._counter = CounterClient(peers.peer("counter/0"), "evaluator/0", config.restarts)
-        self._environment: Any = Interruptible(environment, stop, self._before_step)
-        self._key, self._version = jax.random.key(config.derive_seed(Purpose.EVALUATOR)), -1
-        self._states: ActorState = None  # an agent may learn over evaluations
+        self._evaluation = Evaluation(
+            config.run,
+            agent,
+            environment,
+            seed=config.derive_seed(Purpose.EVALUATOR),
+            episodes=config.run.evaluation_episodes,
+            before_step=self._before_step,
+        )
+        self._version = -1
         self._phase, self._steps = "", 0  # of the run, when the node last reported
         self._rested_at, self._until = time.monotonic(), math.inf
         self._best = BestParameters(config.directory)
@@ -83,22 +88,11 @@ class EvaluatorNode(Node):
         self._report(state="evaluating")
         params, steps = self._parameters.params, self._steps
         self._version = self._parameters.version
-        self._key, key = jax.random.split(self._key)
         try:
-            results = run_episodes(
-                self._agent,
-                params,
-                self._environment,
-                key=key,
-                num_episodes=self._run.evaluation_episodes,
-                states=self._states,
-                modes=self._run.entry.evaluation_modes,
-            )
+            means = self._evaluation.run(params, None, steps).means()
         except _TooLong:
             self._report(state="waiting", final=True)
             return
-        self._states = results.states
-        means = results.means()
         self._best.offer(params, mean_return=means["return"], steps=steps)
         shown = {name: means.pop(name) for name in ("return", "length")}
         metrics = {f"evaluator_{name}": value for name, value in means.items()}
@@ -119,6 +113,8 @@ class EvaluatorNode(Node):
         if time.process_time() > self._until:
             raise _TooLong
         self._rest()
+        if self._stop.is_set():
+            raise Stopped("Stopped in the middle of an episode.")
 
     def _rest(self) -> None:
         """Waits in proportion to the work since the last rest, unless the last step is taken."""
@@ -140,7 +136,7 @@ def make_evaluator(
     """The evaluator."""
     run, seed = config.run, config.derive_seed(Purpose.EVALUATOR)
     num_envs = min(run.evaluation_episodes, _ENVIRONMENTS)
-    environment = run.make_environment(seed=seed, num_envs=num_envs, evaluation=True)
+    environment = evaluation_environments(run, seed=seed, num_envs=num_envs)
     agent = config.make_agent(environment.spec)
     parameters = ParameterClient(
         functools.partial(peers.peer(publisher_of(run)).call, "get"),

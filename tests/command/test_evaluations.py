@@ -19,13 +19,13 @@ from run_files import rows, snapshots, write_untrained_run
 from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
 from retrax.command import plot
-from retrax.command.evaluations import PeriodicEvaluation, warm_states
 from retrax.command.main import main
 from retrax.command.trained import evaluate, evaluate_arms, load_agent
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
 from retrax.evaluation import plots, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
+from retrax.evaluation.evaluations import Evaluation, PeriodicEvaluation
 from retrax.training.other_states import BestParameters
 from retrax.training.run_config import RunConfig
 from retrax.training.seeds import Purpose, derive_seed
@@ -138,7 +138,7 @@ def test_an_evaluation_is_that_of_the_snapshot_of_its_moment(evaluated, which):
     assert "actors" in read_state(evaluated / "best.npz")
 
 
-def test_an_evaluation_starts_from_what_the_actors_have_learned():
+def test_an_evaluation_starts_from_what_the_actors_have_learned(monkeypatch):
     agent = Agent(
         init=None,
         acting_params=None,
@@ -152,14 +152,14 @@ def test_an_evaluation_starts_from_what_the_actors_have_learned():
     fields = {"make_agent": None, "Config": int, "presets": {"a": int}}
     entry = AgentEntry(name="a", evaluation_modes=("seven",), **fields)
     warm = dataclasses.replace(entry, warm_start=lambda fresh, actors: fresh + jnp.sum(actors))
-    key, found = jax.random.key(0), []
+    found, config = [], RunConfig(agent="a", environment="catch")
     with contextlib.closing(make("catch", seed=0, num_envs=2)) as catch:
         for each in (entry, warm):
-            states = warm_states(each, agent, key, 2, jnp.array([3, 4]))
-            options = {"num_episodes": 3, "states": states, "modes": each.evaluation_modes}
-            results = run_episodes(agent, None, catch, key=key, **options)
-            found.append(results.modes["seven"].tolist())
-    assert found == [[False] * 3, [True] * 3]
+            monkeypatch.setattr(RunConfig, "entry", each)
+            evaluation = Evaluation(config, agent, catch, seed=0, episodes=3)
+            scores = evaluation.run(None, jnp.array([3, 4]), steps=5)
+            found.append((scores.steps, scores.modes["seven"]["episodes"]))
+    assert found == [(5, 0), (5, 3)]
 
 
 def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
@@ -213,9 +213,9 @@ def test_a_resumed_run_continues_its_evaluations(evaluated, retrax, tmp_path, mo
     run = shutil.copytree(evaluated, tmp_path / "run")
     made, make = [], RunConfig.make_environment
 
-    def watched(self, *, seed, num_envs, evaluation=False):
+    def watched(self, *, seed, num_envs, evaluation=False, **options):
         made.append((seed, num_envs, evaluation))
-        return make(self, seed=seed, num_envs=num_envs, evaluation=evaluation)
+        return make(self, seed=seed, num_envs=num_envs, evaluation=evaluation, **options)
 
     monkeypatch.setattr(RunConfig, "make_environment", watched)
     assert retrax("train", "--resume", run, "--steps", 420)[0] == 0

@@ -10,7 +10,7 @@ import pytest
 from benchmark_modules import load
 from run_files import check_equal, newest, rows, stop_with
 
-from retrax.command.evaluations import PeriodicEvaluation
+from retrax.evaluation.evaluations import PeriodicEvaluation
 from retrax.training.config_file import read_config
 from retrax.training.state_file import read_state, write_state
 

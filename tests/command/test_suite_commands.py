@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from run_files import write_untrained_run
 
-from retrax.command.evaluations import make_with_starts, states_of
 from retrax.command.main import main
 from retrax.environments.atari import Atari
 from retrax.environments.emulated_atari import EmulatedAtari
 from retrax.environments.start_states import load_states
 from retrax.evaluation.atari57 import GAMES
+from retrax.evaluation.evaluations import evaluation_environments, states_of
 from retrax.training.run_config import RunConfig
 
 LIVES = "ALE/Breakout-v5,episodic_life=yes,clip_rewards=True,frame_stack=2,num_threads=1"
@@ -75,18 +75,19 @@ def test_recorded_states_are_of_the_game_and_the_same_again(runs, states, tmp_pa
 
 def test_episodes_of_an_evaluation_begin_in_the_states(states):
     file = states / "breakout.npz"
-    environment = make_with_starts(of("ALE/Breakout-v5"), ["states", str(file)], seed=0, num_envs=3)
+    run, starts = of("ALE/Breakout-v5"), ["states", str(file)]
+    environment = evaluation_environments(run, starts, seed=0, num_envs=3)
     first = environment.reset().observation
     assert len(np.unique(first.reshape(3, -1), axis=0)) > 1
     assert states_of("breakout", file) == load_states(file)
-    noop = make_with_starts(of("ALE/Breakout-v5"), ["noop"], seed=0, num_envs=1)
+    noop = evaluation_environments(of("ALE/Breakout-v5"), ["noop"], seed=0, num_envs=1)
     assert type(noop) is not type(environment)
 
 
 @pytest.mark.parametrize("starts", [["noop"], ["states"]])
 def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, states, retrax, starts):
     starts = [*starts, *([str(states / "breakout.npz")] if starts == ["states"] else [])]
-    environment = make_with_starts(of(LIVES), starts, seed=0, num_envs=1)
+    environment = evaluation_environments(of(LIVES), starts, seed=0, num_envs=1)
     assert environment.spec.observations.shape == (84, 84, 2)
     assert not getattr(environment, "_episodic_life", False)
     command = ["evaluate", runs["lives"], "--episodes", 1, "--starts", *starts]
@@ -96,9 +97,9 @@ def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, stat
 def test_sticky_actions_have_no_start_states(states):
     starts = ["states", str(states / "breakout.npz")]
     switch = "repeat_action_probability"
-    make_with_starts(of(f"ALE/Breakout-v5,{switch}=0"), starts, seed=0, num_envs=1)
+    evaluation_environments(of(f"ALE/Breakout-v5,{switch}=0"), starts, seed=0, num_envs=1)
     with pytest.raises(ValueError, match=f"^ALE/Breakout-v5 with states has no switch {switch}; "):
-        make_with_starts(of(f"ALE/Breakout-v5,{switch}=0.25"), starts, seed=0, num_envs=1)
+        evaluation_environments(of(f"ALE/Breakout-v5,{switch}=0.25"), starts, seed=0, num_envs=1)
 
 
 @pytest.mark.parametrize("starts", [["noop"], ["states"]])
@@ -198,7 +199,7 @@ def test_wrong_starts_are_refused(states, environment, starts, sentence):
     file = str(states / "breakout.npz")
     starts = [start.format(file=file) for start in starts]
     with pytest.raises(ValueError, match=sentence.format(file=file)):
-        make_with_starts(of(environment), starts, seed=0, num_envs=1)
+        evaluation_environments(of(environment), starts, seed=0, num_envs=1)
 
 
 def test_recording_refuses_before_it_plays(runs, tmp_path, retrax):

@@ -1,7 +1,5 @@
 """Episodes of a scripted agent in environments whose episodes have scripted lengths."""
 
-import threading
-
 import chex
 import dm_env
 import gymnasium
@@ -15,8 +13,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
 from retrax.environments import from_gymnasium_vector
-from retrax.evaluation.episodes import EpisodeResults, Interruptible, run_episodes
-from retrax.replay.interface import Stopped
+from retrax.evaluation.episodes import run_episodes
+from retrax.evaluation.evaluations import Scores
 
 
 class ScriptedEnvironment:
@@ -333,17 +331,19 @@ def test_needs_an_episode():
 
 
 def test_means_of_episodes_and_of_the_modes_that_occurred():
-    modes = {"odd": np.array([True, False, True]), "never": np.zeros(3, bool)}
-    results = EpisodeResults(np.array([1.0, 2.0, 6.0]), np.array([3, 4, 8]), modes, {})
-    assert results.means() == {"return": 3.0, "length": 5.0, "return_odd": 3.5}
+    modes = {"odd": {"mean_return": 3.5, "episodes": 2}, "never": {"mean_return": np.nan}}
+    modes["never"]["episodes"] = 0
+    scores = Scores(3.0, 1.0, 5.0, 3, steps=7, mean_length=5.0, modes=modes, metrics={})
+    assert scores.means() == {"return": 3.0, "length": 5.0, "return_odd": 3.5}
 
 
-def test_an_interruptible_environment_is_the_environment_until_it_is_stopped():
-    stop = threading.Event()
-    environment = Interruptible(ScriptedEnvironment([[1], [2]]), stop)
-    assert environment.num_envs == 2
-    environment.reset()
-    np.testing.assert_array_equal(environment.step(np.zeros(2)).reward, [1.0, 101.0])
-    stop.set()
-    with pytest.raises(Stopped, match="in the middle of an episode"):
-        environment.step(np.zeros(2))
+def test_what_is_called_before_each_step_may_end_the_episodes():
+    environment = ScriptedEnvironment([[2], [5]])
+
+    def stop_before_the_third():
+        if len(environment.actions) == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        run(environment, 2, before_step=stop_before_the_third)
+    assert len(environment.actions) == 2

@@ -11,6 +11,7 @@ from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
+from retrax.evaluation import evaluations
 from retrax.evaluation.episodes import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
@@ -55,7 +56,7 @@ def make_node(tmp_path, monkeypatch):
     return make_node
 
 
-def evaluations(counter):
+def reported(counter):
     return [values for _, values in counter.reports if "return" in values]
 
 
@@ -64,15 +65,13 @@ def test_each_version_is_evaluated_once_and_the_last_one_again_at_the_end(make_n
     node = make_node(counter)
     node.evaluate()
     node.evaluate()
-    assert [(e["version"], e["length"], e["final"]) for e in evaluations(counter)] == [
-        (7, 9.0, False)
-    ]
+    assert [(e["version"], e["length"], e["final"]) for e in reported(counter)] == [(7, 9.0, False)]
     counter.phase = "evaluating"
     node.evaluate()
-    assert [e["final"] for e in evaluations(counter)] == [False, True]
+    assert [e["final"] for e in reported(counter)] == [False, True]
     counter.phase = "finished"
     node.evaluate()
-    assert len(evaluations(counter)) == 2
+    assert len(reported(counter)) == 2
 
 
 def test_the_last_evaluation_takes_limited_time(make_node, monkeypatch):
@@ -81,7 +80,7 @@ def test_the_last_evaluation_takes_limited_time(make_node, monkeypatch):
     counter = Counter()
     counter.phase = "evaluating"
     make_node(counter).evaluate()
-    assert evaluations(counter) == []
+    assert reported(counter) == []
     assert counter.reports[-1][1] == {"state": "waiting", "final": True}
 
 
@@ -89,7 +88,7 @@ def test_modes_that_occurred_are_reported_separately(make_node):
     counter = Counter()
     node = make_node(counter, modes=("greedy", "other"))
     node.evaluate()
-    (values,) = evaluations(counter)
+    (values,) = reported(counter)
     assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
 
 
@@ -103,7 +102,7 @@ def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
         counter.steps += 7  # while the episodes run
         return EpisodeResults(np.array([returns.pop(0)]), np.array([9]), {}, {})
 
-    monkeypatch.setattr(evaluator, "run_episodes", run_episodes)
+    monkeypatch.setattr(evaluations, "run_episodes", run_episodes)
     node, best = make_node(counter), BestParameters(tmp_path)
     for steps, expected in ((100, (0.5, 100)), (200, (0.5, 100))):
         counter.steps = steps
@@ -145,16 +144,15 @@ def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
     monkeypatch.setattr(evaluator, "time", clock)
     shares = []
 
-    def run_episodes(agent, params, environment, **options):
-        environment.reset()
+    def run_episodes(agent, params, environment, *, before_step, **options):
         began = clock.now
         for _ in range(1000):
             clock.now += 0.01  # the work of a step
-            environment.step(np.zeros(2, np.int32))
+            before_step()
             shares.append(0.01 * (len(shares) + 1) / (clock.now - began))
         return EpisodeResults(np.array([1.0]), np.array([9]), {}, {})
 
-    monkeypatch.setattr(evaluator, "run_episodes", run_episodes)
+    monkeypatch.setattr(evaluations, "run_episodes", run_episodes)
     make_node(counter, stop=clock).evaluate()
     assert shares[-1] == pytest.approx(share, rel=0.05)
     assert max(shares[100:]) == pytest.approx(share, rel=0.2)  # at no time much more

@@ -1,0 +1,239 @@
+"""Evaluations of the greedy policy: during a run, of a saved run, and in a program."""
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..agents.base import ActorState, Agent, Params
+from ..datatypes import VectorEnvironment
+from ..environments.failures import closing_quietly
+from ..environments.start_states import StartStates, load_states
+from ..replay.interface import Stopped
+from ..training.metrics import next_multiple
+from ..training.run_config import RunConfig
+from ..training.seeds import Purpose, derive_seed
+from ..training.stop import StopEvent
+from .episodes import batched, begin_states, run_episodes
+from .statistics import interval_of_episodes
+
+MAX_ENVS = 16  # stepped together in an evaluation
+_PREFIX = "evaluation_"
+
+
+class Scores(NamedTuple):
+    """Returns of an evaluation.
+
+    Attributes:
+      mean_return: mean undiscounted return.
+      low: lower bound of its 95 % confidence interval; NaN for fewer than 10 episodes.
+      high: the upper bound.
+      episodes: how many.
+      steps: training steps of the evaluated parameters.
+      mean_length: transitions of an episode.
+      modes: `mean_return` and `episodes` of each of the agent's evaluation modes.
+      metrics: means of the episode metrics of the agent's entry that evaluations have too.
+      policy: what acted, in the words of the agent's entry; "" if it has none.
+    """
+
+    mean_return: float
+    low: float
+    high: float
+    episodes: int
+    steps: int
+    mean_length: float
+    modes: dict[str, dict[str, Any]]
+    metrics: dict[str, float]
+    policy: str = ""
+
+    def means(self) -> dict[str, float]:
+        """Means over episodes: `return`, `length`, and `return_MODE` of each mode that occurred."""
+        modes = {
+            f"return_{name}": mode["mean_return"]
+            for name, mode in self.modes.items()
+            if mode["episodes"]
+        }
+        return {"return": self.mean_return, "length": self.mean_length, **modes}
+
+
+class Evaluation:
+    """Greedy episodes of an agent in environments that no training uses.
+
+    Args:
+      config: of the agent's run, resolved.
+      agent: made for the environments.
+      environment: see `evaluation_environments`. It is reset by each `run`, and not closed.
+      seed: of the first actor states.
+      episodes: of each `run`, at least 1.
+      before_step: called before each step of the environments; an error of it ends the evaluation.
+      on_frame: see `run_episodes`.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        agent: Agent,
+        environment: VectorEnvironment,
+        *,
+        seed: int,
+        episodes: int,
+        before_step: Callable[[], None] | None = None,
+        on_frame: Callable[[np.ndarray], None] | None = None,
+    ):
+        self._config, self._agent, self._environment = config, agent, environment
+        self._key, self._episodes = jax.random.key(seed), episodes
+        self._before_step, self._on_frame = before_step, on_frame
+        self._states: ActorState = None
+
+    def run(self, params: Params, actors: ActorState, steps: int) -> Scores:
+        """Runs the episodes.
+
+        Args:
+          params: output of `agent.acting_params`.
+          actors: the states of all actors of the run, `[num_envs, ...]`, from which the entry's
+            `warm_start` makes those of the evaluation. If it is None, or if there is no
+            `warm_start`, the states continue from the `run` before.
+          steps: training steps of the parameters.
+        """
+        config, entry = self._config, self._config.entry
+        if entry.warm_start is not None and actors is not None:
+            fresh = begin_states(self._agent, self._key, self._environment.num_envs)
+            self._states = batched(entry.warm_start, (0, None))(fresh, actors)
+        results = run_episodes(
+            self._agent,
+            params,
+            self._environment,
+            key=self._key,
+            num_episodes=self._episodes,
+            before_step=self._before_step,
+            on_frame=self._on_frame,
+            states=self._states,
+            modes=entry.evaluation_modes,
+            metrics=entry.episode_metrics,
+        )
+        self._states = results.states
+        modes = {
+            name: {
+                "mean_return": float(returns.mean()) if len(returns) else math.nan,
+                "episodes": len(returns),
+            }
+            for name, returns in results.returns_by_mode().items()
+        }
+        describe = entry.evaluation_policy
+        return Scores(
+            *interval_of_episodes(results.returns),
+            episodes=len(results.returns),
+            steps=steps,
+            mean_length=float(results.lengths.mean()),
+            modes=modes,
+            metrics={name: float(values.mean()) for name, values in results.metrics.items()},
+            policy=describe(config.agent_config) if describe else "",
+        )
+
+
+def evaluation_environments(
+    config: RunConfig,
+    starts: Sequence[str] = ("noop",),
+    *,
+    seed: int,
+    num_envs: int,
+    render: bool = False,
+) -> VectorEnvironment:
+    """Makes the environments of an evaluation, without switches that are for training only.
+
+    Args:
+      config: of the run.
+      starts: `("noop",)`, or `("states", FILE)` for Atari games.
+      seed: as for `environments.make`, as `num_envs` and `render`.
+      num_envs: their number.
+      render: whether frames are wanted.
+
+    Raises:
+      ValueError: `make` refuses the environment, other starts, or a file that is not of this game.
+    """
+    kind, *rest = starts or [""]
+    if kind == "noop" and not rest:
+        return config.make_environment(seed=seed, num_envs=num_envs, render=render, evaluation=True)
+    if kind != "states" or len(rest) != 1:
+        raise ValueError(f"--starts must be noop or states FILE, got {' '.join(starts)!r}.")
+    from ..environments.emulated_atari import EmulatedAtari, emulated_game
+
+    game, switches = emulated_game(config.environment)
+    found = states_of(game, Path(rest[0]))
+    return EmulatedAtari(game, num_envs=num_envs, seed=seed, states=found.states, **switches)
+
+
+def states_of(game: str, path: Path) -> StartStates:
+    """The states in a file, which must be of a game.
+
+    Raises:
+      ValueError: the file is damaged or of another game.
+    """
+    found = load_states(path)
+    if found.game != game:
+        raise ValueError(f"{path} has start states of {found.game}, not of {game}.")
+    return found
+
+
+class PeriodicEvaluation:
+    """Evaluates an agent each time that its run has taken so many steps, and at the run's end.
+
+    An evaluation depends on parameters, actor states, the run's seed and the number of steps only:
+    its environments are new, so a resumed run makes the same evaluations. Training never depends on
+    evaluations.
+
+    Attributes:
+      columns: names of the metrics.
+      next: steps at which the next evaluation is due; that at the run's end comes besides.
+    """
+
+    def __init__(self, config: RunConfig, agent: Agent, *, start: int):
+        """Prepares the evaluations of a resolved run that is at `start` steps."""
+        self._config, self._agent = config, agent
+        self._every, self._last = config.evaluate_every, config.schedule[0]
+        modes = (f"return_{name}" for name in config.entry.evaluation_modes)
+        names = ("return", "length", *modes) if self._every else ()
+        self.columns = [f"{_PREFIX}{name}" for name in names]
+        self.next = self._after(start)
+
+    def is_due(self, steps: int) -> bool:
+        """Whether the run has to be evaluated at this number of steps."""
+        return self._every > 0 and (steps >= self.next or steps >= self._last)
+
+    def run(
+        self, steps: int, params: Params, actors: ActorState, stop: StopEvent
+    ) -> dict[str, float]:
+        """One evaluation of the newest parameters, at a number of steps; a stop ends it.
+
+        Returns:
+          Means over the episodes, named as in `columns`; empty if it was stopped.
+        """
+        config = self._config
+        seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
+        num_envs = min(config.evaluation_episodes, MAX_ENVS)
+        environment = evaluation_environments(config, seed=seed, num_envs=num_envs)
+
+        def check_stop() -> None:
+            if stop.is_set():
+                raise Stopped("Stopped in the middle of an episode.")
+
+        with closing_quietly(environment), contextlib.suppress(Stopped):
+            evaluation = Evaluation(
+                config,
+                self._agent,
+                environment,
+                seed=seed,
+                episodes=config.evaluation_episodes,
+                before_step=check_stop,
+            )
+            means = evaluation.run(params, actors, steps).means()
+            self.next = self._after(steps)
+            return {f"{_PREFIX}{name}": value for name, value in means.items()}
+        return {}
+
+    def _after(self, steps: int) -> int:
+        return next_multiple(steps, self._every) if self._every else 0
