@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from .command.exporting import export
-    from .command.trained import TrainedAgent, evaluate, load_agent
-    from .command.training import Summary, train
-    from .evaluation.evaluations import Scores
-    from .evaluation.plots import plot_learning_curves as plot
-    from .evaluation.plots import read_metrics as load_metrics
-    from .launchpad_programs.engines.options import EngineOptions
-    from .launchpad_programs.launch import launch
-    from .replay.logged import Episode, episodes_of
-    from .training.run_config import RunConfig
-    from .training.workers.options import WorkerOptions
+    from .command.exporting import export as export
+    from .command.trained import TrainedAgent as TrainedAgent
+    from .command.trained import evaluate as evaluate
+    from .command.trained import load_agent as load_agent
+    from .command.training import Summary as Summary
+    from .command.training import train as train
+    from .evaluation import plots
+    from .evaluation.evaluations import Scores as Scores
+    from .launchpad_programs.engines.options import EngineOptions as EngineOptions
+    from .launchpad_programs.launch import launch as launch
+    from .replay.logged import Episode as Episode
+    from .replay.logged import episodes_of as episodes_of
+    from .training.run_config import RunConfig as RunConfig
+    from .training.workers.options import WorkerOptions as WorkerOptions
+
+    load_metrics, plot = plots.read_metrics, plots.plot_learning_curves
 
 # Imported when they are first used: `import retrax` takes no JAX, and the core no Launchpad.
 _EXPORTS = {
@@ -47,23 +52,7 @@ _EXPORTS = {
     "train": "command.training:train",
 }
 
-__all__ = [
-    "EngineOptions",
-    "Episode",
-    "RunConfig",
-    "Scores",
-    "Summary",
-    "TrainedAgent",
-    "WorkerOptions",
-    "episodes_of",
-    "evaluate",
-    "export",
-    "launch",
-    "load_agent",
-    "load_metrics",
-    "plot",
-    "train",
-]
+__all__ = list(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:

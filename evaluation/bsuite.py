@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .drawing import new_figure, picture, table
-from .statistics import mean_and_range
+from .drawing import mean_cell, new_figure, picture, table
 from .suites import read_rows
 
 if TYPE_CHECKING:
@@ -28,13 +27,13 @@ _PUBLISHED = Path(__file__).parent / "data" / "bsuite_scores.csv"
 
 
 class Score(NamedTuple):
-    """A score.
+    """A score of an experiment or a tag.
 
     Attributes:
       kind: "experiment" or "tag".
-      name: of the experiment or the tag.
-      score: 0 to 1.
-      ids: how many of the experiment's ids it is from; of a tag, of its experiments.
+      name: its name.
+      score: in [0, 1].
+      ids: how many ids it is from.
       finished: whether all of them have bsuite's number of episodes.
     """
 
@@ -48,12 +47,10 @@ class Score(NamedTuple):
 def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     """Scores of one agent: of its experiments, and of the tags that these have.
 
+    Experiments without a row, or deep_sea_stochastic before the 100th episode, have none.
+
     Args:
       records: from bsuite's ids to what `retrax.environments.bsuite_tasks` has recorded.
-
-    Returns:
-      The scores; not those of experiments without a row, or of deep_sea_stochastic before the 100th
-      episode.
 
     Raises:
       ImportError: bsuite is not installed.
@@ -75,17 +72,16 @@ def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
     frame = logging_utils.join_metadata(pandas.DataFrame(rows))
     with _old_pandas(pandas):
         found = summary_analysis.bsuite_score(frame)
-    ids = {name: frame[frame.bsuite_env == name].bsuite_id.nunique() for name in found.bsuite_env}
+    found["ids"] = [frame[frame.bsuite_env == x].bsuite_id.nunique() for x in found.bsuite_env]
     each = [
-        Score(EXPERIMENT, row.bsuite_env, float(row.score), ids[row.bsuite_env], bool(row.finished))
+        Score(EXPERIMENT, row.bsuite_env, float(row.score), row.ids, bool(row.finished))
         for row in found.itertuples()
     ]
-    for row in (
-        summary_analysis.ave_score_by_tag(found, []).dropna().sort_values("tag").itertuples()
-    ):
+    tags = summary_analysis.ave_score_by_tag(found, []).dropna().sort_values("tag")
+    for row in tags.itertuples():
         tagged = found[found.tags.str.contains(row.tag)]
-        number = sum(ids[name] for name in tagged.bsuite_env)
-        each.append(Score(TAG, row.tag, float(row.score), number, bool(tagged.finished.all())))
+        whole = bool(tagged.finished.all())
+        each.append(Score(TAG, row.tag, float(row.score), int(tagged.ids.sum()), whole))
     return each
 
 
@@ -115,7 +111,14 @@ def published() -> dict[str, dict[str, float]]:
 def report_sections(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """HTML of the rows of bsuite.csv, of which there is at least one."""
     agents = sorted({row["agent"] for row in rows})
-    experiments, tags = _by_name(rows, EXPERIMENT), _by_name(rows, TAG)
+    found: dict[str, dict[str, dict[str, list[Mapping[str, str]]]]] = {EXPERIMENT: {}, TAG: {}}
+    for row in rows:
+        found[row["kind"]].setdefault(row["name"], {}).setdefault(row["agent"], []).append(row)
+    lines = {
+        name: [name, *(_cell(seeds.get(agent, [])) for agent in agents)]
+        for by_name in found.values()
+        for name, seeds in by_name.items()
+    }
     of_others = published()
     yield (
         "<h2>bsuite's scores</h2><p>Between 0 and 1, by bsuite's own functions, from all episodes"
@@ -123,45 +126,23 @@ def report_sections(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
         " highest. A star: an id has fewer episodes than bsuite asks for. Published scores are of"
         " all ids.</p>"
     )
-    lines = [
-        [
-            *_cells(name, found, agents),
-            *(f"{each[name]:g}" if name in each else "" for each in of_others.values()),
-        ]
-        for name, found in experiments.items()
-    ]
-    yield table(["experiment", *agents, *of_others], lines)
+    for name in found[EXPERIMENT]:
+        lines[name] += [f"{each[name]:g}" if name in each else "" for each in of_others.values()]
+    yield table([EXPERIMENT, *agents, *of_others], [lines[name] for name in found[EXPERIMENT]])
     yield "<p>The means over the experiments of each of bsuite's tags:</p>"
-    yield picture(_draw_radar(tags, agents), "scores of each tag")
-    yield table(["tag", *agents], [_cells(name, found, agents) for name, found in tags.items()])
+    yield picture(_draw_radar(found[TAG], agents), "scores of each tag")
+    yield table([TAG, *agents], [lines[name] for name in found[TAG]])
 
 
-def _by_name(
-    rows: Sequence[Mapping[str, str]], kind: str
-) -> dict[str, dict[str, list[Mapping[str, str]]]]:
-    """The rows of a kind, by name and agent: one for each seed."""
-    found: dict[str, dict[str, list[Mapping[str, str]]]] = {}
-    for row in rows:
-        if row["kind"] == kind:
-            found.setdefault(row["name"], {}).setdefault(row["agent"], []).append(row)
-    return found
-
-
-def _cells(
-    name: str, found: Mapping[str, Sequence[Mapping[str, str]]], agents: Sequence[str]
-) -> list[str]:
-    cells = [name]
-    for rows in (found.get(agent, ()) for agent in agents):
-        star = "" if all(row["finished"] == "True" for row in rows) else "*"
-        values = [float(row["score"]) for row in rows]
-        cells.append(f"{mean_and_range(values):.2f}{star}" if values else "")
-    return cells
+def _cell(seeds: Sequence[Mapping[str, str]]) -> str:
+    star = "" if all(row["finished"] == "True" for row in seeds) else "*"
+    return mean_cell([float(row["score"]) for row in seeds], ".2f") + star
 
 
 def _draw_radar(
     found: Mapping[str, Mapping[str, Sequence[Mapping[str, str]]]], agents: Sequence[str]
 ) -> "Figure":
-    angles = np.linspace(0.0, 2.0 * np.pi, len(found), endpoint=False)
+    angles = np.linspace(0.0, 2.0 * np.pi, len(found) + 1)  # the last is the first
     figure = new_figure(6.5, 4.5)
     figure.set_layout_engine("constrained", w_pad=0.8)  # for the tags' names
     panel = figure.add_subplot(projection="polar")
@@ -170,10 +151,10 @@ def _draw_radar(
             np.mean([float(row["score"]) for row in each.get(agent, [])] or [np.nan])
             for each in found.values()
         ]
-        closed = [*angles, *angles[:1]], [*means, *means[:1]]
+        closed = angles, [*means, *means[:1]]
         panel.plot(*closed, color=f"C{number}", marker="o", label=agent)
         panel.fill(*closed, color=f"C{number}", alpha=0.15)
     panel.set(ylim=(0.0, 1.0), yticks=(0.25, 0.5, 0.75, 1.0))
-    panel.set_xticks(angles, [name.replace("_", " ") for name in found])
+    panel.set_xticks(angles[:-1], [name.replace("_", " ") for name in found])
     figure.legend(loc="outside upper right")
     return figure

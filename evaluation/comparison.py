@@ -36,9 +36,6 @@ def optimality_gap(scores: np.ndarray, target: float = 1.0) -> np.ndarray:
     Args:
       scores: `[..., N, G]`.
       target: a normalised score.
-
-    Returns:
-      `[...]`.
     """
     return target - np.mean(np.minimum(scores, target), axis=(-2, -1))
 
@@ -54,9 +51,6 @@ def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.nda
 
     Returns:
       `[...]`, in [0, 1].
-
-    Raises:
-      ValueError: the tasks are not as many.
     """
     scores, others = np.asarray(scores), np.asarray(others)
     if scores.shape[-1] != others.shape[-1]:
@@ -73,10 +67,7 @@ def performance_profile(scores: np.ndarray, thresholds: Sequence[float] | np.nda
 
     Args:
       scores: `[N, G]`.
-      thresholds: `[K]`.
-
-    Returns:
-      `[K]`, each in [0, 1].
+      thresholds: `[K]`, as the result.
     """
     scores = check_table(scores, "seeds", "tasks")
     return np.mean(scores[..., None] > np.asarray(thresholds), axis=(0, 1))
@@ -102,8 +93,7 @@ def stratified_bootstrap(
       resamples: B, at least 1.
 
     Returns:
-      The statistic of all scores, and its interval, whose limits are NaN for single seeds, whose
-      spread is unknown.
+      The statistic of all scores, and its interval, whose limits are NaN for single seeds.
 
     Raises:
       ValueError: an argument is out of its range.

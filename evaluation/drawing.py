@@ -1,4 +1,4 @@
-"""Figures without pyplot and its global state, as PNG files or in HTML pages; tables of a page."""
+"""Figures without pyplot and its global state, as PNG files or in HTML pages; HTML tables."""
 
 import base64
 import html
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..basics.writing import writing
-from .statistics import Curve, mean_curve
+from .statistics import Curve, mean_and_range, mean_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,18 @@ def new_figure(width: float, height: float) -> "Figure":
             return png(self)
 
     return Picture(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
+
+
+def new_panels(
+    number: int, inches: tuple[float, float], *, columns: int
+) -> tuple["Figure", list["Axes"]]:
+    """A figure with panels of a size in inches, `columns` of them side by side, row by row."""
+    rows = -(-number // columns)
+    figure = new_figure(inches[0] * columns, inches[1] * rows)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flatten())
+    for panel in panels[number:]:
+        panel.set_axis_off()
+    return figure, panels[:number]
 
 
 def check_png(output: Path) -> None:
@@ -70,3 +82,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _line(kind: str, cells: Sequence[str]) -> str:
     return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+
+def mean_cell(values: Sequence[float], form: str) -> str:
+    """The mean of seeds with the lowest and the highest one; empty without values."""
+    return f"{mean_and_range(values):{form}}" if values else ""

@@ -4,6 +4,7 @@
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import ActorState, Agent, Params
-from ..datatypes import TimeStep, VectorEnvironment
+from ..datatypes import VectorEnvironment
 from ..environments.failures import drawn
 from ..training.actor import act_where
 from ..training.metrics import RunningReturns
@@ -59,8 +60,8 @@ def run_episodes(
     Therefore the number of episodes of each environment is fixed beforehand (the first `N mod E`
     environments have one more than the others), and further episodes are ignored.
 
-    The environment is reset first. Its seed and `key` are the only sources of randomness. The
-    acting function is compiled once for an agent. If episodes never end, this does not return.
+    The environment is reset first. Its seed and `key` are the only sources of randomness. If
+    episodes never end, this does not return.
 
     Args:
       agent: its `begin` and `exploit` are used.
@@ -77,23 +78,26 @@ def run_episodes(
       metrics: names of extras, such as `AgentEntry.episode_metrics`; those that `exploit` does not
         return are left out.
 
-    Returns:
-      Results of exactly N episodes.
-
     Raises:
-      ValueError: if `num_episodes` is less than 1.
+      ValueError: `num_episodes` is less than 1.
     """
     if num_episodes < 1:
         raise ValueError(f"num_episodes must be at least 1, got {num_episodes}.")
+    num_envs = environment.num_envs
     if states is None:
-        states = begin_states(agent, key, environment.num_envs)
+        states = begin_states(agent, key, num_envs)
     decide = batched(agent.exploit, (None, 0, 0), donate_argnums=1)
     timestep = environment.reset()
     extras = jax.eval_shape(decide, params, states, timestep).extras
     metrics = [name for name in metrics if name in extras]
-    tally = _Tally(num_episodes, environment.num_envs, modes, metrics)
+    running, finished = RunningReturns(num_envs), [list[tuple[Any, ...]]() for _ in range(num_envs)]
+    share, rest = divmod(num_episodes, num_envs)
+
+    def is_done(index: int) -> bool:
+        return len(finished[index]) == share + (index < rest)
+
     while True:
-        if on_frame is not None and not tally.done(0):
+        if on_frame is not None and not is_done(0):
             on_frame(drawn(environment.render))
         moved = getattr(environment, "moved", None)
         if moved is None:
@@ -101,47 +105,23 @@ def run_episodes(
         else:
             decision = _batched_where(agent.exploit)(params, states, timestep, moved)
         states = decision.state
-        tally.add(timestep, moved, jax.device_get([decision.extras[name] for name in tally.names]))
-        if tally.all_done():
-            return tally.results()._replace(states=states)
+        chosen = jax.device_get([decision.extras[name] for name in (*modes, *metrics)])
+        for index, *episode in zip(*running.add(timestep, moved), strict=True):
+            if not is_done(index):
+                finished[index].append((*episode, *(extra[index] for extra in chosen)))
+        if all(map(is_done, range(num_envs))):
+            break
         if before_step is not None:
             before_step()
         timestep = environment.step(np.asarray(decision.action))
-
-
-class _Tally:
-    """Results of ended episodes, up to the fixed number of each environment."""
-
-    def __init__(
-        self, num_episodes: int, num_envs: int, modes: Sequence[str], metrics: Sequence[str]
-    ) -> None:
-        share, rest = divmod(num_episodes, num_envs)
-        self._shares = [share + (index < rest) for index in range(num_envs)]
-        self._finished: list[list[tuple[Any, ...]]] = [[] for _ in range(num_envs)]
-        self.names, self._num_modes = (*modes, *metrics), len(modes)
-        self._running = RunningReturns(num_envs)
-
-    def add(self, timestep: TimeStep, moved: np.ndarray | None, chosen: list[np.ndarray]) -> None:
-        for index, *episode in zip(*self._running.add(timestep, moved), strict=True):
-            if not self.done(index):
-                self._finished[index].append((*episode, *(extra[index] for extra in chosen)))
-
-    def done(self, index: int) -> bool:
-        return len(self._finished[index]) == self._shares[index]
-
-    def all_done(self) -> bool:
-        return all(self.done(index) for index in range(len(self._shares)))
-
-    def results(self) -> EpisodeResults:
-        episodes = [episode for group in self._finished for episode in group]
-        returns, lengths, *chosen = zip(*episodes, strict=True)
-        extras = list(zip(self.names, chosen, strict=True))
-        return EpisodeResults(
-            np.array(returns, np.float64),
-            np.array(lengths, np.int64),
-            {name: np.array(x, bool) for name, x in extras[: self._num_modes]},
-            {name: np.array(x, np.float64) for name, x in extras[self._num_modes :]},
-        )
+    returns, lengths, *chosen = zip(*itertools.chain(*finished), strict=True)
+    return EpisodeResults(
+        np.array(returns, np.float64),
+        np.array(lengths, np.int64),
+        {name: np.array(x, bool) for name, x in zip(modes, chosen, strict=False)},
+        {name: np.array(x, float) for name, x in zip(metrics, chosen[len(modes) :], strict=True)},
+        states,
+    )
 
 
 def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:

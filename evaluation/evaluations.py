@@ -148,7 +148,7 @@ def evaluation_environments(
     Args:
       config: of the run.
       starts: `("noop",)`, or `("states", FILE)` for Atari games.
-      seed: as for `environments.make`, as `num_envs` and `render`.
+      seed: see `environments.make`.
       num_envs: their number.
       render: whether frames are wanted.
 
@@ -168,11 +168,7 @@ def evaluation_environments(
 
 
 def states_of(game: str, path: Path) -> StartStates:
-    """The states in a file, which must be of a game.
-
-    Raises:
-      ValueError: the file is damaged or of another game.
-    """
+    """The states in a file; a ValueError says that it is damaged or of another game."""
     found = load_states(path)
     if found.game != game:
         raise ValueError(f"{path} has start states of {found.game}, not of {game}.")
@@ -207,11 +203,7 @@ class PeriodicEvaluation:
     def run(
         self, steps: int, params: Params, actors: ActorState, stop: StopEvent
     ) -> dict[str, float]:
-        """One evaluation of the newest parameters, at a number of steps; a stop ends it.
-
-        Returns:
-          Means over the episodes, named as in `columns`; empty if it was stopped.
-        """
+        """Means of an evaluation at a number of steps, named as in `columns`; {} if stopped."""
         config = self._config
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
         num_envs = min(config.evaluation_episodes, MAX_ENVS)

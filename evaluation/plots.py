@@ -3,7 +3,7 @@
 import csv
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,9 +28,8 @@ _BAND_SEEDS = 3  # the interval of two is 18 times as wide as their deviation: n
 
 
 class _Run(NamedTuple):
-    """The configuration and the curve of a run."""
-
     config: dict[str, Any]
+    setting: str  # what its configuration shares with runs of one colour
     curve: statistics.Curve
 
 
@@ -95,17 +94,15 @@ def plot_learning_curves(
     loaded = [_read_run(each, metric, window) for run in runs for each in _runs_of(Path(run))]
     environments = sorted({str(run.config["environment"]) for run in loaded})
     columns = min(_MAX_COLUMNS, math.ceil(math.sqrt(len(environments))))
-    rows = -(-len(environments) // columns)
-    styles = _styles(loaded)
-    width = _PANEL_INCHES[0] + (_BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0)
-    figure = drawing.new_figure(width * columns, _PANEL_INCHES[1] * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    for panel, environment in zip(panels, environments, strict=False):
+    styles, (width, height) = _styles(loaded), _PANEL_INCHES
+    width += _BESIDE_INCHES if len(styles) > _MAX_INSIDE else 0.0
+    figure, panels = drawing.new_panels(len(environments), (width, height), columns=columns)
+    smoothing = f" (mean of {window} rows)" if window > 1 else ""
+    label = metric.replace("_", " ") + smoothing
+    for panel, environment in zip(panels, environments, strict=True):
         here = [run for run in loaded if str(run.config["environment"]) == environment]
         _draw(panel, here, styles)
-        panel.set(title=environment, xlabel="environment steps", ylabel=_label(metric, window))
-    for panel in panels[len(environments) :]:
-        panel.set_axis_off()
+        panel.set(title=environment, xlabel="environment steps", ylabel=label)
     if output is not None:
         drawing.save_png(figure, Path(output))
     return figure
@@ -119,27 +116,21 @@ def plot_arms(
     Args:
       panels: from the name of a quantity to its mean and interval for each arm; an interval of NaN
         is not drawn.
-      output: the PNG file to write; its directory is made if it does not exist.
+      output: see `plot_learning_curves`.
       title: above the panels.
-
-    Raises:
-      ValueError: `output` does not end in `.png`.
     """
     drawing.check_png(output)
     from matplotlib.ticker import MaxNLocator
 
-    figure = drawing.new_figure(_ARM_INCHES[0], _ARM_INCHES[1] * len(panels))
-    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
+    figure, axes = drawing.new_panels(len(panels), _ARM_INCHES, columns=1)
     for axis, (name, values) in zip(axes, panels.items(), strict=True):
-        arms = range(len(values))
-        axis.plot(arms, [value.mean for value in values], "o-", color="C0")
-        drawn = [arm for arm in arms if not math.isnan(values[arm].low)]
-        low, high = ([values[arm][bound] for arm in drawn] for bound in (1, 2))
-        axis.vlines(drawn, low, high, color="C0")
+        means, low, high = np.transpose(values)
+        axis.plot(means, "o-", color="C0")
+        axis.vlines(range(len(values)), low, high, color="C0")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel(name)
         axis.grid(alpha=0.3)
     axes[-1].set_xlabel("arm")
-    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.suptitle(title)
     drawing.save_png(figure, output)
 
@@ -165,21 +156,8 @@ def _read_run(run: Path, metric: str, window: int) -> _Run:
     if not np.any(measured):
         raise ValueError(f"{run} has no value of {metric!r} yet.")
     values = statistics.moving_average(columns[metric][measured], window)
-    return _Run(config, (columns["steps"][measured], values))
-
-
-def _label(metric: str, window: int) -> str:
-    smoothing = f" (mean of {window} rows)" if window > 1 else ""
-    return metric.replace("_", " ") + smoothing
-
-
-def _group(runs: Iterable[_Run]) -> dict[str, list[_Run]]:
-    """Runs of one colour, by the configuration that they share as text, sorted by it."""
-    groups: dict[str, list[_Run]] = {}
-    for run in runs:
-        shared = {k: v for k, v in run.config.items() if k not in _APART}
-        groups.setdefault(json.dumps(shared, sort_keys=True), []).append(run)
-    return dict(sorted(groups.items()))
+    setting = json.dumps({k: v for k, v in config.items() if k not in _APART}, sort_keys=True)
+    return _Run(config, setting, (columns["steps"][measured], values))
 
 
 def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
@@ -188,11 +166,10 @@ def _styles(runs: Sequence[_Run]) -> dict[str, tuple[str, str]]:
     A label names the preset if the agent's settings in the same panels differ in it, and the fields
     in which settings of one preset differ. Values that most settings share are omitted.
     """
-    groups = _group(runs)
-    flat = {setting: _flatten(group[0].config) for setting, group in groups.items()}
-    panels = {
-        setting: {run.config["environment"] for run in group} for setting, group in groups.items()
-    }
+    flat, panels = dict[str, dict[str, Any]](), dict[str, set[Any]]()
+    for run in sorted(runs, key=lambda run: run.setting):
+        flat[run.setting] = _flatten(run.config)
+        panels.setdefault(run.setting, set()).add(run.config["environment"])
     styles = {}
     for number, (setting, config) in enumerate(flat.items()):
         rivals = [
@@ -230,16 +207,15 @@ def _flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]]) -> None:
     from matplotlib.ticker import EngFormatter
 
-    for setting, group in _group(runs).items():
-        colour, label = styles[setting]
-        curves = [run.curve for run in group]
-        if len(group) > 1:
-            has_band = len(group) >= _BAND_SEEDS
-            label = f"{label} ({len(group)} seeds{', 95 %' if has_band else ''})"
-            if has_band:
-                limits = statistics.interval_curve(curves)
-                panel.fill_between(*limits, color=colour, alpha=0.15, linewidth=0)
-        drawing.draw_seeds(panel, curves, colour, label)
+    for setting, (colour, label) in styles.items():
+        curves = [run.curve for run in runs if run.setting == setting]
+        if has_band := len(curves) >= _BAND_SEEDS:
+            limits = statistics.interval_curve(curves)
+            panel.fill_between(*limits, color=colour, alpha=0.15, linewidth=0)
+        if len(curves) > 1:
+            label = f"{label} ({len(curves)} seeds{', 95 %' if has_band else ''})"
+        if curves:
+            drawing.draw_seeds(panel, curves, colour, label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
     where = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(styles) > _MAX_INSIDE else {}

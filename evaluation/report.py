@@ -4,7 +4,6 @@ Everything is in the page itself, pictures too: it loads nothing. Its sources ar
 `curves.csv`, `suite.json` and, where there is one, `bsuite.csv` of `retrax benchmark`.
 """
 
-import functools
 import html
 import json
 from collections.abc import Iterable, Mapping
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import bsuite, comparison
-from .drawing import draw_seeds, new_figure, picture, table
-from .statistics import Curve, mean_and_range
+from .drawing import draw_seeds, mean_cell, new_figure, new_panels, picture, table
+from .statistics import Curve
 from .suites import Suite, Task, find_suite, read_rows
 
 if TYPE_CHECKING:
@@ -37,15 +36,15 @@ class Results(NamedTuple):
 
     Attributes:
       suite: of the tasks.
-      scores: from (agent, task) to the mean returns of its seeds, seed by seed.
-      curves: from (agent, task, seed) to steps and training returns.
+      scores: from (agent, task) to the mean return of each seed.
+      curves: from (agent, task) to steps and training returns of each seed.
       runs: the rows of scores.csv.
       about: what suite.json has: command, versions, machine.
     """
 
     suite: Suite
     scores: dict[tuple[str, str], dict[int, float]]
-    curves: dict[tuple[str, str, int], Curve]
+    curves: dict[tuple[str, str], list[Curve]]
     runs: list[dict[str, str]]
     about: dict[str, Any]
 
@@ -72,11 +71,7 @@ class Results(NamedTuple):
 
 
 def read_results(directory: Path) -> Results:
-    """Reads a benchmark's directory.
-
-    Raises:
-      ValueError: it is none, or holds no complete run.
-    """
+    """Reads a benchmark's directory; a ValueError says that it is none, or has no complete run."""
     try:
         about = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
         runs, points = read_rows(directory / "scores.csv"), read_rows(directory / "curves.csv")
@@ -88,24 +83,19 @@ def read_results(directory: Path) -> Results:
     scores: dict[tuple[str, str], dict[int, float]] = {}
     for row in runs:
         scores.setdefault((row["agent"], row["task"]), {})[int(row["seed"])] = float(row["score"])
-    curves: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in points:
-        key = row["agent"], row["task"], int(row["seed"])
-        curves.setdefault(key, []).append((float(row["steps"]), float(row["episode_return"])))
-    arrays = {key: tuple(np.array(value).T) for key, value in curves.items()}
-    return Results(suite, scores, {key: (x, y) for key, (x, y) in arrays.items()}, runs, about)
+        point = float(row["steps"]), float(row["episode_return"])
+        found.setdefault((row["agent"], row["task"], row["seed"]), []).append(point)
+    curves: dict[tuple[str, str], list[Curve]] = {}
+    for (agent, task, _), curve in found.items():
+        steps, returns = np.transpose(curve)
+        curves.setdefault((agent, task), []).append((steps, returns))
+    return Results(suite, scores, curves, runs, about)
 
 
 def write_report(directory: Path, output: Path) -> None:
-    """Writes the page.
-
-    Args:
-      directory: of `retrax benchmark`.
-      output: the HTML file.
-
-    Raises:
-      ValueError: see `read_results`.
-    """
+    """Writes the page of a directory of `retrax benchmark` to an HTML file; see `read_results`."""
     results = read_results(directory)
     path = directory / bsuite.SCORES
     scores_of_bsuite = read_rows(path) if path.is_file() else []
@@ -139,15 +129,13 @@ def write_report(directory: Path, output: Path) -> None:
 def _score_table(results: Results) -> str:
     published_ones = [each for task in results.tasks for each in task.published]
     others = list(dict.fromkeys((each.algorithm, each.steps) for each in published_ones))
-    header = ["task", *results.agents, *(_headline(*other) for other in others)]
     rows = []
     for task in results.tasks:
         ours = [results.scores.get((agent, task.name), {}).values() for agent in results.agents]
         published = {(each.algorithm, each.steps): each.score for each in task.published}
         theirs = [f"{published[other]:g}" if other in published else "" for other in others]
-        means = [f"{mean_and_range([*scores]):.4g}" if scores else "" for scores in ours]
-        rows.append([task.name, *means, *theirs])
-    return table(header, rows)
+        rows.append([task.name, *(mean_cell([*scores], ".4g") for scores in ours), *theirs])
+    return table(["task", *results.agents, *(_headline(*other) for other in others)], rows)
 
 
 def _headline(algorithm: str, steps: int | None) -> str:
@@ -167,47 +155,36 @@ def _statistics(results: Results) -> Iterable[str]:
         "<p>Normalised scores: 0 is random play, 1 the score that the suite names. In brackets:"
         " 95 % stratified bootstrap intervals over seeds (Agarwal et al. 2021).</p>"
     )
-    bootstrap = functools.partial(
-        comparison.stratified_bootstrap, generator=np.random.default_rng(0)
-    )
-    rows = []
-    pair = comparison.interquartile_mean, comparison.optimality_gap
+    generator, rows = np.random.default_rng(0), []
+
+    def bootstrap(statistic: Any, *scores: np.ndarray) -> str:
+        return str(comparison.stratified_bootstrap(statistic, *scores, generator=generator))
+
     for agent, scores in tables.items():
-        found = [bootstrap(each, scores) for each in pair]
-        rows.append([agent, str(len(scores)), *map(str, found)])
+        pair = comparison.interquartile_mean, comparison.optimality_gap
+        rows.append([agent, str(len(scores)), *(bootstrap(each, scores) for each in pair)])
     yield table(["agent", "seeds", "interquartile mean", "optimality gap"], rows)
     if len(tables) > 1:
         improvement = comparison.probability_of_improvement
         yield "<p>Probability that a run of the row beats one of the column, on a random task:</p>"
-        rows = []
-        for agent, scores in tables.items():
-            chances = [
-                "" if other == agent else str(bootstrap(improvement, scores, others))
-                for other, others in tables.items()
-            ]
-            rows.append([agent, *chances])
+        rows = [[agent] for agent in tables]
+        for row, scores in zip(rows, tables.values(), strict=True):
+            for other, others in tables.items():
+                row.append("" if other == row[0] else bootstrap(improvement, scores, others))
         yield table(["", *tables], rows)
     yield picture(_draw_profiles(tables), "performance profiles")
 
 
 def _draw_curves(results: Results) -> "Figure":
     tasks = results.tasks
-    columns, rows = min(_COLUMNS, len(tasks)), -(-len(tasks) // _COLUMNS)
-    figure = new_figure(4.2 * columns, 3.0 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    for panel, task in zip(panels, tasks, strict=False):
+    columns = min(_COLUMNS, len(tasks))
+    figure, panels = new_panels(len(tasks), (4.2, 3.0), columns=columns)
+    for panel, task in zip(panels, tasks, strict=True):
         for number, agent in enumerate(results.agents):
-            curves = [
-                curve
-                for (name, of, _), curve in results.curves.items()
-                if (name, of) == (agent, task.name)
-            ]
-            if curves:
+            if curves := results.curves.get((agent, task.name)):
                 draw_seeds(panel, curves, f"C{number}", agent)
         panel.axhline(task.high, color="grey", linestyle=":", linewidth=1)
         panel.set(title=task.name, xlabel="environment steps")
-    for panel in panels[len(tasks) :]:
-        panel.set_axis_off()
     found = [panel.get_legend_handles_labels() for panel in panels]
     lines = {label: line for each in found for line, label in zip(*each, strict=True)}
     if lines:  # else no episode has ended yet

@@ -13,18 +13,14 @@ class StateRecorder:
     """An emulated Atari game that records one state of each episode.
 
     The state is uniformly distributed over the episode's time steps except the last one (reservoir
-    sampling: the k-th state replaces the recorded one with probability 1 / k). Run episodes in it
-    as in any other environment; what is not here is the game's.
+    sampling: the k-th state replaces the recorded one with probability 1 / k).
 
     Attributes:
       states: the recorded state of each episode that has ended, in order.
 
     Args:
-      environment: exactly one environment.
+      environment: exactly one; another number is a ValueError.
       generator: draws the time steps.
-
-    Raises:
-      ValueError: there is more than one environment.
     """
 
     def __init__(self, environment: EmulatedAtari, generator: np.random.Generator) -> None:
@@ -38,11 +34,11 @@ class StateRecorder:
         return getattr(self._environment, name)
 
     def reset(self) -> TimeStep:
-        """Starts an episode; no state of an unfinished episode is recorded."""
+        """See `VectorEnvironment`; no state of an unfinished episode is recorded."""
         return self._watch(self._environment.reset())
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[1]` and returns the time step that follows, `[1, ...]`."""
+        """See `VectorEnvironment`."""
         return self._watch(self._environment.step(actions))
 
     def _watch(self, timestep: TimeStep) -> TimeStep:

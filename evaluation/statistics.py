@@ -1,7 +1,4 @@
-"""Statistics over episodes and seeds. NumPy arrays, float64.
-
-`N` denotes the number of values.
-"""
+"""Statistics over episodes and seeds, in float64. `N` denotes the number of values."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -53,7 +50,7 @@ def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 
       is not finite. Equal values have an interval of width zero.
 
     Raises:
-      ValueError: there are no values, they are not a vector, or `confidence` is not in (0, 1).
+      ValueError: an argument is out of its range.
     """
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or values.size == 0:
@@ -74,9 +71,8 @@ def mean_and_interval(values: np.ndarray | Sequence[float], confidence: float = 
 def interval_of_episodes(returns: np.ndarray | Sequence[float]) -> Interval:
     """The mean of the returns `[N]` of an evaluation, and its 95 % interval.
 
-    It is that of `mean_and_interval`, with two differences, since returns are often far from
-    normal: it is NaN for fewer than `LEAST_EPISODES`, and its limits are within the least and the
-    largest return, as those of a bootstrap are.
+    As `mean_and_interval`, but since returns are often far from normal, the interval is NaN for
+    fewer than `LEAST_EPISODES`, and ends at the least and the largest return, as a bootstrap's.
     """
     mean, low, high = mean_and_interval(returns)
     if len(returns) < LEAST_EPISODES:
@@ -94,10 +90,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
     """The mean of curves that were measured at different x.
 
     Each curve is interpolated linearly at the x of all curves, from the largest first x to the
-    smallest last x. All curves exist in this range, so the mean does not jump where one run ends.
-
-    Args:
-      curves: at least one.
+    smallest last x, so the mean does not jump where one run ends.
 
     Returns:
       The mean, `[K]`; empty (K = 0) if the curves do not overlap.
@@ -112,18 +105,7 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
 def interval_curve(
     curves: Sequence[Curve], confidence: float = 0.95
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The confidence interval of the mean of curves, at each x by itself.
-
-    Args:
-      curves: see `mean_curve`, at least two.
-      confidence: see `mean_and_interval`.
-
-    Returns:
-      x, lower and upper limits, `[K]`.
-
-    Raises:
-      ValueError: see `mean_curve`.
-    """
+    """The confidence interval of `mean_curve`, at each x by itself: x and both limits, `[K]`."""
     grid, values = _interpolated(curves)
     each = [mean_and_interval(column, confidence) for column in values.T]
     return grid, np.array([x.low for x in each]), np.array([x.high for x in each])
@@ -141,13 +123,6 @@ def _interpolated(curves: Sequence[Curve]) -> tuple[np.ndarray, np.ndarray]:
 
 def moving_average(values: np.ndarray, window: int) -> np.ndarray:
     """The mean of each value and the `window - 1` before it (of fewer at the beginning).
-
-    Args:
-      values: `[N]`.
-      window: number of values to average, at least 1; 1 changes nothing.
-
-    Returns:
-      float64 `[N]`.
 
     Raises:
       ValueError: `window` is less than 1.

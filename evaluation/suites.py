@@ -35,13 +35,7 @@ _ABOUT = {
 
 
 class Published(NamedTuple):
-    """A published score.
-
-    Attributes:
-      algorithm: its name.
-      steps: environment steps of its training; None if unknown.
-      score: mean return.
-    """
+    """A published mean return, and the environment steps of its training; None if unknown."""
 
     algorithm: str
     steps: int | None
@@ -72,13 +66,7 @@ class Task(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """A suite.
-
-    Attributes:
-      name: its name.
-      about: what is in it, and what its normalised scores mean.
-      tasks: at least one.
-    """
+    """Tasks, and in `about` what they are and what their normalised scores mean."""
 
     name: str
     about: str
@@ -109,10 +97,7 @@ class Suite(NamedTuple):
     def choose(self, names: tuple[str, ...]) -> tuple[Task, ...]:
         """The tasks of these names; all of the suite if there are none.
 
-        An experiment of bsuite stands for its whole sweep.
-
-        Raises:
-          ValueError: there is no task of a name; names those that there are.
+        An experiment of bsuite stands for its whole sweep. A ValueError names the tasks there are.
         """
         known = {task.name: (task,) for task in self.all_tasks} | self.sweeps
         for name in names:
@@ -133,26 +118,21 @@ def suites() -> dict[str, Suite]:
         published.setdefault((row["suite"], row["task"]), []).append(score)
     tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
     for row in read_rows(_DATA / "suite_tasks.csv"):
-        name = row["task"]
         task = Task(
-            name=name,
+            name=row["task"],
             environment=row["environment"],
             steps=int(row["steps"]),
             episodes=int(row["episodes"]),
             low=float(row["low"]),
             high=float(row["high"]),
-            published=tuple(published.get((row["suite"], name), ())),
+            published=tuple(published.get((row["suite"], row["task"]), ())),
         )
         tasks[row["suite"]].append(task)
     return {name: Suite(name, about, tuple(tasks[name])) for name, about in _ABOUT.items()}
 
 
 def find_suite(name: str) -> Suite:
-    """The suite of a name.
-
-    Raises:
-      ValueError: there is none; names those that there are.
-    """
+    """The suite of a name; a ValueError names those that there are."""
     if name not in suites():
         raise ValueError(f"There is no suite {name!r}: allowed are {', '.join(suites())}.")
     return suites()[name]

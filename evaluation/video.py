@@ -15,25 +15,22 @@ _MISSING = 'Writing videos needs imageio and its ffmpeg: pip install "retrax[vid
 class VideoWriter:
     """Writes frames to a video: `with VideoWriter(path) as video: video.append(frame)`.
 
-    The file is renamed to `path` when it is complete, at the end of the `with` block. It replaces
-    an existing file. If an exception ends the block, no file remains. MP4 is H.264 with an even
-    number of rows and columns (the last one is repeated if needed). GIF has a time resolution of
-    a hundredth of a second, and most viewers show at most 50 frames per second. Frames whose longer
-    side has less than 200 pixels, such as those of grids, are enlarged by a whole factor.
+    The file replaces an existing one when it is complete, at the end of the `with` block. If an
+    exception ends the block, no file remains. MP4 is H.264 with an even number of rows and columns
+    (the last one is repeated if needed). GIF has a time resolution of a hundredth of a second, and
+    most viewers show at most 50 frames per second. Frames whose longer side has less than 200
+    pixels, such as a grid's, are enlarged by a whole factor.
+
+    Args:
+      path: the file, `.mp4` or `.gif`. Its directory is created if it does not exist.
+      frames_per_second: > 0; if None, 30, or 5 for frames that are enlarged.
+
+    Raises:
+      ValueError: another suffix, or `frames_per_second` is not positive.
+      ImportError: imageio or imageio-ffmpeg is missing; the message names what to install.
     """
 
     def __init__(self, path: Path, frames_per_second: float | None = None) -> None:
-        """Checks the arguments and the installed packages; writes nothing.
-
-        Args:
-          path: the file; its suffix, `.mp4` or `.gif`, determines the format. Its directory is
-            created if it does not exist.
-          frames_per_second: > 0; if None, 30, or 5 for frames that are enlarged.
-
-        Raises:
-          ValueError: another suffix, or `frames_per_second` is not positive.
-          ImportError: imageio or imageio-ffmpeg is missing; the message names what to install.
-        """
         path = Path(path)
         if path.suffix.lower() not in _ENCODERS:
             raise ValueError(f"A video must end in .mp4 or .gif, got {path}.")
@@ -73,10 +70,7 @@ class VideoWriter:
             self._partial.unlink(missing_ok=True)
 
     def append(self, frame: np.ndarray) -> None:
-        """Adds one frame.
-
-        Args:
-          frame: uint8 `[height, width, 3]`, red, green and blue; all frames have one size.
+        """Adds a frame, uint8 `[height, width, 3]`: red, green and blue; all have one size.
 
         Raises:
           ValueError: the frame is not such an array, or its size differs from the first one's.
@@ -108,7 +102,11 @@ def _gif(path: Path, shape: tuple[int, ...], frames_per_second: float) -> Any:
 
 
 class _Mp4:
-    """A pipe to ffmpeg. imageio's own writer forks, and a fork after JAX may deadlock."""
+    """A pipe to ffmpeg.
+
+    imageio_ffmpeg's own writer forks (`preexec_fn`), and a fork after JAX may deadlock; nor does it
+    read ffmpeg's exit status.
+    """
 
     def __init__(self, path: Path, shape: tuple[int, ...], frames_per_second: float) -> None:
         import imageio_ffmpeg
@@ -135,11 +133,10 @@ class _Mp4:
             self.close()
 
     def close(self) -> None:
-        if self._process.returncode is not None:
-            return
-        _, said = self._process.communicate()
-        if self._process.returncode != 0:
-            raise RuntimeError(f"ffmpeg failed: {said.decode(errors='replace').strip()}")
+        if self._process.returncode is None:
+            _, said = self._process.communicate()
+            if self._process.returncode != 0:
+                raise RuntimeError(f"ffmpeg failed: {said.decode(errors='replace').strip()}")
 
 
 _ENCODERS: dict[str, Any] = {".mp4": _Mp4, ".gif": _gif}

@@ -32,7 +32,7 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # The most lines that each room may have: `cat` of its Python files. Whoever makes a room smaller
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
-    "root": 378,
+    "root": 368,
     "basics": 648,
     "losses": 1386,
     "networks": 1857,

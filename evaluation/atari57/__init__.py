@@ -1,9 +1,7 @@
 """Agents on 57 Atari games: published scores, and the statistics that papers report.
 
-`load_scores` returns published scores as arrays, and `read_scores` a user's scores. `make_table`
-computes the statistics of each algorithm (median, mean rank, Elo ...), together with the papers'
-values. `plot_scores` plots a table. The statistics (`human_normalised`, `mean_rank`, `elo` ...) are
-functions of plain arrays.
+`load_scores` has the published scores, `read_scores` a user's. `make_table` computes the statistics
+of each algorithm (median, mean rank, Elo ...) beside the papers' values, `plot_scores` plots them.
 """
 
 from .charts import plot_scores
@@ -11,10 +9,8 @@ from .games import GAMES, ale_id, game_slug
 from .scores import (
     REGIMES,
     Headline,
-    Source,
     load_headlines,
     load_scores,
-    load_sources,
     read_scores,
 )
 from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
@@ -25,7 +21,6 @@ __all__ = [
     "REGIMES",
     "Entry",
     "Headline",
-    "Source",
     "Summary",
     "Table",
     "ale_id",
@@ -35,7 +30,6 @@ __all__ = [
     "human_normalised",
     "load_headlines",
     "load_scores",
-    "load_sources",
     "make_table",
     "mean_rank",
     "plot_scores",

@@ -22,10 +22,9 @@ _REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
 def plot_scores(table: Table, output: Path) -> None:
     """Plots profiles of all algorithms, and the games of one of them.
 
-    The left panel shows, for each algorithm, the fraction of the 57 games with at least a given
-    human-normalised score. Higher curves are better; a curve crosses one half at the median. The
-    right panel shows the sorted games of one algorithm: the user's first one, or the one with the
-    best median. A mark shows the best score of the other algorithms.
+    Left, for each algorithm: the fraction of the 57 games with at least a given human-normalised
+    score; a curve crosses one half at the median. Right: the sorted games of one algorithm, the
+    user's first one, or the one with the best median; a mark is the best score of the others.
 
     Args:
       table: output of `make_table`.

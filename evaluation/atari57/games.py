@@ -15,22 +15,14 @@ GAMES = tuple(_SLUGS.split())  # all arrays of scores in this package have this 
 
 
 def ale_id(slug: str) -> str:
-    """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`.
-
-    Raises:
-      ValueError: the slug is not one of the 57.
-    """
+    """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`; ValueError for other names."""
     if slug not in GAMES:
         raise ValueError(_unknown(slug))
     return f"ALE/{slug.title().replace('-', '')}-v5"
 
 
 def game_slug(name: str) -> str:
-    """The slug of a game, from its slug or its id.
-
-    Raises:
-      ValueError: the game is not one of the 57; the message suggests the most similar one.
-    """
+    """The slug of a game, from its slug or its id; a ValueError suggests the most similar one."""
     slug = _BY_ID.get(name, name)
     if slug not in GAMES:
         raise ValueError(_unknown(name))

@@ -6,7 +6,7 @@ A file of scores is CSV with a header. Its columns, in any order, are `game` (sl
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,30 +17,10 @@ from .games import GAMES, game_slug
 
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = ("noop", "human_start")
-# What the regimes of a file count as. Scores in neither: means of the last 100 training episodes.
-_PUBLISHED = {name: name for name in (*REGIMES, "ppo_paper_last100_40M")}
 # Scores from saved states are compared with human starts, whose states were never published.
-_OF_USERS = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
+_COUNTS_AS = {"noop": "noop", "human_start": "human_start", "states": "human_start"}
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 _DATA = Path(__file__).parents[1] / "data"
-
-
-class Source(NamedTuple):
-    """The source of an algorithm's scores in one regime.
-
-    Attributes:
-      algorithm: as in the scores.
-      regime: as in the scores.
-      games: number of games with a score, at most 57.
-      source: the publication, repository or table.
-      note: what was checked, and irregularities.
-    """
-
-    algorithm: str
-    regime: str
-    games: int
-    source: str
-    note: str
 
 
 class Headline(NamedTuple):
@@ -50,8 +30,7 @@ class Headline(NamedTuple):
       paper: authors and year.
       regime: one of `REGIMES`.
       algorithm: as in the scores.
-      statistic: `median`, `mean`, `capped_mean`, `percentile_5` (all of human-normalised scores,
-        where human is 1), `games_above_human`, `mean_rank` or `elo`.
+      statistic: an attribute of `Summary`, `mean_rank` or `elo`.
       value: as printed.
     """
 
@@ -88,14 +67,12 @@ def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
     """
     if regime not in REGIMES:
         raise ValueError(f"regime must be one of {', '.join(REGIMES)}, got {regime!r}.")
-    records = _records(_DATA / "atari57_scores.csv", _PUBLISHED)
-    return {key[0]: scores for key, scores in _arrays(records, regime).items()}
-
-
-def load_sources() -> list[Source]:
-    """The sources of the published scores, one for each algorithm and regime."""
-    rows = [row.values() for row in read_rows(_DATA / "atari57_sources.csv")]
-    return [Source(name, of, int(games), *rest) for name, of, games, *rest in rows]
+    scores: dict[str, np.ndarray] = {}
+    for row in read_rows(_DATA / "atari57_scores.csv"):
+        if row["regime"] == regime:
+            found = scores.setdefault(row["algorithm"], np.full(len(GAMES), np.nan))
+            found[GAMES.index(row["game"])] = float(row["score"])
+    return scores
 
 
 def load_headlines(regime: str = "noop") -> list[Headline]:
@@ -127,43 +104,29 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
       ValueError: a score is not a finite number, a game or regime is unknown, a seed is not an
         integer, or a game is repeated or missing. The message names line and value.
     """
-    records = list(_records(path, _OF_USERS, regime))
-    found: dict[str, list[np.ndarray]] = {}
-    for (algorithm, seed), scores in _arrays(records, regime).items():
-        of_algorithm = [record for record in records if record[1:3] == (algorithm, regime)]
-        _check_complete(path, of_algorithm, seed, scores)
-        found.setdefault(algorithm, []).append(scores)
-    if not found:
-        raise ValueError(f"{path} has no scores in the regime {regime!r}.")
-    return {algorithm: np.stack(scores) for algorithm, scores in found.items()}
-
-
-def _check_complete(path: Path, records: Sequence[_Record], seed: int, scores: np.ndarray) -> None:
-    missing = [game for game, score in zip(GAMES, scores, strict=True) if np.isnan(score)]
-    if missing:
-        lines = [record.line for record in records if record.seed == seed]
-        seeds = f" with seed {seed}" if len({record.seed for record in records}) > 1 else ""
-        raise ValueError(
-            f"{path} lines {min(lines)} to {max(lines)} have {len(lines)} of 57 games of "
-            f"{records[0].algorithm!r}{seeds}: {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing."
-        )
-
-
-def _arrays(records: Iterable[_Record], regime: str) -> dict[tuple[str, int], np.ndarray]:
-    """Dictionary from (algorithm, seed) to scores `[57]`."""
-    column = {game: number for number, game in enumerate(GAMES)}
-    found: dict[tuple[str, int], np.ndarray] = {}
-    for record in records:
+    runs: dict[tuple[str, int], dict[str, _Record]] = {}
+    for record in _records(path, regime):
         if record.regime == regime:
-            key = (record.algorithm, record.seed)
-            scores = found.setdefault(key, np.full(len(GAMES), np.nan))
-            scores[column[record.game]] = record.score
-    return found
+            runs.setdefault((record.algorithm, record.seed), {})[record.game] = record
+    if not runs:
+        raise ValueError(f"{path} has no scores in the regime {regime!r}.")
+    found: dict[str, list[list[float]]] = {}
+    for (algorithm, seed), games in runs.items():
+        missing = [game for game in GAMES if game not in games]
+        if missing:
+            lines = [record.line for record in games.values()]
+            has_seeds = len([name for name, _ in runs if name == algorithm]) > 1
+            raise ValueError(
+                f"{path} lines {min(lines)} to {max(lines)} have {len(lines)} of 57 games of "
+                f"{algorithm!r}{f' with seed {seed}' if has_seeds else ''}: {', '.join(missing)} "
+                f"{'is' if len(missing) == 1 else 'are'} missing."
+            )
+        found.setdefault(algorithm, []).append([games[game].score for game in GAMES])
+    return {algorithm: np.array(scores) for algorithm, scores in found.items()}
 
 
-def _records(path: Path, regimes: Mapping[str, str], regime: str = "") -> Iterator[_Record]:
-    """The checked records of a file; see `_PUBLISHED` for `regimes`, and `read_scores`."""
+def _records(path: Path, regime: str) -> Iterator[_Record]:
+    """The checked records of a file; those without a regime are of the given one."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file.")
     lines: dict[tuple[str | int, ...], int] = {}
@@ -181,7 +144,7 @@ def _records(path: Path, regimes: Mapping[str, str], regime: str = "") -> Iterat
                 raise ValueError(f"{where} must have {len(header)} cells, got {','.join(cells)!r}.")
             given = dict(zip(header, map(str.strip, cells), strict=True))
             cell = {"algorithm": path.stem, "regime": regime, "seed": "0", **given}
-            record = _record(where, reader.line_num, cell, regimes)
+            record = _record(where, reader.line_num, cell)
             first = lines.setdefault(record[1:5], record.line)
             if first != record.line:
                 raise ValueError(
@@ -191,11 +154,11 @@ def _records(path: Path, regimes: Mapping[str, str], regime: str = "") -> Iterat
             yield record
 
 
-def _record(where: str, line: int, cell: Mapping[str, str], regimes: Mapping[str, str]) -> _Record:
+def _record(where: str, line: int, cell: Mapping[str, str]) -> _Record:
     if not cell["algorithm"]:
         raise ValueError(f"{where} has no algorithm name.")
-    if cell["regime"] not in regimes:
-        allowed = ", ".join(regimes)
+    if cell["regime"] not in _COUNTS_AS:
+        allowed = ", ".join(_COUNTS_AS)
         raise ValueError(f"{where}: regime must be one of {allowed}, got {cell['regime']!r}.")
     try:
         game = game_slug(cell["game"])
@@ -204,7 +167,7 @@ def _record(where: str, line: int, cell: Mapping[str, str], regimes: Mapping[str
     seed, score = _number(where, "seed", cell["seed"]), _number(where, "score", cell["score"])
     if seed != int(seed):
         raise ValueError(f"{where}: seed must be an integer, got {cell['seed']!r}.")
-    return _Record(line, cell["algorithm"], regimes[cell["regime"]], game, int(seed), score)
+    return _Record(line, cell["algorithm"], _COUNTS_AS[cell["regime"]], game, int(seed), score)
 
 
 def _number(where: str, name: str, text: str) -> float:

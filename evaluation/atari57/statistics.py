@@ -41,12 +41,9 @@ def human_normalised(scores: np.ndarray, random: np.ndarray, human: np.ndarray) 
     is below the random one (20,452), and a signed difference would reverse the order of scores.
 
     Args:
-      scores: `[..., G]`.
+      scores: `[..., G]`, as the result.
       random: `[G]`.
-      human: `[G]`, different from `random` in each game.
-
-    Returns:
-      `[..., G]`.
+      human: `[G]`.
 
     Raises:
       ValueError: human and random are equal in a game.
@@ -74,24 +71,16 @@ def mean_rank(scores: np.ndarray) -> np.ndarray:
 
     Tied algorithms therefore all get the worst of their ranks, as in Reactor's tables (README.md).
 
-    Args:
-      scores: `[A, G]`.
-
-    Returns:
-      `[A]`, each in [1, A].
+    Scores are `[A, G]`, mean ranks `[A]`, in [1, A].
     """
     lowest_first = -check_table(scores, "algorithms", "games")
     return stats.rankdata(lowest_first, axis=0, method="max").mean(axis=1)
 
 
 def count_wins(scores: np.ndarray) -> np.ndarray:
-    """Number of games in which one algorithm beats another; a tie is half a win for both.
+    """Numbers of games `[A, A]` in which the first index beats the second; a tie is half a win.
 
-    Args:
-      scores: `[A, G]`.
-
-    Returns:
-      `[A, A]`: wins of the first index over the second; 0 on the diagonal.
+    Scores are `[A, G]`; the diagonal is 0.
     """
     scores = check_table(scores, "algorithms", "games")
     wins = 0.5 * (1.0 + np.sign(scores[:, None] - scores[None])).sum(axis=-1)

@@ -27,10 +27,9 @@ class Entry(NamedTuple):
       algorithm: its name.
       own: whether the scores are the user's.
       normalised: `[57]`, human-normalised scores, averaged over seeds.
-      summary: summary statistics of `normalised`.
-      mean_rank: among all algorithms of the table.
-      elo: among all algorithms of the table, with the human at 0; infinite for an algorithm that
-        won or lost every game.
+      summary: of `normalised`.
+      mean_rank: among all algorithms of the table, as `elo`.
+      elo: 0 for the human; infinite for an algorithm that won or lost every game.
       iqm: interquartile mean over seeds and games, with limits if there are several seeds.
       seeds: number of seeds.
       printed: the papers' values: from `median`, `mean_rank`, `elo` ... to a number.
@@ -69,14 +68,13 @@ def make_table(
 ) -> Table:
     """Compares published algorithms and a user's.
 
+    The resampling of the intervals is deterministic.
+
     Args:
       regime: one of `REGIMES`.
       algorithms: names of `load_scores(regime)`; None: those of Reactor's table. `random` and
         `human` are always included.
       own: output of `read_scores`: from name to scores `[R, 57]`.
-
-    Returns:
-      The table. The resampling of the intervals is deterministic.
 
     Raises:
       ValueError: an algorithm is unknown or lacks scores of some games, or a name of `own` is that
@@ -95,21 +93,18 @@ def make_table(
         if name in published:
             raise ValueError(f"{name!r} is a published algorithm: give your own another name.")
     scores = {name: published[name][None] for name in pool} | own
-    entries = _entries(scores, set(own), printed)
-    return Table(regime, entries, not own and set(pool) == set(standard))
-
-
-def _entries(
-    scores: Mapping[str, np.ndarray], own: set[str], printed: Mapping[str, dict[str, float]]
-) -> list[Entry]:
     means = np.stack([seeds.mean(axis=0) for seeds in scores.values()])
-    names = list(scores)
-    random, human = means[names.index("random")], means[names.index("human")]
-    ranks, ratings = mean_rank(means), elo(count_wins(means), names.index("human"))
+    random, human = published["random"], published["human"]
+    ranks, ratings = mean_rank(means), elo(count_wins(means), list(scores).index("human"))
     entries = []
-    for name, mean, rank, rating in zip(names, means, ranks, ratings, strict=True):
+    rows = zip(scores.items(), means, ranks, ratings, strict=True)
+    for (name, seeds), mean, rank, rating in rows:
         normalised = human_normalised(mean, random, human)
-        generator = np.random.default_rng(_RESAMPLING_SEED)
+        iqm = stratified_bootstrap(
+            interquartile_mean,
+            human_normalised(seeds, random, human),
+            generator=np.random.default_rng(_RESAMPLING_SEED),
+        )
         entries.append(
             Entry(
                 algorithm=name,
@@ -118,16 +113,12 @@ def _entries(
                 summary=summarise(normalised),
                 mean_rank=float(rank),
                 elo=float(rating),
-                iqm=stratified_bootstrap(
-                    interquartile_mean,
-                    human_normalised(scores[name], random, human),
-                    generator=generator,
-                ),
-                seeds=len(scores[name]),
+                iqm=iqm,
+                seeds=len(seeds),
                 printed=printed.get(name, {}),
             )
         )
-    return entries
+    return Table(regime, entries, not own and set(pool) == set(standard))
 
 
 def _check_published(name: str, regime: str, published: Mapping[str, np.ndarray]) -> None:

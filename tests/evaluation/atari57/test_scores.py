@@ -1,19 +1,22 @@
 """The published data, and the sentences that a user's file gets."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retrax import evaluation
 from retrax.evaluation.atari57 import (
     GAMES,
     REGIMES,
     ale_id,
     load_headlines,
     load_scores,
-    load_sources,
     read_scores,
 )
+from retrax.evaluation.suites import read_rows
 
 
 def write(path, rows, header="game,score"):
@@ -25,6 +28,11 @@ def complete(score="1", *, prefix=""):
     return [f"{prefix}{game},{score}" for game in GAMES]
 
 
+def sources_of(regime=None):
+    rows = read_rows(Path(evaluation.__file__).parent / "data" / "atari57_sources.csv")
+    return [row for row in rows if regime in (None, row["regime"])]
+
+
 @pytest.fixture
 def file(tmp_path):
     return tmp_path / "mine.csv"
@@ -34,7 +42,7 @@ def file(tmp_path):
 def test_published_scores_are_as_many_as_their_sources_say(regime):
     scores = load_scores(regime)
     counts = {name: int(np.isfinite(values).sum()) for name, values in scores.items()}
-    sources = {s.algorithm: s.games for s in load_sources() if s.regime == regime}
+    sources = {s["algorithm"]: int(s["games"]) for s in sources_of(regime)}
     assert counts == sources
     assert all(values.shape == (57,) for values in scores.values())
     assert counts["random"] == counts["human"] == 57
@@ -52,9 +60,9 @@ def test_published_scores_by_hand():
 
 
 def test_every_source_tells_where_from():
-    sources = load_sources()
-    assert all(source.source for source in sources)
-    pairs = [(source.algorithm, source.regime) for source in sources]
+    sources = sources_of()
+    assert all(source["source"] for source in sources)
+    pairs = [(source["algorithm"], source["regime"]) for source in sources]
     assert len(pairs) == len(set(pairs)) == 59
 
 
