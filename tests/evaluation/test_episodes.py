@@ -194,31 +194,22 @@ def test_metrics_are_those_of_the_last_rows():
     np.testing.assert_array_equal(results.metrics["count"], [2, 4, 8])
 
 
-def test_short_episodes_are_not_preferred():
-    """The first four to end would all be environment 0's."""
-    results = run(ScriptedEnvironment([[1], [50]]), 4)
-    np.testing.assert_array_equal(results.lengths, [1, 1, 50, 50])
-
-
 @pytest.mark.parametrize(
-    ("num_episodes", "lengths"),
+    ("environments", "num_episodes", "lengths"),
     [
-        (1, [3]),
-        (2, [3, 7]),
-        (3, [3, 7, 2]),
-        (4, [3, 3, 7, 2]),
-        (5, [3, 3, 7, 7, 2]),
-        (6, [3, 3, 7, 7, 2, 2]),
+        ([[1], [50]], 4, [1, 1, 50, 50]),  # the first four to end would all be environment 0's
+        ([[3], [7], [2]], 1, [3]),
+        ([[3], [7], [2]], 2, [3, 7]),
+        ([[3], [7], [2]], 3, [3, 7, 2]),
+        ([[3], [7], [2]], 4, [3, 3, 7, 2]),
+        ([[3], [7], [2]], 5, [3, 3, 7, 7, 2]),
+        ([[3], [7], [2]], 6, [3, 3, 7, 7, 2, 2]),
+        ([[1, 2, 3]], 7, [1, 2, 3, 1, 2, 3, 1]),
     ],
 )
-def test_shares_of_the_episodes(num_episodes, lengths):
-    results = run(ScriptedEnvironment([[3], [7], [2]]), num_episodes)
+def test_each_environment_has_its_share_of_the_episodes(environments, num_episodes, lengths):
+    results = run(ScriptedEnvironment(environments), num_episodes)
     np.testing.assert_array_equal(results.lengths, lengths)
-
-
-def test_one_environment_runs_all_episodes():
-    results = run(ScriptedEnvironment([[1, 2, 3]]), 7)
-    np.testing.assert_array_equal(results.lengths, [1, 2, 3, 1, 2, 3, 1])
 
 
 def test_does_no_more_steps_than_needed():
