@@ -41,10 +41,10 @@ BUDGETS = {
     "replay": 3813,
     "training": 4147,
     "device": 1011,
-    "evaluation": 2336,
-    "command": 3307,
-    "launchpad_programs": 3844,
-    "tests": 37216,
+    "evaluation": 2333,
+    "command": 3122,
+    "launchpad_programs": 3840,
+    "tests": 37211,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
