@@ -24,7 +24,7 @@ class AveragedLearnerState(NamedTuple):
     """State of a learner that averages.
 
     Attributes:
-      average: of a part of the acting parameters; before the first update their value.
+      average: of the acting parameters or a part of them; before the first update their value.
       num_updates: int32 `[]`.
       learner: the state of the agent without an average.
     """
@@ -35,20 +35,20 @@ class AveragedLearnerState(NamedTuple):
 
 
 class AveragedParams(NamedTuple):
-    """Acting parameters: the newest, and the average of a part of them."""
+    """Acting parameters: the newest, and the average of them or of a part of them."""
 
     newest: Params
     average: Any
 
 
-def evaluates_average(part: str) -> Callable[[_MakeAgent], _MakeAgent]:
+def evaluates_average(part: str | None = None) -> Callable[[_MakeAgent], _MakeAgent]:
     """Decorates `make_agent(environment_spec, config, ...)`.
 
     The config has `evaluation_average_decay`, the share of itself that the average keeps at each
     update. If it is 0, there is no average, and the agent is unchanged.
 
     Args:
-      part: name of the averaged field of the acting parameters, a NamedTuple.
+      part: name of the averaged field of the acting parameters, a NamedTuple; None: all of them.
     """
 
     def decorate(make_agent: _MakeAgent) -> _MakeAgent:
@@ -77,11 +77,14 @@ def next_average(average: Any, newest: Any, decay: float, num_updates: jax.Array
     return optax.incremental_update(newest, average, step_size)
 
 
-def _averaging(agent: Agent, part: str, decay: float) -> Agent:
+def _averaging(agent: Agent, part: str | None, decay: float) -> Agent:
+    def newest(learner: LearnerState) -> Any:
+        params = agent.acting_params(learner)
+        return getattr(params, part) if part else params
+
     def init(key: jax.Array) -> AveragedLearnerState:
         learner = agent.init(key)
-        average = getattr(agent.acting_params(learner), part)
-        return AveragedLearnerState(average, jnp.zeros((), jnp.int32), learner)
+        return AveragedLearnerState(newest(learner), jnp.zeros((), jnp.int32), learner)
 
     def acting_params(state: AveragedLearnerState) -> AveragedParams:
         return AveragedParams(agent.acting_params(state.learner), state.average)
@@ -90,7 +93,8 @@ def _averaging(agent: Agent, part: str, decay: float) -> Agent:
         return agent.explore(params.newest, state, timestep)
 
     def exploit(params: AveragedParams, state: ActorState, timestep: TimeStep) -> Decision:
-        averaged = params.newest._replace(**{part: params.average})
+        average = params.average
+        averaged = params.newest._replace(**{part: average}) if part else average
         return agent.exploit(averaged, state, timestep)
 
     def gradients(state: AveragedLearnerState, sample: Sample) -> tuple[Gradients, Update]:
@@ -98,9 +102,8 @@ def _averaging(agent: Agent, part: str, decay: float) -> Agent:
 
     def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
         learner = agent.apply(state.learner, grads)
-        newest = getattr(agent.acting_params(learner), part)
         num_updates = state.num_updates + 1
-        average = next_average(state.average, newest, decay, num_updates)
+        average = next_average(state.average, newest(learner), decay, num_updates)
         return AveragedLearnerState(average, num_updates, learner)
 
     return agent._replace(

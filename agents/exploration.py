@@ -1,4 +1,4 @@
-"""Epsilon-greedy exploration: actions, their probabilities, and epsilon of each actor or step.
+"""Epsilon-greedy exploration: actions, their probabilities, and epsilon of each actor.
 
 Unbatched over environments. `A` denotes the number of actions, `L` the number of actors, l one of
 them.
@@ -6,7 +6,6 @@ them.
 
 import jax
 import jax.numpy as jnp
-import optax
 
 
 def epsilon_greedy(
@@ -66,24 +65,3 @@ def epsilon_of_actor(
     """
     share = 0.5 if num_actors == 1 else actor_id / (num_actors - 1)
     return jnp.asarray(base ** (1.0 + exponent * share), jnp.float32)
-
-
-def epsilon_of_step(
-    schedule: optax.Schedule, actor_steps: jax.Array, num_actors: jax.Array | int
-) -> jax.Array:
-    """Epsilon as a function of the time steps of all environments, as in DQN.
-
-    An actor counts its own time steps only. All actors step at about the same rate, so the run has
-    taken about `actor_steps * num_actors` steps. DQN's schedule (Mnih et al. 2015):
-    `optax.linear_schedule(1.0, 0.1, 1_000_000)`.
-
-    Args:
-      schedule: number of time steps of all environments -> epsilon in [0, 1].
-      actor_steps: int32 `[]`, time steps of this actor's environment so far, kept in its
-        `ActorState`. The product with `num_actors` must be less than 2^31; not checked.
-      num_actors: `[]`, L >= 1, as given to `Agent.begin`.
-
-    Returns:
-      float32 `[]`.
-    """
-    return jnp.asarray(schedule(actor_steps * num_actors), jnp.float32)

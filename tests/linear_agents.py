@@ -41,7 +41,13 @@ PACKAGES = {"acer": acer, "agent57": agent57, "d4pg": d4pg, "reactor": reactor}
 KEEP = 0.5
 # Sizes of an agent's own networks, and of what it learns from: the smallest that can fail.
 TINY = {
-    "acer": {"vector_sizes": (4,), "hidden_size": 4, "advantage_size": 4, "sequence_length": 8},
+    "acer": {
+        "vector_sizes": (4,),
+        "hidden_size": 4,
+        "advantage_size": 4,
+        "sequence_length": 8,
+        "exploit_average": False,
+    },
     "agent57": {
         "num_arms": 5,
         "vector_sizes": (4,),

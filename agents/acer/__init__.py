@@ -4,8 +4,7 @@ from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..recurrent import ActorState
 from .agent import LearnerState, make_agent
-from .config import Config
-from .presets import PRESETS, default_preset
+from .config import PRESETS, Config, default_preset
 
 __all__ = [
     "AGENT",

@@ -1,7 +1,9 @@
-"""ACER: the learner, and the agent's functions put together."""
+"""ACER (Wang et al. 2017): off-policy actor-critic, Retrace, bias correction, trust region.
 
-import functools
-from collections.abc import Callable
+`B` denotes the batch, `T` the steps of a segment, `D` the size of the policy's statistics phi.
+Section and equation numbers are those of the paper.
+"""
+
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +12,8 @@ import numpy as np
 import optax
 from dm_env import specs
 
-from ...datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
+from ... import losses
+from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
 from ...networks import (
     FeedForwardNetwork,
     MakeTorso,
@@ -18,31 +21,15 @@ from ...networks import (
     make_acer_network,
     make_advantage_network,
 )
-from .. import recurrent
+from .. import recurrent, sequences
 from ..base import Agent, Decision, Update, check_network_or_torso
-from ..evaluation_average import next_average
+from ..evaluation_average import evaluates_average
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
 from ..recurrent import ActorState
 from ..reward_scale import scales_rewards
-from . import acting
-from .categorical import categorical
 from .config import Config
-from .gaussian import gaussian
-from .loss import loss
-from .policies import Policy
-
-
-class ActingParams(NamedTuple):
-    """What actors and evaluators need if these act with an average policy.
-
-    Attributes:
-      network: parameters, for `explore`.
-      average: their bias-corrected average, for `exploit`.
-    """
-
-    network: Any
-    average: Any
+from .policies import Estimates, categorical, gaussian
 
 
 class LearnerState(NamedTuple):
@@ -52,8 +39,6 @@ class LearnerState(NamedTuple):
       params: `{"network": ..., "advantage": ...}`, the second for continuous actions only: the
         advantage network, or Q's last layers without stochastic dueling.
       average_params: the network's, exponentially averaged over updates, for the trust region.
-      evaluation_params: the same average without the initial parameters' share, if
-        `exploit_average`; else ().
       optimizer_state: optax's.
       num_updates: int32 `[]`.
       key: PRNG key that draws the actions of stochastic dueling and of the bias correction.
@@ -61,14 +46,28 @@ class LearnerState(NamedTuple):
 
     params: Any
     average_params: Any
-    evaluation_params: Any
     optimizer_state: optax.OptState
     num_updates: jax.Array
     key: jax.Array
 
 
+class Terms(NamedTuple):
+    """What an estimator finds at the source steps.
+
+    Attributes:
+      gradients: `[T, D]`, of the policy with respect to phi, ascent, before entropy and projection.
+      critic_loss: `[T]`; takes gradients.
+      error: `[T]`, return minus estimate.
+    """
+
+    gradients: jax.Array
+    critic_loss: jax.Array
+    error: jax.Array
+
+
 @sees_frame_stacks
 @scales_rewards
+@evaluates_average()
 def make_agent(
     environment_spec: EnvironmentSpec,
     config: Config,
@@ -78,7 +77,7 @@ def make_agent(
     advantage: FeedForwardNetwork | None = None,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Agent:
-    """ACER (Wang et al. 2017) as pure functions.
+    """ACER as pure functions.
 
     Args:
       environment_spec: discrete actions, or continuous ones `[d]` with bounds; observations that
@@ -98,142 +97,11 @@ def make_agent(
       ValueError: continuous actions without bounds, observations that the default network cannot
         take, a torso whose features have another shape, or a network and a torso.
     """
+    observations, actions = environment_spec.observations, environment_spec.actions
     check_network_or_torso(network, torso)
-    network = network or _make_network(environment_spec, config, torso)
-    advantage = _choose_advantage(environment_spec, config, network, advantage)
-    policy = _make_policy(environment_spec.actions, advantage, config)
-    optimizer = optimizer or optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm),
-        optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon),
-    )
-    stores_memory = recurrent.has_memory(network)
-    parts: dict[str, Any] = {"policy": policy, "network": network, "stores_memory": stores_memory}
-    memory = recurrent.memory_extras(jax.eval_shape(network.initial_state), stores_memory)
-    explore: Callable[..., Decision] = functools.partial(acting.explore, **parts)
-    exploit: Callable[..., Decision] = functools.partial(acting.exploit, **parts)
-    needed: Callable[[LearnerState], Any] = acting_params
-    if config.exploit_average:
-        needed = both_networks
-        explore, exploit = _of_part("network", explore), _of_part("average", exploit)
-    return Agent(
-        init=functools.partial(
-            init, config=config, network=network, advantage=advantage, optimizer=optimizer
-        ),
-        acting_params=needed,
-        begin=functools.partial(recurrent.begin, network=network),
-        explore=explore,
-        exploit=exploit,
-        gradients=functools.partial(gradients, config=config, **parts),
-        apply=functools.partial(apply, config=config, optimizer=optimizer),
-        sequence=SequenceSpec(
-            length=config.sequence_length,
-            period=config.sequence_length - 1,  # each transition in one segment
-            crosses_episodes=True,
-            extras=policy.extras | memory,
-            first_row_extras=tuple(memory),
-        ),
-    )
-
-
-def init(
-    key: jax.Array,
-    *,
-    config: Config,
-    network: RecurrentNetwork,
-    advantage: FeedForwardNetwork | None,
-    optimizer: optax.GradientTransformation,
-) -> LearnerState:
-    """The first state: the average policy is the policy."""
-    key, network_key, advantage_key = jax.random.split(key, 3)
-    params = {"network": network.init(network_key)}
-    if advantage is not None:
-        params["advantage"] = advantage.init(advantage_key)
-    return LearnerState(
-        params,
-        average_params=params["network"],
-        evaluation_params=params["network"] if config.exploit_average else (),
-        optimizer_state=optimizer.init(params),
-        num_updates=jnp.zeros((), jnp.int32),
-        key=key,
-    )
-
-
-def acting_params(state: LearnerState) -> Any:
-    """The network's parameters; actors do without advantages."""
-    return state.params["network"]
-
-
-def both_networks(state: LearnerState) -> ActingParams:
-    """The same, and their average."""
-    return ActingParams(acting_params(state), state.evaluation_params)
-
-
-def gradients(
-    state: LearnerState,
-    sample: Sample,
-    *,
-    config: Config,
-    policy: Policy,
-    network: RecurrentNetwork,
-    stores_memory: bool,
-) -> tuple[Any, Update]:
-    """Gradients of the loss, a pytree like the parameters.
-
-    Args:
-      state: of the learner; `apply` replaces its key.
-      sample: B segments.
-      config: hyper-parameters.
-      policy: the kind of policy.
-      network: the agent's.
-      stores_memory: whether rows hold the network's recurrent state.
-    """
-    _, sample_key = jax.random.split(state.key)
-    keys = jax.random.split(sample_key, sample.weights.shape[0])
-    bound = functools.partial(
-        loss, config=config, policy=policy, network=network, stores_memory=stores_memory
-    )
-    grads, (priorities, metrics) = jax.grad(bound, has_aux=True)(
-        state.params, state.average_params, sample, keys
-    )
-    metrics |= {"priority": jnp.mean(priorities), **gradient_metrics(grads)}
-    return grads, Update(priorities, metrics)
-
-
-def apply(
-    state: LearnerState, grads: Any, *, config: Config, optimizer: optax.GradientTransformation
-) -> LearnerState:
-    """One step of the optimiser and of the average policy, and the next update's key."""
-    params, optimizer_state = descend(optimizer, grads, state.optimizer_state, state.params)
-    newest, num_updates = params["network"], state.num_updates + 1
-    average_params = optax.incremental_update(
-        newest, state.average_params, 1.0 - config.average_decay
-    )
-    evaluation_params = state.evaluation_params
-    if config.exploit_average:
-        evaluation_params = next_average(
-            evaluation_params, newest, config.average_decay, num_updates
-        )
-    key, _ = jax.random.split(state.key)
-    return LearnerState(
-        params, average_params, evaluation_params, optimizer_state, num_updates, key
-    )
-
-
-def _of_part(name: str, act: Callable[..., Decision]) -> Callable[..., Decision]:
-    """The function of one part of `ActingParams`."""
-
-    def of_part(params: ActingParams, state: ActorState, timestep: TimeStep) -> Decision:
-        return act(getattr(params, name), state, timestep)
-
-    return of_part
-
-
-def _make_network(
-    environment_spec: EnvironmentSpec, config: Config, torso: MakeTorso | None = None
-) -> RecurrentNetwork:
-    return make_acer_network(
-        environment_spec.observations,
-        environment_spec.actions,
+    net = network or make_acer_network(
+        observations,
+        actions,
         convolutions=config.convolutions,
         vector_sizes=config.vector_sizes,
         hidden_size=config.hidden_size,
@@ -243,20 +111,207 @@ def _make_network(
         orthogonal_gain=config.orthogonal_gain,
         torso=torso,
     )
-
-
-def _choose_advantage(
-    environment_spec: EnvironmentSpec,
-    config: Config,
-    network: RecurrentNetwork,
-    advantage: FeedForwardNetwork | None,
-) -> FeedForwardNetwork | None:
-    """The given advantage network or the default one; None for discrete actions."""
-    actions = environment_spec.actions
+    advantage_net = None
     if isinstance(actions, specs.DiscreteArray):
-        return None
-    _check_bounds(actions)
-    return advantage or _make_advantage(environment_spec, network, config)
+        policy = categorical(actions, config)
+    else:
+        _check_bounds(actions)
+        advantage_net = advantage or make_advantage_network(
+            _features(net, observations), actions, config.advantage_size
+        )
+        policy = gaussian(actions, advantage_net.apply, config)
+    rmsprop = optimizer or optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm),
+        optax.rmsprop(config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon),
+    )
+    memory_shape = jax.eval_shape(net.initial_state)
+    stored = bool(jax.tree.leaves(memory_shape))  # whether actors store the recurrent state
+
+    def init(key: jax.Array) -> LearnerState:
+        """The average policy is the policy."""
+        key, network_key, advantage_key = jax.random.split(key, 3)
+        params = {"network": net.init(network_key)}
+        if advantage_net is not None:
+            params["advantage"] = advantage_net.init(advantage_key)
+        num_updates = jnp.zeros((), jnp.int32)
+        return LearnerState(params, params["network"], rmsprop.init(params), num_updates, key)
+
+    def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
+        del actor_id, num_actors
+        return ActorState(key, net.initial_state())
+
+    def explore(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
+        """Draws an action from the policy."""
+        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        key, action_key = jax.random.split(state.key)
+        action, extras = policy.draw(action_key, output.policy)
+        extras |= recurrent.memory_extras(state.memory, stored)
+        return Decision(action, extras, ActorState(key, memory))
+
+    def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
+        """Takes the policy's most probable action, or its mean."""
+        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        _, extras = policy.draw(state.key, output.policy)
+        extras |= recurrent.memory_extras(state.memory, stored)
+        return Decision(policy.greedy(output.policy), extras, ActorState(state.key, memory))
+
+    def rewards(rows: Row) -> jax.Array:
+        """At the destination steps, clipped and then scaled, `[T]`."""
+        return config.reward_scale * sequences.rewards(rows, config.max_abs_reward)
+
+    def acer(
+        phi: jax.Array, estimates: Estimates, log_rho: jax.Array, rows: Row, continues_t: jax.Array
+    ) -> Terms:
+        """ACER's estimator (Algorithms 2 and 3).
+
+        Args:
+          phi: `[T, D]`, the policy's statistics at the source steps; takes no gradient.
+          estimates: `[T + 1]`.
+          log_rho: `[T + 1]`, logarithms of pi / mu of the actions taken.
+          rows: `[T + 1, ...]`, with the policy's extras.
+          continues_t: bool `[T]`, whether an action was taken at the destination steps.
+        """
+        r_t, discount_t = rewards(rows), sequences.discounts(rows, config.discount)
+        q_t, v_t, rho = estimates.q[1:], estimates.v[1:], jnp.exp(log_rho)
+        if config.returns == "importance":
+            critic_return = policy_return = losses.importance_sampled_return(
+                v_t, r_t, discount_t, rho[1:], continues_t
+            )
+        else:
+            cut_rho_t = jnp.where(continues_t, rho[1:], 0.0)
+            critic_return = policy_return = losses.q_retrace(
+                q_t, v_t, r_t, discount_t, cut_rho_t, policy.root
+            )
+            if policy.uses_opc:
+                policy_return = losses.q_opc(q_t, v_t, r_t, discount_t, continues_t)
+        sources, at = jax.tree.map(lambda x: x[:-1], (rows, estimates))
+        gradients = jax.vmap(policy.gradient)(phi, sources, at, rho[:-1], policy_return)
+        critic_loss = jax.vmap(policy.critic_loss)(critic_return, at, rho[:-1])
+        return Terms(gradients, critic_loss, critic_return - at.q)
+
+    def tis(
+        phi: jax.Array, estimates: Estimates, log_rho: jax.Array, rows: Row, continues_t: jax.Array
+    ) -> Terms:
+        """The baseline TIS (E.2), with arguments as `acer`; on-policy it is A3C's estimator."""
+        v_tm1, discount_t = estimates.v[:-1], sequences.discounts(rows, config.discount)
+        weights, advantages = losses.truncated_importance_trajectory(
+            v_tm1,
+            estimates.v[1:],
+            rewards(rows),
+            discount_t,
+            log_rho[:-1],
+            continues_t,
+            config.truncation,
+        )
+        sources = jax.tree.map(lambda x: x[:-1], rows)
+        scores = jax.vmap(jax.grad(policy.log_prob))(phi, sources)
+        # Return minus V; V takes the gradient, `advantages` takes none.
+        error = jax.lax.stop_gradient(advantages + v_tm1) - v_tm1
+        gradients = (weights * advantages)[:, None] * scores
+        return Terms(gradients, 0.5 * weights * jnp.square(error), error)
+
+    estimate = acer if config.estimator == "acer" else tis
+
+    def log_ratio(phi: jax.Array, row: Row) -> jax.Array:
+        return policy.log_prob(phi, row) - policy.log_prob(row.extras["mu"], row)
+
+    def steps(
+        params: Any, average_params: Any, rows: Row, mask: jax.Array, key: jax.Array
+    ) -> dict[str, jax.Array]:
+        """Losses and metrics of the steps of one segment `[T + 1, ...]`, each `[T]`."""
+        memory = recurrent.initial_memory(rows, network=net, stored=stored)
+        read = (rows.observation, rows.is_first, memory)
+        output, _ = net.unroll(params["network"], *read)
+        rows = rows._replace(extras={name: rows.extras[name] for name in policy.extras})
+        phi = jax.lax.stop_gradient(output.policy)
+        # 1 where no action was taken, since the row's action is meaningless there.
+        log_rho = jnp.where(mask & ~rows.is_last, jax.vmap(log_ratio)(phi, rows), 0.0)
+        keys = jax.random.split(key, mask.shape[0])
+        estimates = jax.vmap(policy.estimates, in_axes=(None, 0, 0, 0))(
+            params.get("advantage"), keys, output, rows
+        )
+        phi, rho = phi[:-1], jnp.exp(log_rho[:-1])
+        terms = estimate(phi, estimates, log_rho, rows, sequences.acted(rows, mask))
+        gradients, entropy = terms.gradients, jnp.zeros_like(rho)
+        if policy.entropy is not None:
+            entropy = jax.vmap(policy.entropy)(phi)
+            gradients += config.entropy_cost * jax.vmap(jax.grad(policy.entropy))(phi)
+        metrics = {
+            "policy_entropy": entropy,
+            "value": estimates.v[:-1],
+            "importance_ratio": jnp.minimum(rho, config.truncation),
+            "truncated": (rho > config.truncation).astype(jnp.float32),
+        }
+        if config.trust_region:
+            average = net.unroll(average_params, *read)[0].policy[:-1]
+            kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
+            free = gradients
+            gradients = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))(
+                free, kl_gradients, config.delta
+            )
+            metrics["kl_to_average"] = jax.vmap(policy.kl)(average, phi)
+            metrics["constrained"] = jnp.any(free != gradients, axis=-1).astype(jnp.float32)
+        # The gradient of this loss is minus `gradients`, back-propagated through the network.
+        gradients = jax.lax.stop_gradient(gradients)
+        return metrics | {
+            "critic_loss": terms.critic_loss,
+            "policy_loss": -jnp.sum(gradients * output.policy[:-1], axis=-1),
+            "error": terms.error,
+            "ratio": jnp.exp(log_rho[1:]),
+        }
+
+    def loss(
+        params: Any, average_params: Any, sample: Sample, keys: jax.Array
+    ) -> tuple[jax.Array, Update]:
+        """The weighted mean over B segments, each with a PRNG key."""
+        rows, mask = sample.rows, sample.mask
+        each = jax.vmap(steps, in_axes=(None, None, 0, 0, 0))(
+            params, average_params, rows, mask, keys
+        )
+        valid = sequences.valid_steps(rows, mask)
+        total = config.critic_cost * each["critic_loss"] + each.pop("policy_loss")
+        priorities = sequences.masked_mean(jnp.abs(each.pop("error")), valid, axis=1)
+        ratio = each.pop("ratio")
+        metrics = {name: sequences.masked_mean(x, valid) for name, x in each.items()}
+        metrics |= sequences.off_policyness(ratio, sequences.acted(rows, mask))
+        metrics["priority"] = jnp.mean(priorities)
+        weighted = sample.weights[:, None] * jnp.where(valid, total, 0.0)
+        return jnp.mean(weighted), Update(priorities, metrics)
+
+    def gradients(state: LearnerState, sample: Sample) -> tuple[Any, Update]:
+        """Draws from one half of the key; `apply` keeps the other."""
+        _, sample_key = jax.random.split(state.key)
+        keys = jax.random.split(sample_key, sample.weights.shape[0])
+        grads, update = jax.grad(loss, has_aux=True)(
+            state.params, state.average_params, sample, keys
+        )
+        return grads, update._replace(metrics=update.metrics | gradient_metrics(grads))
+
+    def apply(state: LearnerState, grads: Any) -> LearnerState:
+        params, optimizer_state = descend(rmsprop, grads, state.optimizer_state, state.params)
+        average_params = optax.incremental_update(
+            params["network"], state.average_params, 1.0 - config.average_decay
+        )
+        key, _ = jax.random.split(state.key)
+        return LearnerState(params, average_params, optimizer_state, state.num_updates + 1, key)
+
+    memory_extras = recurrent.memory_extras(memory_shape, stored)
+    return Agent(
+        init=init,
+        acting_params=lambda state: state.params["network"],  # actors do without advantages
+        begin=begin,
+        explore=explore,
+        exploit=exploit,
+        gradients=gradients,
+        apply=apply,
+        sequence=SequenceSpec(
+            length=config.sequence_length,
+            period=config.sequence_length - 1,  # each transition in one segment
+            crosses_episodes=True,
+            extras=policy.extras | memory_extras,
+            first_row_extras=tuple(memory_extras),
+        ),
+    )
 
 
 def _check_bounds(actions: specs.Array) -> None:
@@ -268,32 +323,13 @@ def _check_bounds(actions: specs.Array) -> None:
         )
 
 
-def _make_advantage(
-    environment_spec: EnvironmentSpec, network: RecurrentNetwork, config: Config
-) -> FeedForwardNetwork:
-    observation = environment_spec.observations
+def _features(network: RecurrentNetwork, observation: specs.Array) -> jax.ShapeDtypeStruct:
+    """Shape of the features that the advantage network reads."""
 
-    def features(key: jax.Array) -> jax.Array:
+    def features(key: jax.Array) -> Any:
         image = jnp.zeros(observation.shape, observation.dtype)
         state = network.initial_state()
         output, _ = network.step(network.init(key), image, jnp.ones((), bool), state)
-        features: jax.Array = output.features
-        return features
+        return output.features
 
-    shape = jax.eval_shape(features, jax.random.key(0))
-    return make_advantage_network(shape, environment_spec.actions, config.advantage_size)
-
-
-def _make_policy(
-    actions: specs.Array, advantage: FeedForwardNetwork | None, config: Config
-) -> Policy:
-    if advantage is None:
-        return categorical(actions, truncation=config.truncation)
-    return gaussian(
-        actions,
-        advantage.apply,
-        truncation=config.truncation,
-        std=config.policy_std,
-        num_samples=config.num_dueling_samples,
-        dueling=config.stochastic_dueling,
-    )
+    return jax.eval_shape(features, jax.random.key(0))

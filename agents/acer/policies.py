@@ -1,47 +1,56 @@
-"""The interface between ACER and its policies, categorical or Gaussian.
+"""ACER's two kinds of policies: categorical over discrete actions, Gaussian over continuous ones.
 
-Unbatched. `D` denotes the size of a policy's statistics phi: the probabilities, or the mean.
+Unbatched. `D` denotes the size of a policy's statistics phi, which are the probabilities of `A`
+discrete actions or the mean of a Gaussian. Sections and equations are those of Wang et al. 2017.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
 
+from ... import losses
 from ...datatypes import Row
+from ...networks import CategoricalOutput, GaussianOutput
+from ...networks.d4pg import middle_and_half
+from .config import Config
+
+# `(params, features [F], action [d]) -> []`.
+Advantage: TypeAlias = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 
 class Estimates(NamedTuple):
-    """The networks' estimates at one row, or, stacked, at a sequence's rows.
+    """The critic's estimates at one row, or, stacked, at a sequence's rows; all take gradients.
 
     Attributes:
-      log_rho: `[]`, log of pi / mu of the action taken.
-      q: `[]`, the value of that action. Takes gradients.
-      v: `[]`, the state's value. Takes gradients.
+      q: `[]`, the value of the action taken.
+      v: `[]`, the state's value.
       others: inputs of `Policy.gradient` for actions that were not taken.
     """
 
-    log_rho: jax.Array
     q: jax.Array
     v: jax.Array
     others: Any
 
 
 class Policy(NamedTuple):
-    """The functions of a kind of policy.
+    """What differs between the kinds of policies.
 
     Attributes:
-      extras: shapes of the extras that actors store with each row, besides a recurrent state.
+      extras: shapes of the extras that actors store with each row, besides a recurrent state. "mu",
+        the statistics of the policy that acted, is one of them.
       draw: `(key, phi) -> (action, extras)`.
       greedy: `phi -> action`.
-      log_prob: `(phi, Row) -> []`, of the action that was taken in the row.
-      entropy: `phi -> []`, up to an additive constant.
+      log_prob: `(phi, Row) -> []`, of the action taken in the row, up to an additive constant.
+      entropy: `phi -> []`; None: it is constant.
       kl: `(phi_average, phi) -> []`, the divergence of the second from the first.
-      estimates: `(params, key, output, Row, acted []) -> Estimates` of one row; `params` are the
-        advantage network's, `output` is the policy network's. The ratio is 1 where `acted` is
-        false, since the row's action is meaningless there.
-      gradient: `(phi, Estimates, Row, return_ []) -> [D]`, ACER's, before any projection.
-      value_loss: `(return_, q, v, rho) -> []`, the loss of V, in addition to that of Q.
+      estimates: `(params, key, output, Row) -> Estimates` of one row; `params` are the advantage
+        network's, `output` is the policy network's.
+      critic_loss: `(return_, Estimates, rho) -> []`.
+      gradient: `(phi, Row, Estimates, rho, return_) -> [D]`, ACER's, before any projection.
       root: exponent of the ratios in Retrace.
       uses_opc: whether the policy gradient uses Q_opc; Retrace otherwise.
     """
@@ -50,10 +59,138 @@ class Policy(NamedTuple):
     draw: Callable[[jax.Array, jax.Array], tuple[jax.Array, dict[str, jax.Array]]]
     greedy: Callable[[jax.Array], jax.Array]
     log_prob: Callable[[jax.Array, Row], jax.Array]
-    entropy: Callable[[jax.Array], jax.Array]
+    entropy: Callable[[jax.Array], jax.Array] | None
     kl: Callable[[jax.Array, jax.Array], jax.Array]
-    estimates: Callable[[Any, jax.Array, Any, Row, jax.Array], Estimates]
-    gradient: Callable[[jax.Array, Estimates, Row, jax.Array], jax.Array]
-    value_loss: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]
+    estimates: Callable[[Any, jax.Array, Any, Row], Estimates]
+    critic_loss: Callable[[jax.Array, Estimates, jax.Array], jax.Array]
+    gradient: Callable[[jax.Array, Row, Estimates, jax.Array, jax.Array], jax.Array]
     root: float
     uses_opc: bool
+
+
+def categorical(actions: specs.DiscreteArray, config: Config) -> Policy:
+    """A policy over A actions. V is the mean of Q over the policy, so it has no loss of its own."""
+
+    def log(pi: jax.Array) -> jax.Array:
+        return jnp.log(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny))
+
+    def draw(key: jax.Array, pi: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return jax.random.categorical(key, log(pi)).astype(jnp.int32), {"mu": pi}
+
+    def estimates(params: Any, key: jax.Array, output: CategoricalOutput, row: Row) -> Estimates:
+        """`others` are the values of all actions, `[A]`."""
+        del params, key
+        v = jax.lax.stop_gradient(output.policy) @ output.q
+        return Estimates(output.q[row.action], v, output.q)
+
+    def gradient(
+        pi: jax.Array, row: Row, estimates: Estimates, rho: jax.Array, return_: jax.Array
+    ) -> jax.Array:
+        """Equation 9, of the probabilities."""
+        del rho
+        q, v, mu = estimates.others, estimates.v, row.extras["mu"]
+        return losses.acer_policy_gradient(pi, mu, q, v, row.action, return_, config.truncation)
+
+    return Policy(
+        extras={"mu": jax.ShapeDtypeStruct((int(actions.num_values),), jnp.float32)},
+        draw=draw,
+        greedy=lambda pi: jnp.argmax(pi).astype(jnp.int32),
+        log_prob=lambda pi, row: log(pi)[row.action],
+        entropy=lambda pi: losses.policy_entropy(jnp.maximum(pi, jnp.finfo(pi.dtype).tiny)),
+        kl=lambda average, pi: jnp.sum(average * (log(average) - log(pi))),
+        estimates=estimates,
+        critic_loss=lambda return_, estimates, rho: 0.5 * jnp.square(return_ - estimates.q),
+        gradient=gradient,
+        root=1.0,
+        uses_opc=False,
+    )
+
+
+def gaussian(actions: specs.BoundedArray, advantage: Advantage, config: Config) -> Policy:
+    """A Gaussian policy of fixed standard deviation over actions `[d]` with bounds.
+
+    Its actions are scaled: -1 and 1 are the bounds. Drawn actions may lie outside the bounds; they
+    are clipped for the environment. Ratios are those of the drawn actions, which are stored.
+
+    Args:
+      actions: `[d]`, with bounds.
+      advantage: the advantage network, or Q's last layers without stochastic dueling.
+      config: hyper-parameters.
+    """
+    (size,) = actions.shape
+    vector = jax.ShapeDtypeStruct((size,), jnp.float32)
+    std = config.policy_std
+
+    def to_environment(x: jax.Array) -> jax.Array:
+        """From scaled actions to those of the environment, within the bounds."""
+        low, high = jnp.asarray(actions.minimum), jnp.asarray(actions.maximum)
+        middle, half = middle_and_half(actions)
+        if (half <= np.finfo(np.float32).max / 2).all():
+            scaled = low + 0.5 * (x + 1.0) * (high - low)
+        else:  # float32 has no such difference of bounds
+            scaled = jnp.clip(x, -1.0, 1.0) * half + middle
+        return jnp.clip(scaled, low, high).astype(jnp.float32)
+
+    def draw(key: jax.Array, mean: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        x = mean + std * jax.random.normal(key, mean.shape)
+        return to_environment(x), {"mu": mean, "drawn": x}
+
+    def log_density(mean: jax.Array, x: jax.Array) -> jax.Array:
+        """Up to a constant, which cancels in ratios."""
+        return -0.5 * jnp.sum(jnp.square((x - mean) / std))
+
+    def estimates(params: Any, key: jax.Array, output: GaussianOutput, row: Row) -> Estimates:
+        """`others` are an action a' drawn from the policy, its ratio and its value (5.1)."""
+        mean, mu = jax.lax.stop_gradient(output.policy), row.extras["mu"]
+        samples = mean + std * jax.random.normal(key, (1 + config.num_dueling_samples, size))
+        a_and_samples = jnp.concatenate([row.extras["drawn"][None], samples])  # a, a', u_1 .. u_n
+        advantages = jax.vmap(advantage, in_axes=(None, None, 0))(
+            params, output.features, jnp.clip(a_and_samples, -1.0, 1.0)
+        )
+
+        def value(index: int) -> jax.Array:
+            if not config.stochastic_dueling:
+                return advantages[index]
+            return losses.stochastic_dueling(output.value, advantages[index], advantages[2:])
+
+        sampled_ratio = jnp.exp(log_density(mean, samples[0]) - log_density(mu, samples[0]))
+        return Estimates(value(0), output.value, (samples[0], sampled_ratio, value(1)))
+
+    def critic_loss(return_: jax.Array, estimates: Estimates, rho: jax.Array) -> jax.Array:
+        """Of Q, and of V: its target (eq. 14), or importance sampling (E.4)."""
+        q, v = estimates.q, estimates.v
+        if config.stochastic_dueling:
+            value_loss = 0.5 * jnp.square(losses.v_target(return_, q, v, rho) - v)
+        else:
+            value_loss = losses.importance_weighted_value_loss(return_, v, rho)
+        return 0.5 * jnp.square(return_ - q) + value_loss
+
+    def gradient(
+        mean: jax.Array, row: Row, estimates: Estimates, rho: jax.Array, return_: jax.Array
+    ) -> jax.Array:
+        """Equation 16, of the mean."""
+        sample, sampled_ratio, sampled_q = estimates.others
+        score = jax.grad(log_density)
+        return losses.acer_sampled_policy_gradient(
+            score(mean, row.extras["drawn"]),
+            rho,
+            return_ - estimates.v,
+            score(mean, sample),
+            sampled_ratio,
+            sampled_q - estimates.v,
+            config.truncation,
+        )
+
+    return Policy(
+        extras={"mu": vector, "drawn": vector},
+        draw=draw,
+        greedy=to_environment,
+        log_prob=lambda mean, row: log_density(mean, row.extras["drawn"]),
+        entropy=None,
+        kl=lambda average, mean: 0.5 * jnp.sum(jnp.square((mean - average) / std)),
+        estimates=estimates,
+        critic_loss=critic_loss,
+        gradient=gradient,
+        root=1.0 / size,
+        uses_opc=True,
+    )

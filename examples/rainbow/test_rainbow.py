@@ -89,6 +89,29 @@ def test_a_prediction_that_equals_its_target_has_priority_0():
     assert update.metrics["loss"] > 1
 
 
+@pytest.mark.parametrize("exponent", [0.0, 0.4, 1.0])
+def test_weights_are_the_definition_and_scale_updates_down_only(exponent):
+    probabilities = np.array([0.5, 0.25, 0.125, 0.125])
+    weights = 1 / (4 * probabilities)
+    found = jax.jit(rainbow.agent.anneal_weights)(weights.astype(np.float32), exponent)
+    expected = weights**exponent
+    np.testing.assert_allclose(found, expected / expected.max(), rtol=1e-6)
+    assert found.max() == 1
+
+
+def test_the_exponent_of_the_weights_rises_linearly_to_one_and_stays():
+    """Two sequences differ in their actions and weights, 1 and 4; the largest weight becomes 1."""
+    config = dataclasses.replace(TINY, importance_exponent=0.4, importance_updates=100)
+    agent = rainbow.make_agent(SPEC, config, network=TABLE)
+    data = jax.tree.map(lambda x: np.concatenate([x, x]), sample())
+    rows = data.rows._replace(action=np.array([[1, 0, 0], [0, 0, 0]], np.int32))
+    data = data._replace(rows=rows, weights=np.array([1.0, 4.0], np.float32))
+    for updates, beta in [(0, 0.4), (50, 0.7), (100, 1.0), (1000, 1.0)]:
+        state = agent.init(jax.random.key(0))._replace(num_updates=jnp.int32(updates))
+        grads, _ = agent.gradients(state, data)
+        np.testing.assert_allclose(grads[1] / grads[0], 4.0**-beta, rtol=1e-5)
+
+
 def test_rewards_are_clipped():
     agent = rainbow.make_agent(SPEC, TINY, network=TABLE)
     state = agent.init(jax.random.key(0))

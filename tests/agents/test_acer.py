@@ -38,6 +38,7 @@ from linear_agents import (
 from retrax import agents
 from retrax.agents import acer
 from retrax.agents.acer import make_agent
+from retrax.agents.acer.policies import categorical, gaussian
 from retrax.datatypes import SequenceSpec
 
 DISCRETE, CONTINUOUS = SPECS["discrete"], SPECS["continuous"]
@@ -145,10 +146,8 @@ def test_erratum_15_what_was_just_drawn_has_ratio_one(kind, preset):
 
 
 def test_erratum_17_the_root_is_the_dimension_of_the_actions():
-    assert acer.gaussian.gaussian(
-        BOUNDS, None, truncation=5.0, std=0.3, num_samples=5, dueling=True
-    ).root == pytest.approx(1 / SIZE)
-    assert acer.categorical.categorical(DISCRETE.actions, truncation=10.0).root == 1.0
+    assert gaussian(BOUNDS, None, acer.Config()).root == pytest.approx(1 / SIZE)
+    assert categorical(DISCRETE.actions, acer.Config()).root == 1.0
 
 
 def test_the_configs_orthogonal_gain_is_that_of_the_network():
@@ -161,36 +160,35 @@ def test_the_configs_orthogonal_gain_is_that_of_the_network():
 @pytest.mark.parametrize("shared", [True, False])
 def test_e_4_q_has_a_network_of_its_own(shared):
     """No parameter of Q moves the policy or V, and none of theirs moves Q."""
-    sizes = {"vector_sizes": (32,), "hidden_size": 32, "advantage_size": 32}
-    changes = {"scale_rewards": False, "stochastic_dueling": False, "shared_network": shared}
-    config = acer.Config.small_continuous(**sizes, **changes)
-    network = acer.agent._make_network(CONTINUOUS, config)
-    advantage = acer.agent._choose_advantage(CONTINUOUS, config, network, None)
-    policy = acer.agent._make_policy(BOUNDS, advantage, config)
-    params = jax.jit(make_agent(CONTINUOUS, config).init)(jax.random.key(0)).params
-    rows = as_sample(random_rows("continuous", 0, 1, 1, ends=0.0)).rows
-    row, true = jax.tree.map(lambda x: x[0, 0], rows), jnp.array(True)
+    changes = {"stochastic_dueling": False, "shared_network": shared, "vector_sizes": (32,)}
+    sizes = {"hidden_size": 32, "advantage_size": 32}
+    rows = random_rows("continuous", 0, 2, 8)
+    far = np.full_like(rows["mu"], 5.0)  # all ratios are 0, and so is the weight of V's loss
+    samples = as_sample(rows), as_sample(rows | {"mu": far, "drawn": far})
 
-    def outputs(params):
-        output, _ = network.step(params["network"], row.observation, true, network.initial_state())
-        found = policy.estimates(params["advantage"], jax.random.key(0), output, row, true)
-        return {"policy": output.policy, "v": found.v, "q": found.q, "sampled q": found.others[2]}
+    def gradients(sample, **more):
+        make = functools.partial(tiny_agent, "acer", "small_continuous", "continuous")
+        agent, _ = make(**changes, **sizes, **more)
+        found, _ = agent.gradients(agent.init(jax.random.key(0)), sample)
+        flat = jax.tree_util.tree_leaves_with_path(found)
+        return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in flat}
 
-    leaves = {}
-    for name, jacobians in jax.jit(jax.jacrev(outputs))(params).items():
-        flat = jax.tree_util.tree_leaves_with_path(jacobians)
-        leaves[name] = {jax.tree_util.keystr(path) for path, x in flat if np.abs(x).max() > 0}
-    every = {jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)}
-    assert leaves["q"] == leaves["sampled q"]
-    assert leaves["q"] == {name for name in every if "q_stream" in name or "advantage" in name}
-    assert leaves["policy"] | leaves["v"] == every - leaves["q"]
-    assert leaves["policy"] != leaves["v"]
+    policy = gradients(samples[0], critic_cost=0.0)
+    both, without = (gradients(samples[1], critic_cost=cost) for cost in (1.0, 0.0))
+    q = {name for name, leaf in both.items() if (leaf != without[name]).any()}
+    assert q == {name for name in both if "q_stream" in name or "advantage" in name}
+    policy, policy_and_v = (
+        {name for name, leaf in found.items() if leaf.any()}
+        for found in (policy, gradients(samples[0], estimator="tis"))
+    )
+    assert policy_and_v == both.keys() - q
+    assert policy < policy_and_v
 
 
 @pytest.mark.parametrize("log_ratio", [200.0, -200.0])
-@pytest.mark.parametrize("preset", ["no_retrace", "no_stochastic_dueling"])
-def test_ratios_beyond_single_precision_leave_everything_finite(preset, log_ratio):
-    agent, _ = tiny_agent("acer", preset, "continuous", memory_size=0)
+@pytest.mark.parametrize("changes", [{"returns": "importance"}, {"stochastic_dueling": False}])
+def test_ratios_beyond_single_precision_leave_everything_finite(changes, log_ratio):
+    agent, _ = tiny_agent("acer", "paper_mujoco", "continuous", **changes)
     learner, rows = agent.init(jax.random.key(0)), random_rows("continuous", 0, 2, 8)
     # The new policy's mean is near 0, so the ratio of x is exp((|x - mu|^2 - |x|^2) / (2 std^2)).
     distance = np.sqrt(2 * 0.3**2 * abs(log_ratio) / SIZE)
@@ -351,6 +349,7 @@ def test_the_average_policy_follows_by_the_configs_decay():
     new = agent.apply(state, jax.tree.map(jnp.ones_like, state.params))
     moved = jax.tree.map(lambda x: x - 0.25, state.average_params)
     chex.assert_trees_all_close(new.average_params, moved, atol=1e-6)
+    chex.assert_trees_all_equal(agent.acting_params(new), new.params["network"])
 
 
 def test_each_transition_is_in_one_segment():
@@ -394,9 +393,7 @@ def test_gaussian_exploration_has_its_deviation_and_stays_in_bounds():
 )
 def test_scaled_actions_have_their_place_between_the_bounds_however_large_these_are(low, high):
     actions = specs.BoundedArray((2,), np.float32, low, high)
-    policy = acer.gaussian.gaussian(
-        actions, None, truncation=5.0, std=0.3, num_samples=5, dueling=True
-    )
+    policy = gaussian(actions, None, acer.Config())
     low, high = (np.broadcast_to(x, 2).astype(np.float64) for x in (low, high))
     for x in (-1.5, -1.0, -0.75, 0.0, 0.125, 1.0, 1.5):
         inside = min(max(x, -1.0), 1.0)
@@ -417,15 +414,3 @@ def test_averages_keep_as_much_as_in_the_papers_updates_of_one_segment(preset, d
     papers = {"average": decay, "rmsprop": 0.99}
     for name, value in kept.items():
         np.testing.assert_allclose(value, np.prod(16 * [papers[name]]), atol=5e-4)
-
-
-def test_the_baselines_are_those_of_the_paper():
-    def fields(preset):
-        config = acer.PRESETS[preset]()
-        return config.estimator, config.trust_region, config.replay.on_policy
-
-    assert fields("tis") == ("tis", False, False)
-    assert fields("trust_tis") == ("tis", True, False)
-    assert fields("a3c") == ("tis", False, True)
-    assert fields("trust_a3c") == ("tis", True, True)
-    assert acer.PRESETS["a3c"]().replay.replay_ratio == 0.0

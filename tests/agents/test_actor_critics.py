@@ -27,7 +27,7 @@ from linear_agents import (
     tiny_agent,
 )
 
-from retrax.networks import VectorTorso
+from retrax.networks import VectorTorso, make_acer_network, make_reactor_network
 
 BOTH = ["acer", "reactor"]
 LENGTH = 6
@@ -107,7 +107,13 @@ def test_acting_remembers_within_an_episode(name, function):
 def test_acting_step_by_step_is_the_learners_unroll(name):
     """Of an LSTM; and from the memory stored at a step, the rest is the same."""
     agent, config = tiny_agent(name, **STORED[name])
-    network = PACKAGES[name].agent._make_network(SPECS["discrete"], config)
+    seen, actions = SPECS["discrete"][:2]
+    if name == "acer":
+        network = make_acer_network(seen, actions, vector_sizes=(4,), hidden_size=4, memory_size=4)
+    else:
+        sizes = {size: TINY[name][size] for size in TINY[name] if size != "sequence_length"}
+        sizes["policy_epsilon"] = config.policy_epsilon
+        network = make_reactor_network(seen, num_actions=A, **sizes)
     state = agent.init(jax.random.key(0))
     params, newest = agent.acting_params(state), state.params
     newest = newest["network"] if name == "acer" else newest

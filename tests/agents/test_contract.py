@@ -1,5 +1,9 @@
 """Properties of all four agents that are not in the contract: see test_check_agent.py for it."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import chex
 import jax
 import numpy as np
@@ -87,9 +91,6 @@ def test_every_preset_has_an_agent(name, preset):
 @pytest.mark.parametrize(
     ("name", "preset", "ablations"),
     [
-        ("acer", "paper_mujoco", "no_trust_region no_retrace no_stochastic_dueling no_truncation"),
-        ("acer", "a3c", "trust_a3c"),
-        ("acer", "tis", "trust_tis"),
         ("d4pg", "paper", "scalar mixture_of_gaussians one_step uniform_replay sigma_per_actor"),
         ("reactor", "paper", "non_distributional tislr uniform_replay proportional_replay"),
     ],
@@ -98,6 +99,28 @@ def test_ablations_differ_from_the_paper_in_one_field(name, preset, ablations):
     presets = PACKAGES[name].PRESETS
     for ablation in ablations.split():
         assert len(differences(presets[preset](), presets[ablation]())) == 1, ablation
+
+
+def with_field(config, path, value):
+    """A config with another value of a field, which may be one of a nested config."""
+    field, *rest = path
+    if rest:
+        value = with_field(getattr(config, field), rest, value)
+    return dataclasses.replace(config, **{field: value})
+
+
+@pytest.mark.parametrize(("name", "preset", "count"), [("acer", "paper_mujoco", 8)])
+def test_ablations_in_a_readme_are_flags_that_change_a_preset(name, preset, count):
+    readme = Path(PACKAGES[name].__file__).with_name("README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*\| `(--agent\.[^`]+)` \|$", readme, re.MULTILINE)
+    assert len(rows) == count
+    values = {"True": True, "False": False, "0": 0.0, "1e9": 1e9}
+    for words in map(str.split, rows):
+        changed = PACKAGES[name].PRESETS[preset]()
+        for flag, value in zip(words[::2], words[1::2], strict=True):
+            path = flag.removeprefix("--agent.").replace("-", "_").split(".")
+            changed = with_field(changed, path, values.get(value, value))
+        assert len(differences(PACKAGES[name].PRESETS[preset](), changed)) == len(words) // 2
 
 
 def bounded(low, high, shape=(2,), dtype=np.float32):

@@ -38,7 +38,7 @@ def make(name, is_averaging, **changes):
 
 def newest(name, params):
     """The part of acting parameters of which there is an average."""
-    return params.network if name == "acer" else params.newest.values
+    return params.newest if name == "acer" else params.newest.values
 
 
 @pytest.mark.parametrize(("name", "changes"), CASES, ids=IDS)
@@ -59,8 +59,9 @@ def test_the_average_is_of_the_updates_alone(name, changes):
     chex.assert_trees_all_close(agent.acting_params(state).average, average, atol=1e-5)
 
 
-def test_learning_is_that_of_the_agent_without_an_average():
-    agent, plain = make("agent57", True), make("agent57", False)
+@pytest.mark.parametrize("name", ["acer", "agent57"])
+def test_learning_is_that_of_the_agent_without_an_average(name):
+    agent, plain = make(name, True), make(name, False)
     state, other = (each.init(jax.random.key(0)) for each in (agent, plain))
     assert isinstance(state, AveragedLearnerState)
     sample = random_sample(agent, SPEC, 0)

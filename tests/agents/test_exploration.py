@@ -1,9 +1,7 @@
-"""Epsilon-greedy actions, their probabilities, and epsilon of actors and of steps."""
+"""Epsilon-greedy actions, their probabilities, and epsilon of actors."""
 
 import jax
 import numpy as np
-import optax
-import pytest
 
 from retrax.agents import exploration
 
@@ -32,19 +30,3 @@ def test_epsilon_greedy_has_its_limits():
     np.testing.assert_array_equal(greedy, [[0, 1, 0], [1, 0, 0]])
     uniform = exploration.epsilon_greedy_probabilities(values, 1.0)
     np.testing.assert_allclose(uniform, 1 / 3, rtol=1e-6)
-
-
-@pytest.mark.parametrize("num_actors", [1, 4])
-def test_epsilon_of_a_step_counts_the_steps_of_all_actors(num_actors):
-    """From 1 to 0.2 over 80 time steps of all environments: 20 steps of each of 4 actors."""
-    schedule = optax.linear_schedule(1.0, 0.2, 80)
-
-    @jax.jit
-    def epsilon(steps):
-        return exploration.epsilon_of_step(schedule, steps, num_actors)
-
-    steps = np.array([0, 5, 10, 20, 100], np.int32)
-    expected = np.maximum(1.0 - 0.8 * steps * num_actors / 80, 0.2)
-    found = [epsilon(step) for step in steps]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert found[0].dtype == np.float32

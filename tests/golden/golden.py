@@ -120,7 +120,8 @@ def metrics(directory: Path) -> dict[str, list[str]]:
 def params(directory: Path) -> dict[str, list]:
     path = directory / "snapshots" / f"{newest_snapshot(directory)}.npz"
     learner = read_state(path, {"learner": None})["learner"]
-    learner = learner.get("learner", learner)  # where rewards are scaled
+    while "learner" in learner:  # where rewards are scaled, or parameters averaged
+        learner = learner["learner"]
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(learner["params"]):
         leaf = np.asarray(leaf)
