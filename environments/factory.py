@@ -14,10 +14,8 @@ from .control_suite import PREFIX as CONTROL
 from .control_suite import ControlSuite, tasks
 from .custom import GROUP, LIMIT, Request, make_custom
 from .deep_sea import DeepSea
-from .disco_maze import RandomDiscoMaze
 from .failures import failure, one_sentence
 from .opengl import choose_backend
-from .random_coin import RandomCoin
 from .switches import parameters, split, values
 from .tiny import Catch, Memory
 
@@ -28,8 +26,6 @@ _TINY: dict[str, Callable[..., VectorEnvironment]] = {
     "memory": Memory,
     "deep_sea": DeepSea,
     "noisy_deep_sea": functools.partial(DeepSea, screen=16),
-    "random_coin": RandomCoin,
-    "random_disco_maze": RandomDiscoMaze,
 }
 _ALE = "ALE/"
 _MINATAR = "MinAtar/"
@@ -50,10 +46,10 @@ def make(
 
     An id is one of
 
-    * `known_environments()`: a task of our own ("catch", "memory", "deep_sea", "noisy_deep_sea",
-      "random_coin", "random_disco_maze"), an Atari game ("ALE/Pong-v5"), a task of the control
-      suite ("dm_control:cartpole/swingup"), any id registered with Gymnasium ("CartPole-v1"), or an
-      entry point of the group `retrax.environments`;
+    * `known_environments()`: a task of our own ("catch", "memory", "deep_sea", "noisy_deep_sea"),
+      an Atari game ("ALE/Pong-v5"), a task of the control suite ("dm_control:cartpole/swingup"),
+      any id registered with Gymnasium ("CartPole-v1"), or an entry point of the group
+      `retrax.environments`;
     * `bsuite:catch/0`: one of bsuite's ids;
     * `pgx:minatar-breakout`: one of pgx's games for one player, written in JAX;
     * `my_module:MyEnvironment-v0`: imports `my_module`, then makes the Gymnasium id;

@@ -10,7 +10,7 @@ from stepping import Counting
 from retrax.environments import check_environment, known_environments, make
 from retrax.environments.tiny import Catch, Memory
 
-OURS = ["catch", "memory", "deep_sea", "noisy_deep_sea", "random_coin", "random_disco_maze"]
+OURS = ["catch", "memory", "deep_sea", "noisy_deep_sea"]
 KINDS = [*OURS, "CartPole-v1", "ALE/Pong-v5"]
 
 
@@ -158,7 +158,6 @@ def test_an_id_like_no_other_is_refused_with_the_way_to_the_list():
     [
         ("catch", "none"),
         ("memory", "length"),
-        ("random_coin", "max_steps, side"),
         (
             "ALE/Pong-v5",
             "clip_rewards, episodic_life, frame_stack, full_action_set, max_frames, max_noops",

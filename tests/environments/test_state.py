@@ -83,8 +83,6 @@ def check_continuation(id, *, before=12, after=60, seeds=(3, 4)):
         "catch",
         "memory,length=3",
         "noisy_deep_sea,size=4",
-        "random_coin,side=3",
-        "random_disco_maze",
         "CartPole-v1",
         "Pendulum-v1,max_episode_steps=20",
         "FrozenLake-v1",

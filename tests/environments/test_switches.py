@@ -98,7 +98,7 @@ def test_values_given_in_python_stay_as_they_are():
         ),
         ("memory,length=2.5", {}, "length must be an integer, got 2.5"),
         ("noisy_deep_sea,mapping_seed=x", {}, "mapping_seed must be an integer or None, got 'x'"),
-        ("random_disco_maze,pixels=3", {}, "pixels must be True or False, got '3'"),
+        ("deep_sea,remote=3", {}, "remote must be True or False, got '3'"),
     ],
 )
 def test_our_own_switches_are_checked(id, switches, sentence):

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from stepping import FIRST, LAST, MID, history, random_actions
 
 from retrax.environments.deep_sea import DeepSea
-from retrax.environments.disco_maze import RandomDiscoMaze
-from retrax.environments.random_coin import RandomCoin
 from retrax.environments.tiny import Catch, Memory
 
 
@@ -40,7 +38,7 @@ def returns(environment, policy, steps):
 
 
 # Without its television nothing of deep_sea would depend on the seed.
-MAKERS = [Catch, Memory, functools.partial(DeepSea, screen=3), RandomCoin, RandomDiscoMaze]
+MAKERS = [Catch, Memory, functools.partial(DeepSea, screen=3)]
 
 
 @pytest.mark.parametrize(("make", "policy"), [(Catch, catch_policy), (Memory, memory_policy)])

@@ -3,6 +3,7 @@
 # empty directory.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH=$here/../../../examples
 train() { # NAME SEED PRESET ENVIRONMENT [FLAGS]
   local run=runs/$1-$2
   retrax train agent57 --preset "$3" --environment "$4" --seed "$2" --run-directory "$run" --plain "${@:5}"
@@ -14,7 +15,7 @@ coin="--steps 200000 --agent.replay.acting-steps-per-update 32 --agent.actor-eps
 for seed in 0 1 2; do
   for rung in "${rungs[@]}"; do
     preset=small_$rung
-    echo "random_coin_$rung $seed ${preset/small_agent57/small} random_coin $coin"
+    echo "random_coin_$rung $seed ${preset/small_agent57/small} grid_worlds:RandomCoin $coin"
   done
   echo "deep_sea_agent57 $seed small deep_sea"
   echo "deep_sea_r2d2 $seed small_r2d2 deep_sea"

@@ -3,7 +3,8 @@
 # arm: runs/RUNG-SEED/arms.csv. Run it from an empty directory, and then disco_maze.py there. Runs that are complete are skipped.
 # Arguments: the rungs ("r2d2_retrace ngu split agent57 ngu_pixels"), and the seeds (0).
 set -euo pipefail
-PYTHONPATH=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+PYTHONPATH=$here:$here/../../../examples
 export PYTHONPATH
 train() { # RUNG SEED
   local run=runs/$1-$2 preset=small_${1%_pixels} maze=maze:maze steps=100000 arms=2 flags=(--agent.num-arms 2)

@@ -2,10 +2,10 @@
 
 import os
 
-from retrax.environments.disco_maze import RandomDiscoMaze
+from grid_worlds import RandomDiscoMaze
 
 
-def maze(pixels: bool = False, num_envs: int = 1, seed: int = 0) -> RandomDiscoMaze:
+def maze(pixels: bool = False, seed: int = 0) -> RandomDiscoMaze:
     """The environment of the id `maze:maze`."""
     pays = bool(os.environ.get("PAY_VISITS"))
-    return RandomDiscoMaze(pixels=pixels, reward_visits=pays, num_envs=num_envs, seed=seed)
+    return RandomDiscoMaze(pixels=pixels, reward_visits=pays, seed=seed)

@@ -3,11 +3,13 @@
 # weights of the intrinsic reward, 256,000 steps. Run it from an empty directory, and then random_coin.py there. Runs that are
 # complete are skipped. Arguments are the seeds (0).
 set -euo pipefail
+PYTHONPATH=$(cd "$(dirname "$0")/../../../examples" && pwd)
+export PYTHONPATH
 train() { # NAME SEED PRESET STEPS ARMS [FLAGS]
   local run=runs/$1-$2
   [ -e "$run/complete" ] && return
   rm -rf "$run"
-  retrax train agent57 --preset "$3" --environment random_coin --seed "$2" --steps "$4" --evaluate-every $((8000 * $5)) \
+  retrax train agent57 --preset "$3" --environment grid_worlds:RandomCoin --seed "$2" --steps "$4" --evaluate-every $((8000 * $5)) \
     --evaluation-episodes 32 --run-directory "$run" --plain --agent.replay.capacity 100000 \
     --agent.replay.acting-steps-per-update 16 --agent.target-update-period 100 "${@:6}"
   for arm in $(seq 0 $(($5 - 1))); do

@@ -5,9 +5,14 @@ from hypothesis import strategies as st
 from stepping import FIRST, LAST, MID, play
 
 from retrax.environments import make
-from retrax.environments.disco_maze import COLOURS, RandomDiscoMaze
+
+from .disco_maze import COLOURS, RandomDiscoMaze
 
 STEPS = [(-1, 0), (0, 1), (1, 0), (0, -1)]  # up, right, down, left
+
+
+def mazes(num_envs=1, seed=0, **switches):
+    return make("grid_worlds:RandomDiscoMaze", num_envs=num_envs, seed=seed, **switches)
 
 
 def maze_cells(picture):
@@ -20,7 +25,7 @@ def maze_cells(picture):
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**40))
 def test_mazes_are_trees(seed):
-    environment = RandomDiscoMaze(num_envs=2, pixels=True, seed=seed)
+    environment = mazes(num_envs=2, pixels=True, seed=seed)
     pictures = environment.reset().observation
     for picture in pictures:
         start, walls = maze_cells(picture)
@@ -50,7 +55,7 @@ def test_mazes_are_trees(seed):
 def test_the_maze_equals_a_loop(seed, max_steps, pays):
     actions = np.random.default_rng(seed).integers(4, size=(30, 2))
     for e in range(2):
-        environment = RandomDiscoMaze(
+        environment = mazes(
             num_envs=2, pixels=True, seed=seed, max_steps=max_steps, reward_visits=pays
         )
         kind = LAST
@@ -72,11 +77,11 @@ def test_the_maze_equals_a_loop(seed, max_steps, pays):
             assert (found.step_type[e], found.reward[e], found.discount[e]) == wanted
             assert seen == agent
             np.testing.assert_array_equal(seen_walls, walls)
-            assert environment.cells_visited[e] == len(visited)
+            assert environment._environments[e].cells_visited == len(visited)
 
 
 def test_every_cell_can_be_visited_in_time():
-    environment = RandomDiscoMaze(num_envs=1, pixels=True, reward_visits=True, seed=3)
+    environment = mazes(num_envs=1, pixels=True, reward_visits=True, seed=3)
     timestep, total, way, visited, moves = environment.reset(), 0.0, [], set(), 0
     while True:
         (row, column), walls = maze_cells(timestep.observation[0])
@@ -90,13 +95,13 @@ def test_every_cell_can_be_visited_in_time():
         timestep = environment.step(np.array([new[0] if new else (way.pop() + 2) % 4]))
         assert timestep.step_type[0] == MID
         total, moves = total + timestep.reward[0], moves + 1
-    assert total == environment.optimal_return == 198
-    assert environment.cells_visited[0] == environment.CELLS
+    assert total == environment._environments[0].optimal_return == 198
+    assert environment._environments[0].cells_visited == RandomDiscoMaze.CELLS
     assert moves == 2 * 198 < 400  # there, and all the way back
 
 
 def test_the_agent_starts_anywhere():
-    pictures = make("random_disco_maze", num_envs=200, pixels=True, seed=0).reset().observation
+    pictures = mazes(num_envs=200, pixels=True, seed=0).reset().observation
     starts = np.array([maze_cells(picture)[0] for picture in pictures])
     # Rooms and doors lie evenly around 10, between 1 and 19: their deviation is less than 6.
     assert (abs(starts.mean(axis=0) - 10) < 4 * 6 / np.sqrt(200)).all()
@@ -104,14 +109,14 @@ def test_the_agent_starts_anywhere():
 
 
 def test_nothing_is_paid_by_default():
-    environment = RandomDiscoMaze(num_envs=8, seed=0)
+    environment = mazes(num_envs=8, seed=0)
     steps = play(environment, np.random.default_rng(0).integers(4, size=(60, 8)))
     assert not any(step.reward.any() for step in steps)
-    assert environment.optimal_return == 0
+    assert environment._environments[0].optimal_return == 0
 
 
 def test_walls_have_one_of_five_colours_drawn_at_each_step():
-    environment = RandomDiscoMaze(num_envs=1, pixels=True, seed=0)
+    environment = mazes(num_envs=1, pixels=True, seed=0)
     before = environment.reset().observation[0]
     _, walls = maze_cells(before)
     action = next(
@@ -137,8 +142,8 @@ def step_from(picture, down, right):
 
 def test_the_vector_is_the_image():
     actions = np.random.default_rng(0).integers(4, size=(20, 2))
-    image = make("random_disco_maze", num_envs=2, seed=1, pixels=True)
-    vector = make("random_disco_maze", num_envs=2, seed=1)
+    image = mazes(num_envs=2, seed=1, pixels=True)
+    vector = mazes(num_envs=2, seed=1)
     for one, two in zip(play(image, actions), play(vector, actions), strict=True):
         assert two.observation.dtype == np.float32
         wanted = one.observation.reshape(2, -1).astype(np.float32) / 255
@@ -153,9 +158,12 @@ def test_the_vector_is_the_image():
     ("switches", "message"),
     [
         ({"max_steps": 0}, "RandomDiscoMaze: max_steps must be at least 1, got 0"),
-        ({"side": 5}, "no switch side; its switches are: max_steps, pixels, reward_visits"),
+        (
+            {"side": 5},
+            "no switch side; .* are: max_episode_steps, max_steps, pixels, reward_visits",
+        ),
     ],
 )
 def test_wrong_switches_are_refused(switches, message):
     with pytest.raises(ValueError, match=message):
-        make("random_disco_maze", **switches)
+        mazes(**switches)

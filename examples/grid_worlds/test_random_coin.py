@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from stepping import FIRST, LAST, MID, play
 
 from retrax.environments import make
-from retrax.environments.random_coin import RandomCoin
 
 STEPS = [(-1, 0), (0, 1), (1, 0), (0, -1)]  # up, right, down, left
+
+
+def rooms(num_envs=1, seed=0, **switches):
+    return make("grid_worlds:RandomCoin", num_envs=num_envs, seed=seed, **switches)
 
 
 def coin_cells(observation, side):
@@ -29,7 +32,7 @@ def coin_cells(observation, side):
     seed=st.integers(0, 2**40),
 )
 def test_random_coin_equals_a_loop(side, max_steps, num_envs, seed):
-    environment = RandomCoin(side=side, max_steps=max_steps, num_envs=num_envs, seed=seed)
+    environment = rooms(side=side, max_steps=max_steps, num_envs=num_envs, seed=seed)
     actions = np.random.default_rng(seed).integers(4, size=(40, num_envs))
     steps = list(play(environment, actions))
     for e in range(num_envs):
@@ -54,7 +57,7 @@ def test_random_coin_equals_a_loop(side, max_steps, num_envs, seed):
 
 
 def test_a_way_straight_to_the_coin_always_gets_it():
-    environment = RandomCoin(num_envs=8, seed=1)
+    environment = rooms(num_envs=8, seed=1)
     timestep = environment.reset()
     for _ in range(100):
         ways = []
@@ -65,7 +68,7 @@ def test_a_way_straight_to_the_coin_always_gets_it():
             )
         timestep = environment.step(np.array(ways))
         last = timestep.step_type == LAST
-        assert (timestep.reward[last] == environment.optimal_return).all()
+        assert (timestep.reward[last] == 1).all()
         assert (timestep.discount[last] == 0).all()
     assert 15 + 15 < 200  # so it is in time from everywhere
 
@@ -93,7 +96,7 @@ def test_random_play_in_the_room_is_as_documented():
 
 def test_random_play_in_a_small_room_has_its_exact_mean():
     wanted = random_play_in_the_room(4, 9)
-    environment = RandomCoin(side=4, max_steps=9, num_envs=200, seed=2)
+    environment = rooms(side=4, max_steps=9, num_envs=200, seed=2)
     actions = np.random.default_rng(3).integers(4, size=(300, 200))
     steps = list(play(environment, actions))
     # The first episodes of each environment: those that end early would count too often.
@@ -105,14 +108,14 @@ def test_random_play_in_a_small_room_has_its_exact_mean():
 
 
 def test_the_coin_lies_everywhere():
-    environment = RandomCoin(side=3, max_steps=1, num_envs=500, seed=0)
+    environment = rooms(side=3, max_steps=1, num_envs=500, seed=0)
     numbers = environment.reset().observation.reshape(500, 2, 2, 3)
     cells = np.einsum("eki,ekj->kij", numbers[:, :, 0], numbers[:, :, 1])
     assert (abs(cells - 500 / 9) < 4 * np.sqrt(500 / 9)).all()
 
 
 def test_random_coin_is_drawn():
-    environment = RandomCoin(seed=0)
+    environment = rooms(seed=0)
     (row, column), (there, across) = coin_cells(environment.reset().observation[0], 15)
     picture = environment.render()
     assert picture.shape == (240, 240, 3)
@@ -130,4 +133,4 @@ def test_random_coin_is_drawn():
 )
 def test_wrong_switches_are_refused(switches, message):
     with pytest.raises(ValueError, match=message):
-        make("random_coin", **switches)
+        rooms(**switches)

@@ -1,20 +1,16 @@
-"""A maze that looks new at every step, and pays nothing (Never Give Up, Badia et al. 2020).
+"""A maze that looks new at every step, and pays nothing (Never Give Up, Badia et al. 2020)."""
 
-`E` denotes the number of environments.
-"""
-
+import dm_env
 import numpy as np
 from dm_env import specs
 
-from ..datatypes import EnvironmentSpec
-from .random_coin import MOVES
-from .tiny import TinyTask, enlarge
+from .random_coin import MOVES, PIXELS
 
 # Red, green, blue of walls; the floor is black and the agent white.
 COLOURS = np.array([(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255)], np.uint8)
 
 
-class RandomDiscoMaze(TinyTask):
+class RandomDiscoMaze(dm_env.Environment):
     """A new maze in each episode, new colours of its walls at each step, and no reward.
 
     From any of the maze's `CELLS` = 199 free cells exactly one way leads to any other; the agent
@@ -35,11 +31,12 @@ class RandomDiscoMaze(TinyTask):
       pixels: whether the observation is an image.
       reward_visits: pay 1 for each cell that the agent had not yet been in. The start is not paid:
         the optimal return is 198.
-      num_envs: see `TinyTask`.
-      seed: see `TinyTask`.
+      seed: >= 0.
+
+    Attributes:
+      optimal_return: of an episode.
     """
 
-    optimal_return = 0.0
     SIDE = 21
     CELLS = 2 * 10 * 10 - 1  # 10 x 10 rooms, and a door between two of them for all but the first
 
@@ -49,57 +46,68 @@ class RandomDiscoMaze(TinyTask):
         max_steps: int = 400,
         pixels: bool = False,
         reward_visits: bool = False,
-        num_envs: int = 1,
         seed: int = 0,
     ) -> None:
         if max_steps < 1:
             raise ValueError(f"RandomDiscoMaze: max_steps must be at least 1, got {max_steps}.")
-        shape = (self.SIDE, self.SIDE, 3)
-        image = specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
-        vector = specs.BoundedArray((int(np.prod(shape)),), np.float32, 0.0, 1.0, "observation")
-        actions = specs.DiscreteArray(len(MOVES), np.int32, "action")
-        spec = EnvironmentSpec(image if pixels else vector, actions, max_episode_steps=max_steps)
-        super().__init__(spec, num_envs=num_envs, seed=seed)
-        self._pixels, self._pays = pixels, reward_visits
+        self._max_steps, self._pixels, self._pays = max_steps, pixels, reward_visits
         self.optimal_return = float(reward_visits * (self.CELLS - 1))
-        self._walls, self._visited = np.ones((2, num_envs, self.SIDE, self.SIDE), bool)
-        self._pictures = np.zeros((num_envs, *shape), np.uint8)
-        self._agent = np.ones((num_envs, 2), np.int64)  # row and column
+        self._generator = np.random.default_rng(seed)
+        self._walls, self._visited = np.ones((2, self.SIDE, self.SIDE), bool)
+        self._picture = np.zeros((self.SIDE, self.SIDE, 3), np.uint8)
+        self._agent = (1, 1)  # row and column
+        self._time = 0
 
     @property
-    def cells_visited(self) -> np.ndarray:
-        """Different cells that the agent has been in, in this episode, with the first: `[E]`."""
-        return self._visited.sum(axis=(1, 2))
+    def cells_visited(self) -> int:
+        """Different cells that the agent has been in, in this episode, with the first."""
+        return int(self._visited.sum())
+
+    def observation_spec(self) -> specs.BoundedArray:
+        """The picture, or its numbers."""
+        shape = self._picture.shape
+        if self._pixels:
+            return specs.BoundedArray(shape, np.uint8, 0, 255, "observation")
+        return specs.BoundedArray((int(np.prod(shape)),), np.float32, 0.0, 1.0, "observation")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        """The four moves."""
+        return specs.DiscreteArray(len(MOVES), np.int32, "action")
+
+    def reset(self) -> dm_env.TimeStep:
+        """Makes a maze, and puts the agent anywhere in it."""
+        self._walls = _maze(self.SIDE, self._generator)
+        free = np.argwhere(~self._walls)
+        self._agent = tuple(free[self._generator.integers(len(free))].tolist())
+        self._visited = np.zeros_like(self._walls)
+        self._visited[self._agent] = True
+        self._time = 0
+        return dm_env.restart(self._observation())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Moves the agent by one cell; a wall ends the episode."""
+        there = tuple((self._agent + MOVES[action]).tolist())  # in the maze: walls are around it
+        self._time += 1
+        if self._walls[there]:
+            return dm_env.termination(0.0, self._observation())
+        reward = float(self._pays and not self._visited[there])
+        self._agent = there
+        self._visited[there] = True
+        if self._time == self._max_steps:
+            return dm_env.truncation(reward, self._observation())
+        return dm_env.transition(reward, self._observation())
 
     def render(self) -> np.ndarray:
-        """What is seen of the first environment: uint8 `[336, 336, 3]`."""
-        return enlarge(self._pictures[0], 16)
+        """What is seen: uint8 `[336, 336, 3]`."""
+        return self._picture.repeat(PIXELS, axis=0).repeat(PIXELS, axis=1)
 
-    def _begin(self, e: int, generator: np.random.Generator) -> None:
-        self._walls[e] = _maze(self.SIDE, generator)
-        free = np.argwhere(~self._walls[e])
-        self._agent[e] = free[generator.integers(len(free))]
-        self._visited[e] = False
-        self._visited[e][tuple(self._agent[e])] = True
-
-    def _play(self, actions: np.ndarray, playing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        environments = np.arange(self.num_envs)
-        row, column = (self._agent + MOVES[actions]).T  # in the maze: there are walls around it
-        hit = playing & self._walls[environments, row, column]
-        moved = playing & ~hit
-        self._agent[moved] = np.stack([row, column], axis=1)[moved]
-        new = moved & ~self._visited[environments, row, column]
-        self._visited[environments[new], row[new], column[new]] = True
-        return new * np.float32(self._pays), hit
-
-    def _observe(self) -> np.ndarray:
-        shape = (self.SIDE, self.SIDE)
-        drawn = [generator.integers(len(COLOURS), size=shape) for generator in self._generators]
-        self._pictures = COLOURS[np.stack(drawn)] * self._walls[..., None]
-        self._pictures[np.arange(self.num_envs), self._agent[:, 0], self._agent[:, 1]] = 255
+    def _observation(self) -> np.ndarray:
+        drawn = self._generator.integers(len(COLOURS), size=self._walls.shape)
+        self._picture = COLOURS[drawn] * self._walls[..., None]
+        self._picture[self._agent] = 255
         if self._pixels:
-            return self._pictures.copy()
-        return self._pictures.reshape(self.num_envs, -1).astype(np.float32) / 255
+            return self._picture.copy()
+        return self._picture.ravel().astype(np.float32) / 255
 
 
 def _maze(side: int, generator: np.random.Generator) -> np.ndarray:
