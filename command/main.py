@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
       The exit status: 0; 1 if a run failed or the core does not work; 2 for wrong input; 130 if
-      interrupted before there was a run. Every other status than 0 comes with one sentence.
+      interrupted before there was a run. Every other status than 0 comes with one sentence, or
+      with tyro's message about a wrong argument.
     """
     command, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if command in ("-h", "--help"):
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module, function = _COMMANDS[command].split(":")
         status: int = getattr(importlib.import_module(module), function)(rest)
         return status
+    except SystemExit as stop:  # tyro has printed help or a message
+        return int(stop.code or 0)
     except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE

@@ -1,14 +1,9 @@
-"""Command lines into dataclasses: tyro, with refusals in one sentence."""
+"""Command lines into dataclasses and functions' arguments: tyro, with the bounds of fields."""
 
-import contextlib
 import dataclasses
-import difflib
 import functools
-import io
-import itertools
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -23,14 +18,8 @@ _KINDS: dict[Any, tuple[str, str]] = {  # one value, several
     str: ("text", "words"),
     Path: ("a path", "paths"),
 }
-_FRAME = "│|"
-_OF_HELP = " " * 8  # before the help of a missing option
 
 Part = TypeVar("Part")
-
-
-class _RefusedError(Exception):
-    """A dataclass refused its values. Not a ValueError, which tyro would reword."""
 
 
 def parse(
@@ -47,15 +36,11 @@ def parse(
       description: the help's first lines; the docstring of `form` if empty.
 
     Raises:
-      ValueError: says in one sentence what was given and what is allowed.
-      SystemExit: after `--help` was printed.
+      ValueError: says in one sentence which field is out of its bounds.
+      SystemExit: 0 after `--help` was printed, 2 after tyro's message about a wrong argument.
     """
-    options = {"prog": prog, "default": default, "description": description}
-    found, unknown, missing = _cli(form, arguments, **options)
-    if unknown:
-        raise ValueError(_unknown(unknown[0], missing, form, options))
-    if missing:
-        raise ValueError(f"{prog} needs {missing} (see {prog} --help).")
+    found = _cli(form, arguments, prog=prog, default=default, description=description or None)
+    _check(found)
     return found
 
 
@@ -67,7 +52,9 @@ def parse_known(
     No field may be required.
     """
     words = [word for word in arguments if not word.startswith("--tyro-")]
-    found, unknown, _ = _cli(form, words, prog=prog, default=default, add_help=False)
+    options = {"prog": prog, "default": default, "add_help": False, "return_unknown_args": True}
+    found, unknown = _cli(form, words, **options)
+    _check(found)
     return found, unknown
 
 
@@ -98,107 +85,24 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _cli(
-    form: Any,
-    arguments: Sequence[str],
-    *,
-    prog: str,
-    default: Any,
-    description: str = "",
-    add_help: bool = True,
-) -> tuple[Any, list[str], str]:
-    """What tyro parses, the arguments that it does not know, and a required option not given."""
-    errors = io.StringIO()
+def _cli(form: Any, arguments: Sequence[str], *, default: Any, **options: Any) -> Any:
+    return tyro.cli(
+        form,
+        args=list(arguments),
+        default=tyro.MISSING_NONPROP if default is None else default,
+        config=(tyro.conf.FlagCreatePairsOff,),
+        registry=_REGISTRY,
+        **options,
+    )
+
+
+def _check(found: Any) -> None:
+    """`check_fields` whose sentence names the option."""
     try:
-        with contextlib.redirect_stderr(errors):
-            found, unknown = tyro.cli(
-                form,
-                args=list(arguments),
-                prog=prog,
-                description=description or None,
-                default=tyro.MISSING_NONPROP if default is None else default,
-                config=(tyro.conf.FlagCreatePairsOff,),
-                registry=_REGISTRY,
-                add_help=add_help,
-                return_unknown_args=True,
-            )
         check_fields(found)
-        return found, unknown, ""
-    except (_RefusedError, ValueError) as refusal:
-        raise ValueError(_of_option(str(refusal), form)) from None
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        return None, *_missing(errors.getvalue(), prog)
-
-
-def _of_option(message: str, form: Any) -> str:
-    """A message about a field of the form, which is an option."""
-    owner = f"{(get_origin(form) or form).__name__}."
-    name, space, rest = message.removeprefix(owner).partition(" ")
-    is_field = message.startswith(owner)
-    return f"--{name.replace('_', '-')}{space}{rest}" if is_field else message
-
-
-def _missing(text: str, prog: str) -> tuple[list[str], str]:
-    """Unknown arguments and the first missing option, with its doc, of tyro's message in a frame.
-
-    Raises:
-      ValueError: it is about another mistake.
-    """
-    sections: list[list[str]] = [[]]
-    for line in text.splitlines()[1:-1]:
-        inside = line.strip(_FRAME)[1:].rstrip()
-        if set(inside) <= set("─-"):
-            sections.append([])
-        else:
-            sections[-1].append(inside)
-    first, *others = filter(None, sections)
-    if not first[0].startswith("Missing from"):
-        raise ValueError(_sentence(" ".join(map(str.strip, first)), prog))
-    doc = itertools.takewhile(lambda line: line.startswith(_OF_HELP), first[2:])
-    missing = f"{first[1].strip()}: {' '.join(map(str.strip, doc))}"
-    missing = missing.replace("(required)", "").strip(" .:")
-    words = [line.strip() for lines in others if "Unrecognized" in lines[0] for line in lines[1:]]
-    return words, missing
-
-
-def _sentence(message: str, prog: str) -> str:
-    """A message of tyro's in our words."""
-    if found := re.match(r"Error parsing (\S+): (.*)", message):
-        return f"{found[1]} {found[2].rstrip('.')}."
-    if found := re.match(r"Missing value for argument '(\S+)'\. Expected (\d+)", message):
-        number = "a value" if found[2] == "1" else f"{found[2]} values"
-        return f"{found[1]} needs {number} (see {prog} --help)."
-    if found := re.match(r"invalid choice ('.*') for argument '(\S+)'\. .* \((.*)\)", message):
-        allowed = found[3].replace("'", "").rstrip(",")
-        return f"{found[2]} must be one of {allowed}, got {found[1]}."
-    return f"{message.rstrip('.')}."
-
-
-def _unknown(word: str, missing: str, form: Any, options: dict[str, Any]) -> str:
-    """A sentence about an argument that is not known, with the most similar option."""
-    see = f"see {options['prog']} --help"
-    if not word.startswith("-"):
-        hint = f"did you mean {missing.split()[0]} {word}?" if missing.startswith("--") else see
-        return f"Unknown argument {word} ({hint})."
-    flag, shown = word.partition("=")[0], io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        _cli(form, ["--help"], **options)
-    known = re.findall(r"^[│| ]*--([\w.-]+)", shown.getvalue(), re.MULTILINE)
-    close = _nearest(flag.lstrip("-").replace("_", "-"), known)
-    return f"Unknown option {flag} ({f'did you mean --{close[0]}?' if close else see})."
-
-
-def _nearest(given: str, known: Sequence[str]) -> list[str]:
-    """The known name whose last part is most similar: sharing "agent." makes none similar."""
-    for head, dot, _ in (name.rpartition(".") for name in known):
-        if dot and given.startswith(f"{head.replace('.', '-')}-"):  # --agent-discount
-            given = f"{head}.{given[len(head) + 1 :]}"
-    leaves = {name.rpartition(".")[2] for name in known}
-    alike = difflib.get_close_matches(given.rpartition(".")[2], sorted(leaves), n=1)
-    close = [name for name in known if name.rpartition(".")[2] in alike]
-    return difflib.get_close_matches(given, close, n=1, cutoff=0.0)
+    except ValueError as error:
+        name, space, rest = str(error).removeprefix(f"{type(found).__name__}.").partition(" ")
+        raise ValueError(f"--{name.replace('_', '-')}{space}{rest}") from None
 
 
 @_REGISTRY.primitive_rule
@@ -275,7 +179,7 @@ class _Fields:
             for field in spec.fields
             if field.name not in hidden
         )
-        return dataclasses.replace(spec, instantiate=_refusing_plainly()(make), fields=fields)
+        return dataclasses.replace(spec, instantiate=make, fields=fields)
 
 
 _REGISTRY.struct_rule(_Fields())
@@ -286,11 +190,3 @@ def _help(doc: Any, bounds: Any) -> Any:
     if callable(doc):
         return lambda: _help(doc(), bounds)
     return " ".join([*(doc or "").split(), *([f"Must be {bounds}."] if bounds else [])]) or None
-
-
-@contextlib.contextmanager
-def _refusing_plainly() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise _RefusedError(str(error)) from error

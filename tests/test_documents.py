@@ -195,8 +195,7 @@ def parse_command(arguments, monkeypatch):
     understand = parsing.tyro.cli
 
     def stop(*arguments, **options):
-        _, unknown = understand(*arguments, **options)
-        assert unknown == []
+        understand(*arguments, **options)
         raise Understood
 
     with monkeypatch.context() as patch:
@@ -238,18 +237,21 @@ def test_commands_of_the_scoreboard_are_understood(monkeypatch):
         parse_command(command.split(), monkeypatch)
 
 
-def test_commands_that_are_not_understood_are_found(monkeypatch):
+def test_commands_that_are_not_understood_are_found(monkeypatch, capfd):
     assert len(PAGES_WITH_COMMANDS) > 12
     launch = ["launch", "acer", "--environment", "catch"]
     parse_command([*launch, "--num-actors", "2"], monkeypatch)
-    with pytest.raises(ValueError, match="--num-actor"):
-        parse_command([*launch, "--num-actor", "2"], monkeypatch)
-    with pytest.raises(ValueError, match="--step"):
-        parse_command(["train", "acer", "--environment", "catch", "--step", "2"], monkeypatch)
+    train = ["train", "acer", "--environment", "catch"]
+    for words in (
+        [*launch, "--num-actor", "2"],
+        [*train, "--step", "2"],
+        ["plot", "--metrics", "x"],
+    ):
+        with pytest.raises((SystemExit, pytest.fail.Exception)):
+            parse_command(words, monkeypatch)
+        assert f"Unrecognized options: {words[-2]}" in capfd.readouterr().err
     with pytest.raises(AssertionError, match="--sed"):
         parse_command(["train", "--resume", "run", "--sed", "2"], monkeypatch)
-    with pytest.raises(AssertionError, match="--metrics"):
-        parse_command(["plot", "--metrics", "x"], monkeypatch)
 
 
 def missing(text):

@@ -1,6 +1,7 @@
-"""Command lines into dataclasses, and refusals in one sentence."""
+"""Command lines into dataclasses, and messages about wrong ones."""
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -80,11 +81,18 @@ def run(*arguments, config=None):
     return parse(Run[type(config)], given, prog="retrax train", default=default)
 
 
-def refusal(*arguments, form=Form):
-    with pytest.raises(ValueError, match=r".*\.$") as error:
-        parse(form, arguments, prog="program")
-    assert "\n" not in str(error.value)
-    return str(error.value)
+def refusal(capfd, *arguments, form=Form, default=None):
+    """tyro's message about wrong arguments, without its frame, in one line."""
+    with pytest.raises(SystemExit) as stop:
+        parse(form, arguments, prog="program", default=default)
+    assert stop.value.code == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    return in_one_line(err)
+
+
+def in_one_line(text):
+    return " ".join(re.sub("[│╭╮╰╯─|+]", " ", text).split())
 
 
 def test_values_and_defaults():
@@ -109,39 +117,32 @@ def test_hyphens_and_underscores_are_alike():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
-        ([], "program needs --name STR: Who (see program --help)."),
-        (["--name"], "--name needs a value (see program --help)."),
-        (["--name", "x", "--foo", "3"], "Unknown option --foo (see program --help)."),
-        (["--name", "x", "--foo=3"], "Unknown option --foo (see program --help)."),
-        (["--name", "x", "--cuont", "3"], "Unknown option --cuont (did you mean --count?)."),
-        (
-            ["--name", "x", "--part.rat", "3"],
-            "Unknown option --part.rat (did you mean --part.rate?).",
-        ),
-        (["--name", "x", "y"], "Unknown argument y (see program --help)."),
-        (["y"], "Unknown argument y (did you mean --name y?)."),
-        (["--name", "--kind", "a"], "--name needs a value (see program --help)."),
-        (["--name", "x", "-x"], "Unknown option -x (see program --help)."),
-        (
-            ["--name", "x", "--part_rat", "3"],
-            "Unknown option --part_rat (did you mean --part.rate?).",
-        ),
-        (["--name", "x", "--count", "1e3"], "--count must be an integer, got '1e3'."),
-        (["--name", "x", "--count=", "--kind", "a"], "--count must be an integer, got ''."),
-        (["--name", "x", "--part.rate", "fast"], "--part.rate must be a number, got 'fast'."),
-        (["--name", "x", "--part.rate=fast"], "--part.rate must be a number, got 'fast'."),
-        (["--name", "x", "--part.rate", "None"], "--part.rate must be a number, got 'None'."),
-        (["--name", "x", "--sizes", "1", "a"], "--sizes must be integers, got 'a'."),
-        (["--name", "x", "--kind", "c"], "--kind must be one of a, b, got 'c'."),
-        (["--name", ""], "--name must not be empty."),
-        (["--name="], "--name must not be empty."),
+        ([], "Missing from program: --name STR Who. (required)"),
+        (["--name"], "Missing value for argument '--name'."),
+        (["--name", "x", "--foo", "3"], "Unrecognized options: --foo"),
+        (["--name", "x", "--part.rat", "3"], "Perhaps you meant: --part.rate FLOAT"),
+        (["--name", "x", "y"], "Unrecognized options: y"),
+        (["--name", "x", "--count", "1e3"], "--count: must be an integer, got '1e3'"),
+        (["--name", "x", "--count=", "--kind", "a"], "--count: must be an integer, got ''"),
+        (["--name", "x", "--part.rate", "fast"], "--part.rate: must be a number, got 'fast'"),
+        (["--name", "x", "--part.rate", "None"], "--part.rate: must be a number, got 'None'"),
+        (["--name", "x", "--sizes", "1", "a"], "--sizes: must be integers, got 'a'"),
+        (["--name", "x", "--kind", "c"], "invalid choice 'c' for argument '--kind'"),
+        (["--name="], "--name: must not be empty"),
         (["--name", "x", "--part.rate", "-1"], "Part.rate must be >= 0, got -1.0."),
     ],
 )
-def test_refusals_are_one_sentence(arguments, sentence):
-    assert refusal(*arguments) == sentence
+def test_wrong_arguments_are_named(capfd, arguments, message):
+    assert message in refusal(capfd, *arguments)
+
+
+def test_fields_out_of_bounds_are_named_as_options():
+    form = dataclasses.make_dataclass("Made", [("two_words", Annotated[int, Range(1)], 1)])
+    for parse_it in (parse, parse_known):
+        with pytest.raises(ValueError, match=r"^--two-words must be an integer >= 1, got 0\.$"):
+            parse_it(form, ["--two-words", "0"], prog="p")
 
 
 def test_values_that_look_like_options():
@@ -151,14 +152,13 @@ def test_values_that_look_like_options():
 
 @pytest.mark.parametrize("value", ["-5", "-.5"])
 def test_negative_numbers_are_values(value):
-    @dataclasses.dataclass(frozen=True)
-    class Numbers:
-        number: float = 0.0
-
-    assert parse(Numbers, ["--number", value], prog="p").number == float(value)
-    for infinite in ("-inf", "-NaN"):
-        sentence = f"--number must be a number, got {float(infinite)}."
-        assert refusal("--number", infinite, form=Numbers) == sentence
+    form = dataclasses.make_dataclass("Numbers", [("number", float, 0.0)])
+    assert parse(form, ["--number", value], prog="p").number == float(value)
+    for infinite in ("-inf", "NaN"):
+        with pytest.raises(
+            ValueError, match=rf"^--number must be a number, got {infinite.lower()}"
+        ):
+            parse(form, ["--number", infinite], prog="p")
 
 
 def test_none_is_a_value_of_optional_options():
@@ -181,80 +181,49 @@ def test_positional_arguments():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
-        (
-            ["--agent.discout", "1"],
-            "Unknown option --agent.discout (did you mean --agent.discount?).",
-        ),
-        (["--discount", "1"], "Unknown option --discount (did you mean --agent.discount?)."),
-        (["--agent-discout", "1"], "(did you mean --agent.discount?)."),
-        (["--capacty", "1"], "(did you mean --agent.replay.capacity?)."),
-        (["--no-plain"], "Unknown option --no-plain (did you mean --plain?)."),
-        (["--agent.no-recurrent"], "(did you mean --agent.recurrent?)."),
-        (["--steps", "abc"], "--steps must be an integer, got 'abc'."),
-        (["--steps"], "--steps needs a value (see retrax train --help)."),
-        (["--agent.num-atoms", "2.5"], "--agent.num-atoms must be an integer, got '2.5'."),
-        (["--agent.recurrent", "no"], "--agent.recurrent must be one of True, False, got 'no'."),
-        (["--agent.recurrent", "--plain"], "--agent.recurrent needs a value (see"),
-        (
-            ["--agent.replay.selector", "x"],
-            "--agent.replay.selector must be one of uniform, proportional, contextual, got 'x'.",
-        ),
-        (
-            ["--agent.convolutions", "8", "x", "1"],
-            "--agent.convolutions must be integers, got 'x'.",
-        ),
-        (
-            ["--agent.discount", "2"],
-            "Config.discount must be a number >= 0.0 and <= 1.0, got 2.0.",
-        ),
+        (["--agent.discout", "1"], "Perhaps you meant: --agent.discount FLOAT"),
+        (["--agent.replay.capacty", "1"], "Perhaps you meant: --agent.replay.capacity INT"),
+        (["--no-plain"], "Unrecognized options: --no-plain"),
+        (["--steps", "abc"], "--steps: must be an integer, got 'abc'"),
+        (["--agent.num-atoms", "2.5"], "--agent.num-atoms: must be an integer, got '2.5'"),
+        (["--agent.recurrent", "no"], "invalid choice 'no' for argument '--agent.recurrent'"),
+        (["--agent.recurrent", "--plain"], "Missing value for argument '--agent.recurrent'"),
+        (["--agent.replay.selector", "x"], "('uniform', 'proportional', 'contextual')"),
+        (["--agent.convolutions", "8", "x", "1"], "--agent.convolutions: must be integers, got"),
+        (["--agent.convolutions", "16", "3"], "must be 3 numbers for each entry, got 16 3"),
+        (["--agent.discount", "2"], "Config.discount must be a number >= 0.0 and <= 1.0, got 2.0."),
         (
             ["--agent.replay.min-rows", "10", "--agent.replay.capacity", "5"],
             "ReplayConfig.min_rows must be an integer >= 1 and <= 5, got 10.",
         ),
     ],
 )
-def test_refusals_of_a_run(arguments, sentence):
-    with pytest.raises(ValueError, match=r"\.$") as error:
-        run(*arguments)
-    assert sentence in str(error.value)
+def test_wrong_arguments_of_a_run_are_named(capfd, arguments, message):
+    default: Any = Run(environment="x", agent=reactor.Config.small())
+    assert message in refusal(capfd, *arguments, form=Run[reactor.Config], default=default)
 
 
-@pytest.mark.parametrize("option", ["--agent.vmin", "--agent-vmin"])
-def test_options_that_share_a_prefix_alone_are_not_alike(option):
-    """ACER has no support; `agent.discount` is as near to `agent.vmin` as "agent." makes it."""
-    with pytest.raises(ValueError, match=rf"^Unknown option {option} \(see retrax train --help\)"):
-        run(option, "1", config=acer.Config.small())
-
-
-def test_missing_options_are_named_with_their_docs():
-    default: Any = Run(environment=tyro.MISSING, agent=Part())
-    with pytest.raises(ValueError, match=r"^p needs --environment ID: Of what kind \(see p --help"):
-        parse(Run[Part], ["--steps", "3"], prog="p", default=default)
-
-
-def test_missing_positional_arguments_are_named():
+def test_missing_positional_arguments_are_named(capfd):
     @dataclasses.dataclass(frozen=True)
     class Look:
         run: tyro.conf.Positional[Path]
         starts: tuple[str, ...] = ()
 
-    assert refusal(form=Look) == "program needs PATH: run (see program --help)."
-    assert refusal("a", "b", form=Look) == "Unknown argument b (see program --help)."
-    # The run may be among the values of an option: tyro decides.
-    assert refusal("--starts", form=Look) != ""
+    assert "Missing from program: PATH" in refusal(capfd, form=Look)
+    assert "Unrecognized options: b" in refusal(capfd, "a", "b", form=Look)
     assert parse(Look, ["r", "--starts", "a", "b"], prog="p") == Look(Path("r"), ("a", "b"))
 
 
-def test_what_only_tyro_understands_is_left_to_it():
+def test_types_of_tyro_alone(capfd):
     @dataclasses.dataclass(frozen=True)
     class Maybe:
         part: Part | None = None
         pair: tuple[int, int] = (1, 2)
 
     assert parse(Maybe, ["part:part", "--part.rate", "3"], prog="p") == Maybe(Part(rate=3.0))
-    assert refusal("--pair", "1", form=Maybe) == "--pair needs 2 values (see program --help)."
+    assert "Missing value for argument '--pair'" in refusal(capfd, "--pair", "1", form=Maybe)
 
 
 def words(config, prefix):
@@ -282,34 +251,7 @@ def test_options_of_nested_dataclasses_of_a_third_party():
         depth: Literal[1, 2] = 1
 
     assert run("--agent.depth", "2", config=Outer()).agent == Outer(depth=2)
-    with pytest.raises(ValueError, match=r"^--agent\.depth must be one of 1, 2, got '3'\.$"):
-        run("--agent.depth", "3", config=Outer())
-    with pytest.raises(ValueError, match=r"did you mean --agent\.part\.rate\?"):
-        run("--agent.part.rats", "3", config=Outer())
-
-
-def test_refusals_print_nothing(capfd):
-    refusal("--count", "x")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_frames_in_utf8_read_the_same(monkeypatch, capfd):
-    class Utf8:
-        encoding = "utf-8"
-
-        def write(self, text):
-            return len(text)
-
-        def flush(self):
-            pass
-
-        def isatty(self):
-            return False
-
-    with monkeypatch.context() as patch:
-        patch.setattr("sys.stdout", Utf8())
-        sentence = refusal("--name", "x", "--cuont", "3")
-    assert sentence == "Unknown option --cuont (did you mean --count?)."
+    assert run("--agent.part.rate", "4", config=Outer()).agent == Outer(part=Part(rate=4.0))
 
 
 def test_help_has_the_docs(capsys):
@@ -326,7 +268,7 @@ def help_of(capsys, form, default=None):
     with pytest.raises(SystemExit) as stop:
         parse(form, ["--help"], prog="program", default=default)
     assert stop.value.code == 0
-    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+    return in_one_line(capsys.readouterr().out)
 
 
 def test_help_has_the_bounds(capsys):
@@ -362,11 +304,9 @@ def test_what_is_not_known_is_returned():
     found, unknown = parse_known(Form, known, prog="p", default=default)
     assert found == dataclasses.replace(default, kind="b", sizes=(5,))
     assert unknown == ["--help", "--other", "1", "2", "--others=3"]
-    with pytest.raises(ValueError, match=r"^--count must be an integer, got 'x'\.$"):
-        parse_known(Form, ["--count", "x"], prog="p", default=default)
 
 
-def test_hidden_fields_are_no_options_and_keep_their_values():
+def test_hidden_fields_are_no_options_and_keep_their_values(capfd):
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Half(Form):
         hidden: ClassVar = {"kind", "part"}
@@ -376,8 +316,8 @@ def test_hidden_fields_are_no_options_and_keep_their_values():
         default, count=2
     )
     for option in ("--kind", "--part.rate"):
-        with pytest.raises(ValueError, match=f"^Unknown option {option}"):
-            parse(Half, [option, "1"], prog="p", default=default)
+        message = refusal(capfd, option, "1", form=Half, default=default)
+        assert f"Unrecognized options: {option}" in message
 
 
 def test_words_are_read_as_what_they_were_made_from():
@@ -421,10 +361,3 @@ def test_convolutions_are_triples_or_none(words, expected):
     default = Run(environment="x", agent=reactor.Config.small())
     run = parse(form, ["--agent.convolutions", *words], prog="program", default=default)
     assert run.agent.convolutions == expected
-
-
-def test_incomplete_convolutions_are_refused():
-    default = Run(environment="x", agent=reactor.Config.small())
-    sentence = r"^--agent\.convolutions must be 3 numbers for each entry, got 16 3\.$"
-    with pytest.raises(ValueError, match=sentence):
-        parse(Run[reactor.Config], ["--agent.convolutions", "16", "3"], prog="p", default=default)

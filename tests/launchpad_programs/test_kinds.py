@@ -138,9 +138,7 @@ def imported_by(statement):
         "    if not module.name.endswith(('__main__', 'acme_adapters')):\n"
         "        importlib.import_module(module.name)\n"
         "from retrax.launchpad_programs.engines import options, threads",
-        "from retrax.command.main import main\n"
-        "try: main(['launch', 'reactor', '--help'])\n"
-        "except SystemExit: pass",
+        "from retrax.command.main import main\nmain(['launch', 'reactor', '--help'])",
     ],
     ids=["every module", "help"],
 )

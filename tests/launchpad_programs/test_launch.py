@@ -46,13 +46,13 @@ WORKERS = [*CATCH, "--num-workers", 2]
 
 @pytest.fixture
 def refused(monkeypatch, capsys):
-    """Runs `retrax launch ...`, which must refuse, and returns its sentence."""
+    """Runs `retrax launch ...`, which must refuse, and returns its message in one line."""
     monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
 
     def run(*arguments):
         assert main(["launch", *map(str, arguments)]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        return line.removeprefix("retrax: ")
+        message = capsys.readouterr().err.removeprefix("retrax: ")
+        return " ".join(message.replace("│", " ").split())
 
     return run
 
@@ -276,10 +276,10 @@ def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
         (["--engine", "launchpad", "--launch", "local_mt"], "leave --launch local_mt out"),
         (["--engine", "ray", "--launch", "local_mt"], "leave --launch local_mt out"),
         (["--ray-address", "here:1", "--launch", "local_mt"], "--ray-address needs --engine ray"),
-        (["--launch", "sync"], "--launch must be one of local_mp, local_mt, got 'sync'"),
+        (["--launch", "sync"], "invalid choice 'sync' for argument '--launch'"),
         (["--ray-address", "here:1", "--engine", "launchpad"], "--ray-address needs --engine ray"),
-        (["--max-failures", -1], "--max-failures must be an integer >= 0, got -1"),
-        (["--max-lead", -1], "--max-lead must be an integer >= 0"),
+        (["--max-failures", -1], "max_failures must be an integer >= 0, got -1"),
+        (["--max-lead", -1], "max_lead must be an integer >= 0"),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
@@ -290,8 +290,7 @@ def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
 
 
 def test_help_lists_the_agents_fields(capsys):
-    with pytest.raises(SystemExit):
-        main(["launch", "reactor", "--help"])
+    assert main(["launch", "reactor", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--num-actors" in shown
     assert "--agent.replay.selector" in shown
