@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 BEGIN = "<!-- preset table: written by docs/preset_tables.py -->"
 END = "<!-- end of preset table -->"
 AGENTS = ("acer", "agent57", "d4pg", "reactor")
+SMALL = ("small", "small_continuous", "small_long")
 
 
 def field_docstrings(config: type) -> dict[str, str]:
@@ -35,13 +36,8 @@ def field_docstrings(config: type) -> dict[str, str]:
 
 
 def main_presets(entry: AgentEntry) -> list[str]:
-    """Names of the presets `paper*`, `atari*` and `small*`, without ablations of a small agent."""
-
-    def is_main(name: str) -> bool:
-        size, _, rest = name.partition("_")
-        return size in ("paper", "atari") or (size == "small" and rest not in entry.presets)
-
-    return [name for name in entry.presets if is_main(name)]
+    """Names of the presets that have a column: not those of ablations and of single suites."""
+    return [name for name in entry.presets if name.startswith(("paper", "atari")) or name in SMALL]
 
 
 def cell(value: Any) -> str:

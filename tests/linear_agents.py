@@ -269,10 +269,21 @@ def agent57_networks(reads_everything=True):
     value = RecurrentNetwork(
         lambda key: jax.random.normal(key, (size, A)), lambda: (), unroll, step
     )
-    names = ("num_arms", "vector_sizes", "embedding_size", "classifier_size", "novelty_size")
+    return tiny_agent57_networks()._replace(value=value)
+
+
+def tiny_agent57_networks(num_actions=A):
+    """Agent57's own networks, in the sizes of `TINY`."""
+    names = ("num_arms", "vector_sizes", "torso_size", "lstm_size", "head_size", "embedding_size",
+             "classifier_size", "novelty_size")  # fmt: skip
     sizes = {name: TINY["agent57"][name] for name in names}
-    networks = make_agent57_networks(SPECS["discrete"].observations, num_actions=A, **sizes)
-    return networks._replace(value=value)
+    observation = SPECS["discrete"].observations
+    return make_agent57_networks(observation, num_actions=num_actions, **sizes)
+
+
+def agent57_config(**changes):
+    """`small` in the sizes of `TINY`."""
+    return agent57.Config.small(**(TINY["agent57"] | changes))
 
 
 def episode_rows(rng, length, ends, terminated):

@@ -1,17 +1,15 @@
 """Agent57 (Badia et al. 2020): separate values, a family of policies, a bandit over them.
 
-Its parts are modules of pure functions: `families`, `bandit`, `episodic_memory`, `novelty`,
-`auxiliary`, `intrinsic`.
+`agent` has the agent; `families`, `bandit`, `episodic_memory`, `novelty` are modules of pure
+functions.
 """
 
 import dataclasses
 
 from ..base import steps_by_preset
 from ..entry import AgentEntry
-from .acting import ActingParams, ActorState, warm_start
-from .agent import LearnerState, make_agent
-from .config import Config
-from .presets import PRESETS, default_preset
+from .agent import ActingParams, ActorState, LearnerState, make_agent, warm_start
+from .config import PRESETS, Config, default_preset
 
 __all__ = [
     "AGENT",

@@ -1,11 +1,14 @@
 """Agent57's configuration: the papers' values, or ours where they specify none."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from ...basics.validation import Range, Sizes, check_field, check_fields
-from ...datatypes import ReplayConfig
+from ...datatypes import DEFAULT_LIMIT, EnvironmentSpec, ReplayConfig
 from ...networks.torsos import DQN_CONVOLUTIONS
+from ..base import paper_or_small
 
 _REPLAY = ReplayConfig(
     selector="proportional",
@@ -17,6 +20,9 @@ _REPLAY = ReplayConfig(
     importance_exponent=0.0,
     uniform_fraction=0.0,
 )
+# Of episodes with more steps, the replay of `small` may hold fewer than 50.
+_SHORT_EPISODE = 100
+_LONG_EPISODES_CAPACITY = 50_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -298,3 +304,44 @@ class Config:
             ),
             **changes,
         )
+
+    @classmethod
+    def small_long(cls) -> "Config":
+        """`small` with a larger replay, for long episodes: its 5,000 rows are ten of Acrobot-v1.
+
+        Where episodes are short, so much experience hides what was found only once.
+        """
+        small = cls.small()
+        replay = dataclasses.replace(small.replay, capacity=_LONG_EPISODES_CAPACITY)
+        return dataclasses.replace(small, replay=replay)
+
+
+# The paper's ablations (section 4.1) of `small`: README.md has those of `paper`, as flags.
+_SHORT_TRACE = {"trace_length": 10, "replay_period": 5}
+_NO_BANDIT = {"arm_choice": "uniform", "evaluation": "arm", "discounts": "ngu", **_SHORT_TRACE}
+_NO_ARMS = {**_NO_BANDIT, "values": "extrinsic", "arm_choice": "zero"}
+_ABLATIONS: dict[str, dict[str, Any]] = {
+    "small_meta_controller": _SHORT_TRACE,
+    "small_split": _NO_BANDIT,
+    "small_ngu": {**_NO_BANDIT, "values": "mixed"},
+    "small_r2d2_retrace": _NO_ARMS,
+    "small_r2d2": {**_NO_ARMS, "target": "double_q"},
+    "small_r2d2_bandit": {**_SHORT_TRACE, "values": "extrinsic"},
+}
+PRESETS: dict[str, Callable[[], Config]] = {
+    "paper": Config.paper,
+    "small": Config.small,
+    "small_long": Config.small_long,
+    **{name: functools.partial(Config.small, **parts) for name, parts in _ABLATIONS.items()},
+}
+
+
+def default_preset(environment: str, spec: EnvironmentSpec) -> str:
+    """`paper` for large images; else `small`, or `small_long` for episodes of 101 to 9,999 steps.
+
+    The steps are the environment's own limit. An environment without one gets `small`.
+    """
+    preset = paper_or_small(environment, spec)
+    longest = spec.max_episode_steps or 0
+    is_long = _SHORT_EPISODE < longest < DEFAULT_LIMIT
+    return "small_long" if preset == "small" and is_long else preset

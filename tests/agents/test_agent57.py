@@ -6,7 +6,6 @@ import itertools
 
 import chex
 import jax
-import jax.numpy as jnp
 import linear_agents
 import numpy as np
 import optax
@@ -23,24 +22,19 @@ from linear_agents import (
     first_state,
     jitted,
     timestep,
+    tiny_agent57_networks,
 )
+from linear_agents import agent57_config as tiny
 
-from retrax import losses
 from retrax.agents import agent57, base
-from retrax.agents.agent57 import Config, loss, make_agent, policies
+from retrax.agents.agent57 import families, make_agent
 from retrax.agents.agent57.agent import Gradients
-from retrax.agents.agent57.auxiliary import auxiliary_loss
 from retrax.datatypes import DEFAULT_LIMIT, Row
-from retrax.networks import make_agent57_networks
 from retrax.testing import check_agent_shapes
 from retrax.training.config_file import differences
 
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]
-
-
-def tiny(**changes):
-    return Config.small(**(TINY["agent57"] | changes))
 
 
 def linear_agent(reads_everything=True, **changes):
@@ -112,8 +106,10 @@ def test_one_update_is_the_numpy_loop(values, target, burn_in, intrinsic_rewards
         rows["intrinsic_reward"][..., None],
         np.eye(N)[rows["arm"]],
     ]
-    arms = policies.make_arms(config)
-    settings = dataclasses.asdict(config) | {"betas": arms.weights, "gammas": arms.discounts}
+    settings = dataclasses.asdict(config) | {
+        "betas": families.intrinsic_weights(N, 0.7),
+        "gammas": families.agent57_discounts(N, 0.95, 0.8, 0.6),
+    }
     learned = rows["intrinsic_reward"]
     if intrinsic_rewards == "recomputed":
         outputs = [
@@ -159,7 +155,7 @@ def test_metrics_tell_how_far_actions_are_from_the_target_policy():
     learner = agent.init(jax.random.key(0))
     rows, mask = random_rows(2, 4, ends=(None, 3, 4, 1), starts=(1, 3))
     _, update = agent.gradients(learner, as_sample(agent, rows, mask))
-    weights = policies.make_arms(config).weights[rows["arm"][:, 0]]
+    weights = families.intrinsic_weights(N, 0.5)[rows["arm"][:, 0]]
     q = {name: rows["observation"] @ np.asarray(x) for name, x in learner.params.items()}
     mixed = q["extrinsic"] + weights[:, None, None] * q["intrinsic"]
     greedy = rows["action"] == mixed.argmax(-1)
@@ -235,48 +231,59 @@ def test_embedding_and_predictor_see_the_last_five_frames_alone():
 
 @pytest.mark.parametrize("burn_in", [0, 2])
 def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
-    config = tiny(burn_in=burn_in, trace_length=T - burn_in)
-    agent = jitted(make_agent(SPEC, config))
-    learner, (rows, mask) = agent.init(jax.random.key(0)), random_rows(0, 2)
-    network = agent57.agent._make_networks(SPEC, config, A).value
-    value_loss = functools.partial(loss.value_loss, config=config, network=network)
-    sample = as_sample(agent, rows, mask)
+    agent = make_agent(SPEC, tiny(burn_in=burn_in, trace_length=T - burn_in))
+    learner = jax.jit(agent.init)(jax.random.key(0))
+    sample = as_sample(agent, *random_rows(0, 2))
 
-    def loss_from(memory):
+    def loss(memory):
         extras = {**sample.rows.extras, "memory": memory}
         changed = sample._replace(rows=sample.rows._replace(extras=extras))
-        return value_loss(
-            learner.params, learner.target_params, changed, extras["intrinsic_reward"]
-        )[0]
+        return agent.gradients(learner, changed)[1].metrics["extrinsic_loss"]
 
-    zeros, loss_and_gradients = sample.rows.extras["memory"], jax.jit(jax.value_and_grad(loss_from))
+    zeros, loss_and_gradients = sample.rows.extras["memory"], jax.jit(jax.value_and_grad(loss))
     value, grads = loss_and_gradients(zeros)
     other, _ = loss_and_gradients(jax.tree.map(lambda x: x + 1.0, zeros))
     assert differ(grads, zeros) == (burn_in == 0)
     assert abs(other - value) > 1e-6
 
 
-def test_arms_differ_in_what_they_do():
-    """The last arm follows Q^e + beta Q^i, arm 0 follows Q^e."""
-    config = tiny(intrinsic_weight=2.0)
-    values = {
-        "extrinsic": np.array([[1.0, 0.0, 0.5]], np.float32),
-        "intrinsic": np.array([[0.0, 4.0, 1.0]], np.float32),
-    }
-    arms = policies.make_arms(config)
-    mixed = [policies.combine(config, values, arms.weights[j]) for j in (0, N - 1)]
-    np.testing.assert_allclose(mixed, [[[1.0, 0.0, 0.5]], [[1.0, 8.0, 2.5]]])
+@pytest.mark.parametrize(
+    ("changes", "arm", "extrinsic", "intrinsic", "mixed"),
+    [
+        ({}, 0, 1.0, 4.0, 1.0),
+        ({}, N - 1, 1.0, 4.0, 2.2),
+        ({"transformed_mix": True}, N - 1, 3.0, 1.0, 3.3),
+        ({"transformed_mix": True}, N - 1, -2.0, 4.0, -0.8),
+        ({"transformed_mix": True}, N - 1, 50.0, -7.0, 47.9),
+        ({"transformed_mix": True, "rescale": False}, N - 1, 7.0, 10.0, 10.0),
+    ],
+)
+def test_values_are_mixed_by_arm(changes, arm, extrinsic, intrinsic, mixed):
+    """An evaluator takes another action where its value is larger by a thousandth, and only there.
+
+    With `transformed_mix` values are h of the ones that are mixed.
+    """
+
+    def h(x):
+        is_transformed = changes == {"transformed_mix": True}
+        return oracles.signed_hyperbolic(x, 1e-3) if is_transformed else x
+
+    agent = arm_agent(arm, **changes)
+    params = agent.acting_params(agent.init(jax.random.key(0)))
+    for difference, action in ((-1e-3, 0), (1e-3, 1)):
+        rows = ([h(extrinsic), h(mixed) + difference, -99], [h(intrinsic), 0, 0])
+        weights = (np.tile(np.float32(row), (D, 1)) / D for row in rows)
+        values = dict(zip(("extrinsic", "intrinsic"), weights, strict=True))
+        state = agent.begin(jax.random.key(0), 0, 1)
+        decision = agent.exploit(params._replace(values=values), state, timestep(0))
+        assert decision.action == action
 
 
-def test_transformed_mix_is_h_of_the_mix():
-    config = tiny(transformed_mix=True)
-    raw = np.array([[3.0, -2.0, 50.0]]), np.array([[1.0, 4.0, -7.0]])
-    values = {
-        name: oracles.signed_hyperbolic(q, 1e-3).astype(np.float32)
-        for name, q in zip(("extrinsic", "intrinsic"), raw, strict=True)
-    }
-    expected = oracles.signed_hyperbolic(raw[0] + 0.3 * raw[1], 1e-3)
-    np.testing.assert_allclose(policies.combine(config, values, 0.3), expected, rtol=1e-5)
+@functools.cache
+def arm_agent(arm, **changes):
+    """An agent whose evaluators follow one arm greedily; the last one's beta is 0.3."""
+    changes |= {"evaluation": "arm", "evaluation_arm": arm, "evaluation_epsilon": 0.0}
+    return linear_agent(False, **changes)[0]
 
 
 def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e():
@@ -296,11 +303,9 @@ def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e():
     assert agent.sequence.extras["mu"].shape == ()
 
 
-@pytest.mark.parametrize("prefix", ["", "small_"])
-def test_each_rung_of_the_ladder_lacks_one_part_more(prefix):
-    names = ["paper" if not prefix else "small"]
-    names += [prefix + rung for rung in ("meta_controller", "split", "ngu", "r2d2_retrace", "r2d2")]
-    configs = [agent57.PRESETS[name]() for name in names]
+def test_each_rung_of_the_ladder_lacks_one_part_more():
+    rungs = ("meta_controller", "split", "ngu", "r2d2_retrace", "r2d2")
+    configs = [agent57.PRESETS[name]() for name in ("small", *(f"small_{rung}" for rung in rungs))]
     fields = [
         {line.split(":")[0] for line in differences(*pair)} for pair in itertools.pairwise(configs)
     ]
@@ -309,15 +314,14 @@ def test_each_rung_of_the_ladder_lacks_one_part_more(prefix):
     assert fields[2:] == [{"values"}, {"values", "arm_choice"}, {"target"}]
 
 
-@pytest.mark.parametrize("prefix", ["", "small_"])
-def test_r2d2_with_a_bandit_chooses_among_discounts_only(prefix):
-    with_bandit, without = (
-        agent57.PRESETS[prefix + name]() for name in ("r2d2_bandit", "r2d2_retrace")
+def test_r2d2_with_a_bandit_chooses_among_discounts_only():
+    bandit, without = (
+        agent57.PRESETS[f"small_{name}"]() for name in ("r2d2_bandit", "r2d2_retrace")
     )
-    fields = {line.split(":")[0] for line in differences(without, with_bandit)}
+    fields = {line.split(":")[0] for line in differences(without, bandit)}
     assert fields == {"arm_choice", "evaluation", "discounts"}
-    agent57_values = ("bandit", "alternate", "agent57")
-    assert (with_bandit.arm_choice, with_bandit.evaluation, with_bandit.discounts) == agent57_values
+    chosen = (bandit.arm_choice, bandit.evaluation, bandit.discounts)
+    assert chosen == ("bandit", "alternate", "agent57")
 
 
 @pytest.mark.parametrize(
@@ -335,18 +339,15 @@ def test_tasks_with_long_episodes_get_a_larger_replay(longest, preset):
     assert agent57.default_preset("", spec) == preset
 
 
-def test_ngus_discounts_run_from_the_middle_one_to_the_low_one():
-    changes = {"discount_high": 0.99, "discount_middle": 0.9, "discount_low": 0.6}
-    ngu = policies.make_arms(tiny(discounts="ngu", **changes)).discounts
-    np.testing.assert_allclose(ngu[[0, 2, 4]], [0.9, 0.8, 0.6], rtol=1e-6)  # 0.2^2 = 0.1 * 0.4
-    ours = policies.make_arms(tiny(discounts="agent57", **changes)).discounts
-    np.testing.assert_allclose(ours[[0, 1, 4]], [0.99, 0.9, 0.6], rtol=1e-6)
-
-
-def terminal_sample(reward):
-    """One transition that ends its episode by termination, in arm 0."""
-    floats = {"reward": [0, reward], "discount": [1, 0], "intrinsic_reward": [0, 0], "mu": [1, 1]}
-    integers = {"arm": [0, 0], "previous_action": [0, 0], "action": [1, 0]}
+def terminal_sample(reward, discount=0, arm=0):
+    """One transition that ends its episode."""
+    floats = {
+        "reward": [0, reward],
+        "discount": [1, discount],
+        "intrinsic_reward": [0, 0],
+        "mu": [1, 1],
+    }
+    integers = {"arm": [arm, arm], "previous_action": [0, 0], "action": [1, 0]}
     rows = {
         **{name: np.array([values], np.float32) for name, values in floats.items()},
         **{name: np.array([values], np.int32) for name, values in integers.items()},
@@ -358,57 +359,71 @@ def terminal_sample(reward):
     return linear_agents.as_sample(rows)
 
 
+def extrinsic_learner(q, **changes):
+    """`gradients` of an agent of extrinsic values that are `q` for observations that sum to 1."""
+    changes |= {"values": "extrinsic", "trace_length": 1, "replay_period": 1}
+    agent, _ = linear_agent(False, **changes)
+    learner, params = agent.init(jax.random.key(0)), {"extrinsic": np.tile(np.float32(q), (D, 1))}
+    learner = learner._replace(params=params, target_params=params)
+    return functools.partial(agent.gradients, learner)
+
+
+@pytest.mark.parametrize(
+    ("discounts", "gammas"),
+    [("ngu", {0: 0.9, 2: 0.8, 4: 0.6}), ("agent57", {0: 0.99, 1: 0.9, 4: 0.6})],
+)
+def test_each_arm_learns_with_its_discount(discounts, gammas):
+    """NGU's discounts run from the middle one to the low one: 0.2^2 = 0.1 * 0.4.
+
+    The error of a value of 1 whose successor is as valuable is gamma - 1.
+    """
+    changes = {"discount_high": 0.99, "discount_middle": 0.9, "discount_low": 0.6}
+    gradients = extrinsic_learner([1, 1, 1], discounts=discounts, rescale=False, **changes)
+    for arm, gamma in gammas.items():
+        _, update = gradients(terminal_sample(0.0, discount=1, arm=arm))
+        np.testing.assert_allclose(update.priorities, [1 - gamma], rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("rescale", "target"), [(False, 99.0), (True, np.sqrt(100.0) - 1.0 + 1e-3 * 99.0)]
 )
 @pytest.mark.parametrize("kind", ["retrace", "double_q"])
 def test_target_of_a_terminal_reward_is_rescaled_only_if_asked(rescale, target, kind):
-    config = tiny(values="extrinsic", rescale=rescale, target=kind, trace_length=1, replay_period=1)
-    network, params = (
-        agent57_networks(False).value,
-        {"extrinsic": jnp.ones((D, 1)) * jnp.array([5.0, 2.0, 3.0])},
-    )
-    value_loss = jax.jit(functools.partial(loss.value_loss, config=config, network=network))
-    sample, nothing = terminal_sample(99.0), np.zeros((1, 2), np.float32)
-    value, (priorities, _) = value_loss(params, params, sample, nothing)
-    np.testing.assert_allclose(value, (target - 2.0) ** 2, rtol=1e-5)
-    np.testing.assert_allclose(priorities, [target - 2.0], rtol=1e-5)
+    gradients = extrinsic_learner([5, 2, 3], rescale=rescale, target=kind)
+    _, update = gradients(terminal_sample(99.0))
+    np.testing.assert_allclose(update.metrics["extrinsic_loss"], (target - 2.0) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(update.priorities, [target - 2.0], rtol=1e-5)
 
 
-def test_rescale_false_combines_values_as_they_are():
-    config = tiny(rescale=False, transformed_mix=True)
-    assert policies.value_transform(config) is losses.IDENTITY
-    values = {"extrinsic": np.array([7.0]), "intrinsic": np.array([10.0])}
-    np.testing.assert_allclose(policies.combine(config, values, 0.3), [10.0])
-
-
-def test_novelty_is_learned_on_the_frame_that_a_transition_leads_to():
-    config = tiny(auxiliary_frames=1)
-    networks = agent57.agent._make_networks(SPEC, config, A)
-    learner = jax.jit(make_agent(SPEC, config).init)(jax.random.key(0))
-    params, random = learner.auxiliary_params, learner.random_params
-    gradients = jax.jit(
-        jax.grad(functools.partial(auxiliary_loss, config=config, networks=networks), has_aux=True)
-    )
-    sample = terminal_sample(0.0)
-
-    def of(*observations):
-        rows = sample.rows._replace(observation=np.float32(observations)[None])
-        return gradients(params, random, sample._replace(rows=rows))
-
-    before, after, other = np.random.default_rng(0).normal(size=(3, D))
-    found, metrics = of(before, after)
-    novel = jax.jit(networks.novelty.apply)
-    predicted, wanted = (
-        novel(part, np.float32(after)[None])[0] for part in (params["predictor"], random)
-    )
-    expected = np.square(predicted - wanted).sum()
-    np.testing.assert_allclose(metrics["novelty_loss"], expected, rtol=1e-4)
-    changed, _ = of(other, after)
-    np.testing.assert_array_equal(flat(changed["predictor"]), flat(found["predictor"]))
-    assert np.abs(flat(changed["embedding"]) - flat(found["embedding"])).max() > 1e-4
-    changed, _ = of(before, other)
-    assert np.abs(flat(changed["predictor"]) - flat(found["predictor"])).max() > 1e-4
+@pytest.mark.parametrize("frames", [1, 5])
+def test_auxiliary_losses_are_those_of_the_last_transitions(frames):
+    """-log p of the action, and the error on the frame that it leads to; padding does not count."""
+    networks = tiny_agent57_networks()
+    agent = make_agent(SPEC, tiny(auxiliary_frames=frames), networks=networks)
+    learner, (rows, mask) = agent.init(jax.random.key(0)), random_rows(3, 4, ends=(None, 3, 1, 0))
+    _, update = jax.jit(agent.gradients)(learner, as_sample(agent, rows, mask))
+    params = learner.auxiliary_params
+    dynamics, distillation = np.zeros(4), np.zeros(4)
+    for number, (seen, actions, valid) in enumerate(
+        zip(rows["observation"], rows["action"], mask, strict=True)
+    ):
+        end = np.sum(valid)
+        chosen = np.arange(max(1, end - frames), end)
+        if not len(chosen):  # no transition, no loss
+            continue
+        before, after = (
+            networks.embedding.apply(params["embedding"], seen[t]) for t in (chosen - 1, chosen)
+        )
+        p = np.exp(double(networks.classifier.apply(params["classifier"], before, after)))
+        p = p[np.arange(len(chosen)), actions[chosen - 1]] / p.sum(axis=1)
+        dynamics[number] = -np.log(p).mean()
+        predicted, wanted = (
+            double(networks.novelty.apply(part, seen[chosen]))
+            for part in (params["predictor"], learner.random_params)
+        )
+        distillation[number] = np.square(predicted - wanted).sum(axis=1).mean()
+    np.testing.assert_allclose(update.metrics["embedding_loss"], dynamics.mean(), rtol=1e-4)
+    np.testing.assert_allclose(update.metrics["novelty_loss"], distillation.mean(), rtol=1e-4)
 
 
 OPTIMIZER = {
@@ -478,11 +493,7 @@ def test_optimisers_are_adam_with_the_configs_numbers():
 
 
 def test_networks_for_another_number_of_actions_are_refused_before_training():
-    names = ("num_arms", "vector_sizes", "torso_size", "lstm_size", "head_size", "embedding_size",
-             "classifier_size", "novelty_size")  # fmt: skip
-    sizes = {name: TINY["agent57"][name] for name in names}
-    networks = make_agent57_networks(SPEC.observations, num_actions=A + 1, **sizes)
-    agent = make_agent(SPEC, tiny(), networks=networks)
+    agent = make_agent(SPEC, tiny(), networks=tiny_agent57_networks(num_actions=A + 1))
     with pytest.raises(ValueError, match=r"Agent\.explore cannot be traced .*shape") as error:
         check_agent_shapes(agent, SPEC)
     assert "\n" not in str(error.value)

@@ -9,23 +9,31 @@ import numpy as np
 import oracles
 import pytest
 from dm_env import StepType
-from linear_agents import SPECS, TINY, A, D, agent57_networks, jitted, timestep, tiny_agent
+from linear_agents import (
+    SPECS,
+    TINY,
+    A,
+    D,
+    agent57_networks,
+    jitted,
+    timestep,
+    tiny_agent,
+    tiny_agent57_networks,
+)
+from linear_agents import agent57_config as tiny
 
 from retrax.agents import agent57
-from retrax.agents.agent57 import Config, bandit, make_agent, novelty, policies
+from retrax.agents.agent57 import bandit, families, make_agent, novelty
 from retrax.networks import R2D2Inputs
 
 N, SPEC = TINY["agent57"]["num_arms"], SPECS["discrete"]
+NETWORKS = tiny_agent57_networks()  # those of `tiny_agent`
 FIRST_STEP = timestep(StepType.FIRST)
 
 
-def tiny(**changes):
-    return Config.small(**(TINY["agent57"] | changes))
-
-
-def script(lengths, seed=0):
+def script(lengths):
     """Time steps of episodes one after another; rewards 1, 2, 3 ... arrive."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     steps = []
     for length in lengths:
         for t in range(length):
@@ -37,14 +45,13 @@ def script(lengths, seed=0):
 
 
 def play(act, params, state, steps):
-    """Rows as a loop stores them, and the actor's states behind each step."""
-    rows, states = [], []
+    """Actions and extras of each step, stacked, and the actor's states behind each step."""
+    decisions = []
     for step in steps:
-        decision = act(params, state, step)
-        state = decision.state
-        rows.append((step, decision.action, decision.extras))
-        states.append(state)
-    return rows, states
+        decisions.append(act(params, state, step))
+        state = decisions[-1].state
+    rows = jax.tree.map(lambda *x: np.stack(x), *[(d.action, d.extras) for d in decisions])
+    return *rows, [decision.state for decision in decisions]
 
 
 def actor(**changes):
@@ -58,10 +65,8 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
     learner = learner._replace(num_updates=jnp.int32(1))
     params, steps = agent.acting_params(learner), script((5, 4))
     state = agent.begin(jax.random.key(1), 0, 2)
-    rows, states = play(agent.explore, params, state, steps)
-    networks = agent57.agent._make_networks(SPEC, config, A)
-    embed = jax.jit(networks.embedding.apply)
-    novel = jax.jit(networks.novelty.apply)
+    actions, extras, states = play(agent.explore, params, state, steps)
+    embed, novel = jax.jit(NETWORKS.embedding.apply), jax.jit(NETWORKS.novelty.apply)
     memory = oracles.EpisodicMemory(
         config.episodic_capacity, 1, config.cluster_distance, config.kernel_epsilon, 1e-3, 8.0
     )
@@ -75,23 +80,19 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
         errors.append(float(np.square(np.subtract(*outputs)).sum()))
     alphas = oracles.lifelong_modulators(errors, config.novelty_window)
     expected = np.array(episodic) * np.clip(alphas, 1, 5)
-    actual = [extras["intrinsic_reward"] for _, _, extras in rows]
+    actual = extras["intrinsic_reward"]
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-6)
     assert actual[0] == actual[5] == 0
     assert min(actual[1:5]) > 0
-    stored = [extras["episodic_reward"] for _, _, extras in rows]
-    np.testing.assert_allclose(stored, episodic, rtol=1e-3, atol=1e-6)
-
-    actions = [int(action) for _, action, _ in rows]
-    previous = [int(extras["previous_action"]) for _, _, extras in rows]
-    assert previous[1:5] == actions[:4]
-    assert previous[6:] == actions[5:8]
-    intrinsic_returns = [extras["intrinsic_return"] for _, _, extras in rows]
-    np.testing.assert_allclose(intrinsic_returns[4], sum(actual[:5]), rtol=1e-5)
-    np.testing.assert_allclose(intrinsic_returns[8], sum(actual[5:]), rtol=1e-5)
+    np.testing.assert_allclose(extras["episodic_reward"], episodic, rtol=1e-3, atol=1e-6)
+    for episode in (slice(0, 5), slice(5, 9)):
+        previous, taken = extras["previous_action"][episode], actions[episode]
+        np.testing.assert_array_equal(previous[1:], taken[:-1])
+        total = extras["intrinsic_return"][episode][-1]
+        np.testing.assert_allclose(total, sum(actual[episode]), rtol=1e-5)
 
     # The bandit: arm 0, then arm 1; paid the undiscounted extrinsic return, terminal reward too.
-    assert [int(extras["arm"]) for _, _, extras in rows] == [0] * 5 + [1] * 4
+    assert extras["arm"].tolist() == [0] * 5 + [1] * 4
     assert [int(s.bandit.num_pulls) for s in states] == [0] * 4 + [1] * 4 + [2]
     np.testing.assert_allclose(states[-1].bandit.returns[:2], [2 + 3 + 4 + 5, 7 + 8 + 9])
     assert not states[-1].evaluator.sampled.num_pulls
@@ -99,9 +100,8 @@ def test_scripted_episodes_reach_the_rows_without_an_offset():
 
     # Before its first update the predictor's errors do not count.
     untrained = params._replace(intrinsic=params.intrinsic._replace(num_updates=jnp.int32(0)))
-    rows, _ = play(agent.explore, untrained, state, steps[:5])
-    actual = [extras["intrinsic_reward"] for _, _, extras in rows]
-    np.testing.assert_allclose(actual, episodic[:5], rtol=1e-3, atol=1e-6)
+    _, extras, _ = play(agent.explore, untrained, state, steps[:5])
+    np.testing.assert_allclose(extras["intrinsic_reward"], episodic[:5], rtol=1e-3, atol=1e-6)
 
 
 def test_learner_reads_what_the_actor_read():
@@ -109,14 +109,13 @@ def test_learner_reads_what_the_actor_read():
 
     On the last arm: a public agent has one family of beta and gamma in actors, another in learners.
     """
-    config, agent, learner = actor(arm_choice="actor", intrinsic_weight=3.0)
-    params = agent.acting_params(learner)
+    _, agent, learner = actor(arm_choice="actor", intrinsic_weight=3.0)
+    params, steps = agent.acting_params(learner), script((9,))
     state = agent.begin(jax.random.key(2), N - 1, N)._replace(epsilon=jnp.float32(0.6))
-    rows, _ = play(agent.explore, params, state, script((9,)))
-    steps, actions, extras = (
-        jax.tree.map(lambda *x: np.stack(x), *part) for part in zip(*rows[2:], strict=True)
+    rows = play(agent.explore, params, state, steps)[:2]
+    actions, extras, steps = jax.tree.map(
+        lambda x: x[2:], (*rows, jax.tree.map(lambda *x: np.stack(x), *steps))
     )
-    network = agent57.agent._make_networks(SPEC, config, A).value
     inputs = R2D2Inputs(
         steps.observation,
         extras["previous_action"],
@@ -124,19 +123,14 @@ def test_learner_reads_what_the_actor_read():
         extras["intrinsic_reward"],
         extras["arm"],
     )
-    unroll = jax.jit(network.unroll)
-    values = {
-        name: unroll(
-            params.values[name],
-            inputs,
-            steps.step_type == 0,
-            jax.tree.map(lambda x: x[0], extras["memory"][name]),
-        )[0]
-        for name in ("extrinsic", "intrinsic")
-    }
+    unroll, is_first = jax.jit(NETWORKS.value.unroll), steps.step_type == StepType.FIRST
+    extrinsic, intrinsic = (
+        unroll(params.values[name], inputs, is_first, jax.tree.map(lambda x: x[0], memory))[0]
+        for name, memory in extras["memory"].items()
+    )
     assert (extras["arm"] == N - 1).all()
-    weight = policies.make_arms(config).weights[N - 1]
-    greedy = np.argmax(policies.combine(config, values, weight), axis=1) == actions
+    beta = families.intrinsic_weights(N, 3.0)[N - 1]
+    greedy = np.argmax(extrinsic + beta * intrinsic, axis=1) == actions
     np.testing.assert_allclose(extras["mu"], np.where(greedy, 0.6, 0.2), rtol=1e-6)
     assert greedy.any()
     assert not greedy.all()
@@ -146,58 +140,49 @@ def test_learner_reads_what_the_actor_read():
 def test_embedding_is_refreshed_once_an_episode(refresh):
     _, agent, learner = actor(embedding_refresh=refresh)
     old = agent.acting_params(learner)
-    new = old._replace(
-        intrinsic=old.intrinsic._replace(
-            embedding=jax.tree.map(lambda x: 2 * x, old.intrinsic.embedding)
-        )
-    )
+    embedding = jax.tree.map(lambda x: 2 * x, old.intrinsic.embedding)
+    new = old._replace(intrinsic=old.intrinsic._replace(embedding=embedding))
     steps, state = script((4, 4)), agent.begin(jax.random.key(1), 0, 2)
-    _, states = play(agent.explore, old, state, steps[:1])
-    rows, _ = play(agent.explore, new, states[-1], steps[1:])
-    same, _ = play(agent.explore, old, states[-1], steps[1:])
+    _, _, [state] = play(agent.explore, old, state, steps[:1])
     rewards, kept = (
-        np.array([extras["intrinsic_reward"] for _, _, extras in part]) for part in (rows, same)
+        play(agent.explore, params, state, steps[1:])[1]["intrinsic_reward"]
+        for params in (new, old)
     )
     equal = np.isclose(rewards[:3], kept[:3], rtol=1e-6)
     assert equal.all() == (refresh == "episode")
 
 
-pull = jax.jit(bandit.update)
-
-
-def with_pulls(state, pulls, window):
-    for arm, paid in pulls:
-        state = pull(state, np.int32(arm), np.float32(paid))
-    assert len(state.arms) == window
-    return state
+# Arms, without intrinsic rewards, which no arm's choice depends on.
 
 
 @functools.cache
 def evaluator():
-    """Without intrinsic rewards, which no arm's choice depends on: agent, `exploit`, parameters."""
+    """An agent, and its parameters."""
     config = tiny(values="extrinsic", evaluator_window=20, evaluator_epsilon=0.0, bandit_bonus=0.0)
     agent = jitted(make_agent(SPEC, config))
-    return agent, agent.exploit, agent.acting_params(agent.init(jax.random.key(0)))
+    return agent, agent.acting_params(agent.init(jax.random.key(0)))
 
 
-def evaluated(agent, exploit, params, state, episodes, paid):
+def evaluated(state, episodes, paid):
     """Plays episodes of one transition; `paid` is each arm's return.
 
-    Returns the state after them, and of each episode the arm and whether the mode was greedy.
+    Returns the state after them, the arms of sampled episodes, those of greedy ones, and of each
+    episode whether it was greedy.
     """
-    arms, modes = [], []
+    agent, params = evaluator()
+    arms, modes = {True: [], False: []}, []
     for _ in range(episodes):
-        decision = exploit(params, state, FIRST_STEP)
+        decision = agent.exploit(params, state, FIRST_STEP)
         arm = int(decision.extras["arm"])
         last = timestep(StepType.LAST, reward=paid[arm])._replace(discount=np.float32(0))
-        ended = exploit(params, decision.state, last)
+        ended = agent.exploit(params, decision.state, last)
         for extras in (decision.extras, ended.extras):
             assert extras["greedy_arm"] != extras["sampled_arm"]
-        arms.append(arm)
         modes.append(bool(ended.extras["greedy_arm"]))
+        arms[modes[-1]].append(arm)
         assert modes[-1] == decision.extras["greedy_arm"]
         state = ended.state
-    return state, arms, modes
+    return state, arms[False], arms[True], modes
 
 
 PAID = (1.0, 3.0, 9.0, 2.0, 0.5)
@@ -207,45 +192,22 @@ PAID = (1.0, 3.0, 9.0, 2.0, 0.5)
 def test_evaluators_alternate_between_five_greedy_and_five_sampled_episodes(number):
     """The sampled arms are all, from the evaluator's number on; the best one of them is greedy."""
     assert N == 5
-    agent, exploit, params = evaluator()
-    state = agent.begin(jax.random.key(0), number, 8)
-    state, arms, modes = evaluated(agent, exploit, params, state, 20, PAID)
-    greedy = [number % 2 == 0] * 5 + [number % 2 == 1] * 5
-    assert modes == greedy * 2
-    sampled = [arm for arm, mode in zip(arms, modes, strict=True) if not mode]
+    state = evaluator()[0].begin(jax.random.key(0), number, 8)
+    state, sampled, greedy, modes = evaluated(state, 20, PAID)
+    assert modes == ([number % 2 == 0] * 5 + [number % 2 == 1] * 5) * 2
     assert sampled[:5] == [(number + k) % N for k in range(N)]
     assert sampled[5:] == [2] * 5, "by upper confidence bound"
-    known = [arm for arm, mode in zip(arms, modes, strict=True) if mode]
-    assert known == [0] * 5 * (number % 2 == 0) + [2] * 5 * (1 + number % 2)
+    assert greedy == [0] * 5 * (number % 2 == 0) + [2] * 5 * (1 + number % 2)
     assert state.evaluator.episodes == 20
     assert not state.bandit.num_pulls
 
 
 def test_greedy_episodes_are_no_pulls_of_the_sampled_mode():
-    agent, exploit, params = evaluator()
-    state = agent.begin(jax.random.key(0), 0, 1)
-    state, _, _ = evaluated(agent, exploit, params, state, 9, PAID)
-    assert state.evaluator.sampled.num_pulls == 4
-    np.testing.assert_array_equal(state.evaluator.sampled.arms[:4], [0, 1, 2, 3])
-    np.testing.assert_array_equal(state.evaluator.sampled.returns[:4], PAID[:4])
-
-
-def test_warm_started_evaluators_keep_the_best_arm_of_all_actors():
-    """Means 2, 3, 0: neither failures nor better arms of its own episodes change it."""
-    agent, exploit, params = evaluator()
-    actors = actors_of(agent, 1, 2)
-    shares = [[(1, 9.0), (0, 2.0)], [(1, 0.0), (1, 0.0), (4, 0.0)]]
-    window = len(actors.bandit.arms[0])
-    books = [with_pulls(bandit.init(window), share, window) for share in shares]
-    actors = actors._replace(bandit=jax.tree.map(lambda *x: jnp.stack(x), *books))
-    fresh = agent.begin(jax.random.key(0), 0, 1)
-    state = agent57.AGENT.warm_start(fresh, actors)
-    chex.assert_trees_all_equal_shapes_and_dtypes(state, fresh)
-    assert state.evaluator.sampled.num_pulls == 0, "its bandit has its own pulls only"
-    state, arms, modes = evaluated(agent, exploit, params, state, 15, (1, -5, 9, 2, 3))
-    assert [arm for arm, mode in zip(arms, modes, strict=True) if mode] == [1] * 10
-    assert arms[5:10] == [0, 1, 2, 3, 4]
-    assert state.evaluator.sampled.num_pulls == 5
+    state = evaluator()[0].begin(jax.random.key(0), 0, 1)
+    pulls = evaluated(state, 9, PAID)[0].evaluator.sampled
+    assert pulls.num_pulls == 4
+    np.testing.assert_array_equal(pulls.arms[:4], [0, 1, 2, 3])
+    np.testing.assert_array_equal(pulls.returns[:4], PAID[:4])
 
 
 def actors_of(agent, seed, count):
@@ -253,8 +215,32 @@ def actors_of(agent, seed, count):
     return begin(jax.random.split(jax.random.key(seed), count), np.arange(count), count)
 
 
+def after(empty, pulls):
+    """The state of a bandit after some pulls, not more than its window."""
+    arms, returns = (np.array(leaf) for leaf in (empty.arms, empty.returns))
+    for slot, pull in enumerate(pulls):
+        arms[slot], returns[slot] = pull
+    return bandit.BanditState(arms, returns, np.int32(len(pulls)))
+
+
+def test_warm_started_evaluators_keep_the_best_arm_of_all_actors():
+    """Means 2, 3, 0: neither failures nor better arms of its own episodes change it."""
+    agent, _ = evaluator()
+    fresh, actors = agent.begin(jax.random.key(0), 0, 1), actors_of(agent, 1, 2)
+    shares = [[(1, 9.0), (0, 2.0)], [(1, 0.0), (1, 0.0), (4, 0.0)]]
+    books = [after(fresh.bandit, share) for share in shares]
+    actors = actors._replace(bandit=jax.tree.map(lambda *x: jnp.stack(x), *books))
+    state = agent57.AGENT.warm_start(fresh, actors)
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, fresh)
+    assert state.evaluator.sampled.num_pulls == 0, "its bandit has its own pulls only"
+    state, sampled, greedy, _ = evaluated(state, 15, (1, -5, 9, 2, 3))
+    assert greedy == [1] * 10
+    assert sampled == [0, 1, 2, 3, 4]
+    assert state.evaluator.sampled.num_pulls == 5
+
+
 def test_warm_start_from_actors_without_a_pull():
-    agent, _, _ = evaluator()
+    agent, _ = evaluator()
     fresh = agent.begin(jax.random.key(0), 0, 1)
     state = agent57.AGENT.warm_start(fresh, actors_of(agent, 1, 2))
     assert state.evaluator.greedy_arm == 0
@@ -278,38 +264,20 @@ def test_warm_started_evaluators_have_the_novelty_moments_of_an_actor():
     ("choice", "arms"), [("zero", [0, 0, 0, 0]), ("actor", [0, 1, 2, 3]), ("uniform", None)]
 )
 def test_other_choices_of_an_arm(choice, arms):
-    """Without intrinsic rewards, which no arm's choice depends on."""
     _, agent, learner = actor(values="extrinsic", arm_choice=choice)
-    params, [step] = agent.acting_params(learner), script((1,))
-    states = [agent.begin(jax.random.key(number), number, 4) for number in range(4)]
-    chosen = [int(agent.explore(params, state, step).extras["arm"]) for state in states]
+    params, states = agent.acting_params(learner), actors_of(agent, 0, 4)
+    explore = jax.vmap(agent.explore, in_axes=(None, 0, None))
+    chosen = explore(params, states, FIRST_STEP).extras["arm"].tolist()
     assert chosen == arms if arms else len(set(chosen)) > 1
-
-
-def test_epsilon_differs_by_actor_and_is_the_rate_of_exploration():
-    changes = {"actor_epsilon": 0.9, "actor_epsilon_exponent": 2.0}
-    _, agent, learner = actor(values="extrinsic", arm_choice="zero", **changes)
-    params, [step] = agent.acting_params(learner), script((1,))
-    keys = jax.random.split(jax.random.key(0), 2000)
-    explore = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, None)))
-    rates = []
-    for number in (0, 2):
-        state = agent.begin(keys[0], number, 3)
-        # One previous action for all, else the greedy action would differ.
-        same = jax.tree.map(lambda x: np.broadcast_to(x, (2000, *x.shape)), state._replace(key=()))
-        decision = explore(params, same._replace(key=keys), step)
-        rates.append(np.mean(decision.extras["mu"] < 1 / A))
-    np.testing.assert_allclose(rates, [0.9 * 2 / 3, 0.9**3 * 2 / 3], atol=0.04)
-
-
-# Arms by their bandits, without intrinsic rewards
 
 
 @functools.cache
 def with_bandits(**changes):
-    """Without intrinsic rewards, which no arm's choice depends on: `begin`, explore, exploit."""
+    """`begin`, and functions of many states at once that explore and exploit."""
     config = tiny(
         values="extrinsic",
+        actor_epsilon=0.9,
+        actor_epsilon_exponent=2.0,
         bandit_epsilon=0.6,
         bandit_bonus=3.0,
         evaluator_epsilon=0.2,
@@ -325,17 +293,9 @@ def with_bandits(**changes):
     return agent.begin, explore, exploit
 
 
-def after(empty, pulls):
-    """The state of a bandit after some pulls, not more than its window."""
-    arms, returns = (np.array(leaf) for leaf in (empty.arms, empty.returns))
-    for slot, pull in enumerate(pulls):
-        arms[slot], returns[slot] = pull
-    return bandit.BanditState(arms, returns, np.int32(len(pulls)))
-
-
-def states(begin, *, actor=(), evaluator=(), episodes=0, count=1500):
+def states(begin, *, number=0, actor=(), evaluator=(), episodes=0, count=1500):
     """States before an episode that differ in their keys, after these pulls of each bandit."""
-    state = begin(jax.random.key(0), 0, 1)
+    state = begin(jax.random.key(0), number, 3)
     pulls = after(state.evaluator.sampled, evaluator)
     state = state._replace(
         bandit=after(state.bandit, actor),
@@ -355,16 +315,28 @@ def best_by_bonus(arm):
     return [(a, 0.0 if a == arm else -100.0) for a in range(N) if a != other] + [(other, 1.0)] * 3
 
 
+def shares(extras):
+    return np.bincount(extras["arm"], minlength=N) / len(extras["arm"])
+
+
+def test_epsilon_differs_by_actor_and_is_the_rate_of_exploration():
+    begin, explore, _ = with_bandits()
+    rates = [
+        np.mean(explore(states(begin, number=number), FIRST_STEP).extras["mu"] < 1 / A)
+        for number in (0, 2)
+    ]
+    np.testing.assert_allclose(rates, [0.9 * 2 / 3, 0.9**3 * 2 / 3], atol=0.04)
+
+
 def test_windows_of_the_two_bandits():
-    begin, _, _ = with_bandits()
-    state = begin(jax.random.key(0), 0, 1)
+    state = with_bandits()[0](jax.random.key(0), 0, 1)
     assert (len(state.bandit.arms), len(state.evaluator.sampled.arms)) == (20, 12)
 
 
 def test_arms_of_actors_are_those_of_their_bandit_with_its_epsilon_and_bonus():
     begin, explore, _ = with_bandits()
     before = states(begin, actor=best_by_bonus(3), evaluator=best_by_bonus(1))
-    arms = np.bincount(explore(before, FIRST_STEP).extras["arm"], minlength=N) / 1500
+    arms = shares(explore(before, FIRST_STEP).extras)
     np.testing.assert_allclose(arms, [0.12, 0.12, 0.12, 0.52, 0.12], atol=0.05)
 
 
@@ -373,8 +345,7 @@ def test_sampled_arms_of_evaluators_are_those_of_their_bandit_with_its_epsilon_a
     before = states(begin, actor=best_by_bonus(3), evaluator=best_by_bonus(1), episodes=5)
     extras = exploit(before, FIRST_STEP).extras
     assert extras["sampled_arm"].all()
-    arms = np.bincount(extras["arm"], minlength=N) / 1500
-    np.testing.assert_allclose(arms, [0.04, 0.84, 0.04, 0.04, 0.04], atol=0.05)
+    np.testing.assert_allclose(shares(extras), [0.04, 0.84, 0.04, 0.04, 0.04], atol=0.05)
 
 
 def test_epsilon_of_evaluators():
@@ -396,15 +367,15 @@ def test_epsilon_of_evaluators():
         ({"evaluation": "greedy"}, 2),
     ],
 )
-@pytest.mark.parametrize("episodes", [0, 5])
-def test_evaluation_with_one_arm(changes, arm, episodes):
+def test_evaluation_with_one_arm(changes, arm):
     """In every episode, although another arm has a higher bound."""
     begin, _, exploit = with_bandits(**changes)
-    before = states(begin, evaluator=best_by_bonus(1), episodes=episodes, count=20)
-    extras = exploit(before, FIRST_STEP).extras
-    assert (extras["arm"] == arm).all()
-    assert extras["greedy_arm"].all()
-    assert not extras["sampled_arm"].any()
+    for episodes in (0, 5):
+        before = states(begin, evaluator=best_by_bonus(1), episodes=episodes, count=20)
+        extras = exploit(before, FIRST_STEP).extras
+        assert (extras["arm"] == arm).all()
+        assert extras["greedy_arm"].all()
+        assert not extras["sampled_arm"].any()
 
 
 def test_an_arm_is_evaluated_by_its_number():

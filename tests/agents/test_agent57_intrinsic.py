@@ -1,4 +1,4 @@
-"""The intrinsic reward: episodic memory, life-long novelty, and what trains their networks."""
+"""The intrinsic reward: episodic memory and life-long novelty."""
 
 import functools
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrax.agents.agent57 import Config, auxiliary, episodic_memory, novelty
+from retrax.agents.agent57 import Config, episodic_memory, novelty
 
 CONSTANTS = {
     "cluster_distance": 0.008,
@@ -257,45 +257,3 @@ def test_modulators_of_a_batch_by_hand():
 def test_modulator_is_clipped_in_the_product(alpha, factor):
     reward = novelty.intrinsic_reward(jnp.float32(0.7), jnp.float32(alpha), 5.0)
     np.testing.assert_allclose(reward, 0.7 * factor, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("valid", "rows", "exist"),
-    [
-        (9, [4, 5, 6, 7, 8], [True] * 5),
-        (6, [1, 2, 3, 4, 5], [True] * 5),
-        (3, [1, 1, 1, 1, 2], [False] * 3 + [True] * 2),
-        (1, [1] * 5, [False] * 5),
-    ],
-)
-def test_last_steps_leave_padding_out(valid, rows, exist):
-    found, exists = auxiliary.last_steps(np.arange(9) < valid, 5)
-    np.testing.assert_array_equal(exists, exist)
-    np.testing.assert_array_equal(np.where(exists, found, 1), rows)
-
-
-def test_inverse_dynamics_loss_by_hand():
-    """Chances 1/2 and 3/4 of what was done; the third step does not count."""
-    logits = np.log(np.array([[0.5, 0.5], [0.25, 0.75], [0.9, 0.1]], np.float32))
-    loss = auxiliary.inverse_dynamics_loss(
-        logits, np.array([0, 1, 1]), np.array([True, True, False])
-    )
-    np.testing.assert_allclose(loss, (np.log(2) + np.log(4 / 3)) / 2, rtol=1e-5)
-
-
-def test_distillation_loss_trains_the_predictor_alone():
-    prediction, target = np.array([[1.0, 2.0], [5.0, 5.0]]), np.array([[0.0, 0.0], [5.0, 5.0]])
-    mask = np.array([True, False])
-    loss = auxiliary.distillation_loss(prediction, target, mask)
-    np.testing.assert_allclose(loss, 5.0)
-    grads = jax.grad(auxiliary.distillation_loss, argnums=(0, 1))(
-        jnp.asarray(prediction), jnp.asarray(target), mask
-    )
-    np.testing.assert_allclose(grads[0], [[2, 4], [0, 0]])
-    assert not np.any(grads[1])
-
-
-def test_no_valid_step_is_no_loss():
-    none = np.zeros(2, bool)
-    assert auxiliary.inverse_dynamics_loss(np.ones((2, 3)), np.array([0, 1]), none) == 0
-    assert auxiliary.distillation_loss(np.ones((2, 3)), np.zeros((2, 3)), none) == 0

@@ -405,8 +405,8 @@ OURS = [
     ("d4pg", "mixture_of_gaussians", CONTINUOUS, {}),
     ("agent57", "small", DISCRETE, {"evaluation_average_decay": 0.75}),
     ("agent57", "paper", DISCRETE, {}),
-    ("agent57", "ngu", DISCRETE, {}),
-    ("agent57", "r2d2", DISCRETE, {}),
+    ("agent57", "small_ngu", DISCRETE, {}),
+    ("agent57", "small_r2d2", DISCRETE, {}),
 ]
 
 
