@@ -36,15 +36,15 @@ BUDGETS = {
     "basics": 648,
     "losses": 1386,
     "networks": 1857,
-    "agents": 6094,
+    "agents": 5594,
     "environments": 4358,
     "replay": 3813,
     "training": 4147,
     "device": 1011,
     "evaluation": 2333,
-    "command": 3122,
+    "command": 3021,
     "launchpad_programs": 3840,
-    "tests": 36879,
+    "tests": 36769,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
