@@ -1,22 +1,25 @@
-"""Reactor: the learner, and the agent's functions put together."""
+"""Reactor (Gruslys et al. 2018): distributional Retrace, beta-leave-one-out.
 
-import functools
+`B` denotes the batch, `T` the steps of a sequence, `A` the actions, `N` the atoms. Section and
+equation numbers are those of the paper.
+"""
+
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
-from ...networks import MakeTorso, RecurrentNetwork, make_reactor_network
-from .. import recurrent
-from ..base import Agent, Update, check_network_or_torso, count_actions
+from ... import losses
+from ...datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeStep
+from ...networks import MakeTorso, ReactorOutput, RecurrentNetwork, make_reactor_network
+from .. import recurrent, sequences
+from ..base import Agent, Decision, Update, check_network_or_torso, count_actions
 from ..frame_stack import sees_frame_stacks
 from ..optimization import descend, gradient_metrics
+from ..recurrent import ActorState
 from ..reward_scale import scales_rewards
-from . import acting
 from .config import Config
-from .loss import loss
 
 
 class LearnerState(NamedTuple):
@@ -63,90 +66,9 @@ def make_agent(
     """
     num_actions = count_actions("Reactor", environment_spec)
     check_network_or_torso(network, torso)
-    network = network or _make_network(environment_spec, config, torso)
-    optimizer = optimizer or optax.adam(
-        config.learning_rate, config.adam_b1, config.adam_b2, config.adam_epsilon
-    )
-    stored = config.initial_state == "stored"
-    return Agent(
-        init=functools.partial(init, network=network, optimizer=optimizer),
-        acting_params=acting_params,
-        begin=functools.partial(recurrent.begin, network=network),
-        explore=functools.partial(acting.explore, config=config, network=network),
-        exploit=functools.partial(acting.exploit, config=config, network=network),
-        gradients=functools.partial(
-            gradients,
-            config=config,
-            network=network,
-            atoms=jnp.linspace(config.vmin, config.vmax, config.num_atoms),
-        ),
-        apply=functools.partial(apply, config=config, optimizer=optimizer),
-        sequence=SequenceSpec(
-            length=config.sequence_length,
-            period=config.sequence_period,
-            crosses_episodes=True,
-            extras=acting.extras_spec(num_actions, config, network),
-            first_row_extras=(recurrent.MEMORY,) if stored else (),
-        ),
-    )
-
-
-def init(
-    key: jax.Array, *, network: RecurrentNetwork, optimizer: optax.GradientTransformation
-) -> LearnerState:
-    """The first state: both networks are the same."""
-    params = network.init(key)
-    return LearnerState(params, params, optimizer.init(params), jnp.zeros((), jnp.int32))
-
-
-def acting_params(state: LearnerState) -> Any:
-    """The online network's parameters."""
-    return state.params
-
-
-def gradients(
-    state: LearnerState,
-    sample: Sample,
-    *,
-    config: Config,
-    network: RecurrentNetwork,
-    atoms: jax.Array,
-) -> tuple[Any, Update]:
-    """Gradients of the loss, a pytree like the parameters.
-
-    Args:
-      state: of the learner.
-      sample: B sequences.
-      config: hyper-parameters.
-      network: the agent's.
-      atoms: `[N]`, values of the return's atoms.
-    """
-    bound = functools.partial(loss, config=config, network=network, atoms=atoms)
-    grads, (priorities, metrics) = jax.grad(bound, has_aux=True)(
-        state.params, state.target_params, sample
-    )
-    metrics |= {"priority": jnp.mean(priorities), **gradient_metrics(grads)}
-    return grads, Update(priorities, metrics)
-
-
-def apply(
-    state: LearnerState, grads: Any, *, config: Config, optimizer: optax.GradientTransformation
-) -> LearnerState:
-    """One step of the optimiser, and every `target_update_period` steps a new target network."""
-    params, optimizer_state = descend(optimizer, grads, state.optimizer_state, state.params)
-    num_updates = state.num_updates + 1
-    target_params = optax.periodic_update(
-        params, state.target_params, num_updates, config.target_update_period
-    )
-    return LearnerState(params, target_params, optimizer_state, num_updates)
-
-
-def _make_network(
-    environment_spec: EnvironmentSpec, config: Config, torso: MakeTorso | None = None
-) -> RecurrentNetwork:
-    return make_reactor_network(
+    net = network or make_reactor_network(
         environment_spec.observations,
-        num_actions=count_actions("Reactor", environment_spec),
+        num_actions=num_actions,
         num_atoms=config.num_atoms if config.distributional else 1,
         policy_epsilon=config.policy_epsilon,
         convolutions=config.convolutions,
@@ -156,4 +78,160 @@ def _make_network(
         head_size=config.head_size,
         recurrent=config.recurrent,
         torso=torso,
+    )
+    opt = optimizer or optax.adam(
+        config.learning_rate, config.adam_b1, config.adam_b2, config.adam_epsilon
+    )
+    atoms = jnp.linspace(config.vmin, config.vmax, config.num_atoms)
+    stored = config.initial_state == "stored"
+
+    def init(key: jax.Array) -> LearnerState:
+        params = net.init(key)
+        return LearnerState(params, params, opt.init(params), jnp.zeros((), jnp.int32))
+
+    def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
+        del actor_id, num_actors
+        return ActorState(key, net.initial_state())
+
+    def extras(policy: Any, memory: Any) -> dict[str, Any]:
+        """Of a row: mu(.|x_t), and the recurrent state before t if it is stored."""
+        return {"mu": policy, **recurrent.memory_extras(memory, stored)}
+
+    def explore(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
+        """Draws an action from the policy."""
+        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        key, action_key = jax.random.split(state.key)
+        action = jax.random.categorical(action_key, jnp.log(output.policy)).astype(jnp.int32)
+        return Decision(action, extras(output.policy, state.memory), ActorState(key, memory))
+
+    def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
+        """Takes the policy's most probable action."""
+        output, memory = recurrent.read(params, state.memory, timestep, network=net)
+        action = jnp.argmax(output.policy).astype(jnp.int32)
+        return Decision(action, extras(output.policy, state.memory), ActorState(state.key, memory))
+
+    def action_values(output: ReactorOutput) -> jax.Array:
+        """The means of the return distributions, or the values themselves: `[T, A]`."""
+        if config.distributional:
+            return jax.nn.softmax(output.logits) @ atoms
+        return output.logits[..., 0]
+
+    def critic(
+        online: ReactorOutput, target: ReactorOutput, rows: Row, c_t: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
+        """Loss, return (3.2), priority (3.3) and metrics of each source step, `[T]`.
+
+        `target` and `c_t` are at the destinations. The metrics tell whether the atoms suit the
+        returns: predicted mass of the end atoms, and clipped mass of one-step targets.
+        """
+        a_t, r_t = rows.action[1:], sequences.rewards(rows, config.max_abs_reward)
+        discount_t = sequences.discounts(rows, config.discount)
+        logits = sequences.taken(online.logits, rows.action[:-1])  # [T, N]
+        if not config.distributional:
+            q_t = action_values(target)
+            returns = losses.expected_off_policy_return(
+                q_t, a_t, r_t, discount_t, target.policy, c_t
+            )
+            td_error = returns - logits[:, 0]
+            return 0.5 * jnp.square(td_error), returns, jnp.abs(td_error), {}
+        probs, probs_t = jax.nn.softmax(logits), jax.nn.softmax(target.logits)
+        q_star = losses.distributional_off_policy_target(
+            atoms, probs_t, a_t, r_t, discount_t, target.policy, c_t
+        )
+        cross_entropy = jax.vmap(losses.categorical_cross_entropy)(q_star, logits)
+        error = jax.vmap(losses.total_variation)(q_star, probs)
+        expected_t = jnp.einsum("ta,tan->tn", target.policy, probs_t)
+        below, above = jax.vmap(losses.clipped_mass, in_axes=(None, 0, 0, 0))(
+            atoms, r_t, discount_t, expected_t
+        )
+        support = {
+            "mass_at_vmin": probs[:, 0],
+            "mass_at_vmax": probs[:, -1],
+            "clipped_below_vmin": below,
+            "clipped_above_vmax": above,
+        }
+        return cross_entropy, q_star @ atoms, error, support
+
+    def policy_loss(
+        pi: jax.Array, mu: jax.Array, q: jax.Array, a: jax.Array, return_: jax.Array
+    ) -> jax.Array:
+        """The chosen estimator (3.1) at one source step, `[]`; `pi`, `mu` and `q` are `[A]`."""
+        cap, v = config.policy_gradient_cap, jax.lax.stop_gradient(pi @ q)
+        if config.policy_gradient == "beta_loo":
+            return losses.beta_loo_loss(pi, q, a, return_, losses.truncated_beta(mu[a], cap))
+        if config.policy_gradient == "tislr":
+            return losses.tislr_loss(pi, mu, q, v, a, return_, cap)
+        return losses.islr_loss(pi, mu[a], v, a, return_)
+
+    def steps(params: Any, target_params: Any, rows: Row, mask: jax.Array) -> dict[str, Any]:
+        """Losses and metrics of the source steps of one sequence `[T + 1, ...]`, each `[T]`."""
+        memory = recurrent.initial_memory(rows, network=net, stored=stored)
+        online, _ = net.unroll(params, rows.observation[:-1], rows.is_first[:-1], memory)
+        # Over row 0 too, so that both recurrent states include the same frames. The paper unrolls
+        # the target network over frames 2 to 33 only.
+        target, _ = net.unroll(target_params, rows.observation, rows.is_first, memory)
+        target = jax.tree.map(lambda x: x[1:], target)
+        # pi / mu and Retrace's c at the destinations; c is 0 where no action follows.
+        acted = sequences.acted(rows, mask)
+        pi_a = sequences.taken(target.policy, rows.action[1:])
+        mu_a = jnp.where(acted, sequences.taken(rows.extras["mu"][1:], rows.action[1:]), 1.0)
+        c_t = acted * losses.retrace_coefficients(pi_a, mu_a, config.retrace_lambda)
+        critic_loss, returns, priority, support = critic(online, target, rows, c_t)
+        q = action_values(online)
+        return {
+            "critic_loss": critic_loss,
+            "policy_loss": jax.vmap(policy_loss)(
+                online.policy, rows.extras["mu"][:-1], q, rows.action[:-1], returns
+            ),
+            "policy_entropy": jax.vmap(losses.policy_entropy)(online.policy),
+            "value": jnp.sum(online.policy * q, axis=-1),
+            "trace_coefficient": c_t,
+            **support,
+            "priority": priority,
+            "ratio": pi_a / mu_a,
+        }
+
+    def loss(params: Any, target_params: Any, sample: Sample) -> tuple[jax.Array, Update]:
+        """The weighted mean over B sequences (3.3); priorities are means over their steps."""
+        rows, mask = sample.rows, sample.mask
+        each = jax.vmap(steps, in_axes=(None, None, 0, 0))(params, target_params, rows, mask)
+        valid = sequences.valid_steps(rows, mask)
+        total = each["critic_loss"] + each["policy_loss"]
+        total -= config.entropy_cost * each["policy_entropy"]
+        priorities = sequences.masked_mean(each.pop("priority"), valid, axis=1)
+        ratio = each.pop("ratio")
+        metrics = {name: sequences.masked_mean(x, valid) for name, x in each.items()}
+        metrics |= {"largest_weight": jnp.max(sample.weights), "priority": jnp.mean(priorities)}
+        metrics |= sequences.off_policyness(ratio, sequences.acted(rows, mask))
+        weighted = sample.weights[:, None] * jnp.where(valid, total, 0.0)
+        return jnp.mean(weighted), Update(priorities, metrics)
+
+    def gradients(state: LearnerState, sample: Sample) -> tuple[Any, Update]:
+        grads, update = jax.grad(loss, has_aux=True)(state.params, state.target_params, sample)
+        return grads, update._replace(metrics=update.metrics | gradient_metrics(grads))
+
+    def apply(state: LearnerState, grads: Any) -> LearnerState:
+        params, optimizer_state = descend(opt, grads, state.optimizer_state, state.params)
+        num_updates = state.num_updates + 1
+        target_params = optax.periodic_update(
+            params, state.target_params, num_updates, config.target_update_period
+        )
+        return LearnerState(params, target_params, optimizer_state, num_updates)
+
+    memory = jax.eval_shape(net.initial_state)
+    return Agent(
+        init=init,
+        acting_params=lambda state: state.params,
+        begin=begin,
+        explore=explore,
+        exploit=exploit,
+        gradients=gradients,
+        apply=apply,
+        sequence=SequenceSpec(
+            length=config.sequence_length,
+            period=config.sequence_period,
+            crosses_episodes=True,
+            extras=extras(jax.ShapeDtypeStruct((num_actions,), jnp.float32), memory),
+            first_row_extras=(recurrent.MEMORY,) if stored else (),
+        ),
     )

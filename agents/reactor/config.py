@@ -168,33 +168,9 @@ class Config:
             **changes,
         )
 
-    @classmethod
-    def non_distributional(cls) -> "Config":
-        """Ablation (figure 3, "Reactor ND"): expected values instead of distributions."""
-        return cls.paper(distributional=False)
-
-    @classmethod
-    def tislr(cls) -> "Config":
-        """Ablation (figure 3): ACER's truncated estimator instead of beta-LOO."""
-        return cls.paper(policy_gradient="tislr")
-
-    @classmethod
-    def uniform_replay(cls) -> "Config":
-        """Ablation (figure 3): no prioritisation."""
-        return cls.paper(replay=dataclasses.replace(cls().replay, selector="uniform"))
-
-    @classmethod
-    def proportional_replay(cls) -> "Config":
-        """Ablation: new sequences get the largest priority, as in Rainbow."""
-        return cls.paper(replay=dataclasses.replace(cls().replay, selector="proportional"))
-
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper": Config.paper,
     "paper_workers": Config.paper_workers,
     "small": Config.small,
-    "non_distributional": Config.non_distributional,
-    "tislr": Config.tislr,
-    "uniform_replay": Config.uniform_replay,
-    "proportional_replay": Config.proportional_replay,
 }

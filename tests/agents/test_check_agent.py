@@ -391,8 +391,8 @@ def test_a_mode_must_be_a_bool():
 OURS = [
     ("reactor", "small", DISCRETE, {"frame_stack": 3, "initial_state": "stored"}),
     ("reactor", "paper", DISCRETE, {}),
-    ("reactor", "non_distributional", DISCRETE, {}),
-    ("reactor", "tislr", DISCRETE, {}),
+    ("reactor", "paper", DISCRETE, {"distributional": False}),
+    ("reactor", "paper", DISCRETE, {"policy_gradient": "tislr"}),
     ("acer", "small", DISCRETE, {"frame_stack": 3, "exploit_average": True}),
     ("acer", "paper_mujoco", DISCRETE, {"returns": "importance"}),
     ("acer", "paper_mujoco", DISCRETE, {"estimator": "tis", "trust_region": False}),

@@ -92,7 +92,6 @@ def test_every_preset_has_an_agent(name, preset):
     ("name", "preset", "ablations"),
     [
         ("d4pg", "paper", "scalar mixture_of_gaussians one_step uniform_replay sigma_per_actor"),
-        ("reactor", "paper", "non_distributional tislr uniform_replay proportional_replay"),
     ],
 )
 def test_ablations_differ_from_the_paper_in_one_field(name, preset, ablations):

@@ -61,63 +61,56 @@ def test_one_update_is_the_numpy_loop(policy_gradient, seed):
     assert (learner.num_updates, new.num_updates) == (0, 1)
 
 
-def test_metrics_tell_the_mass_at_the_ends_of_the_support():
-    agent, _ = linear_agent()
-    learner = first_state(agent, 0, 10)
-    rows = random_rows(0, 3, 6)
-    _, outputs = agent.gradients(learner, as_sample(rows))
-    logits = np.einsum("btd,dan->btan", rows["observation"], np.asarray(learner.params["value"]))
-    first, last = [], []
-    for b, t in np.ndindex(3, 5):
-        if not rows["is_last"][b, t]:
-            probs = np.asarray(jax.nn.softmax(logits[b, t, rows["action"][b, t]]))
-            first.append(probs[0])
-            last.append(probs[-1])
-    assert len(first) < 15
-    np.testing.assert_allclose(outputs.metrics["mass_at_vmin"], np.mean(first), rtol=1e-4)
-    np.testing.assert_allclose(outputs.metrics["mass_at_vmax"], np.mean(last), rtol=1e-4)
-
-
-def test_metrics_tell_the_mass_of_targets_outside_of_the_support():
+@pytest.fixture(scope="module")
+def measured():
+    """Config, learner, rows, metrics, valid steps, and the target policy at each row."""
     agent, config = linear_agent()
-    learner = first_state(agent, 0, 10)
-    rows = random_rows(0, 3, 6)
-    _, outputs = agent.gradients(learner, as_sample(rows))
+    learner, rows = first_state(agent, 0, 10), random_rows(0, 3, 6)
+    _, update = agent.gradients(learner, as_sample(rows))
+    steps = [(b, t) for b, t in np.ndindex(3, 5) if not rows["is_last"][b, t]]
+    assert len(steps) < 15
+    softmax = jax.nn.softmax(rows["observation"] @ np.asarray(learner.target_params["policy"]))
+    return config, learner, rows, update.metrics, steps, mixed(np.asarray(softmax), config)
+
+
+def distributions(params, rows):
+    """Of the linear network's returns, `[B, T + 1, A, N]`."""
+    logits = np.einsum("btd,dan->btan", rows["observation"], np.asarray(params["value"]))
+    return np.asarray(jax.nn.softmax(logits))
+
+
+def test_metrics_tell_the_mass_at_the_ends_of_the_support(measured):
+    _, learner, rows, metrics, steps, _ = measured
+    probs = distributions(learner.params, rows)
+    expected = np.mean([probs[b, t, rows["action"][b, t]] for b, t in steps], axis=0)
+    found = metrics["mass_at_vmin"], metrics["mass_at_vmax"]
+    np.testing.assert_allclose(found, expected[[0, -1]], rtol=1e-4)
+
+
+def test_metrics_tell_the_mass_of_targets_outside_of_the_support(measured):
+    config, learner, rows, metrics, steps, policy = measured
     atoms = np.linspace(config.vmin, config.vmax, config.num_atoms)
-    target = learner.target_params
-    values = np.einsum("btd,dan->btan", rows["observation"], np.asarray(target["value"]))
-    softmax = jax.nn.softmax(rows["observation"] @ np.asarray(target["policy"]))
-    policy = mixed(np.asarray(softmax), config)
+    probs = distributions(learner.target_params, rows)
     masses = []
-    for b, t in np.ndindex(3, 5):
-        if rows["is_last"][b, t]:
-            continue
-        masses_of_step = np.zeros(2)
+    for b, t in steps:
         reward = np.clip(rows["reward"][b, t + 1], -1.5, 1.5)
-        discount = config.discount * rows["discount"][b, t + 1]
-        for a, p in enumerate(policy[b, t + 1]):
-            for atom, prob in zip(atoms, jax.nn.softmax(values[b, t + 1, a]), strict=True):
-                value = reward + discount * atom
-                masses_of_step += p * prob * np.array([value < config.vmin, value > config.vmax])
-        masses.append(masses_of_step)
+        values = reward + config.discount * rows["discount"][b, t + 1] * atoms
+        expected = policy[b, t + 1] @ probs[b, t + 1]
+        outside = values < config.vmin, values > config.vmax
+        masses.append([expected[where].sum() for where in outside])
     expected = np.mean(masses, axis=0)
     assert (expected > 0.01).all()
-    found = [outputs.metrics[name] for name in ("clipped_below_vmin", "clipped_above_vmax")]
+    found = [metrics[name] for name in ("clipped_below_vmin", "clipped_above_vmax")]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
-def test_metrics_tell_how_far_actions_are_from_the_target_networks_policy():
-    agent, config = linear_agent()
-    learner = first_state(agent, 0, 10)
-    rows = random_rows(0, 3, 6)
-    _, outputs = agent.gradients(learner, as_sample(rows))
-    softmax = jax.nn.softmax(rows["observation"] @ np.asarray(learner.target_params["policy"]))
-    policy = mixed(np.asarray(softmax), config)
+def test_metrics_tell_how_far_actions_are_from_the_target_networks_policy(measured):
+    _, _, rows, metrics, _, policy = measured
     taken = rows["action"][:, 1:, None]
     pi_a, mu_a = (np.take_along_axis(x[:, 1:], taken, 2)[..., 0] for x in (policy, rows["mu"]))
     wanted = oracles.off_policyness(pi_a, mu_a, ~rows["is_last"][:, 1:])
     names = ("mean_ratio", "cut_traces", "effective_sample_share")
-    np.testing.assert_allclose([outputs.metrics[name] for name in names], wanted, rtol=1e-4)
+    np.testing.assert_allclose([metrics[name] for name in names], wanted, rtol=1e-4)
 
 
 def test_without_distributions_one_step_by_hand():

@@ -121,10 +121,10 @@ def test_defaults(parsed, tmp_path, environment, preset, steps):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("arguments", [("--preset", "tislr"), ("--preset=tislr",)])
+@pytest.mark.parametrize("arguments", [("--preset", "paper"), ("--preset=paper",)])
 def test_preset_gives_the_fields(parsed, arguments):
     config, _ = parsed(*CATCH.split(), *arguments, "--agent.discount", "0.5")
-    assert config.agent_config == dataclasses.replace(reactor.Config.tislr(), discount=0.5)
+    assert config.agent_config == reactor.Config.paper(discount=0.5)
 
 
 def test_environment_after_an_equals_sign(parsed):

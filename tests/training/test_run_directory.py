@@ -43,7 +43,7 @@ def make_run(**changes):
     [
         reactor.Config.paper(),
         reactor.Config.small(learning_rate=1 / 3, vector_sizes=(), distributional=False),
-        reactor.Config.tislr(),
+        reactor.Config.paper(policy_gradient="tislr"),
     ],
 )
 def test_config_round_trip(tmp_path, agent_config):
@@ -282,14 +282,14 @@ def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
 
 
 def test_what_is_given_is_kept():
-    given = make_run(steps=7, snapshot_every=3, log_every=2, preset="tislr")
+    given = make_run(steps=7, snapshot_every=3, log_every=2, preset="paper_workers")
     run = given.resolve(EnvironmentSpec(SMALL, DISCRETE))
     assert dataclasses.replace(run, search_path="") == given
     assert (
-        RunConfig(agent="reactor", environment="catch", preset="tislr", steps=3)
+        RunConfig(agent="reactor", environment="catch", preset="paper_workers", steps=3)
         .resolve(EnvironmentSpec(SMALL, DISCRETE))
         .agent_config
-        == reactor.Config.tislr()
+        == reactor.Config.paper_workers()
     )
 
 
