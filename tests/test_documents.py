@@ -69,7 +69,7 @@ def test_fields_that_a_readme_explains_exist(name):
     assert named or name == "agent57"
 
 
-@pytest.mark.parametrize("name", ["reactor"])
+@pytest.mark.parametrize("name", ["d4pg", "reactor"])
 def test_each_ablation_of_a_readme_is_the_papers_config_with_one_field_changed(name):
     _, _, rest = read(f"agents/{name}/README.md").partition("\n## Ablations\n")
     section, _, _ = rest.partition("\n## ")

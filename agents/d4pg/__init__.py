@@ -4,10 +4,8 @@ from ..base import paper_or_small as default_preset
 from ..base import steps_by_preset
 from ..entry import AgentEntry
 from ..reward_scale import advise_on_support
-from .acting import ActorState
-from .agent import LearnerState, make_agent
+from .agent import ActorState, LearnerState, Params, make_agent
 from .config import PRESETS, Config
-from .networks import Params
 
 __all__ = [
     "AGENT",

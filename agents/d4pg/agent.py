@@ -1,24 +1,47 @@
-"""D4PG: the learner, and the agent's functions put together."""
+"""D4PG (Barth-Maron et al. 2018): a distributional critic, N-step returns, prioritised replay.
 
-import functools
-from typing import NamedTuple
+`B` denotes the batch, `F` features, `P` the outputs of the critic, which its head interprets.
+"""
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from dm_env import specs
+from dm_env import StepType, specs
 
-from ...datatypes import EnvironmentSpec, Sample, SequenceSpec
-from ...networks import CriticHead, D4PGNetworks
-from ..base import Agent, Update
+from ... import losses
+from ...datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
+from ...networks import (
+    Categorical,
+    CriticHead,
+    D4PGNetworks,
+    MixtureOfGaussians,
+    Scalar,
+    make_d4pg_networks,
+)
+from ...networks.d4pg import middle_and_half
+from ..base import Agent, Decision, Update
 from ..frame_stack import sees_frame_stacks
-from ..n_step import n_step_transitions
+from ..n_step import NStepTransitions, n_step_transitions
 from ..optimization import descend, gradient_metrics
 from ..reward_scale import scales_rewards
-from . import acting
 from .config import Config
-from .loss import bootstrap, critic_loss, policy_loss
-from .networks import Params, bounded_actions, make_head, make_networks
+
+
+class Params(NamedTuple):
+    """Parameters of the three networks, online or target, or their gradients.
+
+    Attributes:
+      torso: of images; empty for vectors. Trained with the critic.
+      policy: the policy's.
+      critic: the critic's.
+    """
+
+    torso: Any
+    policy: Any
+    critic: Any
 
 
 class LearnerState(NamedTuple):
@@ -41,16 +64,34 @@ class LearnerState(NamedTuple):
     key: jax.Array
 
 
-class Optimizers(NamedTuple):
-    """The two optimisers.
+class ActorState(NamedTuple):
+    """State of an actor between time steps.
 
     Attributes:
-      critic: of (torso, critic).
-      policy: of the policy.
+      key: PRNG key of the noise.
+      noise: `[...]` of one action, the noise at the time step before, in units of sigma.
+      sigma: float32 `[]`, standard deviation of the noise, in units of half the actions' range.
+      correlation: float32 `[]`, of the noise at adjacent time steps.
     """
 
-    critic: optax.GradientTransformation
-    policy: optax.GradientTransformation
+    key: jax.Array
+    noise: jax.Array
+    sigma: jax.Array
+    correlation: jax.Array
+
+
+def noise_of(config: Config, actor_id: jax.Array, num_actors: int) -> tuple[jax.Array, jax.Array]:
+    """Sigma and correlation of the noise of one of `num_actors` >= 1 actors, float32 `[]` each.
+
+    With "fixed" exploration they are the config's. With "per_actor" they grow from the first actor
+    to the last: sigma geometrically from `sigma_min` to `sigma_max`, the correlation linearly from
+    0 to the config's. A single actor gets the middle of both.
+    """
+    if config.exploration == "fixed":
+        return jnp.float32(config.sigma), jnp.float32(config.noise_correlation)
+    share = actor_id / (num_actors - 1) if num_actors > 1 else jnp.full((), 0.5)
+    sigma = config.sigma_min * (config.sigma_max / config.sigma_min) ** share
+    return jnp.float32(sigma), jnp.float32(config.noise_correlation * share)
 
 
 @sees_frame_stacks
@@ -78,132 +119,176 @@ def make_agent(
       ValueError: discrete actions, actions without bounds, or observations that the default
         networks cannot take.
     """
-    actions = bounded_actions(environment_spec)
-    head = head or make_head(config)
-    networks = networks or make_networks(environment_spec, config, head)
-    optimizers = Optimizers(
-        critic_optimizer or optax.adam(config.critic_learning_rate),
-        policy_optimizer or optax.adam(config.policy_learning_rate),
+    actions = _bounded_actions(environment_spec)
+    middle, half = middle_and_half(actions)
+    head_ = head or _make_head(config)
+    nets = networks or make_d4pg_networks(
+        environment_spec.observations,
+        actions,
+        num_outputs=head_.num_outputs,
+        policy_sizes=config.policy_sizes,
+        critic_sizes=config.critic_sizes,
+        layer_norm=config.layer_norm,
+        action_input=config.action_input,
+        convolutions=config.convolutions,
+        pixel_features=config.pixel_features,
     )
+    of_critic = critic_optimizer or optax.adam(config.critic_learning_rate)
+    of_policy = policy_optimizer or optax.adam(config.policy_learning_rate)
+
+    def init(key: jax.Array) -> LearnerState:
+        torso, policy, critic, key = jax.random.split(key, 4)
+        params = Params(nets.torso.init(torso), nets.policy.init(policy), nets.critic.init(critic))
+        states = of_critic.init((params.torso, params.critic)), of_policy.init(params.policy)
+        return LearnerState(params, params, *states, jnp.zeros((), jnp.int32), key)
+
+    def begin(key: jax.Array, actor_id: jax.Array, num_actors: int) -> ActorState:
+        noise = jnp.zeros(actions.shape, jnp.float32)
+        return ActorState(key, noise, *noise_of(config, actor_id, num_actors))
+
+    def policy(params: Params, timestep: TimeStep) -> jax.Array:
+        features = nets.torso.apply(params.torso, timestep.observation[None])
+        return nets.action(params.policy, features)[0]
+
+    def clip(action: jax.Array) -> jax.Array:
+        """Clips to the bounds, so that the critic learns the value of the executed action."""
+        return jnp.clip(action, actions.minimum, actions.maximum)
+
+    def explore(params: Params, state: ActorState, timestep: TimeStep) -> Decision:
+        """The policy's action plus Gaussian noise (Algorithm 1), clipped to the bounds.
+
+        The noise is an autoregressive process, in units of sigma: its variance stays 1.
+        """
+        key, noise_key = jax.random.split(state.key)
+        fresh, c = jax.random.normal(noise_key, actions.shape), state.correlation
+        is_first = timestep.step_type == StepType.FIRST
+        noise = jnp.where(is_first, fresh, c * state.noise + jnp.sqrt(1 - c**2) * fresh)
+        action = policy(params, timestep) + state.sigma * half * noise
+        return Decision(clip(action), {}, state._replace(key=key, noise=noise))
+
+    def exploit(params: Params, state: ActorState, timestep: TimeStep) -> Decision:
+        return Decision(clip(policy(params, timestep)), {}, state)
+
+    def bootstrap(target: Params, observation_t: jax.Array) -> jax.Array:
+        """Outputs `[B, P]` of the target critic for the actions of the target policy."""
+        features = nets.torso.apply(target.torso, observation_t)
+        return nets.critic.apply(target.critic, features, nets.action(target.policy, features))
+
+    def critic_loss(
+        trained: tuple[Any, Any],
+        batch: NStepTransitions,
+        outputs_t: jax.Array,
+        weights: jax.Array,
+        key: jax.Array,
+    ) -> tuple[jax.Array, Any]:
+        """Importance-weighted mean of the head's losses (Algorithm 1).
+
+        Also returns each `CriticLoss` `[B]`, the outputs `[B, P]` and the features `[B, F]`.
+        """
+        torso, critic = trained
+        features = nets.torso.apply(torso, batch.observation_tm1)
+        outputs = nets.critic.apply(critic, features, batch.action_tm1)
+        keys = jax.random.split(key, weights.shape[0])
+        each = jax.vmap(head_.loss)(outputs, batch.return_, batch.discount, outputs_t, keys)
+        return jnp.mean(weights * each.loss), (each, outputs, features)
+
+    def policy_loss(params: Any, critic: Any, features: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Mean loss whose gradient ascends the critic's mean (Algorithm 1), and the values `[B]`.
+
+        It is not weighted. dQ/da is computed for actions scaled to [-1, 1], as the critic's inputs
+        are, so that the limit of its norm does not depend on the units of the actions. Where the
+        derivative of tanh is 0, only the cost of its inputs moves the policy.
+        """
+        outputs = nets.policy.apply(params, features)
+        action = (nets.squash(outputs) - middle) / half
+
+        def value(action: jax.Array) -> tuple[jax.Array, jax.Array]:
+            q = jax.vmap(head_.mean)(nets.critic.apply(critic, features, middle + half * action))
+            return jnp.sum(q), q  # each action affects its own value only
+
+        def loss(action: jax.Array, dq_da: jax.Array) -> jax.Array:
+            return losses.deterministic_policy_gradient_loss(
+                action.reshape(-1), dq_da.reshape(-1), config.max_action_gradient_norm
+            )
+
+        dq_da, q = jax.grad(value, has_aux=True)(jax.lax.stop_gradient(action))
+        cost = config.preactivation_cost / 2 * jnp.sum(outputs**2) / outputs.shape[0]
+        return jnp.mean(jax.vmap(loss)(action, dq_da)) + cost, q
+
+    def gradients(state: LearnerState, sample: Sample) -> tuple[Params, Update]:
+        """Gradients of both losses, at the parameters before the update (Algorithm 1)."""
+        params, key = state.params, jax.random.fold_in(state.key, state.num_updates)
+        batch = n_step_transitions(sample, config.discount)
+        outputs_t = bootstrap(state.target_params, batch.observation_t)
+        critic_grads, (each, outputs, features) = jax.grad(critic_loss, has_aux=True)(
+            (params.torso, params.critic), batch, outputs_t, sample.weights, key
+        )
+        (policy_value, q), policy_grads = jax.value_and_grad(policy_loss, has_aux=True)(
+            params.policy, params.critic, features
+        )
+        found = jax.vmap(head_.metrics)(outputs, batch.return_, batch.discount, outputs_t)
+        metrics = {
+            "critic_loss": jnp.mean(each.loss),
+            "policy_loss": policy_value,
+            "value": jnp.mean(q),
+            "priority": jnp.mean(each.priority),
+            "smallest_weight": jnp.min(sample.weights),
+            "largest_weight": jnp.max(sample.weights),
+            **gradient_metrics(critic_grads, "critic_"),
+            **gradient_metrics(policy_grads, "policy_"),
+            **jax.tree.map(jnp.mean, found),
+        }
+        torso, critic = critic_grads
+        return Params(torso, policy_grads, critic), Update(each.priority, metrics)
+
+    def apply(state: LearnerState, grads: Params) -> LearnerState:
+        old = state.params
+        (torso, critic), critic_state = descend(
+            of_critic,
+            (grads.torso, grads.critic),
+            state.critic_optimizer_state,
+            (old.torso, old.critic),
+        )
+        policy, policy_state = descend(
+            of_policy, grads.policy, state.policy_optimizer_state, old.policy
+        )
+        params, num_updates = Params(torso, policy, critic), state.num_updates + 1
+        target_params = optax.periodic_update(
+            params, state.target_params, num_updates, config.target_update_period
+        )
+        return LearnerState(
+            params, target_params, critic_state, policy_state, num_updates, state.key
+        )
+
     return Agent(
-        init=functools.partial(init, networks=networks, optimizers=optimizers),
-        acting_params=acting_params,
-        begin=functools.partial(acting.begin, config=config, actions=actions),
-        explore=functools.partial(acting.explore, networks=networks, actions=actions),
-        exploit=functools.partial(acting.exploit, networks=networks, actions=actions),
-        gradients=functools.partial(
-            gradients, config=config, networks=networks, head=head, actions=actions
-        ),
-        apply=functools.partial(apply, config=config, optimizers=optimizers),
+        init=init,
+        acting_params=lambda state: state.params._replace(critic=()),
+        begin=begin,
+        explore=explore,
+        exploit=exploit,
+        gradients=gradients,
+        apply=apply,
         sequence=SequenceSpec(length=config.n_step + 1, period=1, crosses_episodes=False),
     )
 
 
-def init(key: jax.Array, *, networks: D4PGNetworks, optimizers: Optimizers) -> LearnerState:
-    """The first state: target networks equal the online ones."""
-    torso_key, policy_key, critic_key, key = jax.random.split(key, 4)
-    params = Params(
-        networks.torso.init(torso_key),
-        networks.policy.init(policy_key),
-        networks.critic.init(critic_key),
-    )
-    return LearnerState(
-        params,
-        params,
-        optimizers.critic.init((params.torso, params.critic)),
-        optimizers.policy.init(params.policy),
-        jnp.zeros((), jnp.int32),
-        key,
+def _bounded_actions(environment_spec: EnvironmentSpec) -> specs.BoundedArray:
+    actions = environment_spec.actions
+    if isinstance(actions, specs.DiscreteArray) or not np.issubdtype(actions.dtype, np.floating):
+        raise ValueError(f"D4PG needs continuous actions (floats within bounds), got {actions!r}.")
+    if isinstance(actions, specs.BoundedArray):
+        _, half = middle_and_half(actions)
+        if np.all(np.isfinite(half) & (half > 0)):
+            return actions
+    raise ValueError(
+        f"D4PG needs actions with finite bounds, each minimum below its maximum, got {actions!r}."
     )
 
 
-def acting_params(state: LearnerState) -> Params:
-    """The online parameters without the critic's."""
-    return state.params._replace(critic=())
-
-
-def gradients(
-    state: LearnerState,
-    sample: Sample,
-    *,
-    config: Config,
-    networks: D4PGNetworks,
-    head: CriticHead,
-    actions: specs.BoundedArray,
-) -> tuple[Params, Update]:
-    """Gradients of both losses, at the parameters before the update (Algorithm 1).
-
-    Args:
-      state: of the learner.
-      sample: B sequences of N + 1 rows.
-      config: hyper-parameters.
-      networks: the agent's.
-      head: interprets the critic's outputs.
-      actions: spec of one action, finitely bounded.
-
-    Returns:
-      Gradients of the critic's loss for torso and critic, and of the policy's loss for the policy;
-      and the `Update`.
-    """
-    params, key = state.params, jax.random.fold_in(state.key, state.num_updates)
-    transitions = n_step_transitions(sample, config.discount)
-    outputs_t = bootstrap(state.target_params, transitions.observation_t, networks=networks)
-    critic_grads, results = jax.grad(
-        functools.partial(critic_loss, networks=networks, head=head), has_aux=True
-    )((params.torso, params.critic), transitions, outputs_t, sample.weights, key)
-    loss = functools.partial(
-        policy_loss,
-        networks=networks,
-        head=head,
-        actions=actions,
-        max_action_gradient_norm=config.max_action_gradient_norm,
-        preactivation_cost=config.preactivation_cost,
-    )
-    (policy_value, q), policy_grads = jax.value_and_grad(loss, has_aux=True)(
-        params.policy, params.critic, results.features
-    )
-    metrics = {
-        "critic_loss": jnp.mean(results.losses),
-        "policy_loss": policy_value,
-        "value": jnp.mean(q),
-        "priority": jnp.mean(results.priorities),
-        "smallest_weight": jnp.min(sample.weights),
-        "largest_weight": jnp.max(sample.weights),
-        **gradient_metrics(critic_grads, "critic_"),
-        **gradient_metrics(policy_grads, "policy_"),
-        **jax.tree.map(
-            jnp.mean,
-            jax.vmap(head.metrics)(
-                results.outputs, transitions.return_, transitions.discount, outputs_t
-            ),
-        ),
-    }
-    torso_grads, critic_grads = critic_grads
-    return Params(torso_grads, policy_grads, critic_grads), Update(results.priorities, metrics)
-
-
-def apply(
-    state: LearnerState, grads: Params, *, config: Config, optimizers: Optimizers
-) -> LearnerState:
-    """One step of both optimisers; every `target_update_period` steps copies the targets."""
-    (torso, critic), critic_optimizer_state = descend(
-        optimizers.critic,
-        (grads.torso, grads.critic),
-        state.critic_optimizer_state,
-        (state.params.torso, state.params.critic),
-    )
-    policy, policy_optimizer_state = descend(
-        optimizers.policy, grads.policy, state.policy_optimizer_state, state.params.policy
-    )
-    params, num_updates = Params(torso, policy, critic), state.num_updates + 1
-    target_params = optax.periodic_update(
-        params, state.target_params, num_updates, config.target_update_period
-    )
-    return LearnerState(
-        params,
-        target_params,
-        critic_optimizer_state,
-        policy_optimizer_state,
-        num_updates,
-        state.key,
-    )
+def _make_head(config: Config) -> CriticHead:
+    if config.critic == "categorical":
+        return Categorical(config.num_atoms, config.vmin, config.vmax)
+    if config.critic == "mixture_of_gaussians":
+        sizes = config.mixture_components, config.mixture_samples, config.mixture_min_scale
+        return MixtureOfGaussians(*sizes, config.return_unit)
+    return Scalar(config.return_unit)

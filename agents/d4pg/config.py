@@ -177,39 +177,9 @@ class Config:
             **changes,
         )
 
-    @classmethod
-    def scalar(cls) -> "Config":
-        """Ablation: DDPG's critic, without a distribution."""
-        return cls.paper(critic="scalar")
-
-    @classmethod
-    def mixture_of_gaussians(cls) -> "Config":
-        """Ablation (appendix A): a mixture of Gaussians instead of the categorical critic."""
-        return cls.paper(critic="mixture_of_gaussians")
-
-    @classmethod
-    def one_step(cls) -> "Config":
-        """Ablation: N = 1."""
-        return cls.paper(n_step=1)
-
-    @classmethod
-    def uniform_replay(cls) -> "Config":
-        """Ablation: no prioritisation."""
-        return cls.paper(replay=dataclasses.replace(_REPLAY, selector="uniform"))
-
-    @classmethod
-    def sigma_per_actor(cls) -> "Config":
-        """One sigma of exploration for each actor, as in the control suite."""
-        return cls.paper(exploration="per_actor")
-
 
 PRESETS: dict[str, Callable[[], Config]] = {
     "paper": Config.paper,
     "control_suite": Config.control_suite,
     "small": Config.small,
-    "scalar": Config.scalar,
-    "mixture_of_gaussians": Config.mixture_of_gaussians,
-    "one_step": Config.one_step,
-    "uniform_replay": Config.uniform_replay,
-    "sigma_per_actor": Config.sigma_per_actor,
 }

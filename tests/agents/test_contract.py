@@ -1,9 +1,5 @@
 """Properties of all four agents that are not in the contract: see test_check_agent.py for it."""
 
-import dataclasses
-import re
-from pathlib import Path
-
 import chex
 import jax
 import numpy as np
@@ -14,7 +10,6 @@ from linear_agents import KINDS, PACKAGES, SPECS, first_state, random_sample, ti
 from retrax.agents import base
 from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import ReplayConfig
-from retrax.training.config_file import differences
 
 NAMES = sorted(PACKAGES)
 # So that the gradients of a batch are means, and targets are copied soon.
@@ -86,40 +81,6 @@ def test_every_preset_has_an_agent(name, preset):
     for kind in KINDS[name]:
         agent = PACKAGES[name].make_agent(SPECS[kind], config)
         assert jax.tree.leaves(jax.eval_shape(agent.init, jax.random.key(0)))
-
-
-@pytest.mark.parametrize(
-    ("name", "preset", "ablations"),
-    [
-        ("d4pg", "paper", "scalar mixture_of_gaussians one_step uniform_replay sigma_per_actor"),
-    ],
-)
-def test_ablations_differ_from_the_paper_in_one_field(name, preset, ablations):
-    presets = PACKAGES[name].PRESETS
-    for ablation in ablations.split():
-        assert len(differences(presets[preset](), presets[ablation]())) == 1, ablation
-
-
-def with_field(config, path, value):
-    """A config with another value of a field, which may be one of a nested config."""
-    field, *rest = path
-    if rest:
-        value = with_field(getattr(config, field), rest, value)
-    return dataclasses.replace(config, **{field: value})
-
-
-@pytest.mark.parametrize(("name", "preset", "count"), [("acer", "paper_mujoco", 8)])
-def test_ablations_in_a_readme_are_flags_that_change_a_preset(name, preset, count):
-    readme = Path(PACKAGES[name].__file__).with_name("README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\|.*\| `(--agent\.[^`]+)` \|$", readme, re.MULTILINE)
-    assert len(rows) == count
-    values = {"True": True, "False": False, "0": 0.0, "1e9": 1e9}
-    for words in map(str.split, rows):
-        changed = PACKAGES[name].PRESETS[preset]()
-        for flag, value in zip(words[::2], words[1::2], strict=True):
-            path = flag.removeprefix("--agent.").replace("-", "_").split(".")
-            changed = with_field(changed, path, values.get(value, value))
-        assert len(differences(PACKAGES[name].PRESETS[preset](), changed)) == len(words) // 2
 
 
 def bounded(low, high, shape=(2,), dtype=np.float32):
