@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import tyro
 from benchmark_modules import load
 from document_blocks import EXECUTED, PAGES, ROOT, TUTORIALS, blocks, command_lines, read
 
@@ -22,7 +21,6 @@ from retrax.command.run_arguments import parse_run
 from retrax.command.train import TrainArguments
 from retrax.launchpad_programs.launch import LaunchArguments
 from retrax.training.assembly import spec_of
-from retrax.training.config_file import differences
 
 # All but the results, which keep the commands of their commits.
 ALL_PAGES = sorted(
@@ -67,19 +65,6 @@ def test_fields_that_a_readme_explains_exist(name):
     named = re.findall(r"\(`(\w+)`; ", readme)
     assert set(named) <= set(find_agent(name).Config.__dataclass_fields__)
     assert named or name == "agent57"
-
-
-@pytest.mark.parametrize("name", ["d4pg", "reactor"])
-def test_each_ablation_of_a_readme_is_the_papers_config_with_one_field_changed(name):
-    _, _, rest = read(f"agents/{name}/README.md").partition("\n## Ablations\n")
-    section, _, _ = rest.partition("\n## ")
-    flags = re.findall(r"\| `--agent\.([^`]+)` \|$", section, re.MULTILINE)
-    assert len(flags) == section.count("\n|") - 2 > 3
-    paper = find_agent(name).presets["paper"]()
-    form = tyro.conf.FlagConversionOff[type(paper)]
-    for flag in flags:
-        changed = tyro.cli(form, args=f"--{flag}".split(), default=paper)
-        assert len(differences(paper, changed)) == 1, flag
 
 
 def test_our_versions_of_python_and_license(comparison):

@@ -1,15 +1,20 @@
 """Properties of all four agents that are not in the contract: see test_check_agent.py for it."""
 
+import re
+from pathlib import Path
+
 import chex
 import jax
 import numpy as np
 import pytest
+import tyro
 from dm_env import specs
 from linear_agents import KINDS, PACKAGES, SPECS, first_state, random_sample, tiny_agent
 
 from retrax.agents import base
 from retrax.agents.optimization import gradient_metrics
 from retrax.datatypes import ReplayConfig
+from retrax.training.config_file import differences
 
 NAMES = sorted(PACKAGES)
 # So that the gradients of a batch are means, and targets are copied soon.
@@ -81,6 +86,22 @@ def test_every_preset_has_an_agent(name, preset):
     for kind in KINDS[name]:
         agent = PACKAGES[name].make_agent(SPECS[kind], config)
         assert jax.tree.leaves(jax.eval_shape(agent.init, jax.random.key(0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "count"),
+    [("acer", "paper_mujoco", 8), ("d4pg", "paper", 5), ("reactor", "paper", 4)],
+)
+def test_ablations_in_a_readme_are_flags_that_change_a_preset(name, preset, count):
+    readme = Path(PACKAGES[name].__file__).with_name("README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*\| `(--agent\.[^`]+)` \|$", readme, re.MULTILINE)
+    assert len(rows) == count
+    config = PACKAGES[name].PRESETS[preset]()
+    form = tyro.conf.FlagConversionOff[type(config)]
+    for words in rows:
+        flags = words.replace("--agent.", "--").split()
+        changed = tyro.cli(form, args=flags, default=config)
+        assert len(differences(config, changed)) == len(flags) // 2, words
 
 
 def bounded(low, high, shape=(2,), dtype=np.float32):
