@@ -1,6 +1,5 @@
 """`retrax atari57`: statistics of published scores and of the user's."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -10,74 +9,73 @@ from rich import box, table
 from rich.console import Console
 
 from ..evaluation import atari57
-from .parsing import parse
+from .parsing import parse_call
 
 _WIDTH = 120  # columns, if the output is not a terminal
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Atari57Arguments:
-    """Compare algorithms on 57 Atari games: published scores, and yours."""
-
-    regime: Literal["noop", "human_start"] = "noop"
-    """How episodes begin: after up to 30 no-ops, or in a state that a human player reached."""
-
-    algorithms: tuple[str, ...] | None = None
-    """Published algorithms to compare with; default: those of Reactor's table. Random and human are
-    always included."""
-
-    scores: Path | None = None
-    """A CSV file with your scores: columns game and score, and optionally algorithm, regime and
-    seed."""
-
-    output: Path | None = None
-    """Write a chart to this PNG file."""
-
-
 def atari57_command(arguments: Sequence[str]) -> int:
     """Prints the table and writes the chart."""
-    given = parse(Atari57Arguments, arguments, prog="retrax atari57")
-    own = atari57.read_scores(given.scores, given.regime) if given.scores else {}
-    compared = atari57.make_table(given.regime, given.algorithms, own)
-    if given.output:
-        atari57.plot_scores(compared, given.output)
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDTH
-    console.print(_grid(compared))
-    console.print(_notes(compared), highlight=False, soft_wrap=True)
-    if given.output:
-        print(given.output)
+    compare(**parse_call(compare, arguments, prog="retrax atari57"))
     return 0
 
 
-def _grid(compared: atari57.Table) -> table.Table:
+def compare(
+    *,
+    regime: Literal["noop", "human_start"] = "noop",
+    algorithms: tuple[str, ...] | None = None,
+    scores: Path | None = None,
+    output: Path | None = None,
+) -> None:
+    """Compare algorithms on 57 Atari games: published scores, and yours.
+
+    Args:
+      regime: how episodes begin: after up to 30 no-ops, or in a state that a human player reached.
+      algorithms: published algorithms to compare with; default: those of Reactor's table. Random
+        and human are always included.
+      scores: a CSV file with your scores: columns game and score, and optionally algorithm, regime
+        and seed.
+      output: write a chart to this PNG file.
+    """
+    own = atari57.read_scores(scores, regime) if scores else {}
+    compared = atari57.make_table(regime, algorithms, own)
+    if output:
+        atari57.plot_scores(compared, output)
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
     grid = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("algorithm", no_wrap=True)
-    names = ["median", "paper", "mean", "capped", "5 %", "IQM", "> human", "rank", "paper"]
-    for name in [*names, "Elo", "paper"]:
+    for name, _ in _cells(compared.entries[0])[1:]:
         grid.add_column(name, justify="right", style="dim" if name == "paper" else "")
     for entry in compared.entries:
-        grid.add_row(*_cells(entry), style="bold" if entry.own else "")
-    return grid
+        grid.add_row(*(cell for _, cell in _cells(entry)), style="bold" if entry.own else "")
+    console.print(grid)
+    console.print(_notes(compared), highlight=False, soft_wrap=True)
+    if output:
+        print(output)
 
 
-def _cells(entry: atari57.Entry) -> list[str]:
-    summary, digits = entry.summary, {"elo": 0}
-    printed = {name: f"{x:.{digits.get(name, 2)}f}" for name, x in entry.printed.items()}
+def _cells(entry: atari57.Entry) -> list[tuple[str, str]]:
+    """Names and cells of the columns; "paper" is what a paper printed for the one before."""
+    summary, printed = entry.summary, entry.printed
+
+    def paper(statistic: str, digits: int = 2) -> tuple[str, str]:
+        return "paper", f"{printed[statistic]:.{digits}f}" if statistic in printed else ""
+
     return [
-        entry.algorithm,
-        f"{summary.median:.2f}",
-        printed.get("median", ""),
-        f"{summary.mean:.2f}",
-        f"{summary.capped_mean:.2f}",
-        f"{summary.percentile_5:.2f}",
-        f"{entry.iqm.mean:.2f}",
-        f"{summary.games_above_human}",
-        f"{entry.mean_rank:.2f}",
-        printed.get("mean_rank", ""),
-        f"{entry.elo:.0f}",
-        printed.get("elo", ""),
+        ("algorithm", entry.algorithm),
+        ("median", f"{summary.median:.2f}"),
+        paper("median"),
+        ("mean", f"{summary.mean:.2f}"),
+        ("capped", f"{summary.capped_mean:.2f}"),
+        ("5 %", f"{summary.percentile_5:.2f}"),
+        ("IQM", f"{entry.iqm.mean:.2f}"),
+        ("> human", f"{summary.games_above_human}"),
+        ("rank", f"{entry.mean_rank:.2f}"),
+        paper("mean_rank"),
+        ("Elo", f"{entry.elo:.0f}"),
+        paper("elo", 0),
     ]
 
 

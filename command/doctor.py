@@ -4,8 +4,6 @@ Requirements and installed versions are read from package metadata; JAX is impor
 What a run says by itself, as that memory, ROMs or a renderer are missing, is not checked here.
 """
 
-import contextlib
-import dataclasses
 import platform
 import sys
 from collections.abc import Sequence
@@ -18,18 +16,13 @@ from rich.text import Text
 
 from .. import __version__
 from ..basics.subprocess_probe import devices
-from .parsing import parse
+from .parsing import parse_call
 
 _TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 _MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}
 _MEND["core"] = "pip install retrax"
 _MEND["distributed"] = "pip install -r requirements.txt"  # the tested set; the extra has ranges
 _NEEDED = ("Python", "core", "JAX")
-
-
-@dataclasses.dataclass(frozen=True)
-class DoctorArguments:
-    """Versions, tiers and devices, and the command that installs what is missing."""
 
 
 class Check(NamedTuple):
@@ -42,27 +35,18 @@ class Check(NamedTuple):
 
 
 def doctor_command(arguments: Sequence[str]) -> int:
-    """Prints what works on this machine.
-
-    Returns:
-      The exit status: 1 if the core does not work, else 0.
-    """
-    parse(DoctorArguments, arguments, prog="retrax doctor")
-    return print_report(Console(), report())
+    """Prints what works on this machine; returns 1 if the core does not work, else 0."""
+    return print_report(Console(), report(**parse_call(report, arguments, prog="retrax doctor")))
 
 
 def report() -> list[Check]:
-    """Runs all checks, in a few seconds. Missing packages raise no error."""
+    """Versions, tiers and devices, and the command that installs what is missing."""
     core, *extras = _tiers()
     return [_python(), core, _jax(), *extras]
 
 
 def print_report(console: Console, checks: Sequence[Check]) -> int:
-    """Prints checks as a table of at most 80 columns, followed by the commands that mend.
-
-    Returns:
-      The exit status: 1 if the core does not work, else 0.
-    """
+    """Prints a table of at most 80 columns and the commands that mend; returns the exit status."""
     table = Table("check", "works", "result", title=f"retrax {__version__}")
     broken = [check for check in checks if not check.works]
     for check in checks:
@@ -86,10 +70,12 @@ def _tiers() -> list[Check]:
         return [Check("core", False, "retrax is not installed", "pip install -e .")]
     for wanted in required:
         tiers = [x for x in _TIERS if not wanted.marker or wanted.marker.evaluate({"extra": x})]
-        version, wrong = _version(wanted.name), ""
-        if version is None:
+        version, wrong = "", ""
+        try:
+            version = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
             wrong = f"{wanted.name} is missing"
-        elif not wanted.specifier.contains(version, prereleases=True):
+        if version and not wanted.specifier.contains(version, prereleases=True):
             wrong = f"{wanted.name} {version} is not {wanted.specifier}"
         if tiers:  # all of them for the core's
             found[tiers[0]].append((f"{wanted.name} {version}", wrong))
@@ -104,12 +90,6 @@ def _tiers() -> list[Check]:
         else:
             checks.append(Check(name, True, ", ".join(package for package, _ in packages)))
     return checks
-
-
-def _version(name: str) -> str | None:
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(name)
-    return None
 
 
 def _python() -> Check:

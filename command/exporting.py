@@ -39,20 +39,17 @@ def export(
     snapshot: int | str = "newest",
     platforms: Sequence[str] = PLATFORMS,
 ) -> Path:
-    """Writes the trained agent of a run as plain files, whole or not at all.
-
-    They are `act.py` (a copy of `exported_agent`, which says what it reads), `agent.json`,
-    `config.json` (of the run), `parameters.npz`, and the agent's unbatched functions as
-    `begin.stablehlo` and `exploit.stablehlo`.
+    """Writes the trained agent of a run as plain files that act without retrax.
 
     Args:
       run: the run directory.
-      output: a directory that is empty or does not exist.
-      snapshot: see `load_agent`.
-      platforms: on which the functions can run: at least one of cpu, cuda, rocm, tpu.
+      output: the directory to write, which is empty or does not exist: act.py, agent.json,
+        config.json, parameters.npz, and the functions as StableHLO.
+      snapshot: which one; `best` of those that --evaluate-every or a program's evaluator evaluated.
+      platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
 
     Returns:
-      The directory.
+      The directory, which is written whole or not at all.
 
     Raises:
       ValueError: the output is a file or not empty, a platform is unknown or lacks what the agent

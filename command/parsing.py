@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import inspect
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -42,6 +44,40 @@ def parse(
     found = _cli(form, arguments, prog=prog, default=default, description=description or None)
     _check(found)
     return found
+
+
+def parse_call(
+    function: Callable[..., Any],
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    base: type = object,
+    **types: Any,
+) -> dict[str, Any]:
+    """Parses arguments into keyword arguments of a function, whose signature and docs they have.
+
+    Args:
+      function: its docstring has `Args`.
+      arguments: of the command line.
+      prog: the command, for the help.
+      base: a dataclass of options that the command has besides.
+      **types: of parameters for which the command line takes less than the function.
+
+    Raises:
+      ValueError: see `parse`.
+    """
+    fields: list[Any] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        fields.append([name, types.get(name, parameter.annotation)])
+        if parameter.default is not parameter.empty:
+            fields[-1].append(dataclasses.field(default=parameter.default))
+    doc = inspect.getdoc(function) or ""
+    # The help of an option begins with a capital letter.
+    doc = re.sub(r"^  (\w+): (\w)", lambda m: f"  {m[1]}: {m[2].upper()}", doc, flags=re.MULTILINE)
+    form = dataclasses.make_dataclass(
+        "Call", fields, bases=(base,), namespace={"__doc__": doc}, frozen=True, kw_only=True
+    )
+    return vars(parse(form, arguments, prog=prog))
 
 
 def parse_known(

@@ -1,7 +1,6 @@
 """`retrax plot`."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,37 +8,19 @@ from typing import Annotated
 import tyro
 
 from ..basics.validation import Range
-from ..evaluation import Interval, plot_learning_curves
+from ..evaluation import plot_learning_curves
 from ..evaluation.drawing import check_png
 from ..evaluation.plots import plot_arms
-from .parsing import parse
+from .parsing import parse_call
 from .trained import evaluate_arms
-
-_INTRINSIC = "intrinsic_return"  # an episode metric of agents with intrinsic rewards
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlotArguments:
-    """Draw learning curves: runs that differ in the seed alone share a colour.
-
-    Three of them or more have a band, the 95 % interval of their mean.
-    """
-
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
-    """Run directories, or directories of several seeds."""
-
-    output: Path | None = None
-    """The PNG file to write: curves.png, or arms.png, if it is not given."""
-
-    metric: str = "episode_return"
-    """A column of metrics.csv."""
-
-    window: Annotated[int, Range(1)] = 1
-    """Moving average over so many rows; the picture says so."""
-
+class _Arms:
     arms: bool = False
     """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
-    return (with its 95 % interval), intrinsic return and length over the numbers of the arms."""
+    return (with its 95 % interval), intrinsic return and length over the numbers of the arms, in
+    arms.png."""
 
     episodes: Annotated[int, Range(1)] = 20
     """Episodes of each arm."""
@@ -47,12 +28,20 @@ class PlotArguments:
 
 def plot_command(arguments: Sequence[str]) -> int:
     """Plots runs."""
-    given = parse(PlotArguments, arguments, prog="retrax plot")
-    output = given.output or Path("arms.png" if given.arms else "curves.png")
-    if given.arms:
-        _plot_arms(given.runs, output, given.episodes)
+    given = parse_call(
+        plot_learning_curves,
+        arguments,
+        prog="retrax plot",
+        base=_Arms,
+        runs=Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")],
+        output=Path | None,
+    )
+    has_arms, episodes = given.pop("arms"), given.pop("episodes")
+    output = given.pop("output") or Path("arms.png" if has_arms else "curves.png")
+    if has_arms:
+        _plot_arms(given["runs"], output, episodes)
     else:
-        plot_learning_curves(given.runs, output, metric=given.metric, window=given.window)
+        plot_learning_curves(output=output, **given)
     print(output)
     return 0
 
@@ -63,11 +52,5 @@ def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
     check_png(output)  # before the evaluations, which take long
     place = output.absolute()  # the environment may change the working directory
     found = evaluate_arms(runs[0], episodes=episodes)
-    panels = {"return": [Interval(x.mean_return, x.low, x.high) for x in found]}
-    means = {"length": [x.mean_length for x in found]}
-    if all(_INTRINSIC in x.metrics for x in found):
-        means = {"intrinsic return": [x.metrics[_INTRINSIC] for x in found], **means}
-    for name, values in means.items():
-        panels[name] = [Interval(mean, math.nan, math.nan) for mean in values]
     title = f"{runs[0]}, {found[0].steps} steps: means of {episodes} episodes of each arm"
-    plot_arms(panels, place, title=title)
+    plot_arms(found, place, title=title)

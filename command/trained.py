@@ -7,13 +7,14 @@ import itertools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ..agents.base import ActorState, Agent, Params
 from ..agents.conformance import check_precision
+from ..basics.validation import Range
 from ..datatypes import EnvironmentSpec
 from ..environments.failures import closing_quietly
 from ..evaluation import VideoWriter
@@ -93,22 +94,24 @@ def evaluate(
     run: Path | str,
     *,
     snapshot: int | str = "newest",
-    episodes: int = 100,
-    seed: int = 0,
+    episodes: Annotated[int, Range(1)] = 100,
+    seed: Annotated[int, Range(0)] = 0,
     starts: Sequence[str] = ("noop",),
     arm: int | None = None,
     video: Path | str | None = None,
 ) -> Scores:
-    """Evaluates a snapshot of a run by `Agent.exploit`, in environments of its own.
+    """Evaluates a snapshot of a run: its greedy policy, in environments of its own.
 
     Args:
       run: the run directory.
-      snapshot: see `load_agent`.
-      episodes: >= 1.
-      seed: >= 0, of the evaluation's environments.
-      starts: `("noop",)`, or `("states", FILE)` for Atari games.
-      arm: follow this arm only, for an agent with a family of policies.
-      video: a file for a video of the episodes, .mp4 or .gif.
+      snapshot: which one; `best` of those that --evaluate-every or a program's evaluator evaluated.
+      episodes: episodes to run.
+      seed: seed of the evaluation's environments.
+      starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or
+        `states FILE`, the emulator states that record-states wrote, in turn.
+      arm: follow this arm of an agent that has a family of policies, from 0; Agent57's arm 0 has no
+        intrinsic reward. Without it, the agent chooses.
+      video: write the episodes to this file, .mp4 or .gif.
 
     Raises:
       ValueError: an argument is out of its range; or see `load_agent`.

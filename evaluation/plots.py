@@ -3,14 +3,16 @@
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
+from ..basics.validation import Range
 from ..training.config_file import seed_runs
 from . import drawing, statistics
+from .evaluations import Scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 # Runs that differ in these fields only have the same setting, whatever their length.
 _APART = {"seed", "environment", "steps", "log_every", "search_path", "logger"}
 _APART |= {"snapshot_every", "snapshot_seconds"}
+_INTRINSIC = "intrinsic_return"  # an episode metric of agents with intrinsic rewards
 _MAX_COLUMNS = 3  # panels side by side
 _PANEL_INCHES = (5.0, 3.6)
 _ARM_INCHES = (7.0, 2.4)
@@ -66,22 +69,23 @@ def plot_learning_curves(
     output: Path | str | None = None,
     *,
     metric: str = "episode_return",
-    window: int = 1,
+    window: Annotated[int, Range(1)] = 1,
 ) -> "Figure":
-    """Plots a metric against steps: one panel for each environment, one colour for each setting.
+    """Draws learning curves: runs that differ in the seed alone share a colour.
 
-    Runs whose configurations differ only in the seed (or in their length) share a colour: a thin
-    line for each run, and a bold line for their mean over the range that all of them cover; from
-    three runs on with its 95 % interval by Student's t-distribution, at each point by itself.
+    Three of them or more have a band, the 95 % interval of their mean.
 
     Args:
-      runs: run directories, or directories of several seeds, at least one.
-      output: the PNG file to write; its directory is made if it does not exist. None writes none.
-      metric: a column of `metrics.csv`.
-      window: each point is the mean of this many measurements, up to and including itself.
+      runs: run directories, or directories of several seeds.
+      output: the PNG file to write; its directory is made if it does not exist. None writes none
+        (the command: curves.png).
+      metric: a column of metrics.csv.
+      window: moving average over so many rows, up to and including each; the picture says so.
 
     Returns:
-      The figure, which a notebook shows.
+      The figure, which a notebook shows: a panel for each environment, a thin line for each run, and
+      a bold one for the mean over the range that all runs of a colour cover. Their lengths may
+      differ. The band is by Student's t-distribution, at each point by itself.
 
     Raises:
       ValueError: there are no runs, one is not a run directory or has no values, `metric` is not
@@ -108,28 +112,29 @@ def plot_learning_curves(
     return figure
 
 
-def plot_arms(
-    panels: Mapping[str, Sequence[statistics.Interval]], output: Path, *, title: str
-) -> None:
-    """Plots one panel for each quantity, over the numbers of the arms, from 0.
+def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
+    """Plots return with its interval, intrinsic return if there is one, and length of each arm.
 
     Args:
-      panels: from the name of a quantity to its mean and interval for each arm; an interval of NaN
-        is not drawn.
+      arms: their evaluations, in the order of their numbers, from 0.
       output: see `plot_learning_curves`.
       title: above the panels.
     """
     drawing.check_png(output)
     from matplotlib.ticker import MaxNLocator
 
+    panels = {"return": [arm.mean_return for arm in arms]}
+    if all(_INTRINSIC in arm.metrics for arm in arms):
+        panels["intrinsic return"] = [arm.metrics[_INTRINSIC] for arm in arms]
+    panels["length"] = [arm.mean_length for arm in arms]
     figure, axes = drawing.new_panels(len(panels), _ARM_INCHES, columns=1)
-    for axis, (name, values) in zip(axes, panels.items(), strict=True):
-        means, low, high = np.transpose(values)
+    for axis, (name, means) in zip(axes, panels.items(), strict=True):
         axis.plot(means, "o-", color="C0")
-        axis.vlines(range(len(values)), low, high, color="C0")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_ylabel(name)
         axis.grid(alpha=0.3)
+    for number, arm in enumerate(arms):
+        axes[0].plot([number, number], [arm.low, arm.high], color="C0")  # NaN is not drawn
     axes[-1].set_xlabel("arm")
     figure.suptitle(title)
     drawing.save_png(figure, output)

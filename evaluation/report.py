@@ -94,8 +94,20 @@ def read_results(directory: Path) -> Results:
     return Results(suite, scores, curves, runs, about)
 
 
-def write_report(directory: Path, output: Path) -> None:
-    """Writes the page of a directory of `retrax benchmark` to an HTML file; see `read_results`."""
+def write_report(directory: Path, *, output: Path | None = None) -> Path:
+    """Shows the results of a benchmark in one HTML page, beside published scores.
+
+    Args:
+      directory: the directory of `retrax benchmark`.
+      output: the HTML file to write; by default report.html in the directory.
+
+    Returns:
+      The file.
+
+    Raises:
+      ValueError: see `read_results`.
+    """
+    output = output or directory / "report.html"
     results = read_results(directory)
     path = directory / bsuite.SCORES
     scores_of_bsuite = read_rows(path) if path.is_file() else []
@@ -124,6 +136,7 @@ def write_report(directory: Path, output: Path) -> None:
         + "\n</body></html>\n",
         encoding="utf-8",
     )
+    return output
 
 
 def _score_table(results: Results) -> str:

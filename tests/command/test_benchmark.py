@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from html_page import Page
 
-from retrax.command import benchmark, benchmark_tables, grid
+from retrax.command import benchmark, grid
 from retrax.command.main import main
 from retrax.evaluation import atari57
 from retrax.evaluation.report import read_results
@@ -41,7 +41,7 @@ def done(here, tmp_path_factory):
 
 
 def test_tables(done):
-    found = rows(done / benchmark_tables.SCORES)
+    found = rows(done / benchmark.SCORES)
     assert [(row["agent"], row["preset"], row["task"], row["seed"]) for row in found] == [
         (AGENT, "default", "cart-pole", "0"),
         (AGENT, "default", "cart-pole", "1"),
@@ -55,7 +55,7 @@ def test_tables(done):
         assert (row["steps"], row["episodes"]) == (str(STEPS), "2")
         metrics = rows(run / "metrics.csv")
         assert row["updates"] == str(int(float(metrics[-1]["updates"])))
-        curve = [x for x in rows(done / benchmark_tables.CURVES) if x["seed"] == str(seed)]
+        curve = [x for x in rows(done / benchmark.CURVES) if x["seed"] == str(seed)]
         assert [(x["steps"], float(x["episode_return"])) for x in curve] == [
             (x["steps"], float(x["episode_return"])) for x in metrics if x["episode_return"]
         ]
@@ -64,11 +64,11 @@ def test_tables(done):
 def test_complete_runs_are_not_repeated(done, monkeypatch, capsys):
     monkeypatch.setattr(grid, "_spawn", None)
     monkeypatch.setattr(benchmark, "spec_of", None)  # nor is the task made to be checked again
-    before = (done / benchmark_tables.SCORES).read_text()
+    before = (done / benchmark.SCORES).read_text()
     arguments = ["benchmark", "classic", AGENT, *GRID, "--seeds", "1", "--directory", str(done)]
     assert main(arguments) == 0
     assert "1 of 1 runs are complete" in capsys.readouterr().out
-    assert (done / benchmark_tables.SCORES).read_text() == before  # with the other seed
+    assert (done / benchmark.SCORES).read_text() == before  # with the other seed
 
 
 def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from retrax.command import benchmark_tables
+from retrax.command import benchmark
 from retrax.command.grid import Cell
 from retrax.command.main import main
 from retrax.evaluation import bsuite
@@ -29,7 +29,7 @@ def test_scores_of_a_short_run(tmp_path):
         if seed == 0:  # the other one has not begun
             assert main(cells[0].next_stage()) == 0
             (run / "evaluation.json").write_text(json.dumps({"mean_return": 0.0}))
-    benchmark_tables.write_bsuite(tmp_path, cells)
+    benchmark.write_bsuite(tmp_path, cells)
     with (tmp_path / bsuite.SCORES).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["agent"], row["seed"], row["kind"], row["name"]) for row in rows] == [
@@ -37,7 +37,7 @@ def test_scores_of_a_short_run(tmp_path):
         ("acer", "0", "tag", "basic"),
         ("acer", "0", "tag", "credit_assignment"),
     ]
-    record = benchmark_tables._record(cells[0].directory)
+    record = benchmark.record_of(cells[0].directory)
     assert [row["episode"] for row in record] == [*range(1, 11), 12, 14, 17]
     assert record[-1]["steps"] == 9 * 17
     assert record[-1]["total_regret"] == 17 - record[-1]["total_return"]

@@ -18,12 +18,11 @@ from run_files import rows, snapshots, write_untrained_run
 
 from retrax.agents.base import Agent, Decision
 from retrax.agents.entry import AgentEntry
-from retrax.command import plot
 from retrax.command.main import main
 from retrax.command.trained import evaluate, evaluate_arms, load_agent
 from retrax.datatypes import SequenceSpec
 from retrax.environments import make
-from retrax.evaluation import plots, statistics
+from retrax.evaluation import drawing, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.evaluation.evaluations import Evaluation, PeriodicEvaluation
 from retrax.training.other_states import BestParameters
@@ -167,21 +166,21 @@ def test_all_arms_are_drawn(arms, finished, retrax, tmp_path, monkeypatch):
     found = evaluate_arms(arms, episodes=2)
     assert [result.metrics["arm"] for result in found] == [0, 1, 2]
     assert found[1] == evaluate(arms, episodes=2, arm=1)
-    drawn = {}
-    monkeypatch.setattr(plot, "plot_arms", lambda *given, **options: drawn.update(given[0]))
-    assert retrax("plot", arms, "--arms", "--episodes", 2)[0] == 0
-    assert list(drawn) == ["return", "intrinsic return", "length"]
-    means = [[value.mean for value in values] for values in drawn.values()]
-    assert means == [
-        [result.mean_return for result in found],
-        [result.metrics["intrinsic_return"] for result in found],
-        [result.mean_length for result in found],
-    ]
-    intervals = [(value.low, value.high) for value in drawn["return"]]
-    assert intervals == [(result.low, result.high) for result in found]
+    figures, png = [], drawing.png
+    monkeypatch.setattr(drawing, "png", lambda figure: figures.append(figure) or png(figure))
     output = tmp_path / "new" / "arms.png"
-    plots.plot_arms(drawn, output, title="arms")
+    assert retrax("plot", arms, "--arms", "--episodes", 2, "--output", output)[0] == 0
     assert output.read_bytes().startswith(b"\x89PNG")
+    panels = figures[0].axes
+    drawn = {axes.get_ylabel(): [line.get_ydata() for line in axes.lines] for axes in panels}
+    means, *limits = drawn.pop("return")
+    np.testing.assert_array_equal(means, [result.mean_return for result in found])
+    np.testing.assert_array_equal(limits, [(result.low, result.high) for result in found])
+    others = {name: list(line) for name, [line] in drawn.items()}
+    assert others == {
+        "intrinsic return": [result.metrics["intrinsic_return"] for result in found],
+        "length": [result.mean_length for result in found],
+    }
     for runs, message in (([arms, arms], "draws one run, got 2"), ([finished], "has no arms")):
         status, _, err = retrax("plot", *runs, "--arms", "--output", tmp_path / "none.png")
         assert status == 2

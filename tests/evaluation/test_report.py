@@ -56,7 +56,7 @@ def page(tmp_path_factory):
                     curves.append(f"{agent},{task.name},{seed},{steps},{steps + seed}")
     (directory / "scores.csv").write_text("\n".join(scores) + "\n")
     (directory / "curves.csv").write_text("\n".join(curves) + "\n")
-    write_report(directory, directory / "report.html")
+    write_report(directory)
     return (directory / "report.html").read_text(encoding="utf-8")
 
 
@@ -68,7 +68,7 @@ def test_a_run_whose_episodes_never_ended_has_a_report(tmp_path):
     score = f"acer,small,{task},0,99,9,9,2,9,1,99,0.09"
     (tmp_path / "scores.csv").write_text(",".join(names.split()) + f"\n{score}\n")
     (tmp_path / "curves.csv").write_text("agent,task,seed,steps,episode_return\n")
-    write_report(tmp_path, tmp_path / "report.html")
+    write_report(tmp_path)
     assert task in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
