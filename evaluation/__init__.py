@@ -1,7 +1,6 @@
 """Evaluation of agents: episodes, statistics, plots and videos.
 
-`retrax.evaluation.atari57` compares agents on 57 Atari games with published scores,
-`retrax.evaluation.comparison` over the tasks and seeds of any suite.
+`atari57` compares agents with published scores, `comparison` over the tasks and seeds of a suite.
 """
 
 from .episodes import EpisodeResults, run_episodes

@@ -18,13 +18,9 @@ _TRIMMED = 0.25  # of the scores, at either end
 
 
 def interquartile_mean(scores: np.ndarray) -> np.ndarray:
-    """The mean of the middle half of the scores of all seeds and tasks (section 4.3).
+    """The mean of the middle half of the scores `[..., N, G]` of all seeds and tasks (section 4.3).
 
-    Args:
-      scores: `[..., N, G]`.
-
-    Returns:
-      `[...]`. The lowest and the highest `floor(n / 4)` of n values are discarded.
+    The lowest and the highest `floor(n / 4)` of n values are discarded.
     """
     flat = np.reshape(scores, (*np.shape(scores)[:-2], -1))
     return stats.trim_mean(flat, _TRIMMED, axis=-1)
@@ -63,12 +59,7 @@ def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.nda
 
 
 def performance_profile(scores: np.ndarray, thresholds: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The fraction of scores above each threshold (section 4.2, score distributions).
-
-    Args:
-      scores: `[N, G]`.
-      thresholds: `[K]`, as the result.
-    """
+    """The fractions `[K]` of scores `[N, G]` above each of K thresholds (section 4.2)."""
     scores = check_table(scores, "seeds", "tasks")
     return np.mean(scores[..., None] > np.asarray(thresholds), axis=(0, 1))
 

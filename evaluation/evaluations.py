@@ -2,12 +2,11 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from ..agents.base import ActorState, Agent, Params
 from ..datatypes import VectorEnvironment
@@ -69,8 +68,7 @@ class Evaluation:
       environment: see `evaluation_environments`. It is reset by each `run`, and not closed.
       seed: of the first actor states.
       episodes: of each `run`, at least 1.
-      before_step: called before each step of the environments; an error of it ends the evaluation.
-      on_frame: see `run_episodes`.
+      **options: `before_step` and `on_frame` of `run_episodes`.
     """
 
     def __init__(
@@ -81,12 +79,10 @@ class Evaluation:
         *,
         seed: int,
         episodes: int,
-        before_step: Callable[[], None] | None = None,
-        on_frame: Callable[[np.ndarray], None] | None = None,
+        **options: Any,
     ):
         self._config, self._agent, self._environment = config, agent, environment
-        self._key, self._episodes = jax.random.key(seed), episodes
-        self._before_step, self._on_frame = before_step, on_frame
+        self._key, self._episodes, self._options = jax.random.key(seed), episodes, options
         self._states: ActorState = None
 
     def run(self, params: Params, actors: ActorState, steps: int) -> Scores:
@@ -109,11 +105,10 @@ class Evaluation:
             self._environment,
             key=self._key,
             num_episodes=self._episodes,
-            before_step=self._before_step,
-            on_frame=self._on_frame,
             states=self._states,
             modes=entry.evaluation_modes,
             metrics=entry.episode_metrics,
+            **self._options,
         )
         self._states = results.states
         modes = {

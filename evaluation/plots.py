@@ -83,8 +83,8 @@ def plot_learning_curves(
       window: moving average over so many rows, up to and including each; the picture says so.
 
     Returns:
-      The figure, which a notebook shows: a panel for each environment, a thin line for each run, and
-      a bold one for the mean over the range that all runs of a colour cover. Their lengths may
+      The figure, which a notebook shows: a panel for each environment, a thin line for each run, a
+      bold one for the mean over the range that all runs of a colour cover, whose lengths may
       differ. The band is by Student's t-distribution, at each point by itself.
 
     Raises:

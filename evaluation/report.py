@@ -125,7 +125,7 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
         "<h2>Runs</h2>",
         table(list(results.runs[0]), [[_short(x) for x in row.values()] for row in results.runs]),
         "<h2>How it was made</h2>",
-        table(["", ""], [[name, _text(value)] for name, value in results.about.items()]),
+        table(["", ""], [[name, _words(value)] for name, value in results.about.items()]),
     ]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(
@@ -148,11 +148,11 @@ def _score_table(results: Results) -> str:
         published = {(each.algorithm, each.steps): each.score for each in task.published}
         theirs = [f"{published[other]:g}" if other in published else "" for other in others]
         rows.append([task.name, *(mean_cell([*scores], ".4g") for scores in ours), *theirs])
-    return table(["task", *results.agents, *(_headline(*other) for other in others)], rows)
-
-
-def _headline(algorithm: str, steps: int | None) -> str:
-    return algorithm if steps is None else f"{algorithm}, {steps:.0e} steps".replace("e+0", "e")
+    names = [
+        name if steps is None else f"{name}, {steps:.0e} steps".replace("e+0", "e")
+        for name, steps in others
+    ]
+    return table(["task", *results.agents, *names], rows)
 
 
 def _statistics(results: Results) -> Iterable[str]:
@@ -217,7 +217,7 @@ def _draw_profiles(tables: Mapping[str, np.ndarray]) -> "Figure":
     return figure
 
 
-def _text(value: Any) -> str:
+def _words(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -90,13 +90,8 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
     """The mean of curves that were measured at different x.
 
     Each curve is interpolated linearly at the x of all curves, from the largest first x to the
-    smallest last x, so the mean does not jump where one run ends.
-
-    Returns:
-      The mean, `[K]`; empty (K = 0) if the curves do not overlap.
-
-    Raises:
-      ValueError: there are no curves, or one of them is empty.
+    smallest last x, so the mean does not jump where one run ends. It is empty if they do not
+    overlap. A ValueError refuses no curves, and an empty one.
     """
     grid, values = _interpolated(curves)
     return grid, np.mean(values, axis=0)
