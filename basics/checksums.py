@@ -1,7 +1,8 @@
 """CRC-32 checksums of files: a manifest of a folder, and files with their checksum at the end.
 
 They find damage, not malice. Of the checksums in the standard library CRC-32 is the fastest (1 to 2
-GB/s on one core), and it finds every change of up to 32 consecutive bits.
+GB/s on one core), and it finds every change of up to 32 consecutive bits. Errors (ValueError) name
+the file, without a full stop.
 """
 
 import contextlib
@@ -22,8 +23,7 @@ _CHUNK = 1 << 20  # bytes read at once
 def write_manifest(folder: Path) -> None:
     """Writes `manifest.txt`: checksum and size of every file below a folder, and its own checksum.
 
-    Args:
-      folder: complete; it must be named as complete only after this call.
+    The folder must be complete, and be named as complete only after this call.
     """
     lines = [
         f"{checksum(path):08x} {path.stat().st_size} {path.relative_to(folder).as_posix()}"
@@ -35,11 +35,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def check_manifest(folder: Path) -> None:
-    """Compares the files below a folder with its manifest.
-
-    Raises:
-      ValueError: the manifest or a file is missing or damaged; names the file, without a full stop.
-    """
+    """Raises ValueError if the manifest or a file below the folder is missing or damaged."""
     manifest = folder / MANIFEST
     if not manifest.is_file():
         raise ValueError(f"{manifest} is missing: another version wrote this, or did not finish")
@@ -54,15 +50,10 @@ def check_manifest(folder: Path) -> None:
 
 @contextlib.contextmanager
 def sealed(path: Path) -> Iterator[Any]:
-    """A sealed file: it is written from its beginning to its end, where its checksum is.
+    """A file for writing, from its beginning to its end, where its checksum is.
 
     It takes its name when it is complete and on the disk. Its folder is made if there is none.
-
-    Yields:
-      What has `write` and `flush`.
-
-    Raises:
-      OSError: it cannot be written; names it. What was there stays.
+    Errors are those of `replacing`.
     """
     with replacing(path) as partial:
         path.parent.mkdir(exist_ok=True)
@@ -87,11 +78,7 @@ class _Summing:
 
 
 def check_sealed(path: Path) -> None:
-    """Compares a sealed file with its checksum.
-
-    Raises:
-      ValueError: it is damaged; names the file, without a full stop.
-    """
+    """Raises ValueError if a sealed file is damaged."""
     size = path.stat().st_size - _SEAL_BYTES
     with path.open("rb") as file:
         file.seek(max(size, 0))

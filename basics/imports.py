@@ -11,12 +11,7 @@ from .sentences import reason
 
 
 def import_from(module: str, search_path: Path | None = None) -> ModuleType:
-    """Imports a module, with one directory importable.
-
-    Args:
-      module: its dotted name.
-      search_path: the directory, put in front of `sys.path` if it is not in it; the current
-        directory when None.
+    """Imports a module, with one directory importable; see `make_importable`.
 
     Raises:
       ValueError: the name is none of a module, there is no such module, or it raises on import;
@@ -52,11 +47,7 @@ def registered_names(group: str) -> list[str]:
 
 
 def registered(group: str, name: str) -> EntryPoint | None:
-    """The entry point of a name, not imported; None if there is none.
-
-    Raises:
-      ValueError: several distributions register the name; the message names them.
-    """
+    """The entry point of a name, not imported; None if there is none, ValueError if several."""
     found = [point for point in entry_points(group=group) if point.name == name]
     if len(found) > 1:
         owners = ", ".join(sorted(f"{_distribution(p)} ({p.value})" for p in found))
@@ -65,12 +56,7 @@ def registered(group: str, name: str) -> EntryPoint | None:
 
 
 def load(point: EntryPoint) -> Any:
-    """Imports what an entry point names.
-
-    Raises:
-      ValueError: its module raises on import or has no such attribute; the message gives the
-        reason.
-    """
+    """Imports what an entry point names; a ValueError gives the reason why it cannot be."""
     try:
         return point.load()
     except (Exception, SystemExit) as error:

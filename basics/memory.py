@@ -8,16 +8,13 @@ GB = 1e9
 def check_memory(
     what: str, needed: float, rows: int = 0, *, available: float | None = None
 ) -> None:
-    """Refuses what needs more memory than is available.
+    """Raises ValueError, which names both numbers, if more memory is needed than available.
 
     Args:
       what: needs it, as the beginning of a sentence.
       needed: bytes.
       rows: that the bytes are for, if fewer of them are an advice; 0 if not.
       available: bytes; this machine's if None.
-
-    Raises:
-      ValueError: names both numbers.
     """
     if available is None:
         available = psutil.virtual_memory().available

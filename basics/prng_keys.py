@@ -11,12 +11,7 @@ def without_keys(state: Any) -> Any:
 
 
 def with_keys(template: Any, state: Any) -> Any:
-    """The inverse of `without_keys`.
-
-    Args:
-      template: a pytree like the result, or its shapes and dtypes.
-      state: output of `without_keys`.
-    """
+    """The inverse of `without_keys`; the template is like the result, or its shapes and dtypes."""
     return jax.tree.map(_with_key, template, state)
 
 

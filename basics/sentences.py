@@ -20,10 +20,7 @@ def reason(error: BaseException) -> str:
 def did_you_mean(name: str, known: Iterable[str], *, most: int = 1) -> str:
     """A hint to put after an unknown name: " (did you mean A?)"; "" if no known name is similar.
 
-    Args:
-      name: the unknown one; its case does not matter.
-      known: the allowed names.
-      most: how many of them are named.
+    The case of the name does not matter. At most `most` known names are in the hint.
     """
     lowered = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=most, cutoff=_LEAST_SIMILAR)

@@ -15,19 +15,12 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 
 
 def devices() -> list[str]:
-    """The devices that JAX has in a process of its own on this machine.
-
-    Raises:
-      RuntimeError: see `ask`.
-    """
+    """The devices that JAX has in a process of its own on this machine; raises as `ask`."""
     return list(ask(_DEVICES))
 
 
 def ask(program: str) -> Any:
-    """Runs a Python program and returns the JSON value that its last line of output holds.
-
-    Args:
-      program: Python source; its time limit is `SECONDS`.
+    """Runs Python source for at most `SECONDS`; returns the JSON in its last line of output.
 
     Raises:
       RuntimeError: the program does not start or does not answer; the message gives the reason.

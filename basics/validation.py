@@ -17,14 +17,7 @@ _LARGEST = 2.0**128 - 2.0**104  # of float32
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Bounds of a number.
-
-    Attributes:
-      low: the least value.
-      high: the largest value.
-      above: whether values must be greater than `low`.
-      below: whether values must be less than `high`.
-    """
+    """Bounds of a number, which are within them unless `above` or `below`."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -47,11 +40,7 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """A (nested) tuple of integers >= 1.
-
-    Attributes:
-      least: the least number of entries.
-    """
+    """A (nested) tuple of integers >= 1, with at least so many entries."""
 
     least: int = 0
 
@@ -66,13 +55,7 @@ class Sizes:
 
 
 class FieldType(NamedTuple):
-    """The type of a field, split into its parts.
-
-    Attributes:
-      type: the type without `Annotated` and without `None`.
-      bounds: the field's `Range` or `Sizes`, if it has one.
-      optional: whether `None` is allowed.
-    """
+    """A field's type without `Annotated` and `None`, its bounds, and whether None is allowed."""
 
     type: Any
     bounds: Range | Sizes | None
@@ -102,11 +85,7 @@ def check_fields(config: Any) -> None:
 
 
 def check_field(config: Any, field: str, bounds: Range) -> None:
-    """Checks one field against bounds that depend on other fields, in place of its own.
-
-    Raises:
-      ValueError: names the class, the field, its value, and what is allowed.
-    """
+    """`check_fields` of one field, with bounds that depend on other fields in place of its own."""
     _check(config, field, field_types(config.__class__)[field]._replace(bounds=bounds))
 
 
@@ -127,21 +106,16 @@ def split_type(hint: Any) -> FieldType:
 
 
 def _check(config: Any, name: str, field_type: FieldType) -> None:
-    value = getattr(config, name)
-    if value is None and field_type.optional:
+    value, (hint, _, optional) = getattr(config, name), field_type
+    if value is None and optional:
         return
     if _is_allowed(value, field_type):
-        object.__setattr__(config, name, _plain(value, _choices(field_type.type)))
+        object.__setattr__(config, name, _plain(value, _choices(hint)))
         return
-    if field_type.type is float and _is_number(value, float) and abs(value) > _LARGEST:
-        raise ValueError(
-            f"{type(config).__name__}.{name} must be a number that float32 can hold, of at most "
-            f"{_LARGEST:.3g} in size, got {value!r}."
-        )
-    or_none = " or None" if field_type.optional else ""
-    raise ValueError(
-        f"{type(config).__name__}.{name} must be {_allowed(field_type)}{or_none}, got {value!r}."
-    )
+    allowed = _allowed(field_type) + " or None" * optional
+    if hint is float and _is_number(value, float) and abs(value) > _LARGEST:
+        allowed = f"a number that float32 can hold, of at most {_LARGEST:.3g} in size"
+    raise ValueError(f"{type(config).__name__}.{name} must be {allowed}, got {value!r}.")
 
 
 def _is_allowed(value: Any, field_type: FieldType) -> bool:
@@ -195,8 +169,7 @@ def _allowed(field_type: FieldType) -> str:
     hint, bounds, _ = field_type
     if isinstance(bounds, Sizes):
         return str(bounds)
-    if hint is int or hint is float:
-        return f"{'an integer' if hint is int else 'a number'} {bounds or ''}".strip()
-    if hint is str:
-        return "text"
+    words = {int: "an integer", float: "a number", str: "text"}
+    if hint in words:
+        return f"{words[hint]} {bounds or ''}".strip()
     return f"one of {', '.join(map(str, _choices(hint) or ()))}"

@@ -9,11 +9,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Names a file in the errors of the code that writes it.
-
-    Raises:
-      OSError: "PATH cannot be written: REASON.".
-    """
+    """Names a file in the OSErrors of the code inside: "PATH cannot be written: REASON."."""
     try:
         yield
     except OSError as error:
@@ -25,12 +21,8 @@ def writing(path: Path) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[Path]:
     """Replaces a file in one go: a process that is killed leaves the old one, or the new one.
 
-    Yields:
-      Where the code writes it: PATH.partial. It takes the name when the code ends without an error,
-      and is removed otherwise: a full disk needs the room.
-
-    Raises:
-      OSError: see `writing`.
+    Yields PATH.partial, where the code inside writes. It takes the name when the code ends without
+    an error, and is removed otherwise: a full disk needs the room. Errors: see `writing`.
     """
     partial = path.with_name(f"{path.name}.partial")
     with writing(path):

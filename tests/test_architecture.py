@@ -33,7 +33,7 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 368,
-    "basics": 648,
+    "basics": 568,
     "losses": 1386,
     "networks": 1857,
     "agents": 5109,
