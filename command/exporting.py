@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import platform
 import shutil
@@ -20,9 +19,9 @@ from dm_env import specs
 
 from .. import __version__
 from ..basics.prng_keys import with_keys, without_keys
-from ..basics.writing import writing
+from ..basics.writing import write_json, writing
 from ..datatypes import EnvironmentSpec, TimeStep
-from ..training.config_file import values_of
+from ..training.config_file import write_config
 from . import exported_agent
 from .trained import TrainedAgent, load_agent
 
@@ -77,9 +76,8 @@ def export(
         np.savez(directory / "parameters.npz", **params)
         for name, function in exported.items():
             (directory / f"{name}.stablehlo").write_bytes(function.mlir_module_serialized)
-        _write_json(directory / "agent.json", _description(trained, exported, names))
-        config = dataclasses.replace(trained.config, search_path="")
-        _write_json(directory / "config.json", values_of(config))
+        write_json(directory / "agent.json", _description(trained, exported, names))
+        write_config(directory, dataclasses.replace(trained.config, search_path=""))
         shutil.copyfile(exported_agent.__file__, directory / "act.py")
     return output
 
@@ -126,7 +124,9 @@ def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, li
 
     templates = params, jax.eval_shape(first, jax.random.key(0))
     structure = jax.tree.structure(templates)
-    timestep = _time_step(trained.spec)
+    arrived = (trained.spec.rewards, trained.spec.discounts, trained.spec.observations)
+    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrived]
+    timestep = TimeStep(jax.ShapeDtypeStruct((), np.int32), *shapes)
     extras = jax.eval_shape(agent.exploit, *templates, timestep).extras
     inputs = [*jax.tree.leaves(jax.eval_shape(without_keys, templates)), *timestep]
     functions = {
@@ -134,13 +134,10 @@ def _flat_functions(trained: TrainedAgent) -> tuple[dict[str, Any], dict[str, li
         "exploit": (exploit, inputs),
     }
     named = {"parameters": params, "extras": extras, "state": templates[1]}
-    return functions, {name: _names(tree) for name, tree in named.items()}
-
-
-def _time_step(spec: EnvironmentSpec) -> TimeStep:
-    arrived = (spec.rewards, spec.discounts, spec.observations)
-    shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrived]
-    return TimeStep(jax.ShapeDtypeStruct((), np.int32), *shapes)
+    paths = {name: jax.tree_util.tree_leaves_with_path(tree) for name, tree in named.items()}
+    return functions, {
+        name: [jax.tree_util.keystr(path) for path, _ in leaves] for name, leaves in paths.items()
+    }
 
 
 def _lower(
@@ -153,10 +150,6 @@ def _lower(
         return jax.export.export(jitted, platforms=tuple(platforms))(*inputs)
     finally:
         jax.config.update(_PATHS, before)
-
-
-def _names(tree: Any) -> list[str]:
-    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
 
 
 def _description(
@@ -201,7 +194,3 @@ def _spec(spec: EnvironmentSpec) -> dict[str, Any]:
         "actions": actions,
         "max_episode_steps": spec.max_episode_steps,
     }
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")

@@ -140,9 +140,6 @@ def run_grid(
       logs: the folder of their output.
       stop: ends them, with snapshots.
       show: called about twice a second.
-
-    Returns:
-      The state in the end.
     """
     logs.mkdir(parents=True, exist_ok=True)
     states = {cell.name: "waiting" if cell.score is None else "complete" for cell in cells}
@@ -172,8 +169,12 @@ def run_grid(
     finally:
         for process in running.values():
             process.send_signal(signal.SIGINT)
-        for process in running.values():
-            _wait(process)
+        for process in running.values():  # for the snapshot of each
+            try:
+                process.wait(_LAST_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _spawn(cell: Cell, arguments: list[str], logs: Path) -> "subprocess.Popen[bytes]":
@@ -207,15 +208,6 @@ def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
     return "stopped" if cell.score is None else "complete"
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> None:
-    """Waits for the snapshot of a process that was asked to end."""
-    try:
-        process.wait(_LAST_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 @contextlib.contextmanager
 def grid_screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[GridState], None]]:
     """Shows progress: a live table in a terminal, a line for each event elsewhere."""
@@ -243,14 +235,11 @@ def _table(cells: Sequence[Cell], now: GridState) -> Table:
     for column in ("run", "state", "steps", "return"):
         table.add_column(column, justify="left" if column in ("run", "state") else "right")
     for cell in cells:
-        score = cell.score
-        steps = f"{now.steps[cell.name]}/{cell.config.steps}"
-        state = now.states[cell.name]
-        table.add_row(cell.name, state, steps, "" if score is None else f"{score:.6g}")
+        score, steps = cell.score, f"{now.steps[cell.name]}/{cell.config.steps}"
+        shown = "" if score is None else f"{score:.6g}"
+        table.add_row(cell.name, now.states[cell.name], steps, shown)
     return table
 
 
 def _left(now: GridState) -> str:
-    if now.eta is None or not now.eta:
-        return ""
-    return f" (ETA {timedelta(seconds=math.ceil(now.eta))})"
+    return f" (ETA {timedelta(seconds=math.ceil(now.eta))})" if now.eta else ""

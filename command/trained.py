@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import logging
 from collections.abc import Sequence
@@ -74,19 +73,29 @@ def load_for(
     """The trained agent of a run, for an environment of a known spec."""
     check_precision()
     agent = config.entry.make_agent(spec, config.agent_config)
-    template = jax.eval_shape(agent.init, jax.random.key(0))
+    key = jax.random.key(0)
+    template = jax.eval_shape(agent.init, key)
     best, snapshots, actors, like = BestParameters(run), Snapshots(run), None, {}
     if config.entry.warm_start is not None:
-        begin = functools.partial(begin_states, agent, num_envs=config.num_envs)
-        like = {"actors": jax.eval_shape(begin, jax.random.key(0))}
+        states = jax.eval_shape(lambda key: begin_states(agent, key, config.num_envs), key)
+        like = {"actors": states}
     if snapshot == "best" and best.exists:
-        found = best.read(params=jax.eval_shape(agent.acting_params, template), **like)
-        params, steps, actors = jax.device_put(found.params), found.steps, found.actors
+        kept = best.read(params=jax.eval_shape(agent.acting_params, template), **like)
+        params, steps, actors = jax.device_put(kept.params), kept.steps, kept.actors
     else:
         steps = snapshots.find(snapshot)
         params = agent.acting_params(snapshots.read(steps, learner=template).learner)
     if like and actors is None:
-        actors = _actors_of(config, run, snapshots, steps, **like)
+        files = actor_files(run) if (run / PROGRAM).is_file() else []
+        if not files:
+            actors = snapshots.read(steps, **like).actors
+        else:
+            each = config.num_envs // len(files)
+            one = jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), states
+            )
+            found = [read_actor(path, one) for path in files]
+            actors = jax.tree.map(lambda *x: jnp.concatenate(x), *found)
     return TrainedAgent(agent, params, spec, config, steps, actors)
 
 
@@ -170,16 +179,3 @@ def _with_arm(config: RunConfig, arm: int | None) -> RunConfig:
     if config.entry.with_arm is None:
         raise ValueError(f"{config.agent} has no arms, so arm {arm} cannot be evaluated.")
     return dataclasses.replace(config, agent_config=config.entry.with_arm(config.agent_config, arm))
-
-
-def _actors_of(
-    config: RunConfig, run: Path, snapshots: Snapshots, steps: int, actors: ActorState
-) -> ActorState:
-    """The states of all actors of a run: `actors` has their shapes and dtypes."""
-    files = actor_files(run) if (run / PROGRAM).is_file() else []
-    if not files:
-        return snapshots.read(steps, actors=actors).actors
-    each = config.num_envs // len(files)
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((each, *x.shape[1:]), x.dtype), actors)
-    states = [read_actor(path, like) for path in files]
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *states)
