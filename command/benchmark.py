@@ -166,8 +166,7 @@ class Benchmark:
 
 def benchmark_command(arguments: Sequence[str]) -> int:
     """Runs what is missing; returns 1 if a run failed, else 0."""
-    status: int = parse(Benchmark, arguments, prog=_PROG).run()
-    return status
+    return int(parse(Benchmark, arguments, prog=_PROG).run())
 
 
 def report_command(arguments: Sequence[str]) -> int:

@@ -84,14 +84,22 @@ def test_episodes_of_an_evaluation_begin_in_the_states(states):
     assert type(noop) is not type(environment)
 
 
-@pytest.mark.parametrize("starts", [["noop"], ["states"]])
-def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, states, retrax, starts):
-    starts = [*starts, *([str(states / "breakout.npz")] if starts == ["states"] else [])]
+@pytest.fixture(params=["noop", "states"])
+def starts(request, states):
+    """Starts of an evaluation of Breakout."""
+    return ["noop"] if request.param == "noop" else ["states", str(states / "breakout.npz")]
+
+
+def test_evaluations_keep_the_switches_that_are_not_for_training_only(runs, retrax, starts):
     environment = evaluation_environments(of(LIVES), starts, seed=0, num_envs=1)
     assert environment.spec.observations.shape == (84, 84, 2)
     assert not getattr(environment, "_episodic_life", False)
-    command = ["evaluate", runs["lives"], "--episodes", 1, "--starts", *starts]
-    assert retrax(*command)[0] == 0
+    command = ["evaluate", runs["lives"], "--episodes", 2, "--json", "--starts", *starts]
+    status, out, _ = retrax(*command)
+    result = json.loads(out)
+    assert (status, result["episodes"], result["steps"]) == (0, 2, 10)
+    assert result["mean_return"] >= 0
+    assert retrax(*command)[1] == out
 
 
 def test_sticky_actions_have_no_start_states(states):
@@ -102,12 +110,13 @@ def test_sticky_actions_have_no_start_states(states):
         evaluation_environments(of(f"ALE/Breakout-v5,{switch}=0.25"), starts, seed=0, num_envs=1)
 
 
-@pytest.mark.parametrize("starts", [["noop"], ["states"]])
-def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, retrax, starts):
-    output, starts = tmp_path / "scores.csv", [*starts, *([states] if starts == ["states"] else [])]
-    command = ["evaluate-suite", runs["lives"], "--episodes", 1, "--output", output]
+@pytest.mark.parametrize("algorithm", [[], ["--algorithm", "mine"]])
+def test_a_suite_takes_runs_with_switches(runs, states, tmp_path, retrax, algorithm):
+    output, starts = tmp_path / "scores.csv", ["states", states] if algorithm else ["noop"]
+    command = ["evaluate-suite", runs["lives"], "--episodes", 1, "--output", output, *algorithm]
     assert retrax(*command, "--starts", *starts)[0] == 0
-    assert output.read_text().splitlines()[1].startswith(f"own-average,{starts[0]},breakout,2,")
+    name = "mine" if algorithm else "own-average"
+    assert output.read_text().splitlines()[1].startswith(f"{name},{starts[0]},breakout,2,")
 
 
 def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, retrax):
@@ -115,18 +124,6 @@ def test_states_of_a_run_with_switches_are_recorded(runs, tmp_path, retrax):
     command = ["record-states", runs["lives"], "--states", 1, "--steps", 5, "--output", output]
     assert retrax(*command)[0] == 0
     assert load_states(output).game == "breakout"
-
-
-@pytest.mark.parametrize("starts", [["noop"], ["states"]])
-def test_evaluate_with_starts(runs, states, retrax, starts):
-    if starts == ["states"]:
-        starts = ["states", states / "breakout.npz"]
-    command = ["evaluate", runs["breakout"], "--episodes", 2, "--json", "--starts", *starts]
-    status, out, _ = retrax(*command)
-    result = json.loads(out)
-    assert (status, result["episodes"], result["steps"]) == (0, 2, 10)
-    assert result["mean_return"] >= 0
-    assert retrax(*command)[1] == out
 
 
 def test_noop_is_the_default(runs, retrax):
@@ -150,14 +147,6 @@ def test_a_suite_writes_scores_that_atari57_reads(runs, tmp_path, retrax):
     missing = ", ".join(game for game in GAMES if game != "breakout")
     sentence = f"1 of 57 games of 'own-average' with seed 0: {missing} are missing."
     assert_refused(retrax, sentence, "atari57", "--scores", output)
-
-
-def test_a_suite_from_states(runs, states, tmp_path, retrax):
-    output = tmp_path / "scores.csv"
-    arguments = ["--starts", "states", states, "--algorithm", "mine", "--output", output]
-    command = ["evaluate-suite", runs["breakout"], "--episodes", 1, *arguments]
-    assert retrax(*command)[0] == 0
-    assert output.read_text().splitlines()[1].startswith("mine,states,breakout,0,")
 
 
 def test_a_suite_refuses_before_anything_is_evaluated(runs, states, tmp_path, retrax):

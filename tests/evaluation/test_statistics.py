@@ -42,21 +42,18 @@ def test_equal_values_have_no_width():
     assert mean_and_interval(np.full(7, -21.0, np.float32)) == (-21.0, -21.0, -21.0)
 
 
-def test_one_value_has_no_interval():
-    mean, low, high = mean_and_interval([4.0])
-    assert mean == 4.0
-    assert np.isnan([low, high]).all()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_have_no_interval(bad):
-    mean, low, high = mean_and_interval([1.0, bad, 2.0])
-    np.testing.assert_equal(mean, bad)
-    assert np.isnan([low, high]).all()
-
-
-def test_opposite_infinities_do_not_warn():
-    assert np.isnan(mean_and_interval([np.inf, -np.inf])).all()
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [
+        ([4.0], 4.0),
+        ([1.0, np.nan, 2.0], np.nan),
+        ([1.0, np.inf, 2.0], np.inf),
+        ([1.0, -np.inf, 2.0], -np.inf),
+        ([np.inf, -np.inf], np.nan),
+    ],
+)
+def test_values_without_an_interval(values, mean):
+    np.testing.assert_equal(tuple(mean_and_interval(values)), (mean, np.nan, np.nan))
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])
@@ -98,30 +95,18 @@ def test_rejects_confidence(confidence):
         mean_and_interval([1.0, 2.0], confidence)
 
 
-def test_mean_curve_of_one_is_itself():
-    x, y = np.array([0.0, 2.0, 7.0]), np.array([1.0, -1.0, 5.0])
-    mean_x, mean_y = mean_curve([(x, y)])
-    np.testing.assert_array_equal(mean_x, x)
-    np.testing.assert_array_equal(mean_y, y)
-
-
-def test_mean_curve_by_hand():
-    """y = x at 0, 2, 4 and y = 10 at 1, 3: both exist from 1 to 3."""
-    x, y = mean_curve(
-        [
-            (np.array([0.0, 2.0, 4.0]), np.array([0.0, 2.0, 4.0])),
-            (np.array([1.0, 3.0]), np.array([10.0, 10.0])),
-        ]
-    )
-    np.testing.assert_array_equal(x, [1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(y, [5.5, 6.0, 6.5])
-
-
-def test_mean_curve_of_curves_apart_is_empty():
-    one = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
-    other = (np.array([2.0, 3.0]), np.array([0.0, 1.0]))
-    x, y = mean_curve([one, other])
-    assert x.shape == y.shape == (0,)
+@pytest.mark.parametrize(
+    ("curves", "x", "y"),
+    [
+        ([([0, 2, 7], [1, -1, 5])], [0, 2, 7], [1, -1, 5]),
+        # y = x at 0, 2, 4 and y = 10 at 1, 3: both exist from 1 to 3.
+        ([([0, 2, 4], [0, 2, 4]), ([1, 3], [10, 10])], [1, 2, 3], [5.5, 6.0, 6.5]),
+        ([([0, 1], [0, 1]), ([2, 3], [0, 1])], [], []),
+    ],
+)
+def test_mean_curve_by_hand(curves, x, y):
+    found = mean_curve([tuple(np.array(each, float) for each in curve) for curve in curves])
+    np.testing.assert_array_equal(found, (x, y))
 
 
 @pytest.mark.parametrize("curves", [[], [(np.array([]), np.array([]))]])
@@ -132,11 +117,7 @@ def test_mean_curve_rejects_nothing(curves):
 
 def test_moving_average_by_hand():
     values = [1.0, 3.0, 8.0, 4.0]
-    np.testing.assert_array_equal(moving_average(values, 1), values)
-    np.testing.assert_array_equal(moving_average(values, 3), [1.0, 2.0, 4.0, 5.0])
-    np.testing.assert_array_equal(moving_average(values, 100), [1.0, 2.0, 4.0, 4.0])
-
-
-def test_moving_average_rejects_window():
+    for window, expected in ((1, values), (3, [1.0, 2.0, 4.0, 5.0]), (100, [1.0, 2.0, 4.0, 4.0])):
+        np.testing.assert_array_equal(moving_average(values, window), expected)
     with pytest.raises(ValueError, match="window must be at least 1, got 0"):
         moving_average([1.0], 0)

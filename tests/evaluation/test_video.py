@@ -134,31 +134,31 @@ def test_rejects_a_video_of_nothing(tmp_path, suffix):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["a.avi", "a", "mp4"])
-def test_rejects_other_formats_before_writing(tmp_path, name):
-    with pytest.raises(ValueError, match=r"must end in \.mp4 or \.gif"):
-        VideoWriter(tmp_path / "new" / name)
+@pytest.mark.parametrize(
+    ("name", "rate", "message"),
+    [
+        *((name, None, r"must end in \.mp4 or \.gif") for name in ("a.avi", "a", "mp4")),
+        *(("a.mp4", rate, "frames_per_second must be pos") for rate in (0, -1.0, float("nan"))),
+    ],
+)
+def test_rejects_arguments_before_writing(tmp_path, name, rate, message):
+    with pytest.raises(ValueError, match=message):
+        VideoWriter(tmp_path / "new" / name, rate)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("rate", [0, -1.0, float("nan")])
-def test_rejects_rate(tmp_path, rate):
-    with pytest.raises(ValueError, match="frames_per_second must be positive"):
-        VideoWriter(tmp_path / "a.mp4", rate)
-
-
 @pytest.mark.parametrize(
-    "picture", [np.zeros((4, 4, 3)), np.zeros((4, 4), np.uint8), np.zeros((4, 4, 4), np.uint8)]
+    ("picture", "message"),
+    [
+        (np.zeros((4, 4, 3)), r"must be uint8 \[height, width, 3\], got"),
+        (np.zeros((4, 4), np.uint8), r"must be uint8 \[height, width, 3\], got"),
+        (np.zeros((4, 4, 4), np.uint8), r"must be uint8 \[height, width, 3\], got"),
+        (make_picture((0, 0, 0), 16, 16), r"frames are \(160, 240, 3\), got \(16, 16, 3\)"),
+    ],
 )
-def test_rejects_what_is_not_a_picture(tmp_path, picture):
-    with pytest.raises(ValueError, match=r"must be uint8 \[height, width, 3\], got"):
-        write(tmp_path / "a.gif", [picture])
-
-
-def test_rejects_another_size(tmp_path):
-    pictures = [make_picture(COLOURS[0]), make_picture(COLOURS[0], 16, 16)]
-    with pytest.raises(ValueError, match=r"frames are \(160, 240, 3\), got \(16, 16, 3\)"):
-        write(tmp_path / "a.gif", pictures)
+def test_rejects_what_is_not_a_picture_or_has_another_size(tmp_path, picture, message):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path / "a.gif", [make_picture(COLOURS[0]), picture])
 
 
 def test_rejects_pictures_outside_the_block(tmp_path):
