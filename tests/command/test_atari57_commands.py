@@ -62,6 +62,5 @@ def test_wrong_input_gets_one_sentence_and_nothing_is_written(tmp_path, retrax):
     assert status == 2
     assert "did you mean rainbow?" in err
     status, _, err = retrax("atari57", "--regime", "sticky")
-    assert status == 2
-    assert err.count("\n") == 1
+    assert (status, "human_start" in err) == (2, True)
     assert list(tmp_path.iterdir()) == [file]
