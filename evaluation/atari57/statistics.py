@@ -22,7 +22,6 @@ class Summary(NamedTuple):
       mean: over the games.
       capped_mean: the mean of scores clipped to [0, 1] (Badia et al. 2020).
       percentile_5: the 5th percentile over the games.
-      iqm: the interquartile mean over the games (Agarwal et al. 2021).
       games_above_human: number of games with a score above the human's.
     """
 
@@ -30,7 +29,6 @@ class Summary(NamedTuple):
     mean: float
     capped_mean: float
     percentile_5: float
-    iqm: float
     games_above_human: int
 
 
@@ -61,7 +59,6 @@ def summarise(normalised: np.ndarray) -> Summary:
         mean=float(np.mean(normalised)),
         capped_mean=float(np.mean(np.clip(normalised, 0.0, 1.0))),
         percentile_5=float(np.percentile(normalised, 5)),
-        iqm=float(stats.trim_mean(normalised, 0.25)),
         games_above_human=int(np.sum(normalised > 1.0)),
     )
 

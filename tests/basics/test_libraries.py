@@ -13,7 +13,7 @@ from retrax.basics import libraries
 ROOT = Path(retrax.__file__).parent
 FOLDERS = (
     *("basics", "losses", "networks", "agents", "replay", "environments"),
-    *("runtime", "device", "run_directory", "evaluation", "experiments"),
+    *("training", "device", "evaluation", "command"),
 )
 DISTRIBUTED = ("tensorflow", "reverb", "acme", "launchpad")
 

@@ -84,47 +84,36 @@ def test_seeds_share_a_colour_and_a_bold_mean(tmp_path):
     assert axes.get_ylabel() == "episode return"
 
 
-def test_settings_that_differ_in_more_than_the_seed_have_other_colours(tmp_path):
-    runs = [
-        make_run(tmp_path / "a", SHORT, seed=0, agent="acer"),
-        make_run(tmp_path / "b", SHORT, seed=0, config={"rate": 0.1, "size": 4}),
-        make_run(tmp_path / "c", SHORT, seed=1, config={"rate": 0.2, "size": 4}),
-    ]
-    (axes,) = plot_learning_curves(runs).axes
-    assert set(curves_of(axes)) == {("C0", True), ("C1", True), ("C2", True)}
-    assert labels_of(axes) == ["acer", "reactor, rate=0.1", "reactor, rate=0.2"]
+RATES = [{"seed": seed, "config": {"rate": seed / 10, "size": 4}} for seed in (1, 2)]
+ONE_CHANGE = [{"n": 5, "kind": "sum"}, {"n": 1, "kind": "sum"}, {"n": 5, "kind": "max"}]
 
 
-def test_labels_leave_out_what_most_settings_share(tmp_path):
-    """As in ablations: one change at a time."""
-    configs = [(5, "sum"), (1, "sum"), (5, "max")]
-    runs = [
-        make_run(tmp_path / str(number), SHORT, config={"n": n, "kind": kind})
-        for number, (n, kind) in enumerate(configs)
-    ]
-    (axes,) = plot_learning_curves(runs).axes
-    assert sorted(labels_of(axes)) == ["reactor", "reactor, kind=max", "reactor, n=1"]
-
-
-def test_presets_stand_for_their_fields_and_other_panels_do_not_matter(tmp_path):
-    settings = [
-        ("Maze", "small", 1, 4),
-        ("Maze", "paper", 5, 64),
-        ("Maze", "paper", 5, 32),
-        ("Pong", "tiny", 7, 2),
-    ]
-    runs = [
-        make_run(tmp_path / str(i), SHORT, environment=e, preset=p, config={"n": n, "size": size})
-        for i, (e, p, n, size) in enumerate(settings)
-    ]
-    figure = plot_learning_curves(runs)
-    panels = panels_of(figure)
-    assert sorted(labels_of(panels["Maze"])) == [
-        "reactor, size=32",
-        "reactor, size=64",
-        "reactor, small",
-    ]
-    assert labels_of(panels["Pong"]) == ["reactor"]
+@pytest.mark.parametrize(
+    ("settings", "labels"),
+    [
+        ([{"agent": "acer"}, *RATES], ["acer", "reactor, rate=0.1", "reactor, rate=0.2"]),
+        (  # what most settings share is left out
+            [{"config": config} for config in ONE_CHANGE],
+            ["reactor", "reactor, kind=max", "reactor, n=1"],
+        ),
+        (  # presets stand for their fields, and those of other panels do not matter
+            [
+                {"environment": "Maze", "preset": "small", "config": {"n": 1, "size": 4}},
+                {"environment": "Maze", "preset": "paper", "config": {"n": 5, "size": 64}},
+                {"environment": "Maze", "preset": "paper", "config": {"n": 5, "size": 32}},
+                {"environment": "Pong", "preset": "tiny", "config": {"n": 7, "size": 2}},
+            ],
+            ["reactor", "reactor, size=32", "reactor, size=64", "reactor, small"],
+        ),
+    ],
+)
+def test_labels_of_settings_that_differ_in_more_than_the_seed(tmp_path, settings, labels):
+    runs = [make_run(tmp_path / str(i), SHORT, **setting) for i, setting in enumerate(settings)]
+    panels = panels_of(plot_learning_curves(runs))
+    assert sorted(label for axes in panels.values() for label in labels_of(axes)) == labels
+    drawn = {colour for axes in panels.values() for colour in curves_of(axes)}
+    assert drawn == {(f"C{number}", True) for number in range(len(settings))}
+    assert "Pong" not in panels or labels_of(panels["Pong"]) == ["reactor"]
 
 
 def test_a_panel_for_each_environment_with_the_same_colours(tmp_path):
