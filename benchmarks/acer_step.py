@@ -38,7 +38,6 @@ def main(arguments=None):
     agent = run.entry.make_agent(spec, run.agent_config)
     loop = make_loop(run, agent, environments)
     print(f"jax {jax.__version__} on {jax.devices()[0]}, {options.environment}")
-    loop.start()
     store = loop.replays[0].store
     while store.num_rows < run.replay.min_rows or loop.counters.updates < 2:
         loop.advance()

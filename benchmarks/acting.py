@@ -22,7 +22,7 @@ from ale_py.vector_env import AtariVectorEnv
 from retrax.replay.local import LocalReplay
 from retrax.training.actor import Actor
 from retrax.training.assembly import make_environments, spec_of
-from retrax.training.learner import Learner, NewestParameters
+from retrax.training.learner import Learner
 from retrax.training.run_config import RunConfig
 
 LIMIT = 0.5  # of the speed of the environments alone
@@ -57,8 +57,8 @@ def actor_steps(config, spec):
         spec, agent.sequence, config.replay, num_envs=config.num_envs, seed=config.seed
     )
     learner = Learner(agent, replay, key=config.prng_keys()[0])
-    writer, parameters = replay.writer(range(config.num_envs)), NewestParameters(learner)
-    actor = Actor.of_run(config, agent, environments, 0, writer, parameters)
+    writer = replay.writer(range(config.num_envs))
+    actor = Actor.of_run(config, agent, environments, 0, writer, learner)
     actor.compile()
     return actor.step
 

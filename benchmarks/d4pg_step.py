@@ -147,7 +147,6 @@ def main(arguments=None):
         f"jax {jax.__version__} on {jax.devices()[0]}, batches of {replay.batch_size}, "
         f"{replay.updates_per_call} updates in a call"
     )
-    loop.start()
     while loop.counters.updates < 1:
         loop.advance()
     sample = store.sample()[1]

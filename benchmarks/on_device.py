@@ -47,11 +47,11 @@ def resolved(given, *, on_device):
 def make(given, *, on_device):
     """A loop that has begun to learn."""
     run, agent, environments = resolved(given, on_device=on_device)
-    loop = make_loops([run], agent, environments[0])[0] if on_device else None
+    loop = make_loops([run], agent, environments)[0] if on_device else None
     loop = loop or make_loop(run, agent, environments)
-    loop.start()
     while loop.counters.updates < WARM_UPDATES:
-        loop.advance(loop.counters.steps + run.num_envs)
+        loop.until = loop.counters.steps + run.num_envs
+        loop.advance()
     return loop
 
 
@@ -60,7 +60,8 @@ def measure(loop, steps):
     before, updates = loop.counters.steps, loop.counters.updates
     started, busy = time.perf_counter(), time.process_time()
     while loop.counters.steps < before + steps:
-        loop.advance(before + steps)
+        loop.until = before + steps
+        loop.advance()
     seconds, busy = time.perf_counter() - started, time.process_time() - busy
     taken = loop.counters.steps - before
     return taken / seconds, (loop.counters.updates - updates) / seconds, taken / busy

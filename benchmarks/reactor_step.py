@@ -163,7 +163,6 @@ def main(arguments=None):
     agent = run.entry.make_agent(spec, config)
     loop = make_loop(run, agent, environments)
     print(f"jax {jax.__version__} on {jax.devices()[0]}, {options.environment}")
-    loop.start()
     while loop.counters.updates < 1:
         loop.advance()
     measure_update(agent, loop, config, spec.actions.num_values, options.updates)

@@ -29,11 +29,11 @@ from ..training.checks import checked_agent
 from ..training.config_file import read_config
 from ..training.directory_lock import DirectoryLock
 from ..training.run_config import RunConfig
+from ..training.resuming import Start
 from ..training.snapshots import Snapshots
 from ..training.stop import stop_on_signals
 from .grid import EVALUATION, Cell, grid_screen, run_grid
 from .parsing import parse, parse_call, tell
-from .resuming import read_continuation
 
 SCORES = "scores.csv"
 CURVES = "curves.csv"
@@ -264,5 +264,5 @@ def _scores_of(cell: Cell, task: Task) -> list[Any]:
 
 def record_of(run: Path) -> list[dict[str, Any]]:
     """What the environment of a run recorded up to the newest snapshot, for bsuite."""
-    states = read_continuation(Snapshots(run)).environment_states()
+    states = Start.at(Snapshots(run)).environment_states
     return states[0]["records"][0] if states else []

@@ -24,8 +24,7 @@ from ..training.stop import stop_on_signals
 from .grid import Cell, grid_screen, run_grid
 from .parsing import tell
 from .run_arguments import AgentConfig, RunArguments, parse_run
-from .running import RunFailedError
-from .training import train, train_together
+from .training import RunFailedError, train, train_together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,19 +1,63 @@
 """Training in one process: one run, or several that are computed together on a device."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+import contextvars
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..datatypes import VectorEnvironment
+from ..agents.base import Agent
+from ..basics.sentences import first_line
+from ..datatypes import EnvironmentSpec, VectorEnvironment
+from ..device.loop import DeviceLoop, make_loops
 from ..environments.failures import close_quietly
-from ..training.assembly import given_environments
+from ..evaluation.evaluations import PeriodicEvaluation
+from ..training.assembly import environments_at, given_environments, make_loop
 from ..training.checks import checked_agent
-from ..training.config_file import new_directory
+from ..training.config_file import check_new_directory, new_directory, write_config
+from ..training.directory_lock import DirectoryLock
+from ..training.log import close_log, setup_log
+from ..training.loop import Loop
+from ..training.progress import Progress, describe
+from ..training.recorder import Recorder
+from ..training.resuming import NEW, Start, pack_running
 from ..training.run_config import RunConfig
-from ..training.stop import stop_on_signals
-from . import resuming
-from .running import Run, RunFailedError, Summary
+from ..training.snapshots import SnapshotInterval, Snapshots
+from ..training.stop import EitherStop, stop_on_signals
+
+_log = logging.getLogger("retrax")
+
+
+class RunFailedError(RuntimeError):
+    """A run that failed after its start; the message says where and why."""
+
+
+class Summary(NamedTuple):
+    """How a run ended.
+
+    Attributes:
+      directory: the run directory.
+      steps: transitions taken, earlier parts of the run included.
+      updates: updates of the learner, earlier parts of the run included.
+      last_return: mean return of the last log row in which an episode ended, NaN if none did.
+      interrupted: whether it was stopped before its last step, by a signal or by `on_metrics`.
+      best_evaluation: mean return of the best evaluation, NaN if there was none. Its parameters are
+        those of the snapshot `best`.
+    """
+
+    directory: Path
+    steps: int
+    updates: int
+    last_return: float
+    interrupted: bool
+    best_evaluation: float = math.nan
+
+
+_Part = Generator[None, None, Summary]  # a run, see `_run`
 
 
 def train(
@@ -87,40 +131,69 @@ def train_together(
     Returns:
       How each run ended, and whether a signal stopped them.
     """
+    # Paths are absolute before an environment may change the working directory.
+    configs = {directory.absolute(): config.anchored() for directory, config in runs.items()}
     with contextlib.ExitStack() as stack:
-        parts = [Run(config, each, resume=resume, stack=stack) for each, config in runs.items()]
+        locks = [stack.enter_context(DirectoryLock(directory)) for directory in configs]
+        starts = [
+            Start.resumed(directory, config) if resume else NEW
+            for directory, config in configs.items()
+        ]
         with contextlib.ExitStack() as on_error:
-            for part in parts:
-                environments = [environment] if environment else part.make_environments()
-                for made in environments:
-                    on_error.callback(close_quietly, made)
-                part.check(environments[0].spec)
-            agent = checked_agent(parts[0].config, environments[0].spec)
-            configs, continuation = [part.config for part in parts], parts[0].continuation
-            loops = resuming.loops_of(configs, agent, environments, continuation, data)
+            config, *_ = configs.values()
+            environments = [environment] if environment else []
+            if not environments:
+                environments, starts[0] = environments_at(config, starts[0])
+            for made in environments:
+                on_error.callback(close_quietly, made)
+            spec = environments[0].spec
+            configs = {directory: config.resolve(spec) for directory, config in configs.items()}
+            if not resume:
+                for directory, config in configs.items():
+                    check_new_directory(directory, config)
+            config, *_ = configs.values()
+            agent = checked_agent(config, spec)
+            loops: Sequence[Loop | DeviceLoop]
+            if config.on_device and data is None:
+                loops = make_loops([*configs.values()], agent, environments)
+            else:
+                loops = [make_loop(config, agent, environments, starts[0], data)]
             on_error.pop_all()
-        closing = stack.enter_context(contextlib.ExitStack())
-        for part, loop in zip(parts, loops, strict=True):
-            closing.callback(loop.close)
-            part.restore(loop, agent)
-        for part in parts:
-            part.context.run(part.open, stack, console=part is parts[0])
-        stack.push(closing.pop_all())  # before the logs
         stop = stack.enter_context(stop_on_signals(loops[0].doing))
-        for part in parts:
-            part.context.run(part.begin, stack, stop, on_metrics)
-        summaries = _in_turn({part: part.run(plain=plain) for part in parts})
-        return summaries, stop.is_set()
+        parts: dict[_Part, contextvars.Context] = {}
+        for directory, lock, start, loop in zip(configs, locks, starts, loops, strict=True):
+            context = contextvars.copy_context()
+            part = _run(
+                configs[directory],
+                directory,
+                lock,
+                start,
+                loop,
+                agent,
+                spec,
+                stop=EitherStop(stop),
+                resume=resume,
+                console=not parts,
+                plain=plain,
+                on_metrics=on_metrics,
+            )
+            parts[part] = context
+            stack.callback(context.run, part.close)
+        return in_turn(parts), stop.is_set()
 
 
-def _in_turn(runs: Mapping[Run, Generator[None, None, Summary]]) -> list[Summary]:
-    """Runs all to their ends, each in its own context."""
-    ended: dict[Run, Summary] = {}
-    failed: dict[Run, RunFailedError] = {}
-    while len(ended) + len(failed) < len(runs):
-        for part in [part for part in runs if part not in {**ended, **failed}]:
+def in_turn(parts: Mapping[_Part, contextvars.Context]) -> list[Summary]:
+    """Runs all to their ends, each in its own context.
+
+    Raises:
+      RunFailedError: some failed; says of each where and why.
+    """
+    ended: dict[_Part, Summary] = {}
+    failed: dict[_Part, RunFailedError] = {}
+    while len(ended) + len(failed) < len(parts):
+        for part in [part for part in parts if part not in {**ended, **failed}]:
             try:
-                part.context.run(next, runs[part])
+                parts[part].run(next, part)
             except StopIteration as end:
                 ended[part] = end.value
             except RunFailedError as error:
@@ -129,4 +202,148 @@ def _in_turn(runs: Mapping[Run, Generator[None, None, Summary]]) -> list[Summary
         raise RunFailedError(" ".join(map(str, failed.values())))
     if failed:
         raise next(iter(failed.values()))
-    return [ended[part] for part in runs]
+    return [ended[part] for part in parts]
+
+
+def _run(
+    config: RunConfig,
+    directory: Path,
+    lock: DirectoryLock,
+    start: Start,
+    loop: Loop | DeviceLoop,
+    agent: Agent,
+    spec: EnvironmentSpec,
+    *,
+    stop: threading.Event,
+    resume: bool,
+    console: bool,
+    plain: bool,
+    on_metrics: Callable[[int, dict[str, float]], Any] | None,
+) -> _Part:
+    """One run with its files; closes its loop.
+
+    Pauses when its files are open, and then before each `Loop.advance`, whose `until` is set.
+
+    Raises:
+      ValueError: before the first pause: the snapshot or metrics.csv is of another run.
+      RunFailedError: after it.
+    """
+    steps, _, snapshot_every = config.schedule
+    evaluation = PeriodicEvaluation(config, agent, start=start.steps or 0)
+    snapshots = Snapshots(directory, keep=config.keep_snapshots)
+    with contextlib.ExitStack() as stack:
+        closing = stack.enter_context(contextlib.ExitStack())
+        closing.callback(loop.close)
+        lock.acquire()
+        seconds = start.restore(loop)
+        if not resume:
+            write_config(directory, config)  # first: what a kill leaves can be resumed
+        stack.callback(close_log, setup_log(directory, console=console))
+        stack.push(closing.pop_all())  # before the log
+        recorder = Recorder(
+            config,
+            directory,
+            [*loop.metric_names, *evaluation.columns],
+            stop=stop,
+            start=loop.counters,
+            resumed_at=loop.flushed_at if resume else None,
+            seconds=seconds,
+            on_metrics=on_metrics,
+            progress=Progress(steps, loop.counters, plain=plain or not console),
+        )
+        stack.callback(recorder.close)
+        for note in start.notes:
+            _log.warning(note)
+        write_config(directory, config)
+        if start.snapshots is None:
+            recorder.best.forget()  # that of a run that was stopped before its first snapshot
+        if start.outputs is not None:
+            recorder.evaluation, evaluation.next, recorder.last_return = start.outputs
+        yield
+        for line in describe(config, directory, loop.replays, spec):
+            _log.info(line)
+        if start.snapshots is not None:
+            _log.info(start.describe(loop.counters.steps))
+        interval = SnapshotInterval(
+            loop.counters.steps, every=snapshot_every, seconds=config.snapshot_seconds
+        )
+
+        def evaluate(at: int) -> None:
+            if not evaluation.is_due(at):
+                return
+            params, is_extra = loop.params, at < evaluation.next
+            actors = loop.actor_states() if config.entry.warm_start else None
+            if means := evaluation.run(at, params, actors, stop):
+                recorder.evaluated(means, at, params, actors, is_extra=is_extra)
+
+        def write_row() -> None:
+            returns = loop.returns
+            recorder.write(loop.counters, *loop.flush(), returns)
+
+        def running() -> bytes:
+            outputs = [recorder.evaluation, evaluation.next, recorder.last_return]
+            return pack_running(loop, outputs)
+
+        def save(running: bytes | None) -> None:
+            at, began = loop.counters.steps, time.perf_counter()
+            if at not in snapshots.steps():
+                snapshot = loop.snapshot()
+                counters = {**snapshot.counters, "seconds": recorder.seconds}
+                snapshots.save(at, snapshot._replace(counters=counters, running=running))
+            interval.saved(at, took=time.perf_counter() - began)
+
+        def save_last(running: bytes | None) -> None:
+            """With a row, which is not in `running`: a resumed run writes that of the interval."""
+            if loop.has_new_steps:
+                write_row()
+            save(running)
+
+        try:
+            snapshots.remove_newer(loop.counters.steps)
+            with recorder:
+                try:
+                    while True:  # a stopped run is resumed in the middle of a round
+                        at = loop.counters.steps
+                        evaluate(at)
+                        if stop.is_set():
+                            break
+                        if at >= recorder.next_row and not recorder.has_extra:
+                            write_row()
+                        if stop.is_set() or at >= steps:  # a logger may have asked for it
+                            break
+                        if interval.is_due(at):
+                            save(running())
+                        loop.until = min(
+                            steps, recorder.next_row, interval.next, evaluation.next or steps
+                        )
+                        yield
+                        loop.advance()
+                        recorder.advanced(loop.counters, loop.seconds)
+                    save_last(running())
+                except (Exception, SystemExit):
+                    if loop.is_consistent:  # as after an error in an environment
+                        with contextlib.suppress(Exception):  # the first error says more
+                            save_last(None)
+                    raise
+        except (Exception, SystemExit) as error:
+            _log.exception("The run failed.")
+            raise RunFailedError(
+                _failure(error, loop.counters.steps, directory, snapshots)
+            ) from error
+        interrupted = stop.is_set() and loop.counters.steps < steps
+        recorder.end(loop.counters, interrupted=interrupted)
+        counted = loop.counters.steps, loop.counters.updates, recorder.last_return
+        return Summary(directory, *counted, interrupted, recorder.best.mean_return)
+
+
+def _failure(error: BaseException, steps: int, directory: Path, snapshots: Snapshots) -> str:
+    """Where and why a run failed, and how to continue."""
+    reason = first_line(error).rstrip(".")
+    if isinstance(error, SystemExit):
+        reason = f"the environment or the agent called sys.exit({error.code!r})"
+    *_, kept = [None, *snapshots.steps()]
+    advice = f"; retrax train --resume {directory} continues at {kept} steps"
+    return (
+        f"The run failed at {steps} steps: {reason} (traceback in "
+        f"{directory / 'log.txt'}){'' if kept is None else advice}."
+    )

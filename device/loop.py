@@ -9,11 +9,11 @@ import numpy as np
 
 from ..agents.base import Agent, LearnerState, Params
 from ..basics.memory import check_memory
-from ..datatypes import ReplayConfig
+from ..datatypes import VectorEnvironment
 from ..environments.pure import PureVector, leaves_of, with_leaves
 from ..replay.rows import check_stored_as, stored_as
 from ..training.learner import Snapshot, diverged
-from ..training.loop import Loop
+from ..training.loop import Tally
 from ..training.metrics import MetricsAccumulator
 from ..training.run_config import RunConfig
 from ..training.updates import copied
@@ -23,19 +23,20 @@ from .training import LARGEST_COUNT, Training
 
 
 def make_loops(
-    configs: Sequence[RunConfig], agent: Agent, environment: PureVector
+    configs: Sequence[RunConfig], agent: Agent, environments: Sequence[VectorEnvironment]
 ) -> list["DeviceLoop"]:
     """The loops of runs that differ in their seeds alone, whose time steps are computed together.
 
     Args:
       configs: resolved, of one actor.
       agent: made by the configs' entry.
-      environment: whose pure environment is stepped.
+      environments: one `PureVector`, whose pure environment is stepped.
 
     Raises:
       ValueError: the replay is not possible on a device or larger than the memory.
     """
-    config = configs[0]
+    config, (environment,) = configs[0], environments
+    assert isinstance(environment, PureVector), "RunConfig.make_environment gives no others"
     if config.schedule[0] > LARGEST_COUNT:
         raise ValueError(
             f"steps must be at most {LARGEST_COUNT} on a device, got {config.schedule[0]}."
@@ -51,75 +52,90 @@ def make_loops(
     what = f"A replay of {replay.capacity} rows{f' for each of {count} seeds' * (count > 1)}"
     check_memory(what, count * replay.nbytes, replay.capacity, available=memory())
     seeds = Seeds(training, [config.seed for config in configs])
-    return [DeviceLoop(config, agent, training, seeds, seed) for seed in seeds.all]
+    loops = [DeviceLoop(config, agent, training, seeds, seed) for seed in seeds.all]
+    for loop in loops:
+        loop.together = loops
+    return loops
 
 
-class DeviceLoop(Loop):
-    """A `Loop` whose state is on the device.
+class DeviceLoop(Tally):
+    """A loop whose state is on the device; its time steps are computed with those of other seeds.
 
-    All of it is in a snapshot, the environments too: a resumed run continues exactly.
+    All of it is in a snapshot, the environments too: a resumed run continues exactly. Its `seconds`
+    are spent in calls, the compilation included.
 
     Attributes:
-      counters: see `Loop`.
-      learner: the learner's side of the state.
-      replays: the replay.
-      seconds: spent in calls, the compilation included.
+      together: the loops of all seeds.
     """
-
-    learner: "_Learner"
 
     def __init__(
         self, config: RunConfig, agent: Agent, training: Training, seeds: Seeds, seed: Seed
     ):
-        """Takes one of the seeds."""
-        learner = _Learner(agent, training.metric_names, config.replay, seed)
-        super().__init__([], learner, [training.replay])
-        self._num_envs, self._seeds, self._seed = config.num_envs, seeds, seed
+        """Begins one of the seeds."""
+        super().__init__([training.replay], MetricsAccumulator(), training.metric_names)
+        self._config, self._num_envs = config.replay, config.num_envs
+        self._agent, self._seeds, self._seed = agent, seeds, seed
+        self.together = [self]
 
-    def announce(self, until: int) -> None:
-        """See `Loop`; may be left out where there is one seed."""
-        self._seed.allowed = max(1, (until - self.counters.steps) // self._num_envs)
+    @property
+    def learner_state(self) -> LearnerState:
+        """See `Loop`."""
+        return self._seed.state.learner
 
-    def advance(self, until: int = 0) -> None:
-        """Time steps in every environment with all updates that are due after each.
+    @property
+    def params(self) -> Params:
+        """See `Loop`."""
+        return self._agent.acting_params(self._seed.state.learner)
 
-        At least one, but none in seeds that have taken more than others.
+    def actor_states(self) -> Any:
+        """See `Loop`."""
+        return self._seed.state.actors
 
-        Args:
-          until: steps of the run, at which this returns, or with the first time step beyond.
+    def advance(self) -> None:
+        """Time steps in every environment with all updates that are due after each, up to `until`.
+
+        At least one, and the one that passes `until`; but none in seeds that have taken more than
+        others.
         """
         seed, self._is_advancing = self._seed, True
         if seed.episodes is None and not seed.seconds:
-            self.announce(until)
+            for loop in self.together:
+                if loop.until or loop is self:  # those that have ended take no more steps
+                    left = loop.until - loop.counters.steps
+                    loop._seed.allowed = max(1, left // self._num_envs)
             self._seeds.compute()
         self._take(seed.episodes or {})
         self._is_advancing = False
         self.seconds += seed.seconds
         # One call does both: the rates of acting and learning are of the same seconds.
         self._acting_seconds = self._learning_seconds = self._acting_seconds + seed.seconds
-        seed.episodes, seed.seconds = None, 0.0
+        seed.episodes, seed.seconds, self.until = None, 0.0, 0
 
     def flush(self) -> tuple[dict[str, float], dict[str, float]]:
         """Means of metrics, and rates per second of calls, since the last call."""
         state = self._seed.state
         sums = jax.device_get(state.sums)
         if sums.updates:
-            self.learner.metrics.add(jax.device_get(sums.means()), int(sums.updates))
+            self._metrics.add(jax.device_get(sums.means()), int(sums.updates))
             self._seed.state = state._replace(sums=jax.tree.map(jnp.zeros_like, state.sums))
         means, clock = super().flush()
         return means, {**clock, "steps_per_second": clock["acting_steps_per_second"]}
 
-    def actor_states(self) -> Any:
-        """The states of all actors, `[num_envs, ...]`; valid until the next step."""
-        return self._seed.state.actors
-
     def open_metrics(self) -> list[Any]:
-        """See `Loop`; the sums of the state are with them."""
+        """See `Tally`; the sums of the state are with them."""
         return [*super().open_metrics(), [np.array(x) for x in leaves_of(self._seed.state.sums)]]
 
     def running(self) -> dict[str, Any]:
         """Nothing: the environments are in `Snapshot.replay`."""
         return {}
+
+    def snapshot(self) -> Snapshot:
+        """Everything."""
+        state = self._seed.state
+        leaves = {str(i): x for i, x in enumerate(leaves_of(_rest(state)))}
+        kind = stored_as(self._agent.sequence, self._config)
+        learner, counters = copied(state.learner), dict(vars(self.counters))
+        return Snapshot(learner, {**leaves, **kind}, counters, actors=state.actors)
 
     def restore(
         self,
@@ -128,13 +144,20 @@ class DeviceLoop(Loop):
         running: Mapping[str, Any] | None = None,
     ) -> None:
         """Restores a snapshot; `running` is not needed."""
+        found, seed, before = snapshot.replay, self._seed, _rest(self._seed.state)
+        check_stored_as(found, self._agent.sequence, self._config)
+        leaves = [found[str(i)] for i in range(len(jax.tree.leaves(before)))]
+        state: TrainState = with_leaves(before, leaves)
+        state = state._replace(learner=copied(snapshot.learner), actors=copied(snapshot.actors))
         *rest, sums = open_metrics or [None]
-        super().restore(snapshot, rest or None)
-        seed = self._seed
+        self._restore(snapshot.counters, rest or None)
         if sums is not None:  # those in the snapshot may have been written into a row already
-            seed.state = seed.state._replace(sums=with_leaves(seed.state.sums, sums))
-        seed.state = jax.device_put(seed.state, seed.device)
-        seed.rows = int(seed.state.progress.rows)
+            state = state._replace(sums=with_leaves(state.sums, sums))
+        seed.state = jax.device_put(state, seed.device)
+        seed.rows = int(state.progress.rows)
+
+    def close(self) -> None:
+        """Does nothing: there are no threads, and no environments but those of the state."""
 
     def _take(self, episodes: Mapping[str, np.ndarray]) -> None:
         """Counts what was computed, and refuses to go on after a divergence."""
@@ -144,61 +167,10 @@ class DeviceLoop(Loop):
         ended = {name: x[~np.isnan(x)].tolist() for name, x in episodes.items()}
         self._episodes.add_episodes(ended)
         self.counters.episodes += len(ended.get("return", ()))
-        self.counters.steps = int(progress.steps)
-        self._count_updates()
+        self.counters.steps, self.counters.updates = int(progress.steps), int(progress.updates)
+        self.counters.learning_since = int(progress.learning_since)
 
 
-class _Learner:
-    """A `LoopLearner` within the state of a run; nothing else publishes or steps it."""
-
-    def __init__(self, agent: Agent, names: Sequence[str], config: ReplayConfig, seed: Seed):
-        self.metrics = MetricsAccumulator()
-        self.metric_names = names
-        self._agent, self._config, self._seed = agent, config, seed
-
-    @property
-    def state(self) -> LearnerState:
-        return self._seed.state.learner
-
-    @property
-    def params(self) -> Params:
-        return self._agent.acting_params(self.state)
-
-    @property
-    def updates(self) -> int:
-        return int(self._seed.state.progress.updates)
-
-    @property
-    def learning_since(self) -> int:
-        return int(self._seed.state.progress.learning_since)
-
-    def publish(self) -> None: ...
-
-    def step(self) -> bool:
-        return False
-
-    def finish(self) -> None: ...
-
-    def snapshot(self) -> Snapshot:
-        leaves = {str(i): x for i, x in enumerate(leaves_of(self._rest()))}
-        kind = stored_as(self._agent.sequence, self._config)
-        return Snapshot(copied(self.state), {**leaves, **kind}, {"updates": self.updates})
-
-    def restore(self, snapshot: Snapshot) -> None:
-        found = snapshot.replay
-        check_stored_as(found, self._agent.sequence, self._config)
-        leaves = [found[str(i)] for i in range(len(jax.tree.leaves(self._rest())))]
-        restored: TrainState = with_leaves(self._rest(), leaves)
-        self._seed.state = restored._replace(
-            learner=copied(snapshot.learner), actors=copied(snapshot.actors)
-        )
-
-    def _rest(self) -> TrainState:
-        return self._seed.state._replace(learner=(), actors=())
-
-    def running(self) -> None:
-        return None
-
-    def restore_running(self, state: Any) -> None: ...
-
-    def close(self) -> None: ...
+def _rest(state: TrainState) -> TrainState:
+    """What a snapshot has besides the states of learner and actors."""
+    return state._replace(learner=(), actors=())

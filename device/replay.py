@@ -90,9 +90,6 @@ class DeviceReplay:
         leaves = jax.tree.leaves(jax.eval_shape(self.init))
         return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
-    def cut(self) -> None:
-        """Does nothing: runs on a device leave no episode in the middle."""
-
     def init(self) -> ReplayState:
         """Empty rings."""
         row, first = split_extras(self._row, self._sequence.first_row_extras)

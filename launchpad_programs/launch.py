@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 
 from ..command.parsing import part, tell, words_of
-from ..command.resuming import open_snapshots
 from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
 from ..training.assembly import spec_of
@@ -19,6 +18,7 @@ from ..training.checks import check_devices, checked_agent
 from ..training.config_file import PROGRAM, check_new_directory, new_directory, read_config
 from ..training.directory_lock import DirectoryLock
 from ..training.other_states import check_states
+from ..training.resuming import open_snapshots
 from ..training.run_config import RunConfig
 from ..training.snapshots import newest_snapshot
 from .config import ProgramConfig, read_options, write_program

@@ -137,6 +137,3 @@ class RowStore(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the rows when it is full."""
-
-    def cut(self) -> None:
-        """Ends the running episode of every environment, as a time limit would."""

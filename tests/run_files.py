@@ -87,7 +87,7 @@ def stop_with(monkeypatch, *numbers, at=100):
     """Sends signals to this process once the loop has come to `at` steps."""
     advance = Loop.advance
 
-    def signalled(self, until):
+    def signalled(self):
         advance(self)
         if self.counters.steps == at:
             for number in numbers:

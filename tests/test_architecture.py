@@ -38,13 +38,13 @@ BUDGETS = {
     "networks": 1857,
     "agents": 5109,
     "environments": 4358,
-    "replay": 3813,
-    "training": 4147,
-    "device": 1011,
+    "replay": 3810,
+    "training": 4515,
+    "device": 980,
     "evaluation": 2328,
-    "command": 2919,
+    "command": 2497,
     "launchpad_programs": 3840,
-    "tests": 36620,
+    "tests": 36624,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

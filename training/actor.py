@@ -16,7 +16,7 @@ from ..agents.conformance import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
-from .learner import NewestParameters
+from .learner import Learner
 from .metrics import RunningReturns
 from .parameters import ParameterClient, packing_of
 from .run_config import RunConfig
@@ -36,7 +36,7 @@ class Actor:
         agent: Agent,
         environment: VectorEnvironment,
         writer: Writer,
-        parameters: NewestParameters | ParameterClient,
+        parameters: Learner | ParameterClient,
         *,
         keys: jax.Array,
         first_id: int = 0,
@@ -49,13 +49,14 @@ class Actor:
           agent: whose `begin` and `explore` are used.
           environment: E environments, owned by the actor.
           writer: takes the rows.
-          parameters: read at every step.
+          parameters: whose newest `params` are read at every step.
           keys: PRNG keys `[E]`, for `agent.begin`.
           first_id: `actor_id` of the first environment among all of the run.
           num_actors: environments of the whole run; E if None.
           episode_metrics: as in `AgentEntry`.
         """
         self._environment, self._writer, self._parameters = environment, writer, parameters
+        self._client = None if isinstance(parameters, Learner) else parameters
         self._agent = agent
         # Donated, the states are updated in place: they may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
@@ -79,18 +80,9 @@ class Actor:
         environment: VectorEnvironment,
         index: int,
         writer: Writer,
-        parameters: NewestParameters | ParameterClient,
+        parameters: Learner | ParameterClient,
     ) -> "Actor":
-        """Actor number `index` of a resolved run, with its share of the run's environments.
-
-        Args:
-          config: of the run.
-          agent: made by the config's entry.
-          environment: the actor's own, which it closes.
-          index: 0 .. num_actors - 1.
-          writer: takes the rows of `config.environments_of(index)`.
-          parameters: read at every step.
-        """
+        """Actor number `index` of a resolved run, with its share of the run's environments."""
         mine = config.environments_of(index)
         return cls(
             agent,
@@ -125,7 +117,8 @@ class Actor:
 
     def start(self) -> None:
         """Waits for the first parameters."""
-        self._parameters.wait()
+        if self._client is not None:
+            self._client.wait()
 
     def step(self) -> int:
         """One time step in every environment.
@@ -156,7 +149,8 @@ class Actor:
             decision = self._act_where(params, self.state, timestep, moved)
         self.state = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
-        rows, priority = rows_of(timestep, action, extras), self._parameters.new_priority
+        rows = rows_of(timestep, action, extras)
+        priority = 1.0 if self._client is None else self._client.new_priority
         if moved is None:
             self._writer.write(rows, priority)
         else:
@@ -175,7 +169,8 @@ class Actor:
 
     def update(self) -> None:
         """Counts one time step, and may fetch newer parameters."""
-        self._parameters.step()
+        if self._client is not None:
+            self._client.step()
 
     def running(self) -> dict[str, Any]:
         """The running episodes, for `restore_running`: plain data, not copied.
@@ -190,14 +185,15 @@ class Actor:
             "environment": environment.state(),
             "timestep": [np.array(x) for x in self._newest()],
             "sums": self._running.state(),
-            "parameters": self._parameters.state(),
+            "parameters": None if self._client is None else self._client.state(),
         }
 
     def restore_running(self, state: Mapping[str, Any]) -> None:
         """Continues the running episodes of another actor, as the environments do already."""
         self._timestep = TimeStep(*state["timestep"])
         self._running.restore(state["sums"])
-        self._parameters.restore(state["parameters"])
+        if self._client is not None:
+            self._client.restore(state["parameters"])
 
     def _newest(self) -> TimeStep:
         if self._timestep is None:
@@ -221,15 +217,10 @@ class Actor:
 
 
 def act_where(act: Callable[..., Decision]) -> Callable[..., Decision]:
-    """An acting function of E environments, of which only some have a new time step.
+    """`act` for E environments of which only some have a new time step, jitted; donates the states.
 
-    Args:
-      act: `(Params, ActorState, TimeStep) -> Decision`, of one.
-
-    Returns:
-      A jitted `(Params, states, time steps, moved) -> Decision`, that donates the states: where
-      `moved` (bool `[E]`) is False they stay as they are, and the rest of the decision means
-      nothing.
+    Where `moved`, bool `[E]`, its fourth argument, is False, states stay as they are and the rest
+    of the decision means nothing.
     """
 
     def one(params: Params, state: Any, timestep: TimeStep, moved: jax.Array) -> Decision:

@@ -1,19 +1,23 @@
 """A run in one process, put together: environments, replay, learner, actors."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ..agents.base import Agent
+from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.custom import as_vector
-from ..environments.failures import closing_quietly, one_sentence
+from ..environments.failures import close_quietly, closing_quietly, one_sentence
 from ..replay.local import LocalReplay
 from .actor import Actor
 from .checks import checked_agent
-from .learner import Learner, NewestParameters
+from .learner import Learner
+from .logged import LoggedLoop
 from .loop import Loop
 from .parameters import ParameterClient, ParameterServer, packing_of
+from .resuming import NEW, Start
 from .run_config import RunConfig
 from .seeds import Purpose, derive_seed
 from .workers.assembly import make_workers
@@ -52,13 +56,12 @@ def given_environments(
     return as_vector(environment, "environment", num_envs=config.num_envs, seed=config.seed)
 
 
-def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorEnvironment]:
-    """The environments of each actor.
+def make_environments(config: RunConfig, resumed_at: int | None = None) -> list[VectorEnvironment]:
+    """The environments of each actor, before their first episodes.
 
     Args:
       config: of the run.
-      resumed_at: steps of the snapshot, where new episodes begin, which are other ones than those
-        of a new run; None for a new run, or where the running episodes continue.
+      resumed_at: steps of the snapshot at which other episodes begin than those of a new run.
 
     Raises:
       ValueError: they cannot be made, or there are too many for the memory or the replay.
@@ -80,17 +83,62 @@ def make_environments(config: RunConfig, resumed_at: int | None) -> list[VectorE
     ]
 
 
-def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
-    """The loop of a run, at its beginning.
+def environments_at(config: RunConfig, start: Start) -> tuple[list[VectorEnvironment], Start]:
+    """The environments of each actor, in their running episodes where they can continue.
 
-    Args:
-      config: resolved.
-      agent: made by the config's entry.
-      environments: of each actor; the loop closes them.
+    Returns:
+      The environments; and `start`, without `running` if they refused their states.
 
     Raises:
-      ValueError: the replay is too small for one sequence, or larger than the memory.
+      ValueError: see `make_environments`.
     """
+    if start.running is None:
+        return make_environments(config, start.steps), start
+    environments = make_environments(config)
+    if not start.environment_states:  # on a device, or a run on data
+        return environments, start
+    try:
+        for environment, state in zip(environments, start.environment_states, strict=True):
+            environment.restore(state)  # type: ignore[attr-defined]
+    except (Exception, SystemExit) as error:
+        for environment in environments:
+            close_quietly(environment)
+        reason = f"they cannot continue ({first_line(error).rstrip('.')})"
+        start = start._replace(running=None, reason=reason)
+        return make_environments(config, start.steps), start
+    return environments, start
+
+
+def make_loop(
+    config: RunConfig,
+    agent: Agent,
+    environments: list[VectorEnvironment],
+    start: Start = NEW,
+    data: Iterable[Any] | None = None,
+) -> Loop:
+    """The loop of a resolved run in one process, at its beginning; closes the environments.
+
+    It acts in `environments`, made for `start`, or learns from the episodes `data`. Episodes that
+    do not continue begin here: an environment may refuse before a file is written.
+
+    Raises:
+      ValueError: the replay is too small for one sequence or larger than the memory; an episode is
+        refused; or the run learned from data, and none are given.
+    """
+    if data is not None:
+        return LoggedLoop(config, agent, environments[0], data)
+    if start.running is not None and not start.environment_states:
+        raise ValueError(
+            "The run learned from data: continue it with "
+            "retrax.train(config, directory, data=..., resume=True)."
+        )
+    loop = _acting_loop(config, agent, environments)
+    if start.running is None:
+        loop.reset()
+    return loop
+
+
+def _acting_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
     if config.workers.num_workers:
         return make_workers(config, agent, environments)
     replay = LocalReplay(
@@ -106,7 +154,7 @@ def make_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironm
     actors = []
     for index, environment in enumerate(environments):
         writer = replay.writer(config.environments_of(index))
-        parameters: NewestParameters | ParameterClient = NewestParameters(learner)
+        parameters: Learner | ParameterClient = learner
         if server is not None and period is not None:
             parameters = ParameterClient(
                 server.get, server.packing, update_period=period, threaded=False

@@ -71,16 +71,10 @@ class Learner:
         updates: Updates | None = None,
         metrics: MetricsAccumulator | None = None,
     ):
-        """Makes the initial state.
+        """Makes the initial state by `agent.init(key)`.
 
-        Args:
-          agent: whose `init` and `acting_params` are used.
-          replay: where batches come from.
-          key: a PRNG key, for `agent.init`.
-          updates_per_call: as in `ReplayConfig`.
-          parameters: where parameters are published; None if actors read `params`.
-          updates: the agent's own on one device if None.
-          metrics: to which this learner adds; its own if None.
+        Parameters are published to `parameters`, unless actors read `params`. `updates` are the
+        agent's own on one device, and `metrics` the learner's own, if None.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
@@ -104,7 +98,7 @@ class Learner:
         updates: Updates | None = None,
         metrics: MetricsAccumulator | None = None,
     ) -> "Learner":
-        """The learner of a resolved run; the other arguments are those of `Learner`."""
+        """The learner of a resolved run."""
         return cls(
             agent,
             replay,
@@ -225,32 +219,6 @@ class Learner:
         self.metrics.add({**update.metrics, **self._replay.metrics(call.keys)}, call.updates)
 
 
-class NewestParameters:
-    """Parameters for an actor in the learner's process: always the newest, without a fetch."""
-
-    new_priority = 1.0  # a local replay takes none
-
-    def __init__(self, learner: Learner):
-        self._learner = learner
-
-    @property
-    def params(self) -> Params:
-        """The newest."""
-        return self._learner.params
-
-    def wait(self) -> None:
-        """Returns at once."""
-
-    def step(self) -> None:
-        """Does nothing."""
-
-    def state(self) -> None:
-        """None: there is nothing to restore."""
-
-    def restore(self, state: None) -> None:
-        """Does nothing."""
-
-
 def diverged(update: int) -> FloatingPointError:
     """The error to be raised after the first update whose priorities are not finite."""
     return FloatingPointError(
@@ -260,12 +228,7 @@ def diverged(update: int) -> FloatingPointError:
 
 
 def check_finite(update: Update, before: int, count: int) -> None:
-    """Checks the priorities of a call of updates.
-
-    Args:
-      update: its outputs, on the host.
-      before: updates before the call.
-      count: updates in the call.
+    """Checks the outputs, on the host, of a call of `count` updates that follows `before` others.
 
     Raises:
       FloatingPointError: a priority is not finite.

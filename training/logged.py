@@ -27,14 +27,7 @@ _TOLERANCE = 1e-3  # of the sum of probabilities
 
 
 class LoggedLoop(Loop):
-    """A `Loop` whose time steps are counted, but taken in no environment: each is one update.
-
-    Attributes:
-      counters: see `Loop`.
-      learner: the learner.
-      replays: the replay of the episodes.
-      seconds: spent learning.
-    """
+    """A `Loop` whose time steps are counted, but taken in no environment: each is one update."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ parameters of its own where the run has an `actor_update_period`, it is a progra
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,105 +15,42 @@ import numpy as np
 
 from ..agents.base import LearnerState, Params
 from ..replay.interface import RowStore
+from ..replay.local import LocalReplay
 from .actor import Actor
-from .learner import Snapshot
+from .learner import Learner, Snapshot
 from .metrics import Counters, MetricsAccumulator
+from .workers.in_turn import WorkersInTurn
 
 
-class LoopLearner(Protocol):
-    """What a loop, and the run that has it, ask of whatever learns."""
-
-    metrics: MetricsAccumulator  # means over updates since the last flush
-
-    @property
-    def state(self) -> LearnerState:
-        """The learner state; its buffers may be donated to the next update."""
-
-    @property
-    def params(self) -> Params:
-        """The newest acting parameters."""
-
-    @property
-    def updates(self) -> int:
-        """Updates of the state, those before a resumed snapshot included."""
-
-    @property
-    def learning_since(self) -> int:
-        """Steps of the run at which learning began, -1 before."""
-
-    @property
-    def metric_names(self) -> Sequence[str]:
-        """Names of the metrics."""
-
-    def publish(self) -> None:
-        """Makes the newest parameters available to the actors."""
-
-    def step(self) -> bool:
-        """One call of updates where one is due; whether there was any."""
-
-    def finish(self) -> None:
-        """Reads the outputs of all calls of updates."""
-
-    def snapshot(self) -> Snapshot:
-        """The state, that of the replays, and `updates`; the loop adds the rest."""
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Restores a snapshot with all counters; `publish` or `restore_running` must follow."""
-
-    def running(self) -> Any:
-        """The parameters that the actors have, in plain data; None if they are the newest."""
-
-    def restore_running(self, state: Any) -> None:
-        """Gives the actors the parameters that `running` returned."""
-
-    def close(self) -> None:
-        """Ends threads, and closes the replays."""
-
-
-class Loop:
-    """Actors and a learner, stepped in turn; deterministic for a seed.
+class Tally:
+    """What every loop counts, and its means of metrics between two rows.
 
     Attributes:
       counters: steps and updates so far.
-      learner: the learner.
-      replays: to which the actors write.
+      until: steps at which `advance` has to return, of a loop that takes several time steps.
+      replays: all those of the run.
+      metric_names: of updates and replays.
       seconds: spent acting and learning.
     """
 
     def __init__(
-        self,
-        actors: Sequence[Actor],
-        learner: LoopLearner,
-        replays: Sequence[RowStore],
-        *,
-        order: np.random.Generator | None = None,
+        self, replays: Sequence[RowStore], metrics: MetricsAccumulator, names: Sequence[str]
     ):
-        """Begins at 0 steps.
-
-        Args:
-          actors: at least one.
-          learner: of the replays.
-          replays: all those to which the actors write.
-          order: draws the order of the actors at each step; None keeps theirs.
-        """
-        self.counters = Counters()
-        self._actors, self.learner, self.replays = list(actors), learner, replays
-        self._order = order
-        self._episodes = MetricsAccumulator()
+        """Begins at 0 steps; `metrics` are those of updates since the last `flush`."""
+        self.replays, self.metric_names = replays, names
+        self.counters, self.until = Counters(), 0
         self._since = Counters()
-        self._continues = False  # with the parameters that the actors had
+        self._episodes, self._metrics = MetricsAccumulator(), metrics
         self._acting_seconds = self._learning_seconds = self.seconds = 0.0
         self._is_advancing = False
 
     @property
     def is_consistent(self) -> bool:
         """Whether `snapshot` makes sense: between steps, and while an environment takes one."""
-        return not self._is_advancing or any(actor.is_stepping for actor in self._actors)
+        return not self._is_advancing
 
     def doing(self) -> str:
         """What a stop has to wait for now, as the end of a sentence."""
-        if any(actor.is_stepping for actor in self._actors):
-            return f"the environments' step after {self.counters.steps} steps"
         if self._is_advancing:
             return "decisions and updates to be computed"
         return "the evaluation or the snapshot"
@@ -128,30 +65,96 @@ class Loop:
         """Steps at the last `flush`."""
         return self._since.steps
 
+    @property
+    def returns(self) -> Sequence[float]:
+        """Returns of the episodes that ended since the last `flush`."""
+        return self._episodes.returns
+
+    def flush(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Means of metrics, and rates per second, since the last call."""
+        steps = self.counters.steps - self._since.steps
+        updates = self.counters.updates - self._since.updates
+        clock = {
+            "acting_steps_per_second": _rate(steps, self._acting_seconds),
+            "learning_updates_per_second": _rate(updates, self._learning_seconds),
+            "steps_per_second": _rate(steps, self._acting_seconds + self._learning_seconds),
+        }
+        self._since = Counters(**vars(self.counters))
+        self._acting_seconds = self._learning_seconds = 0.0
+        return {**self._episodes.flush(), **self._metrics.flush()}, clock
+
+    def open_metrics(self) -> list[Any]:
+        """What was added to the metrics since the last `flush`, for `restore`; not copied."""
+        return [vars(self._since), self._episodes.state(), self._metrics.state()]
+
+    def _restore(self, counters: Mapping[str, Any], open_metrics: Sequence[Any] | None) -> None:
+        self.counters = Counters(**counters)
+        self._since = Counters(**counters)
+        if open_metrics is not None:
+            since, episodes, updates = open_metrics
+            self._since = Counters(**since)
+            self._episodes.restore(episodes)
+            self._metrics.restore(updates)
+
+
+class Loop(Tally):
+    """Actors and a learner, stepped in turn; deterministic for a seed.
+
+    Attributes:
+      learner: the learner.
+    """
+
+    def __init__(
+        self,
+        actors: Sequence[Actor],
+        learner: Learner | WorkersInTurn,
+        replays: Sequence[LocalReplay],
+        *,
+        order: np.random.Generator | None = None,
+    ):
+        """Begins at 0 steps; `order` draws the order of the actors at each step, None keeps it."""
+        super().__init__(replays, learner.metrics, learner.metric_names)
+        self._actors, self.learner, self._order = list(actors), learner, order
+        self._replays, self._is_started = replays, False
+
+    @property
+    def learner_state(self) -> LearnerState:
+        """The learner state; its buffers may be donated to the next update."""
+        return self.learner.state
+
+    @property
+    def params(self) -> Params:
+        """The newest acting parameters."""
+        return self.learner.params
+
+    @property
+    def is_consistent(self) -> bool:
+        """See `Tally`."""
+        return super().is_consistent or any(actor.is_stepping for actor in self._actors)
+
+    def doing(self) -> str:
+        """See `Tally`."""
+        if any(actor.is_stepping for actor in self._actors):
+            return f"the environments' step after {self.counters.steps} steps"
+        return super().doing()
+
     def reset(self) -> None:
         """Starts a new episode in every environment, if one cannot wait for the first step."""
         for actor in self._actors:
             actor.reset()
 
     def start(self) -> None:
-        """Gives the actors their first parameters; call it before `advance`."""
-        if self._continues:
-            return
-        self.learner.publish()
-        for actor in self._actors:
-            actor.start()
+        """Gives the actors their first parameters, if they have none; `advance` does, too."""
+        if not self._is_started:
+            self._is_started = True
+            self.learner.publish()
+            for actor in self._actors:
+                actor.start()
 
-    def announce(self, until: int) -> None:
-        """Says until which step `advance` will be called, for seeds that are computed together."""
-
-    def advance(self, until: int = 0) -> None:
-        """One time step in every environment, and all updates that are due after it.
-
-        Args:
-          until: ignored: steps of the run at which a loop of several time steps must return.
-        """
-        del until
+    def advance(self) -> None:
+        """One time step in every environment, and all updates that are due after it."""
         started, self._is_advancing = time.perf_counter(), True
+        self.start()
         self.act()
         acted = time.perf_counter()
         while self.learner.step():
@@ -173,24 +176,6 @@ class Loop:
             self.counters.episodes += len(episodes["return"])
             self._episodes.add_episodes(episodes)
 
-    def flush(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Means of metrics, and rates per second, since the last call."""
-        steps = self.counters.steps - self._since.steps
-        updates = self.counters.updates - self._since.updates
-        clock = {
-            "acting_steps_per_second": _rate(steps, self._acting_seconds),
-            "learning_updates_per_second": _rate(updates, self._learning_seconds),
-            "steps_per_second": _rate(steps, self._acting_seconds + self._learning_seconds),
-        }
-        self._since = Counters(**vars(self.counters))
-        self._acting_seconds = self._learning_seconds = 0.0
-        return {**self._episodes.flush(), **self.learner.metrics.flush()}, clock
-
-    @property
-    def returns(self) -> Sequence[float]:
-        """Returns of the episodes that ended since the last `flush`."""
-        return self._episodes.returns
-
     def take_episodes(self) -> dict[str, list[float]]:
         """As `Actor.take_episodes`: of the episodes that ended since the last call or `flush`."""
         return self._episodes.take_episodes()
@@ -207,9 +192,9 @@ class Loop:
         return jax.tree.map(lambda *x: jnp.concatenate(x), *states)
 
     def open_metrics(self) -> list[Any]:
-        """What was added to the metrics since the last `flush`, for `restore`; not copied."""
+        """See `Tally`."""
         self.learner.finish()
-        return [vars(self._since), self._episodes.state(), self.learner.metrics.state()]
+        return super().open_metrics()
 
     def running(self) -> dict[str, Any]:
         """The running episodes, for `restore`: plain data, not copied.
@@ -231,11 +216,8 @@ class Loop:
     ) -> None:
         """Restores a snapshot.
 
-        Args:
-          snapshot: as `snapshot` gave it.
-          open_metrics: of the same moment; empty if None.
-          running: of the same moment, whose environments have been restored. If None, they begin
-            new episodes.
+        `open_metrics` and `running` are of the same moment. Without `running`, for which the
+        environments have been restored, they begin new episodes.
         """
         self.learner.restore(snapshot)
         first = 0
@@ -244,22 +226,16 @@ class Loop:
             mine = slice(first, first + count)
             actor.state = jax.tree.map(lambda x, mine=mine: x[mine].copy(), snapshot.actors)
             first += count
-        self.counters = Counters(**snapshot.counters)
-        self._since = Counters(**snapshot.counters)
-        if open_metrics is not None:
-            since, episodes, updates = open_metrics
-            self._since = Counters(**since)
-            self._episodes.restore(episodes)
-            self.learner.metrics.restore(updates)
+        self._restore(snapshot.counters, open_metrics)
         if running is None:
-            for replay in self.replays:
+            for replay in self._replays:
                 replay.cut()
             return
         for actor, state in zip(self._actors, running["actors"], strict=True):
             actor.restore_running(state)
         self._order = running["order"]
         self.learner.restore_running(running["learner"])
-        self._continues = True
+        self._is_started = True
 
     def close(self) -> None:
         """Closes actors and learner."""

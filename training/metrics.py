@@ -45,11 +45,7 @@ class RunningReturns:
     def add(
         self, timestep: TimeStep, moved: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Adds time steps `[E, ...]`, each following the one before.
-
-        Args:
-          timestep: of the environments.
-          moved: bool `[E]`, those whose time step is new; None for all. The others have reward 0.
+        """Adds time steps `[E, ...]`; those that have not `moved`, bool `[E]`, are not new.
 
         Returns:
           Which environments' episodes ended now, in order; their returns, and their lengths.
@@ -79,12 +75,7 @@ class MetricsAccumulator:
         self.restore(({}, {}, {}))
 
     def add_episodes(self, episodes: Mapping[str, Sequence[float]], prefix: str = "") -> None:
-        """Adds values of episodes that ended, logged as `{prefix}episode_{name}`.
-
-        Args:
-          episodes: `return`, `length` and an agent's episode metrics, a value for each episode.
-          prefix: of the names.
-        """
+        """Adds values of episodes that ended by name, logged as `{prefix}episode_{name}`."""
         for name, values in episodes.items():
             self._episodes.setdefault(f"{prefix}episode_{name}", []).extend(values)
 
@@ -176,9 +167,7 @@ class EqualReturns:
     def sentence(self, steps: int, returns: Sequence[float]) -> str | None:
         """The sentence, after a tenth of the run in which all episodes had the same return.
 
-        Args:
-          steps: so far.
-          returns: of the episodes that ended since the last call.
+        `returns` are of the episodes that ended since the last call.
         """
         if self._is_over:
             return None

@@ -32,11 +32,7 @@ def actor_files(directory: Path) -> list[Path]:
 
 
 def read_actor(path: Path, template: ActorState) -> ActorState:
-    """The state in an actor's file.
-
-    Args:
-      path: of the file.
-      template: a state like it, or its shapes and dtypes.
+    """The state in an actor's file, which is like `template`, or has its shapes and dtypes.
 
     Raises:
       ValueError: the file is damaged, or of another agent.

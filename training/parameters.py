@@ -40,12 +40,7 @@ class ParameterServer:
     """
 
     def __init__(self, packing: TreePacking, *, max_wait: float = 0.2):
-        """Nothing is published yet.
-
-        Args:
-          packing: `packing_of` the agent.
-          max_wait: seconds for which `get` waits for a newer version; 0 in programs of one thread.
-        """
+        """Nothing is published yet; `get` waits for `max_wait` seconds, 0 in one thread."""
         self.packing, self._max_wait = packing, max_wait
         self._changed = threading.Condition()
         self.version, self.wanted = -1, True
@@ -97,14 +92,10 @@ class ParameterClient:
         stop: Callable[[], bool] = never,
         threaded: bool = True,
     ):
-        """Starts fetching.
+        """Starts fetching by `ParameterServer.get`, which may take long and raise anything.
 
-        Args:
-          get: `ParameterServer.get`, which may take long where it is threaded, and raise anything.
-          packing: the server's.
-          update_period: calls of `step` between fetches.
-          stop: whether the program must end.
-          threaded: False fetches within `step`, for programs of one thread.
+        There are `update_period` calls of `step` between fetches. Without a thread, which programs
+        of one thread have not, they are within `step`. `stop` says whether the program must end.
         """
         self.params: Params = None
         self.version = -1

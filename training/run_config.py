@@ -1,6 +1,7 @@
 """The configuration of a run."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,9 +113,9 @@ class RunConfig:
         self.workers.check_run(self)
         _check_device_run(self)
 
-    @property
+    @functools.cached_property
     def entry(self) -> AgentEntry:
-        """The agent's entry.
+        """The agent's entry, looked up once.
 
         Raises:
           ValueError: there is none of that name.
@@ -137,6 +138,10 @@ class RunConfig:
                 f"package.module:NAME, got {self.logger}."
             )
         return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: an entry may have functions that cannot be pickled."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @property
     def environments_per_actor(self) -> int:

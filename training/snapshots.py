@@ -199,13 +199,7 @@ class SnapshotInterval:
     """
 
     def __init__(self, steps: int, *, every: int, seconds: float):
-        """Begins at some steps of the run.
-
-        Args:
-          steps: of the run.
-          every: steps between snapshots.
-          seconds: between snapshots, unless writing one takes more than a twentieth of them.
-        """
+        """Begins at some steps; `every` is in steps, `seconds` are more if writing takes long."""
         self._every, self._seconds = every, seconds
         self.saved(steps, took=0.0)
 

@@ -41,11 +41,8 @@ class EitherStop(threading.Event):
 def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threading.Event]:
     """Sets an event on the first SIGINT, SIGTERM or SIGHUP; the second raises KeyboardInterrupt.
 
-    Outside of the main thread, where Python handles no signals, the event is never set.
-
-    Args:
-      doing: what the program is doing now; written to stderr if it has not ended a second after the
-        first signal.
+    Outside of the main thread, where Python handles no signals, the event is never set. If the
+    program has not ended a second after the first signal, what it is `doing` is written to stderr.
     """
     stop = threading.Event()
 

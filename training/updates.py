@@ -21,11 +21,7 @@ class Updates:
     """
 
     def __init__(self, agent: Agent, num_devices: int = 1):
-        """Takes the first local devices of this process.
-
-        Args:
-          agent: whose `gradients` and `apply` are used.
-          num_devices: in 1 .. `jax.local_device_count()`.
+        """Uses the first local devices of this process.
 
         Raises:
           ValueError: there are not so many.

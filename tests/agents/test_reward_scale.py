@@ -28,7 +28,7 @@ from retrax.datatypes import EnvironmentSpec, Row, Sample, SequenceSpec, TimeSte
 from retrax.environments import make
 from retrax.replay.local import LocalReplay
 from retrax.training.actor import Actor
-from retrax.training.learner import Learner, NewestParameters
+from retrax.training.learner import Learner
 from retrax.training.loop import Loop
 
 SEEN = specs.Array((3,), np.float32)
@@ -190,7 +190,7 @@ def learned(module, config, environment):
     learner = Learner(agent, replay, key=jax.random.key(0))
     keys = jax.random.split(jax.random.key(1), count)
     writer = replay.writer(range(count))
-    actor = Actor(agent, environment, writer, NewestParameters(learner), keys=keys)
+    actor = Actor(agent, environment, writer, learner, keys=keys)
     loop = Loop([actor], learner, [replay])
     loop.start()
     for _ in range(60):

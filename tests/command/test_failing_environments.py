@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from retrax.command.resuming import open_snapshots
 from retrax.training import stop
+from retrax.training.resuming import open_snapshots
 
 MODULE = """
 import os

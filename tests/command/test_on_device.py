@@ -14,8 +14,7 @@ from dm_env import specs
 from run_files import check_equal, rows, snapshots
 
 from retrax.command import training
-from retrax.command.running import RunFailedError
-from retrax.command.training import train
+from retrax.command.training import RunFailedError, in_turn, train
 from retrax.datatypes import EnvironmentSpec, ReplayConfig
 from retrax.device import loop as device_loop
 from retrax.device import seeds as device_seeds
@@ -154,11 +153,6 @@ def test_seeds_together_are_the_runs_of_each_seed(batches, walks, retrax, tmp_pa
     assert "is at 24" in error
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Part:
-    context: contextvars.Context
-
-
 def test_a_run_that_fails_does_not_end_the_others():
     ended = []
 
@@ -169,9 +163,9 @@ def test_a_run_that_fails_does_not_end_the_others():
         if steps < 3:
             raise RunFailedError(f"failed at {steps}")
 
-    parts = [Part(contextvars.copy_context()) for _ in range(3)]
+    parts = {run(steps): contextvars.copy_context() for steps in (2, 3, 1)}
     with pytest.raises(RunFailedError, match="failed at 1 failed at 2"):
-        training._in_turn(dict(zip(parts, map(run, (2, 3, 1)), strict=True)))
+        in_turn(parts)
     assert ended == [1, 2, 3]
 
 

@@ -20,10 +20,10 @@ import pytest
 from run_files import check_equal, rows, snapshots, stop_with
 
 from retrax import load_metrics, train
-from retrax.command import progress
 from retrax.command.main import main
 from retrax.environments.tiny import Catch
 from retrax.evaluation import read_metrics
+from retrax.training import progress
 from retrax.training.loop import Loop
 from retrax.training.other_states import BestParameters
 from retrax.training.run_config import RunConfig
@@ -291,7 +291,7 @@ def test_a_failure_is_one_sentence_with_the_traceback_in_the_log(tiny, retrax, t
 
 
 def test_any_failure_is_reported(tiny, retrax, tmp_path, monkeypatch):
-    def fail(self, until):
+    def fail(self):
         raise RuntimeError("something\nlong")
 
     monkeypatch.setattr(Loop, "advance", fail)
@@ -356,7 +356,7 @@ def test_the_environment_is_made_once_and_closed(tiny, tmp_path, monkeypatch):
         return environment
 
     monkeypatch.setattr(RunConfig, "make_environment", watched)
-    monkeypatch.setattr(Loop, "advance", lambda self, until: 1 / 0)
+    monkeypatch.setattr(Loop, "advance", lambda self: 1 / 0)
     assert main([*tiny, "--run-directory", str(tmp_path / "run")]) == 1
     assert (len(made), set(closed)) == (1, {1})
     assert main([*tiny, "--agent.replay.capacity", "100000000000"]) == 2

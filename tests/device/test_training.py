@@ -17,7 +17,7 @@ from retrax.environments.pure import PureVector, environment_keys, leaves_of
 from retrax.environments.pure_tasks import PureCatch
 from retrax.replay.local import LocalReplay
 from retrax.training.actor import Actor
-from retrax.training.learner import Learner, NewestParameters
+from retrax.training.learner import Learner
 from retrax.training.loop import Loop
 
 NUM_ENVS, ROWS = 3, 60
@@ -77,7 +77,7 @@ def host_loop(agent, config, seed):
         agent,
         environment,
         replay.writer(range(NUM_ENVS)),
-        NewestParameters(learner),
+        learner,
         keys=jax.random.split(actors_key, NUM_ENVS),
     )
     return Loop([actor], learner, [replay])

@@ -17,7 +17,7 @@ from retrax.environments import make
 from retrax.environments.plain_data import pack, unpack
 from retrax.replay.local import LocalReplay
 from retrax.training.actor import Actor
-from retrax.training.learner import Learner, NewestParameters, check_finite
+from retrax.training.learner import Learner, check_finite
 from retrax.training.loop import Loop
 from retrax.training.metrics import Counters
 from retrax.training.parameters import ParameterClient, ParameterServer, packing_of
@@ -93,7 +93,7 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
         agent,
         made,
         local.writer(range(NUM_ENVS)),
-        NewestParameters(learner),
+        learner,
         keys=jax.random.split(actor_key, NUM_ENVS),
         **options,
     )

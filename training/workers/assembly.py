@@ -10,7 +10,7 @@ from ...replay.local import LocalReplay
 from ...replay.packing import TreePacking
 from ...replay.rows import sample_shapes
 from ..actor import Actor
-from ..learner import Learner, NewestParameters
+from ..learner import Learner
 from ..loop import Loop
 from ..metrics import MetricsAccumulator
 from ..parameters import Get, ParameterServer
@@ -67,14 +67,8 @@ class WorkerFactory:
     ) -> tuple[Worker, Actor]:
         """Worker number `index`, and the actor that writes into its replay.
 
-        Args:
-          index: 0 .. num_workers - 1.
-          environment: the worker's own; the actor closes it.
-          apply: `GradientServer.apply`.
-          get: `GradientServer.get`.
-          restored: `GradientServer.restored`, if it may be restarted.
-          restarts: how often the worker was restarted before.
-          metrics: to which its learner adds; its own if None.
+        `apply`, `get` and `restored` are those of the `GradientServer`. The actor closes the
+        environment. `metrics`, to which the learner adds, are its own if None.
         """
         config, agent = self._config, self._agent
         replay = LocalReplay(
@@ -102,8 +96,7 @@ class WorkerFactory:
         )
         learner = Learner.of_run(config, agent, replay, updates=updates, metrics=metrics)
         writer = replay.writer(range(config.environments_per_replay))
-        newest = NewestParameters(learner)
-        actor = Actor.of_run(config, agent, environment, index, writer, newest)
+        actor = Actor.of_run(config, agent, environment, index, writer, learner)
         return Worker(learner, updates, replay), actor
 
 

@@ -26,13 +26,7 @@ class WorkersInTurn:
         workers: Sequence[Worker],
         metrics: MetricsAccumulator,
     ):
-        """Begins before the first update.
-
-        Args:
-          server: applies the gradients.
-          workers: at least one.
-          metrics: to which every worker's learner adds.
-        """
+        """Begins before the first update; every worker's learner adds to `metrics`."""
         self._server, self._workers = server, workers
         self.metrics, self.learning_since = metrics, -1
 

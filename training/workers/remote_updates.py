@@ -54,21 +54,12 @@ class RemoteUpdates(Updates):
         fetches_first: bool = True,
         lost: Callable[[int], None],
     ):
-        """Takes the packings and how the server is called.
+        """Updates of worker number `worker`; packings and calls are those of its `GradientServer`.
 
-        Args:
-          agent: whose `gradients` are used.
-          gradients: the server's packing.
-          states: the server's.
-          apply: `GradientServer.apply`.
-          get: `GradientServer.get`.
-          worker: its number.
-          restarts: how often this worker was restarted before.
-          gradients_per_fetch: gradients sent between two fetches.
-          fetches_first: whether a fetch precedes the gradient (Reactor, 3.5), which is then of the
-            newest parameters; if not, it follows the gradient, and the worker acts with what its
-            next gradient is computed of (ACER, Algorithm 2).
-          lost: called with the version of the copy when the server has restarted with an older one.
+        Where `fetches_first`, a fetch precedes the gradient (Reactor, 3.5), which is then of the
+        newest parameters; if not, it follows the gradient, and the worker acts with what its next
+        gradient is computed of (ACER, Algorithm 2). `lost` is called with the version of the copy
+        when the server has restarted with an older one.
         """
         super().__init__(agent)
         self._agent, self._packing, self._states = agent, gradients, states

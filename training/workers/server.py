@@ -25,12 +25,7 @@ Call = tuple[int, int]  # how often the worker was restarted before, and the num
 
 
 def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sample]:
-    """The samples of single updates.
-
-    Args:
-      shapes: of calls: `Replay.shapes`.
-      updates_per_call: as in `ReplayConfig`.
-    """
+    """The samples of single updates, from those of calls: `Replay.shapes`."""
 
     def of_one(x: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((x.shape[0] // updates_per_call, *x.shape[1:]), x.dtype)
@@ -122,15 +117,10 @@ class GradientServer:
         max_staleness: int | None = None,
         parameters: ParameterServer | None = None,
     ):
-        """Makes the initial state.
+        """Makes the initial state by `agent.init(key)`; workers need the same packings.
 
-        Args:
-          agent: whose `init`, `apply` and `acting_params` are used.
-          gradients: their packing; workers need the same.
-          states: the packing of what workers fetch.
-          key: a PRNG key, for `agent.init`.
-          max_staleness: gradients with a larger staleness are dropped; None drops none.
-          parameters: where acting parameters are published; None if nobody else acts.
+        Gradients with a staleness above `max_staleness` are dropped. Acting parameters are
+        published to `parameters`, if others act.
         """
         self._agent, self._gradients, self._states = agent, gradients, states
         self._max_staleness = max_staleness

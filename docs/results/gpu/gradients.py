@@ -29,7 +29,6 @@ def batches(run: RunConfig) -> tuple:
     )
     agent = run.entry.make_agent(environments[0].spec, run.agent_config)
     loop = make_loop(run, agent, environments)
-    loop.start()
     while loop.replays[0].store.num_rows < replay.min_rows:
         loop.advance()
     drawn = [jax.tree.map(np.asarray, loop.replays[0].store.sample()[1]) for _ in range(BATCHES)]

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from retrax.command import progress
-from retrax.command.progress import Progress
+from retrax.training import progress
 from retrax.training.metrics import Counters
+from retrax.training.progress import Progress
 
 CLOCK = {
     "steps_per_second": 1234.4,

@@ -15,8 +15,8 @@ from rich.progress import Progress as Bar
 from ..datatypes import EnvironmentSpec
 from ..replay.interface import RowStore
 from ..replay.logged import LoggedReplay
-from ..training.metrics import Counters
-from ..training.run_config import RunConfig
+from .metrics import Counters
+from .run_config import RunConfig
 
 _LINE_SECONDS = 10.0  # minimum time between log lines
 _WARM_UP_SECONDS = 2.0  # after the first update: the second one may compile once more
@@ -56,13 +56,7 @@ class Progress:
     """Shows steps, rates, return and remaining time; expects the duration of the run once."""
 
     def __init__(self, steps: int, start: Counters, *, plain: bool = False):
-        """Prepares the display; nothing is shown yet.
-
-        Args:
-          steps: the run's last step.
-          start: steps and updates already made, of a resumed run.
-          plain: no bar, even in a terminal.
-        """
+        """Prepares the display of a run that goes on from `start`; `plain` has no bar."""
         self._steps, self._updates_before = steps, start.updates
         self._measured_from: tuple[float, int] | None = None
         self._warm_at: float | None = None
@@ -118,12 +112,8 @@ class Progress:
         """A log line about the duration of the run, once; "" before and after.
 
         It is expected from the first seconds of learning: before the first update there is acting
-        alone, which is faster, and compilation.
-
-        Args:
-          counters: of the run.
-          looped: seconds of acting and learning alone.
-          elapsed: seconds of the whole run, earlier parts included.
+        alone, which is faster, and compilation. `looped` are seconds of acting and learning alone,
+        `elapsed` of the whole run.
         """
         if self._is_told or counters.updates == self._updates_before:
             return ""

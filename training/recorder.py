@@ -1,0 +1,163 @@
+"""What a run writes for its user: rows of metrics, log lines, loggers, the best parameters."""
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..agents.base import ActorState, Params
+from .log import FILE_ONLY
+from .metrics import Counters, EqualReturns, episode_columns, next_multiple
+from .metrics_logger import MetricsLogger
+from .metrics_writer import MetricsTable
+from .other_states import BestParameters
+from .progress import Progress, ending
+from .run_config import RunConfig
+
+_log = logging.getLogger("retrax")
+
+
+class Recorder(contextlib.ExitStack):
+    """Receives what happens in a run, whatever executes it, and writes what its user sees of it.
+
+    Rows go to metrics.csv, TensorBoard and the user's loggers, one of which may stop the run. What
+    they show to be wrong is a warning in the log `retrax`, once. In a `with` block, the loggers
+    have begun and the progress is shown.
+
+    Attributes:
+      next_row: steps at which a row is due.
+      evaluation: means of the newest evaluation, until a row has them.
+      last_return: mean return of the newest row in which an episode ended, NaN before.
+      best: the best parameters so far.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: Path,
+        names: Sequence[str],
+        *,
+        stop: threading.Event,
+        start: Counters,
+        resumed_at: int | None = None,
+        seconds: float = 0.0,
+        on_metrics: Callable[[int, dict[str, float]], Any] | None = None,
+        progress: Progress | None = None,
+    ):
+        """Opens metrics.csv; `close` closes it.
+
+        Args:
+          config: resolved.
+          directory: the run directory.
+          names: of metrics besides episodes' and the agent's episode metrics, in the order of their
+            columns.
+          stop: set if a logger asks for it.
+          start: counters of the run now.
+          resumed_at: as for `MetricsTable`.
+          seconds: that earlier parts of the run took.
+          on_metrics: gets each row, as `config.logger` does.
+          progress: shows it.
+
+        Raises:
+          ValueError: metrics.csv is of another run; see `MetricsTable`.
+        """
+        super().__init__()
+        self._config, self._progress = config, progress
+        self._started = time.perf_counter() - seconds
+        self._advise = config.entry.advice
+        self._equal = EqualReturns(config.schedule[0], start=start.steps)
+        self.evaluation: dict[str, float] = {}
+        self._extra: dict[str, float] = {}
+        self.last_return, self.best = math.nan, BestParameters(directory)
+        flushed_at = start.steps if resumed_at is None else resumed_at
+        self.next_row = next_multiple(flushed_at, config.schedule[1])
+        columns = [*episode_columns(config.entry), *names]
+        self._table = MetricsTable(directory, columns, resumed_at=resumed_at)
+        self.callback(self._table.close)
+        self._logger = MetricsLogger(config, directory, on_metrics, stop=stop)
+
+    def __enter__(self) -> "Recorder":
+        self.enter_context(self._logger)
+        if self._progress is not None:
+            self.enter_context(self._progress)
+        return self
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time of the run, earlier parts included."""
+        return time.perf_counter() - self._started
+
+    @property
+    def has_extra(self) -> bool:
+        """Whether an extra evaluation awaits the last row, which a run that continues drops."""
+        return bool(self._extra)
+
+    def advanced(self, counters: Counters, looped: float) -> None:
+        """Steps were taken and updates made, which have taken `looped` seconds since the start."""
+        if self._progress is not None:
+            line = self._progress.expect(counters, looped=looped, elapsed=self.seconds)
+            if line:
+                _log.info(line)
+
+    def evaluated(
+        self,
+        means: Mapping[str, float],
+        steps: int,
+        params: Params,
+        actors: ActorState = None,
+        *,
+        is_extra: bool = False,
+    ) -> None:
+        """An evaluation ended: the next row has it, and its parameters are kept if they are best.
+
+        Args:
+          means: by column; `evaluation_return` among them.
+          steps: of the run.
+          params: see `BestParameters.offer`.
+          actors: see there.
+          is_extra: whether it is due at the end of the run only.
+        """
+        (self._extra if is_extra else self.evaluation).update(means)
+        found = means["evaluation_return"]
+        is_best = self.best.offer(params, mean_return=found, steps=steps, actors=actors)
+        _log.info(
+            f"Evaluation at {steps} steps: return {found:.3g} over "
+            f"{self._config.evaluation_episodes} episodes{', the best so far' * is_best}."
+        )
+
+    def write(
+        self,
+        counters: Counters,
+        means: Mapping[str, float],
+        clock: Mapping[str, float],
+        returns: Sequence[float] = (),
+    ) -> None:
+        """A row is due, or the run ends.
+
+        Args:
+          counters: of the run.
+          means: of metrics and episodes since the row before, see `MetricsAccumulator.flush`.
+          clock: rates, `WALL_CLOCK_COLUMNS` without `seconds`.
+          returns: of the episodes that ended since the row before.
+        """
+        clock = {**clock, "seconds": self.seconds}
+        row = self._table.write(counters, {**means, **self.evaluation, **self._extra}, clock)
+        self._logger.write(counters.steps, row)
+        self.evaluation = {}
+        self.last_return = means.get("episode_return", self.last_return)
+        self.next_row = next_multiple(counters.steps, self._config.schedule[1])
+        if self._progress and (line := self._progress.show(counters, self.last_return, clock)):
+            _log.info(line, extra={FILE_ONLY: self._progress.has_bar})
+        if self._advise and (advice := self._advise(self._config.agent_config, means)):
+            self._advise = None
+            _log.warning(advice)
+        if sentence := self._equal.sentence(counters.steps, returns):
+            _log.warning(sentence)
+
+    def end(self, counters: Counters, *, interrupted: bool) -> None:
+        """The run has ended, with its last row."""
+        _log.info(ending(counters, self.seconds, self.last_return, interrupted=interrupted))
