@@ -28,8 +28,8 @@ from ..training.assembly import spec_of
 from ..training.checks import checked_agent
 from ..training.config_file import read_config
 from ..training.directory_lock import DirectoryLock
-from ..training.run_config import RunConfig
 from ..training.resuming import Start
+from ..training.run_config import RunConfig
 from ..training.snapshots import Snapshots
 from ..training.stop import stop_on_signals
 from .grid import EVALUATION, Cell, grid_screen, run_grid
