@@ -1,7 +1,7 @@
 """The interface of every agent: one NamedTuple of pure functions."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,7 @@ class Update(NamedTuple):
     metrics: dict[str, jax.Array]
 
 
+ActingFunction: TypeAlias = Callable[[Params, ActorState, TimeStep], Decision]
 UpdateFunction: TypeAlias = Callable[[LearnerState, Sample], tuple[LearnerState, Update]]
 UpdatesFunction: TypeAlias = Callable[[LearnerState, Sample, int], tuple[LearnerState, Update]]
 
@@ -88,6 +89,9 @@ class Agent(NamedTuple):
     sequence: SequenceSpec
 
 
+MakeAgent = TypeVar("MakeAgent", bound=Callable[..., Agent])  # what wrappers decorate
+
+
 def update(agent: Agent) -> UpdateFunction:
     """One update of an agent: `apply` after `gradients`."""
 
@@ -122,12 +126,8 @@ def updates_in_one_call(agent: Agent) -> UpdatesFunction:
 def count_actions(agent: str, spec: EnvironmentSpec) -> int:
     """The number of discrete actions.
 
-    Args:
-      agent: its name, for the error.
-      spec: of the environment.
-
     Raises:
-      ValueError: the actions are continuous.
+      ValueError: the actions are continuous; names the agent.
     """
     if not isinstance(spec.actions, specs.DiscreteArray):
         raise ValueError(f"{agent} needs discrete actions (a DiscreteArray), got {spec.actions!r}.")
@@ -141,7 +141,7 @@ def paper_or_small(environment: str, spec: EnvironmentSpec) -> str:
 
 
 def is_large_image(spec: EnvironmentSpec) -> bool:
-    """Whether observations are images with at least 64 pixels a side, as those of Atari games."""
+    """Whether observations are images with at least 64 pixels a side, as Atari's are."""
     shape = spec.observations.shape
     return len(shape) == 3 and min(shape[:2]) >= _LARGE_IMAGE
 
@@ -168,11 +168,7 @@ def steps_by_preset(
 
 
 def check_network_or_torso(network: Any, torso: Any) -> None:
-    """Checks that a network and a torso are not given together.
-
-    Raises:
-      ValueError: both are given.
-    """
+    """Refuses a network and a torso that are given together, with a `ValueError`."""
     if network is not None and torso is not None:
         raise ValueError(
             "torso replaces the torso of the agent's default network, so it cannot be given "

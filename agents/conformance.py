@@ -8,7 +8,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from dm_env import StepType, specs
 from ..basics.prng_keys import with_keys, without_keys
 from ..basics.sentences import reason
 from ..datatypes import (
-    ActionSpec,
     EnvironmentSpec,
     Row,
     Sample,
@@ -30,6 +29,7 @@ from ..datatypes import (
 from .base import Agent, Decision, Update
 from .entry import AgentEntry
 
+_NUMBER = jax.ShapeDtypeStruct((), np.float32)
 _NAMED = 3  # paths in an error message
 _NUM_ACTORS = 2
 _BATCH = 3  # another size than that of the actors
@@ -40,11 +40,11 @@ _UPDATES = 3
 def check_agent_shapes(
     agent: Agent, environment_spec: EnvironmentSpec, *, entry: AgentEntry | None = None
 ) -> None:
-    """Checks that an agent's functions fit together, the environment and the replay.
+    """Checks that an agent's functions fit each other, the environment and the replay.
 
     It traces each function with arguments of the right shapes and checks the results: actions,
-    extras, states, gradients, priorities and metrics. It takes one or two seconds. `check_agent`
-    checks values too.
+    extras, states, gradients, priorities and metrics, in one or two seconds. `check_agent` checks
+    values too.
 
     Args:
       agent: the agent.
@@ -90,11 +90,11 @@ def check_precision() -> None:
 
 def timestep_shape(environment_spec: EnvironmentSpec) -> TimeStep:
     """Shapes and dtypes of a time step of one environment."""
-    seen, number = environment_spec.observations, jax.ShapeDtypeStruct((), np.float32)
+    seen = environment_spec.observations
     return TimeStep(
         step_type=jax.ShapeDtypeStruct((), np.int32),
-        reward=number,
-        discount=number,
+        reward=_NUMBER,
+        discount=_NUMBER,
         observation=jax.ShapeDtypeStruct(seen.shape, seen.dtype),
     )
 
@@ -159,10 +159,9 @@ def _check_decision(
 
 def _check_names(name: str, extras: Any, entry: AgentEntry) -> None:
     """The extras that the entry names: metrics while training, modes while evaluating."""
-    names = entry.episode_metrics if name == "explore" else entry.evaluation_modes
-    for extra in names:
+    field = "episode_metrics" if name == "explore" else "evaluation_modes"
+    for extra in getattr(entry, field):
         if extra not in extras:
-            field = "episode_metrics" if name == "explore" else "evaluation_modes"
             raise ValueError(
                 f"Agent.{name} must return the extra {extra!r}, which AgentEntry.{field} names."
             )
@@ -181,19 +180,14 @@ def _check_gradients(outputs: Any) -> Any:
                 f"Agent.gradients: gradients{path} must be floats, which can be averaged, got "
                 f"{leaf.dtype}."
             )
-    _check_like(
-        "gradients",
-        "priorities",
-        update.priorities,
-        jax.ShapeDtypeStruct((_BATCH,), np.float32),
-    )
+    wanted = jax.ShapeDtypeStruct((_BATCH,), np.float32)
+    _check_like("gradients", "priorities", update.priorities, wanted)
     if not isinstance(update.metrics, dict):
         raise ValueError(
             f"Agent.gradients: metrics must be a dictionary, got a {type(update.metrics).__name__}."
         )
     for metric, value in update.metrics.items():
-        scalar = jax.ShapeDtypeStruct((), np.float32)
-        _check_like("gradients", f"the metric {metric!r}", value, scalar)
+        _check_like("gradients", f"the metric {metric!r}", value, _NUMBER)
     return gradients
 
 
@@ -250,28 +244,26 @@ def check_agent(
     if num_envs < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
     check_agent_shapes(agent, environment_spec, entry=entry)
-    key, generator = jax.random.key(seed), np.random.default_rng(seed)
-    learner = _Compiled("init", agent.init)(key)
+    data = _RandomData(environment_spec, agent.sequence, num_envs, np.random.default_rng(seed))
+    learner = _Compiled("init", agent.init)(jax.random.key(seed))
     params = _Compiled("acting_params", agent.acting_params)(learner)
     begin = _Compiled(
         "begin", lambda keys, ids: jax.vmap(agent.begin, (0, 0, None))(keys, ids, num_envs)
     )
-    _act(agent, begin, params, environment_spec, "exploit", num_envs, generator)
-    samples = _act(agent, begin, params, environment_spec, "explore", num_envs, generator)
-    _learn(agent, learner, samples, environment_spec, generator)
+    for name in ("exploit", "explore"):
+        act = _Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
+        keys = jax.random.split(jax.random.key(int(data.generator.integers(2**31))), num_envs)
+        state = begin(keys, np.arange(num_envs, dtype=np.int32))
+        samples = _rollouts(act, params, state, data)
+    _learn(agent, learner, samples, data)
 
 
 class _Compiled:
     """One of an agent's functions, compiled; refuses impure functions and recompilation."""
 
     def __init__(self, name: str, function: Callable[..., Any]):
-        """Wraps the function.
-
-        Args:
-          name: in the contract.
-          function: it, or `jax.vmap` of it.
-        """
-        self._name, self._function, self._traces = name, function, 0
+        """Wraps a function, or `jax.vmap` of it, that has this name in the contract."""
+        self.name, self._function, self._traces = name, function, 0
         self._jitted = jax.jit(self._traced)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -292,7 +284,7 @@ class _Compiled:
             raise self._impure("two calls with the same arguments give different results")
         if self._traces > 1:
             raise ValueError(
-                f"Agent.{self._name} must be compiled once, but was compiled again: its arguments "
+                f"Agent.{self.name} must be compiled once, but was compiled again: its arguments "
                 "must keep their shapes, dtypes and weak types, also when restored from a snapshot."
             )
         return outputs
@@ -308,115 +300,151 @@ class _Compiled:
         return text, [np.asarray(without_keys(jnp.asarray(x))).tobytes() for x in program.consts]
 
     def _impure(self, evidence: str) -> ValueError:
-        return ValueError(f"Agent.{self._name} must be pure: {evidence}.")
+        return ValueError(f"Agent.{self.name} must be pure: {evidence}.")
 
 
-def _act(
-    agent: Agent,
-    begin: _Compiled,
-    params: Any,
-    spec: EnvironmentSpec,
-    name: str,
-    num_envs: int,
-    generator: np.random.Generator,
-) -> list[Sample]:
+class _RandomData(NamedTuple):
+    """Random data of E environments, as actors see it and as a replay serves it."""
+
+    spec: EnvironmentSpec
+    sequence: SequenceSpec
+    num_envs: int
+    generator: np.random.Generator
+
+    def observations(self, number: int) -> np.ndarray:
+        """`[number, ...]`."""
+        spec, generator = self.spec.observations, self.generator
+        shape = (number, *spec.shape)
+        if np.issubdtype(spec.dtype, np.integer):
+            return generator.integers(256, size=shape).astype(spec.dtype)
+        values = generator.normal(size=shape)
+        if isinstance(spec, specs.BoundedArray):
+            values = np.clip(values, spec.minimum, spec.maximum)
+        return values.astype(spec.dtype)
+
+    def timesteps(self, terminates: bool) -> list[TimeStep]:
+        """Time steps `[E, ...]`; in every second environment an episode ends half-way."""
+        length = self.sequence.length
+        steps, end = max(length, _LEAST_STEPS), length // 2
+        kinds = np.full((steps, self.num_envs), StepType.MID, np.int32)
+        kinds[0] = StepType.FIRST
+        ends = np.arange(self.num_envs) % 2 == terminates
+        kinds[end, ends] = StepType.LAST
+        kinds[end + 1 : end + 2, ends] = StepType.FIRST
+        first, last = kinds == StepType.FIRST, kinds == StepType.LAST
+        reward = (self.generator.normal(size=kinds.shape) * ~first).astype(np.float32)
+        discount = np.where(last & terminates, 0.0, 1.0).astype(np.float32)
+        return [
+            TimeStep(kinds[t], reward[t], discount[t], self.observations(self.num_envs))
+            for t in range(steps)
+        ]
+
+    def sample(self, rows: list[Row]) -> Sample:
+        """One sequence `[T + 1, ...]` of each environment."""
+        together: Row = jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
+        # The same frame as often as one is seen at once: the values do not matter.
+        frames = [together.observation] * self.sequence.frame_stack
+        if len(frames) > 1:
+            together = together._replace(observation=np.concatenate(frames, axis=-1))
+        mask = np.ones(together.is_last.shape, bool)
+        if not self.sequence.crosses_episodes:
+            mask = np.cumsum(together.is_last, axis=1) - together.is_last == 0
+            for values in jax.tree.leaves(together):
+                values[~mask] = 0
+        first = {
+            name: jax.tree.map(lambda x: x[:, 0], together.extras[name])
+            for name in self.sequence.first_row_extras
+        }
+        weights = self.generator.uniform(0.1, 1.0, len(mask)).astype(np.float32)
+        return Sample(together._replace(extras={**together.extras, **first}), weights, mask)
+
+    def other_actions(self, action: np.ndarray) -> np.ndarray:
+        """Legal actions that are not the given ones."""
+        spec = self.spec.actions
+        if isinstance(spec, specs.DiscreteArray):
+            return (action + 1) % spec.num_values
+        low, high = (np.clip(bound, -1.0, 1.0) for bound in (spec.minimum, spec.maximum))
+        return self.generator.uniform(low, high, action.shape)
+
+    def with_other_padding(self, sample: Sample) -> dict[str, Sample]:
+        """The sample with other values where they have no meaning, by what was replaced."""
+        rows, padding = sample.rows, ~sample.mask
+        actions = self.other_actions(rows.action)
+
+        def noise(old: np.ndarray) -> np.ndarray:
+            if not np.issubdtype(old.dtype, np.floating):
+                return old
+            return _replaced(old, self.generator.uniform(0.1, 1.0, old.shape), padding)
+
+        seen = self.observations(padding.size)
+        if seen.ndim > 1:
+            seen = np.concatenate([seen] * self.sequence.frame_stack, axis=-1)
+        seen = seen.reshape(rows.observation.shape)
+        extras = {
+            name: x if name in self.sequence.first_row_extras else jax.tree.map(noise, x)
+            for name, x in rows.extras.items()
+        }
+        others = rows._replace(
+            observation=_replaced(rows.observation, seen, padding),
+            reward=noise(rows.reward),
+            discount=noise(rows.discount),
+            action=_replaced(rows.action, actions, padding),
+            extras=extras,
+        )
+        ended = rows._replace(action=_replaced(rows.action, actions, rows.is_last & sample.mask))
+        changed = {
+            "the action of an episode's last row: mask the step after it": ended,
+            "rows behind Sample.mask, which are padding": others,
+        }
+        return {what: sample._replace(rows=rows) for what, rows in changed.items()}
+
+
+def _replaced(old: np.ndarray, new: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """The new values `[B, T + 1, ...]` where a condition `[B, T + 1]` holds, else the old ones."""
+    where = where.reshape(*where.shape, *(1,) * (old.ndim - where.ndim))
+    return np.where(where, new, old).astype(old.dtype)
+
+
+def _rollouts(act: _Compiled, params: Any, state: Any, data: _RandomData) -> list[Sample]:
     """Two rollouts in E environments: in the first, episodes terminate; in the second they do not.
 
     Returns:
       A batch of sequences from each.
     """
-    act = _Compiled(name, jax.vmap(getattr(agent, name), (None, 0, 0)))
-    keys = jax.random.split(jax.random.key(int(generator.integers(2**31))), num_envs)
-    state = begin(keys, np.arange(num_envs, dtype=np.int32))
+    low, high = data.spec.actions.minimum, data.spec.actions.maximum
     samples = []
     for terminates in (True, False):
-        timesteps = _timesteps(spec, agent.sequence.length, num_envs, terminates, generator)
         rows = []
-        for step, timestep in enumerate(timesteps):
+        for step, timestep in enumerate(data.timesteps(terminates)):
             decision: Decision = act(params, state, timestep)
-            _check_actions(name, np.asarray(decision.action), spec, step)
             action, extras = jax.tree.map(np.asarray, (decision.action, decision.extras))
+            wrong = ~((action >= low) & (action <= high))  # NaN is wrong too
+            if wrong.any():
+                raise ValueError(
+                    f"Agent.{act.name}: the action must be within {low} and {high}, got "
+                    f"{action[wrong][0]} at time step {step}."
+                )
             rows.append(rows_of(timestep, action, extras))
             restored = act(params, _restored(state), timestep)
             if step == 0 and not _equal(restored, decision):
-                raise ValueError(f"Agent.{name} gives other results with a restored actor state.")
+                raise ValueError(
+                    f"Agent.{act.name} gives other results with a restored actor state."
+                )
             state = decision.state
-        samples.append(_sample(rows[: agent.sequence.length], agent.sequence, generator))
+        samples.append(data.sample(rows[: data.sequence.length]))
     return samples
 
 
-def _timesteps(
-    spec: EnvironmentSpec,
-    length: int,
-    num_envs: int,
-    terminates: bool,
-    generator: np.random.Generator,
-) -> list[TimeStep]:
-    """Random time steps `[E, ...]`; in every second environment an episode ends half-way."""
-    steps, end = max(length, _LEAST_STEPS), length // 2
-    kinds = np.full((steps, num_envs), StepType.MID, np.int32)
-    kinds[0] = StepType.FIRST
-    ends = np.arange(num_envs) % 2 == terminates
-    kinds[end, ends] = StepType.LAST
-    kinds[end + 1 : end + 2, ends] = StepType.FIRST
-    first, last = kinds == StepType.FIRST, kinds == StepType.LAST
-    reward = generator.normal(size=kinds.shape) * ~first
-    discount = np.where(last & terminates, 0.0, 1.0)
-    return [
-        TimeStep(
-            step_type=kinds[t],
-            reward=reward[t].astype(np.float32),
-            discount=discount[t].astype(np.float32),
-            observation=random_observations(spec.observations, num_envs, generator),
-        )
-        for t in range(steps)
-    ]
-
-
-def _check_actions(name: str, action: np.ndarray, spec: EnvironmentSpec, step: int) -> None:
-    low, high = spec.actions.minimum, spec.actions.maximum
-    wrong = ~((action >= low) & (action <= high))  # NaN is wrong too
-    if wrong.any():
-        raise ValueError(
-            f"Agent.{name}: the action must be within {low} and {high}, got {action[wrong][0]} at "
-            f"time step {step}."
-        )
-
-
-def _sample(rows: list[Row], sequence: SequenceSpec, generator: np.random.Generator) -> Sample:
-    """One sequence `[T + 1, ...]` of each environment, as a replay serves it."""
-    together: Row = jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
-    # The same frame as often as one is seen at once: the values do not matter.
-    frames = [together.observation] * sequence.frame_stack
-    if len(frames) > 1:
-        together = together._replace(observation=np.concatenate(frames, axis=-1))
-    mask = np.ones(together.is_last.shape, bool)
-    if not sequence.crosses_episodes:
-        mask = np.cumsum(together.is_last, axis=1) - together.is_last == 0
-        for values in jax.tree.leaves(together):
-            values[~mask] = 0
-    first = {
-        name: jax.tree.map(lambda x: x[:, 0], together.extras[name])
-        for name in sequence.first_row_extras
-    }
-    weights = generator.uniform(0.1, 1.0, len(mask)).astype(np.float32)
-    return Sample(together._replace(extras={**together.extras, **first}), weights, mask)
-
-
-def _learn(
-    agent: Agent,
-    learner: Any,
-    samples: list[Sample],
-    spec: EnvironmentSpec,
-    generator: np.random.Generator,
-) -> None:
+def _learn(agent: Agent, learner: Any, samples: list[Sample], data: _RandomData) -> None:
     """Updates with the mean of two batches' gradients, some of them from a restored state."""
     gradients, apply = _Compiled("gradients", agent.gradients), _Compiled("apply", agent.apply)
     mean = jax.jit(functools.partial(jax.tree.map, lambda x, y: (x + y) / 2))
     for _ in range(_UPDATES):
         found = [gradients(learner, sample) for sample in samples]
         for each, update in found:
-            _check_finite(each)
+            for path, leaf in _leaves(each).items():
+                if not np.isfinite(leaf).all():
+                    raise ValueError(f"Agent.gradients: gradients{path} must be finite.")
             priorities = np.asarray(update.priorities)
             if not ((priorities >= 0) & np.isfinite(priorities)).all():
                 raise ValueError(
@@ -428,17 +456,10 @@ def _learn(
         learner = apply(restored, mean(*(each for each, _ in found)))
     for sample in samples:
         grads, update = gradients(learner, sample)
-        for what, other in with_other_padding(sample, spec, agent.sequence, generator).items():
+        for what, other in data.with_other_padding(sample).items():
             changed, after = gradients(learner, other)
             if not _same_values((grads, update.priorities), (changed, after.priorities)):
                 raise ValueError(f"Agent.gradients must not depend on {what}.")
-
-
-def _check_finite(gradients: Any) -> None:
-    for path, leaf in jax.tree_util.tree_flatten_with_path(gradients)[0]:
-        if not np.isfinite(leaf).all():
-            name = f"gradients{jax.tree_util.keystr(path)}"
-            raise ValueError(f"Agent.gradients: {name} must be finite.")
 
 
 def _restored(state: Any) -> Any:
@@ -460,68 +481,3 @@ def _equal(one: Any, other: Any) -> bool:
         return np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
     return all(jax.tree.leaves(jax.tree.map(same, without_keys(one), without_keys(other))))
-
-
-def with_other_padding(
-    sample: Sample, spec: EnvironmentSpec, sequence: SequenceSpec, generator: np.random.Generator
-) -> dict[str, Sample]:
-    """The sample with other values where they have no meaning, by what was replaced.
-
-    Args:
-      sample: arrays of NumPy, `[B, T + 1, ...]`.
-      spec: of the environment.
-      sequence: of the agent.
-      generator: draws the values.
-    """
-    rows, padding = sample.rows, ~sample.mask
-    actions = _other_actions(rows.action, spec.actions, generator)
-
-    def noise(old: np.ndarray) -> np.ndarray:
-        if not np.issubdtype(old.dtype, np.floating):
-            return old
-        return _replaced(old, generator.uniform(0.1, 1.0, old.shape), padding)
-
-    frames = random_observations(spec.observations, padding.size, generator)
-    stacks = np.concatenate([frames] * sequence.frame_stack, axis=-1) if frames.ndim > 1 else frames
-    of_rows = rows.extras.keys() - {*sequence.first_row_extras}
-    others = rows._replace(
-        observation=_replaced(rows.observation, stacks.reshape(rows.observation.shape), padding),
-        reward=noise(rows.reward),
-        discount=noise(rows.discount),
-        action=_replaced(rows.action, actions, padding),
-        extras={k: jax.tree.map(noise, x) if k in of_rows else x for k, x in rows.extras.items()},
-    )
-    ended = rows._replace(action=_replaced(rows.action, actions, rows.is_last & sample.mask))
-    return {
-        "the action of an episode's last row: mask the step after it": sample._replace(rows=ended),
-        "rows behind Sample.mask, which are padding": sample._replace(rows=others),
-    }
-
-
-def random_observations(
-    spec: specs.Array, number: int, generator: np.random.Generator
-) -> np.ndarray:
-    """Observations `[number, ...]` of a spec."""
-    shape = (number, *spec.shape)
-    if np.issubdtype(spec.dtype, np.integer):
-        return generator.integers(256, size=shape).astype(spec.dtype)
-    values = generator.normal(size=shape)
-    if isinstance(spec, specs.BoundedArray):
-        values = np.clip(values, spec.minimum, spec.maximum)
-    return values.astype(spec.dtype)
-
-
-def _other_actions(
-    action: np.ndarray, spec: ActionSpec, generator: np.random.Generator
-) -> np.ndarray:
-    """Legal actions that are not those given."""
-    if isinstance(spec, specs.DiscreteArray):
-        return (action + 1) % spec.num_values
-    low, high = (np.clip(bound, -1.0, 1.0) for bound in (spec.minimum, spec.maximum))
-    return generator.uniform(low, high, action.shape)
-
-
-def _replaced(old: np.ndarray, new: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """The new values `[B, T + 1, ...]` where a condition `[B, T + 1]` holds, else the old ones."""
-    where = where.reshape(*where.shape, *(1,) * (old.ndim - where.ndim))
-    return np.where(where, new, old).astype(old.dtype)

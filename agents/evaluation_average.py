@@ -8,16 +8,14 @@ Adam are (Kingma and Ba 2015, section 3): the initial parameters have no part in
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from ..datatypes import EnvironmentSpec, Sample, TimeStep
-from .base import ActorState, Agent, Decision, Gradients, LearnerState, Params, Update
-
-_MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
+from .base import ActorState, Agent, Decision, Gradients, LearnerState, MakeAgent, Params, Update
 
 
 class AveragedLearnerState(NamedTuple):
@@ -41,40 +39,26 @@ class AveragedParams(NamedTuple):
     average: Any
 
 
-def evaluates_average(part: str | None = None) -> Callable[[_MakeAgent], _MakeAgent]:
+def evaluates_average(part: str | None = None) -> Callable[[MakeAgent], MakeAgent]:
     """Decorates `make_agent(environment_spec, config, ...)`.
 
     The config has `evaluation_average_decay`, the share of itself that the average keeps at each
-    update. If it is 0, there is no average, and the agent is unchanged.
+    update: 1 gives their mean; 0 is no average, and the agent is unchanged.
 
     Args:
       part: name of the averaged field of the acting parameters, a NamedTuple; None: all of them.
     """
 
-    def decorate(make_agent: _MakeAgent) -> _MakeAgent:
+    def decorate(make_agent: MakeAgent) -> MakeAgent:
         @functools.wraps(make_agent)
         def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
             agent = make_agent(environment_spec, config, **parts)
             decay = config.evaluation_average_decay
             return _averaging(agent, part, decay) if decay else agent
 
-        return cast(_MakeAgent, make)
+        return cast(MakeAgent, make)
 
     return decorate
-
-
-def next_average(average: Any, newest: Any, decay: float, num_updates: jax.Array) -> Any:
-    """Bias-corrected exponential average: sum_k w_k newest_k / sum_k w_k, w_k = decay^(n - k).
-
-    Args:
-      average: after n - 1 updates; a pytree of arrays, which has no effect if n is 1.
-      newest: after n updates; a pytree like it.
-      decay: in [0, 1]; 1 gives the mean.
-      num_updates: int32 `[]`, n >= 1.
-    """
-    count = num_updates.astype(jnp.float32)
-    step_size = (1.0 - decay) / (1.0 - decay**count) if decay < 1 else 1.0 / count
-    return optax.incremental_update(newest, average, step_size)
 
 
 def _averaging(agent: Agent, part: str | None, decay: float) -> Agent:
@@ -101,9 +85,12 @@ def _averaging(agent: Agent, part: str | None, decay: float) -> Agent:
         return agent.gradients(state.learner, sample)
 
     def apply(state: AveragedLearnerState, grads: Gradients) -> AveragedLearnerState:
+        """After n updates: sum_k w_k newest_k / sum_k w_k, where w_k = decay^(n - k)."""
         learner = agent.apply(state.learner, grads)
         num_updates = state.num_updates + 1
-        average = next_average(state.average, newest(learner), decay, num_updates)
+        count = num_updates.astype(jnp.float32)
+        step_size = (1.0 - decay) / (1.0 - decay**count) if decay < 1 else 1.0 / count
+        average = optax.incremental_update(newest(learner), state.average, step_size)
         return AveragedLearnerState(average, num_updates, learner)
 
     return agent._replace(

@@ -6,8 +6,7 @@ replay stores each frame once (`SequenceSpec.frame_stack`), so both show the net
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +14,7 @@ import numpy as np
 from dm_env import StepType, specs
 
 from ..datatypes import EnvironmentSpec, TimeStep, stacked_shape
-from .base import ActorState, Agent, Decision, Params
-
-_MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
+from .base import ActingFunction, ActorState, Agent, Decision, MakeAgent, Params
 
 
 class FrameStackState(NamedTuple):
@@ -49,7 +46,7 @@ def stacked_spec(environment_spec: EnvironmentSpec, frame_stack: int) -> Environ
     return environment_spec._replace(observations=seen)
 
 
-def sees_frame_stacks(make_agent: _MakeAgent) -> _MakeAgent:
+def sees_frame_stacks(make_agent: MakeAgent) -> MakeAgent:
     """Decorates `make_agent(environment_spec, config, ...)`, whose config has a `frame_stack`.
 
     The decorated function makes the agent for `stacked_spec`, and lets it take single observations.
@@ -57,13 +54,11 @@ def sees_frame_stacks(make_agent: _MakeAgent) -> _MakeAgent:
 
     @functools.wraps(make_agent)
     def make(environment_spec: EnvironmentSpec, config: Any, **parts: Any) -> Agent:
-        stacked = stacked_spec(environment_spec, config.frame_stack)
-        agent = make_agent(stacked, config, **parts)
-        if config.frame_stack == 1:
-            return agent
-        return _take_single(agent, environment_spec.observations, config.frame_stack)
+        count = config.frame_stack
+        agent = make_agent(stacked_spec(environment_spec, count), config, **parts)
+        return _take_single(agent, environment_spec.observations, count) if count > 1 else agent
 
-    return cast(_MakeAgent, make)
+    return cast(MakeAgent, make)
 
 
 def _take_single(agent: Agent, seen: specs.Array, frame_stack: int) -> Agent:
@@ -79,9 +74,7 @@ def _take_single(agent: Agent, seen: specs.Array, frame_stack: int) -> Agent:
     )
 
 
-def _stacking(
-    act: Callable[[Params, ActorState, TimeStep], Decision],
-) -> Callable[[Params, FrameStackState, TimeStep], Decision]:
+def _stacking(act: ActingFunction) -> ActingFunction:
     def stacking(params: Params, state: FrameStackState, timestep: TimeStep) -> Decision:
         is_first = timestep.step_type == StepType.FIRST
         before = jnp.where(is_first, jnp.zeros_like(state.frames), state.frames)

@@ -13,17 +13,7 @@ def descend(
     optimizer_state: optax.OptState,
     params: Any,
 ) -> tuple[Any, optax.OptState]:
-    """One step of gradient descent.
-
-    Args:
-      optimizer: optax's.
-      gradients: of the loss, a pytree like `params`.
-      optimizer_state: from `optimizer.init`, or from the step before.
-      params: a pytree of float arrays.
-
-    Returns:
-      The new parameters and the new state of the optimiser.
-    """
+    """One step of gradient descent: the new parameters and the new state of the optimiser."""
     updates, optimizer_state = optimizer.update(gradients, optimizer_state, params)
     return optax.apply_updates(params, updates), optimizer_state
 

@@ -40,11 +40,7 @@ def read(
 ) -> tuple[Any, Any]:
     """Reads the observation of one time step.
 
-    Args:
-      params: the network's.
-      memory: the recurrent state before the observation; ignored on an episode's first step.
-      timestep: unbatched.
-      network: takes a time step's observation.
+    The memory is the recurrent state before the observation; ignored on an episode's first step.
 
     Returns:
       The network's output, and the recurrent state before the next observation.
@@ -53,27 +49,14 @@ def read(
     return network.step(params, timestep.observation, is_first, memory)
 
 
-def has_memory(network: RecurrentNetwork) -> bool:
-    """Whether the network has a recurrent state."""
-    return bool(jax.tree.leaves(jax.eval_shape(network.initial_state)))
-
-
 def memory_extras(memory: Any, stored: bool) -> dict[str, Any]:
-    """The memory as extras of a row: `{"memory": memory}`, or nothing if it is not stored.
-
-    Args:
-      memory: the recurrent state before the row's observation, or its shapes.
-      stored: whether actors store it.
-    """
+    """The memory before a row's observation (or its shapes) as extras; none if it is not stored."""
     return {MEMORY: memory} if stored else {}
 
 
 def initial_memory(rows: Row, *, network: RecurrentNetwork, stored: bool) -> Any:
     """The recurrent state before a sequence's first row: the actor's, if it was stored, or zeros.
 
-    Args:
-      rows: `[T + 1, ...]`, unbatched.
-      network: the one to be unrolled.
-      stored: whether actors store it.
+    Rows are `[T + 1, ...]`, unbatched.
     """
     return rows.extras[MEMORY] if stored else network.initial_state()

@@ -20,8 +20,8 @@ counts a truncated episode's largest |S_t| times 1 / (2 (1 - discount^H)) where 
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -29,13 +29,21 @@ import numpy as np
 from dm_env import StepType
 
 from ..datatypes import EnvironmentSpec, Sample, TimeStep
-from .base import ActorState, Agent, Decision, Gradients, LearnerState, Params, Update
+from .base import (
+    ActingFunction,
+    ActorState,
+    Agent,
+    Decision,
+    Gradients,
+    LearnerState,
+    MakeAgent,
+    Params,
+    Update,
+)
 
 DISCOUNTED_SUM = "discounted_sum"  # name of the extra
 HEADROOM = 2.0  # of the presets' supports over the largest sum
 LARGEST_MASS = 0.05  # outside of each end of a support
-
-_MakeAgent = TypeVar("_MakeAgent", bound=Callable[..., Agent])
 
 
 class ScaledLearnerState(NamedTuple):
@@ -87,7 +95,7 @@ def _no_sums() -> EpisodeSums:
     return EpisodeSums(jnp.zeros(()), jnp.zeros(()), jnp.zeros((), jnp.int32))
 
 
-def scales_rewards(make_agent: _MakeAgent) -> _MakeAgent:
+def scales_rewards(make_agent: MakeAgent) -> MakeAgent:
     """Decorates `make_agent(environment_spec, config, ...)`.
 
     The config has a bool `scale_rewards` and a `discount`. Where `scale_rewards` is True, the agent
@@ -100,46 +108,43 @@ def scales_rewards(make_agent: _MakeAgent) -> _MakeAgent:
         agent = make_agent(environment_spec, config, **parts)
         return _scaling(agent, config.discount) if config.scale_rewards else agent
 
-    return cast(_MakeAgent, make)
+    return cast(MakeAgent, make)
 
 
-def accumulate(before: EpisodeSums, timestep: TimeStep, discount: float) -> EpisodeSums:
-    """The sums at t.
+def accumulate(
+    before: EpisodeSums, timestep: TimeStep, discount: float
+) -> tuple[EpisodeSums, jax.Array]:
+    """Accumulates the rewards of one time step.
 
     Args:
-      before: those at the time step before; ignored on a first step.
+      before: sums at t - 1; ignored on a first step.
       timestep: at t.
       discount: gamma, in [0, 1].
+
+    Returns:
+      The sums at t; and what t contributes to the scale, float32 `[]`: S_t, or more where a time
+      limit cuts off.
     """
     is_first = timestep.step_type == StepType.FIRST
     newest = discount * before.newest + timestep.reward
     largest = jnp.maximum(before.largest, jnp.abs(newest))
     sums = EpisodeSums(newest.astype(jnp.float32), largest, before.steps + 1)
-    return jax.tree.map(lambda x, zero: jnp.where(is_first, zero, x), sums, _no_sums())
-
-
-def sum_for_scale(sums: EpisodeSums, timestep: TimeStep, discount: float) -> jax.Array:
-    """What t contributes to the scale, float32 `[]`: S_t, or more where a time limit cuts off."""
+    sums = jax.tree.map(lambda x, zero: jnp.where(is_first, zero, x), sums, _no_sums())
     if discount == 1:
-        return sums.newest  # a value through a time limit has no bound
+        return sums, sums.newest  # a value through a time limit has no bound
     is_truncated = (timestep.step_type == StepType.LAST) & (timestep.discount > 0)
     factor = 1 / (HEADROOM * (1 - discount**sums.steps))
-    return jnp.where(is_truncated & (factor > 1), factor * sums.largest, sums.newest)
+    counted = jnp.where(is_truncated & (factor > 1), factor * sums.largest, sums.newest)
+    return sums, counted
 
 
 def logged_sums(timesteps: TimeStep, discount: float) -> jax.Array:
-    """`sum_for_scale` of each time step `[N]` of episodes that follow each other: `[N]`."""
+    """What each time step `[N]` of episodes that follow each other contributes: `[N]`."""
 
-    def add(before: EpisodeSums, timestep: TimeStep) -> tuple[EpisodeSums, jax.Array]:
-        sums = accumulate(before, timestep, discount)
-        return sums, sum_for_scale(sums, timestep, discount)
+    def step(sums: EpisodeSums, timestep: TimeStep) -> tuple[EpisodeSums, jax.Array]:
+        return accumulate(sums, timestep, discount)
 
-    return jax.lax.scan(add, _no_sums(), timesteps)[1]
-
-
-def scale_of(largest: jax.Array) -> jax.Array:
-    """The divisor of rewards: the largest sum, or 1 while all rewards were 0."""
-    return jnp.where(largest > 0, largest, 1.0)
+    return jax.lax.scan(step, _no_sums(), timesteps)[1]
 
 
 def _scaling(agent: Agent, discount: float) -> Agent:
@@ -152,11 +157,20 @@ def _scaling(agent: Agent, discount: float) -> Agent:
     def begin(key: jax.Array, actor_id: Any, num_actors: int) -> ScaledActorState:
         return ScaledActorState(_no_sums(), agent.begin(key, actor_id, num_actors))
 
+    def accumulating(act: ActingFunction) -> ActingFunction:
+        def accumulating(params: Params, state: ScaledActorState, timestep: TimeStep) -> Decision:
+            sums, counted = accumulate(state.sums, timestep, discount)
+            decision = act(params, state.actor, timestep)
+            extras = {**decision.extras, DISCOUNTED_SUM: counted}
+            return Decision(decision.action, extras, ScaledActorState(sums, decision.state))
+
+        return accumulating
+
     def gradients(state: ScaledLearnerState, sample: Sample) -> tuple[ScaledGradients, Update]:
         rest = dict(sample.rows.extras)
         sums = jnp.where(sample.mask, jnp.abs(rest.pop(DISCOUNTED_SUM)), 0.0)
         largest = jnp.maximum(state.largest, jnp.max(sums))
-        scale = scale_of(largest)
+        scale = jnp.where(largest > 0, largest, 1.0)  # 1 while all rewards were 0
         rows = sample.rows._replace(reward=sample.rows.reward / scale, extras=rest)
         grads, update = agent.gradients(state.learner, sample._replace(rows=rows))
         metrics = {**update.metrics, "reward_scale": scale}
@@ -171,24 +185,12 @@ def _scaling(agent: Agent, discount: float) -> Agent:
         init=init,
         acting_params=lambda state: agent.acting_params(state.learner),
         begin=begin,
-        explore=_accumulating(agent.explore, discount),
-        exploit=_accumulating(agent.exploit, discount),
+        explore=accumulating(agent.explore),
+        exploit=accumulating(agent.exploit),
         gradients=gradients,
         apply=apply,
         sequence=dataclasses.replace(agent.sequence, extras=extras),
     )
-
-
-def _accumulating(
-    act: Callable[[Params, ActorState, TimeStep], Decision], discount: float
-) -> Callable[[Params, ScaledActorState, TimeStep], Decision]:
-    def accumulating(params: Params, state: ScaledActorState, timestep: TimeStep) -> Decision:
-        sums = accumulate(state.sums, timestep, discount)
-        decision = act(params, state.actor, timestep)
-        extras = {**decision.extras, DISCOUNTED_SUM: sum_for_scale(sums, timestep, discount)}
-        return Decision(decision.action, extras, ScaledActorState(sums, decision.state))
-
-    return accumulating
 
 
 def advise_on_support(config: Any, metrics: Mapping[str, float]) -> str | None:

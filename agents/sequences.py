@@ -2,7 +2,8 @@
 
 A sequence has rows 0 .. T. Step i, from 0 to T - 1, leads from its source, row i, to its
 destination, row i + 1. Arrays are `[..., T + 1]` on rows and `[..., T]` on steps, where `...`
-stands for any leading axes: none under `jax.vmap`, `B` for a batch.
+stands for any leading axes: none under `jax.vmap`, `B` for a batch. A `mask` is bool
+`[..., T + 1]`, False for padding.
 """
 
 import jax
@@ -18,10 +19,6 @@ def valid_steps(rows: Row, mask: jax.Array) -> jax.Array:
 
     The destination is no padding, and the source is no last row: the step from an episode's last
     row to the next episode's first row has no action.
-
-    Args:
-      rows: `[..., T + 1]`.
-      mask: bool `[..., T + 1]`, False for padding.
     """
     return mask[..., 1:] & ~rows.is_last[..., :-1]
 
@@ -31,31 +28,23 @@ def acted(rows: Row, mask: jax.Array) -> jax.Array:
 
     False at the ends of episodes and on padding. There traces are cut, and the row's action and its
     probability mean nothing.
-
-    Args:
-      rows: `[..., T + 1]`.
-      mask: bool `[..., T + 1]`, False for padding.
     """
     return mask[..., 1:] & ~rows.is_last[..., 1:]
 
 
 def rewards(rows: Row, max_abs_reward: float | None = None) -> jax.Array:
-    """r_t of each step, that of its destination: float32 `[..., T]`.
+    """r_t of each step, which arrived at its destination: float32 `[..., T]`.
 
-    Args:
-      rows: `[..., T + 1]`.
-      max_abs_reward: rewards are clipped to +- this; None clips none.
+    They are clipped to +- `max_abs_reward`; None clips none.
     """
     r_t = rows.reward[..., 1:]
     return r_t if max_abs_reward is None else jnp.clip(r_t, -max_abs_reward, max_abs_reward)
 
 
 def discounts(rows: Row, discount: float | jax.Array) -> jax.Array:
-    """discount_t of each step, that of its destination: float32 `[..., T]`; 0 on termination.
+    """discount_t of each step, which arrived at its destination: float32 `[..., T]`.
 
-    Args:
-      rows: `[..., T + 1]`.
-      discount: gamma, in [0, 1].
+    0 on termination; `discount` is gamma, in [0, 1].
     """
     return discount * rows.discount[..., 1:]
 
@@ -71,12 +60,9 @@ def taken(values: jax.Array, actions: jax.Array) -> jax.Array:
 
 
 def masked_mean(x: jax.Array, valid: jax.Array, axis: int | None = None) -> jax.Array:
-    """The mean of the valid entries; 0 where there is none. Invalid entries may be NaN.
+    """The mean of the valid entries of an axis, or of all; 0 where there is none.
 
-    Args:
-      x: float array.
-      valid: bool, of the shape of `x`.
-      axis: that of the mean; None for all of them, `[]`.
+    `x` is a float array, `valid` bool of its shape. Invalid entries may be NaN.
     """
     return jnp.sum(jnp.where(valid, x, 0.0), axis) / jnp.maximum(jnp.sum(valid, axis), 1)
 
