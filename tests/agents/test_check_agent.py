@@ -141,94 +141,87 @@ def mutates(params, state, timestep):
     return decision
 
 
-WRONG_SHAPES = {
-    "init": (
-        {"init": lambda key: init(key) if key.sum() > 0 else None},
-        "Agent.init cannot be traced .*: (Value|Type)Error",
-    ),
-    "not jittable": (
-        {"exploit": lambda p, s, t: exploit(p, s, t) if t.reward > 0 else None},
-        "Agent.exploit cannot be traced .*: Tracer.*Error",
-    ),
-    "network": (
-        {"init": lambda key: init(key)._replace(weights=jnp.zeros((4, 2)))},
+# One of an agent's functions, another one in its place, and what is said of it.
+WRONG_SHAPES = [
+    ("init", lambda key: init(key) if key.sum() > 0 else None, "traced .*: (Value|Type)Error"),
+    ("exploit", lambda p, s, t: exploit(p, s, t) if t.reward > 0 else None, ": Tracer.*Error"),
+    (
+        "init",
+        lambda key: init(key)._replace(weights=jnp.zeros((4, 2))),
         "Agent.explore cannot be traced with arguments of the environment's .*: TypeError: dot",
     ),
-    "changes its arguments": (
-        {"explore": mutates},
-        r"Agent\.explore must not change its arguments",
-    ),
-    "no decision": (
-        {"exploit": lambda p, s, t: (0, {}, s)},
-        "Agent.exploit must return a Decision, got a tuple",
-    ),
-    "action's type": (
-        {"exploit": decides(action=lambda t: t.reward)},
+    ("explore", mutates, r"Agent\.explore must not change its arguments"),
+    ("exploit", lambda p, s, t: (0, {}, s), "exploit must return a Decision, got a tuple"),
+    (
+        "exploit",
+        decides(action=lambda t: t.reward),
         r"Agent\.exploit: the action must be int32 \[\], got float32 \[\]",
     ),
-    "action's shape": (
-        {"explore": decides(action=lambda t: jnp.zeros(2, jnp.int32))},
+    (
+        "explore",
+        decides(action=lambda t: jnp.zeros(2, jnp.int32)),
         r"Agent\.explore: the action must be int32 \[\], got int32 \[2\]",
     ),
-    "action is no array": (
-        {"explore": decides(action=lambda t: None)},
-        "Agent.explore: the action must be an array, got None",
-    ),
-    "extras missing": (
-        {"explore": decides(extras=lambda t: {"mu": t.reward})},
+    ("explore", decides(action=lambda t: None), "explore: the action must be an array, got None"),
+    (
+        "explore",
+        decides(extras=lambda t: {"mu": t.reward}),
         r"explore: extras has the wrong structure \(missing: \['value'\]; unexpected: \['mu'\]\)",
     ),
-    "extras' shape": (
-        {"explore": decides(extras=lambda t: {"value": t.observation})},
+    (
+        "explore",
+        decides(extras=lambda t: {"value": t.observation}),
         r"Agent\.explore: extras\['value'\] must be float32 \[\], got float32 \[3\]",
     ),
-    "actor state's type": (
-        {"exploit": decides(state=lambda t: {"key": jax.random.key(0), "share": t.step_type})},
+    (
+        "exploit",
+        decides(state=lambda t: {"key": jax.random.key(0), "share": t.step_type}),
         r"exploit: the actor state\['share'\] must be float32 \[\], got int32 \[\]",
     ),
-    "actor state's structure": (
-        {"explore": decides(state=lambda t: ())},
+    (
+        "explore",
+        decides(state=lambda t: ()),
         r"explore: the actor state has the wrong structure \(missing: \['key'\], \['share'\]\)",
     ),
-    "outputs of gradients": (
-        {"gradients": lambda state, sample: gradients(state, sample)[0]},
+    (
+        "gradients",
+        lambda state, sample: gradients(state, sample)[0],
         r"Agent\.gradients must return the pair \(Gradients, Update\)",
     ),
-    "integer gradients": (
-        {"gradients": learns(grads=lambda g: {"w": g.astype(jnp.int32)})},
+    (
+        "gradients",
+        learns(grads=lambda g: {"w": g.astype(jnp.int32)}),
         r"gradients\['w'\] must be floats, which can be averaged, got int32",
     ),
-    "priorities' shape": (
-        {"gradients": learns(priorities=lambda s: jnp.zeros(()))},
+    (
+        "gradients",
+        learns(priorities=lambda s: jnp.zeros(())),
         r"Agent\.gradients: priorities must be float32 \[3\], got float32 \[\]",
     ),
-    "metrics": (
-        {"gradients": learns(metrics=lambda s: ())},
-        "Agent.gradients: metrics must be a dictionary, got a tuple",
-    ),
-    "vector metrics": (
-        {"gradients": learns(metrics=lambda s: {"error": s.weights})},
+    ("gradients", learns(metrics=lambda s: ()), "metrics must be a dictionary, got a tuple"),
+    (
+        "gradients",
+        learns(metrics=lambda s: {"error": s.weights}),
         r"the metric 'error' must be float32 \[\], got float32 \[3\]",
     ),
-    "learner state": (
-        {"apply": lambda s, g: s._replace(count=s.count + 0.5)},
+    (
+        "apply",
+        lambda s, g: s._replace(count=s.count + 0.5),
         r"Agent\.apply: the learner state\.count must be int32 \[\], got float32 \[\]",
     ),
-    "learner state's nodes": (
-        {"apply": lambda s, g: tuple(apply(s, g))},
+    (
+        "apply",
+        lambda s, g: tuple(apply(s, g)),
         r"Agent\.apply: the learner state has the wrong structure \(missing: \.count, \.key, ",
     ),
-    "grads that apply does not take": (
-        {"gradients": learns(grads=lambda g: {"w": g})},
-        "Agent.apply cannot be traced .*: TypeError",
-    ),
-}
+    ("gradients", learns(grads=lambda g: {"w": g}), "apply cannot be traced .*: TypeError"),
+]
 
 
-@pytest.mark.parametrize(("changes", "message"), WRONG_SHAPES.values(), ids=WRONG_SHAPES)
-def test_wrong_shapes_are_refused_without_compilation(changes, message, monkeypatch):
+@pytest.mark.parametrize(("name", "function", "message"), WRONG_SHAPES)
+def test_wrong_shapes_are_refused_without_compilation(name, function, message, monkeypatch):
     monkeypatch.setattr(jax, "jit", lambda *args, **kwargs: pytest.fail("compiled"))
-    refused(check_agent, GOOD._replace(**changes), message)
+    refused(check_agent, GOOD._replace(**{name: function}), message)
 
 
 class Weak:
@@ -293,59 +286,57 @@ def test_one_step_q_learning_with_both_masks_is_accepted():
     check_agent(GOOD._replace(gradients=both), DISCRETE)
 
 
+PURE = "Agent.init must be pure: two "
 WRONG_VALUES = {
-    "trace": ({"init": Weak().traced}, "Agent.init must be pure: two traces of it differ"),
-    "constants": ({"init": Weak().constant}, "Agent.init must be pure: two traces of it differ"),
-    "calls": (
-        {"init": Weak().called},
-        "Agent.init must be pure: two calls with the same arguments give different results",
-    ),
+    "trace": ("init", Weak().traced, PURE + "traces of it differ"),
+    "constants": ("init", Weak().constant, PURE + "traces of it differ"),
+    "calls": ("init", Weak().called, PURE + "calls with the same arguments give different results"),
     "weak type of a state": (
-        {"init": lambda key: init(key)._replace(weights=jnp.full((3, 2), 0.0))},
+        "init",
+        lambda key: init(key)._replace(weights=jnp.full((3, 2), 0.0)),
         "Agent.gradients must be compiled once, but was compiled again",
     ),
     "discrete actions": (
-        {"init": lambda key: init(key)._replace(weights=jnp.zeros((3, 5)))},
+        "init",
+        lambda key: init(key)._replace(weights=jnp.zeros((3, 5))),
         "Agent.explore: the action must be within 0 and 1, got [2-4] at time step",
     ),
     "actions on last steps": (
-        {"explore": out_of_bounds_on_last_steps},
-        "Agent.explore: the action must be within 0 and 1, got 2 at time step 1",
+        "explore",
+        out_of_bounds_on_last_steps,
+        "Agent.explore: the action must be within 0 and 1, got 2 at time step 2",
     ),
     "negative priorities": (
-        {"gradients": learns(priorities=lambda s: -s.weights)},
+        "gradients",
+        learns(priorities=lambda s: -s.weights),
         r"priorities must be finite and >= 0, got \[-0",
     ),
     "infinite priorities": (
-        {"gradients": learns(priorities=lambda s: s.weights / 0)},
+        "gradients",
+        learns(priorities=lambda s: s.weights / 0),
         r"priorities must be finite and >= 0, got \[inf inf\]",
     ),
-    "gradients": (
-        {"gradients": learns(grads=lambda g: g / 0)},
-        r"Agent\.gradients: gradients must be finite",
-    ),
-    "gradients of truncated episodes": (
-        {"gradients": forgets_on_last_steps},
-        r"Agent\.gradients: gradients must be finite",
-    ),
+    "gradients": ("gradients", learns(grads=lambda g: g / 0), "gradients must be finite"),
+    "truncated episodes": ("gradients", forgets_on_last_steps, "gradients must be finite"),
     "actions of last rows": (
-        {"gradients": learns_from(lambda sample: sample.mask[:, :-1])},
+        "gradients",
+        learns_from(lambda sample: sample.mask[:, :-1]),
         r"Agent\.gradients must not depend on the action of an episode's last row",
     ),
     "padding": (
-        {
-            "gradients": learns_from(lambda sample: ~sample.rows.is_last[:, :-1]),
-            "sequence": dataclasses.replace(GOOD.sequence, length=5),
-        },
+        "gradients",
+        learns_from(lambda sample: ~sample.rows.is_last[:, :-1]),
         r"Agent\.gradients must not depend on rows behind Sample\.mask",
     ),
 }
 
 
-@pytest.mark.parametrize(("changes", "message"), WRONG_VALUES.values(), ids=WRONG_VALUES)
-def test_wrong_values_are_refused(changes, message):
-    check_agent_shapes(GOOD._replace(**changes), DISCRETE)
-    refused(check_agent, GOOD._replace(**changes), message)
+@pytest.mark.parametrize(("name", "function", "message"), WRONG_VALUES.values(), ids=WRONG_VALUES)
+def test_wrong_values_are_refused(name, function, message):
+    sequence = dataclasses.replace(GOOD.sequence, length=5)  # sequences that end have padding
+    agent = GOOD._replace(sequence=sequence, **{name: function})
+    check_agent_shapes(agent, DISCRETE)
+    refused(check_agent, agent, message)
 
 
 def test_continuous_actions_must_be_within_their_bounds():

@@ -1,5 +1,6 @@
 """Properties of all four agents that are not in the contract: see test_check_agent.py for it."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -149,129 +150,105 @@ def test_observations_that_no_network_takes_are_refused(name, observation, messa
         )
 
 
-WRONG = {
-    "acer": [
-        ({"delta": 0.0}, "Config.delta must be a number > 0.0, got 0.0"),
-        ({"delta": -1.0}, "Config.delta must be a number > 0.0, got -1.0"),
-        ({"truncation": 0.0}, "Config.truncation must be a number > 0.0, got 0.0"),
-        ({"average_decay": 1.1}, "average_decay must be a number >= 0.0 and <= 1.0, got 1.1"),
-        ({"sequence_length": 1}, "sequence_length must be an integer >= 2, got 1"),
-        ({"policy_std": 0.0}, "policy_std must be a number > 0.0, got 0.0"),
-        ({"estimator": "a2c"}, "estimator must be one of acer, tis, got 'a2c'"),
-        ({"returns": "n_step"}, "returns must be one of retrace, importance, got 'n_step'"),
-        ({"max_abs_reward": 0.0}, "max_abs_reward must be a number > 0.0, got 0.0"),
-        ({"memory_size": -1}, "memory_size must be an integer >= 0, got -1"),
-        ({"trust_region": "no"}, "trust_region must be one of True, False, got 'no'"),
-        ({"replay": ReplayConfig()}, "ReplayConfig.pace must be rounds for ACER, got 'steady'"),
-    ],
-    "agent57": [
-        ({"num_arms": 1}, "num_arms must be an integer >= 2, got 1"),
-        ({"replay_period": 161}, "replay_period must be an integer >= 1 and <= 160, got 161"),
-        ({"num_neighbours": 30_001}, "num_neighbours must be an integer >= 1 and <= 30000"),
-        ({"bandit_window": 31}, "bandit_window must be an integer >= 32, got 31"),
-        ({"values": "both"}, "values must be one of split, mixed, extrinsic, got 'both'"),
-        ({"target": "q"}, "target must be one of retrace, double_q, got 'q'"),
-        ({"arm_choice": "best"}, "arm_choice must be one of bandit, uniform, actor, zero"),
-        ({"evaluation": "best"}, "evaluation must be one of alternate, greedy, arm, got"),
-        ({"evaluation_arm": 32}, "evaluation_arm must be an integer >= 0 and <= 31, got 32"),
-        ({"novelty_window": 0}, "novelty_window must be an integer >= 1, got 0"),
-        ({"embedding_refresh": 400}, "embedding_refresh must be one of episode, step, got 400"),
-        ({"discount_high": 1.0}, "discount_high must be a number >= 0.0 and < 1.0, got 1.0"),
-        ({"discount_low": 0.998}, "discount_low must not increase, got 0.9999, 0.997, 0.998"),
-        ({"priority_eta": 1.5}, "priority_eta must be a number >= 0.0 and <= 1.0, got 1.5"),
-        ({"rescaling_epsilon": 0.0}, "rescaling_epsilon must be a number > 0.0, got 0.0"),
-        ({"max_modulator": 0.5}, "max_modulator must be a number >= 1.0, got 0.5"),
-        ({"actor_epsilon": 0.0}, "actor_epsilon must be a number > 0.0 and <= 1.0, got 0.0"),
-        ({"burn_in": -1}, "burn_in must be an integer >= 0, got -1"),
-        ({"network_scale": 0.0}, "network_scale must be a number > 0.0, got 0.0"),
-        ({"vector_sizes": (0,)}, r"vector_sizes must be a tuple of integers >= 1, got \(0,\)"),
-        ({"replay": ReplayConfig(capacity=99, min_rows=5)}, "one sequence of 161 rows, got 99"),
-    ],
-    "d4pg": [
-        ({"critic": "quantile"}, "critic must be one of categorical, mixture_of_gaussians, scalar"),
-        ({"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
-        ({"vmin": float("-inf")}, "vmin must be .* got -inf"),
-        ({"num_atoms": 1}, "num_atoms must be an integer >= 2, got 1"),
-        ({"n_step": 0}, "n_step must be an integer >= 1, got 0"),
-        ({"discount": 1.1}, r"discount must be a number >= 0.0 and <= 1.0, got 1.1"),
-        ({"exploration": "ou"}, "exploration must be one of fixed, per_actor, got 'ou'"),
-        ({"sigma": -0.1}, "sigma must be a number >= 0.0, got -0.1"),
-        ({"sigma_min": 0.0}, "sigma_min must be a number > 0.0, got 0.0"),
-        ({"sigma_min": 0.5, "sigma_max": 0.4}, "sigma_max must be a number >= 0.5, got 0.4"),
-        ({"policy_learning_rate": 0.0}, "policy_learning_rate must be a number > 0.0"),
-        (
-            {"max_action_gradient_norm": 0.0},
-            "max_action_gradient_norm must be a number > 0.0 or None, got 0.0",
-        ),
-        ({"target_update_period": 0}, "target_update_period must be an integer >= 1, got 0"),
-        ({"mixture_components": 0}, "mixture_components must be an integer >= 1, got 0"),
-        ({"mixture_samples": 0}, "mixture_samples must be an integer >= 1, got 0"),
-        ({"return_unit": 0.0}, "return_unit must be a number > 0.0, got 0.0"),
-        ({"mixture_min_scale": 0.0}, "mixture_min_scale must be a number > 0.0, got 0.0"),
-        ({"policy_sizes": ()}, r"policy_sizes must be .* >= 1, at least 1 of them, got \(\)"),
-        ({"critic_sizes": (3,)}, r"critic_sizes must be .* >= 1, at least 2 of them, got \(3,\)"),
-        ({"critic_sizes": (0, 3)}, "critic_sizes must be a tuple of integers >= 1"),
-        ({"action_input": "third"}, "action_input must be one of second_layer, concatenated"),
-        ({"layer_norm": 3}, "layer_norm must be one of True, False, got 3"),
-    ],
-    "reactor": [
-        (
-            {"policy_gradient": "loo"},
-            "policy_gradient must be one of beta_loo, tislr, islr, got 'loo'",
-        ),
-        ({"policy_gradient_cap": 0.5}, r"policy_gradient_cap must be a number >= 1.0, got 0.5"),
-        ({"retrace_lambda": 1.5}, r"retrace_lambda must be a number >= 0.0 and <= 1.0, got 1.5"),
-        ({"num_atoms": 1}, "num_atoms must be an integer >= 2, got 1"),
-        ({"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
-        ({"vmax": float("inf")}, "vmax must be .* got inf"),
-        ({"policy_epsilon": 0.0}, r"policy_epsilon must be a number > 0.0 and < 1.0, got 0.0"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number > 0.0 and <= 1.0, got 0.0"),
-        ({"sequence_length": 1}, "sequence_length must be an integer >= 2, got 1"),
-        ({"target_update_period": 0}, "target_update_period must be an integer >= 1, got 0"),
-        ({"adam_b1": 1.0}, r"adam_b1 must be a number >= 0.0 and < 1.0, got 1.0"),
-        ({"num_atoms": 2.5}, "num_atoms must be an integer >= 2, got 2.5"),
-        ({"shared_size": None}, "shared_size must be an integer >= 1, got None"),
-        ({"vector_sizes": (0,)}, r"vector_sizes must be a tuple of integers >= 1, got \(0,\)"),
-        ({"recurrent": "no"}, "recurrent must be one of True, False, got 'no'"),
-        ({"initial_state": "warm"}, "initial_state must be one of zero, stored, got 'warm'"),
-        (
-            {"replay": ReplayConfig(capacity=20, min_rows=5)},
-            "capacity must hold one sequence of 33 rows",
-        ),
-    ],
+CONFIGS = {name: package.Config for name, package in PACKAGES.items()} | {"replay": ReplayConfig}
+# What is allowed, and fields with values that are not.
+REFUSED = {
+    "a number": "d4pg.vmin -1e400, reactor.vmax 1e400",
+    "a number > 0.0": (
+        "acer.delta 0.0, acer.delta -1.0, acer.truncation 0.0, acer.policy_std 0.0, "
+        "acer.max_abs_reward 0.0, agent57.rescaling_epsilon 0.0, agent57.network_scale 0.0, "
+        "d4pg.sigma_min 0.0, d4pg.return_unit 0.0, d4pg.mixture_min_scale 0.0, "
+        "replay.acting_steps_per_update 0.0"
+    ),
+    "a number > 0.0 and < 1.0": "reactor.policy_epsilon 0.0",
+    "a number > 0.0 and <= 1.0": (
+        "agent57.actor_epsilon 0.0, d4pg.policy_learning_rate 0.0, reactor.learning_rate 0.0"
+    ),
+    "a number > 0.0 or None": "d4pg.max_action_gradient_norm 0.0",
+    "a number >= 0.0": "d4pg.sigma -0.1, replay.replay_ratio -1.0",
+    "a number >= 0.0 and < 1.0": "agent57.discount_high 1.0, reactor.adam_b1 1.0",
+    "a number >= 0.0 and <= 1.0": (
+        "acer.average_decay 1.1, agent57.priority_eta 1.5, d4pg.discount 1.1, "
+        "reactor.retrace_lambda 1.5, replay.importance_exponent 1.1, replay.uniform_fraction -0.1"
+    ),
+    "a number >= 1.0": "agent57.max_modulator 0.5, reactor.policy_gradient_cap 0.5",
+    "an integer >= 0": "acer.memory_size -1, agent57.burn_in -1",
+    "an integer >= 0 and <= 31": "agent57.evaluation_arm 32",
+    "an integer >= 1": (
+        "agent57.novelty_window 0, d4pg.n_step 0, d4pg.target_update_period 0, "
+        "d4pg.mixture_components 0, d4pg.mixture_samples 0, reactor.target_update_period 0, "
+        "reactor.shared_size None, replay.capacity 0, replay.min_rows 0, replay.batch_size 0, "
+        "replay.updates_per_call 0"
+    ),
+    "an integer >= 1 and <= 160": "agent57.replay_period 161",
+    "an integer >= 1 and <= 30000": "agent57.num_neighbours 30001",
+    "an integer >= 1 and <= 1000000": "replay.min_rows 1000001",
+    "an integer >= 2": (
+        "acer.sequence_length 1, agent57.num_arms 1, d4pg.num_atoms 1, reactor.num_atoms 1, "
+        "reactor.sequence_length 1, reactor.num_atoms 2.5"
+    ),
+    "an integer >= 32": "agent57.bandit_window 31",
+    "a tuple of integers >= 1": "agent57.vector_sizes (0,), reactor.vector_sizes (0,)",
+    "a tuple of integers >= 1, at least 1 of them": "d4pg.policy_sizes ()",
+    "a tuple of integers >= 1, at least 2 of them": "d4pg.critic_sizes (3,)",
+    "one of True, False": (
+        "acer.trust_region 'no', d4pg.layer_norm 3, reactor.recurrent 'no', replay.on_policy 1.5"
+    ),
+    "one of acer, tis": "acer.estimator 'a2c'",
+    "one of retrace, importance": "acer.returns 'n_step'",
+    "one of split, mixed, extrinsic": "agent57.values 'both'",
+    "one of retrace, double_q": "agent57.target 'q'",
+    "one of bandit, uniform, actor, zero": "agent57.arm_choice 'best'",
+    "one of alternate, greedy, arm": "agent57.evaluation 'best'",
+    "one of episode, step": "agent57.embedding_refresh 400",
+    "one of categorical, mixture_of_gaussians, scalar": "d4pg.critic 'quantile'",
+    "one of fixed, per_actor": "d4pg.exploration 'ou'",
+    "one of second_layer, concatenated": "d4pg.action_input 'third'",
+    "one of beta_loo, tislr, islr": "reactor.policy_gradient 'loo'",
+    "one of zero, stored": "reactor.initial_state 'warm'",
+    "one of uniform, proportional, contextual": "replay.selector 'random'",
+    "one of steady, rounds": "replay.pace 'slow'",
 }
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "message"), [(name, *row) for name in NAMES for row in WRONG[name]]
+    ("allowed", "case"), [(key, case) for key in REFUSED for case in REFUSED[key].split(", ")]
 )
-def test_wrong_configs_are_refused(name, changes, message):
-    with pytest.raises(ValueError, match=message):
-        PACKAGES[name].Config(**changes)
+def test_values_out_of_range_are_refused(allowed, case):
+    where, text = case.split(" ")
+    name, field = where.split(".")
+    value = ast.literal_eval(text)
+    sentence = f"{CONFIGS[name].__name__}.{field} must be {allowed}, got {value!r}."
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        CONFIGS[name](**{field: value})
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("name", "changes", "message"),
     [
-        ({"selector": "random"}, "selector must be one of uniform, proportional, contextual"),
-        ({"capacity": 0}, "capacity must be an integer >= 1, got 0"),
-        ({"min_rows": 0}, "min_rows must be an integer >= 1, got 0"),
-        ({"min_rows": 1_000_001}, "min_rows must be an integer >= 1 and <= 1000000, got 1000001"),
-        ({"batch_size": 0}, "batch_size must be an integer >= 1"),
-        ({"acting_steps_per_update": 0.0}, "acting_steps_per_update must be a number > 0.0"),
-        ({"importance_exponent": 1.1}, "importance_exponent must be a number >= 0.0 and <= 1.0"),
-        ({"uniform_fraction": -0.1}, "uniform_fraction must be a number >= 0.0 and <= 1.0"),
-        ({"replay_ratio": -1.0}, "replay_ratio must be a number >= 0.0, got -1.0"),
         (
+            "acer",
+            {"replay": ReplayConfig()},
+            "pace must be rounds for ACER, got 'steady'",
+        ),
+        ("agent57", {"discount_low": 0.998}, "low must not increase, got 0.9999, 0.997, 0.998"),
+        ("agent57", {"replay": ReplayConfig(capacity=99, min_rows=5)}, "of 161 rows, got 99"),
+        ("d4pg", {"vmin": 1.0, "vmax": 1.0}, "vmin must be less than vmax, got vmin 1.0, vmax 1.0"),
+        ("d4pg", {"sigma_min": 0.5, "sigma_max": 0.4}, "max must be a number >= 0.5, got 0.4"),
+        ("reactor", {"vmin": 1.0, "vmax": 1.0}, "must be less than vmax, got vmin 1.0, vmax 1.0"),
+        (
+            "reactor",
+            {"replay": ReplayConfig(capacity=20, min_rows=5)},
+            "capacity must hold one sequence of 33 rows",
+        ),
+        (
+            "replay",
             {"replay_ratio": 0.0, "pace": "rounds"},
             "replay_ratio must be > 0 if on_policy is False, got 0.0: nothing",
         ),
-        ({"on_policy": True}, "pace must be rounds if on_policy is True, got 'steady'"),
-        ({"on_policy": 1.5}, "on_policy must be one of True, False, got 1.5"),
-        ({"updates_per_call": 0}, "updates_per_call must be an integer >= 1, got 0"),
-        ({"pace": "slow"}, "pace must be one of steady, rounds, got 'slow'"),
+        ("replay", {"on_policy": True}, "pace must be rounds if on_policy is True, got 'steady'"),
     ],
 )
-def test_wrong_replay_configs_are_refused(changes, message):
+def test_values_that_do_not_fit_each_other_are_refused(name, changes, message):
     with pytest.raises(ValueError, match=message):
-        ReplayConfig(**changes)
+        CONFIGS[name](**changes)
