@@ -27,14 +27,6 @@ class ActorState(NamedTuple):
     memory: Any
 
 
-def begin(
-    key: jax.Array, actor_id: jax.Array, num_actors: int, *, network: RecurrentNetwork
-) -> ActorState:
-    """`Agent.begin` of an agent whose actors do not differ."""
-    del actor_id, num_actors
-    return ActorState(key, network.initial_state())
-
-
 def read(
     params: Any, memory: Any, timestep: TimeStep, *, network: RecurrentNetwork
 ) -> tuple[Any, Any]:
