@@ -188,9 +188,11 @@ def _exported(module: str, tree: ast.Module) -> Iterator[tuple[str, str, str]]:
         elif isinstance(node, ast.ImportFrom) and node.level:
             up = node.level - (modules()[module].name == "__init__.py")
             base = module.rsplit(".", up)[0] if up else module
-            for alias in node.names:
-                source = f"{base}.{node.module}" if node.module else base
-                sources[alias.asname or alias.name] = (source, alias.name)
+            source = f"{base}.{node.module}" if node.module else base
+            names = [(alias.asname or alias.name, alias.name) for alias in node.names]
+            if names == [("*", "*")]:
+                names = [(name, name) for name in _own(_parsed(modules()[source])) or []]
+            sources |= {known: (source, original) for known, original in names}
     for name in public:
         source, original = sources.get(name, ("_", ""))  # "_": defined here
         if not any(part.startswith("_") for part in f"{source}.{original}".split(".")):

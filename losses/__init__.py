@@ -7,60 +7,13 @@ discounts. Functions of a single state (policy gradients, distances of distribut
 suffixes.
 """
 
-from .acer_policy import (
-    acer_policy_gradient,
-    acer_sampled_policy_gradient,
-    trust_region_projection,
-)
-from .acer_returns import (
-    importance_sampled_return,
-    importance_weighted_value_loss,
-    q_opc,
-    q_retrace,
-    stochastic_dueling,
-    truncated_importance_trajectory,
-    v_target,
-)
-from .continuous import (
-    CriticLoss,
-    categorical_td_loss,
-    deterministic_policy_gradient_loss,
-    mixture_of_gaussians_td_loss,
-    n_step_return,
-    scalar_td_loss,
-)
-from .distributional import (
-    categorical_bellman_target,
-    categorical_cross_entropy,
-    categorical_kl_divergence,
-    categorical_projection,
-    clipped_mass,
-    total_variation,
-)
-from .off_policy import (
-    distributional_off_policy_target,
-    expected_off_policy_return,
-    importance_coefficients,
-    retrace_coefficients,
-    tree_backup_coefficients,
-)
-from .policy_gradient import (
-    beta_loo_loss,
-    islr_loss,
-    policy_entropy,
-    tislr_loss,
-    truncated_beta,
-)
-from .transformed import (
-    IDENTITY,
-    ValueTransform,
-    sequence_priority,
-    signed_hyperbolic,
-    signed_hyperbolic_pair,
-    signed_parabolic,
-    transformed_n_step_double_q_return,
-    transformed_off_policy_return,
-)
+from .acer_policy import *
+from .acer_returns import *
+from .continuous import *
+from .distributional import *
+from .off_policy import *
+from .policy_gradient import *
+from .transformed import *
 
 __all__ = [
     "IDENTITY",

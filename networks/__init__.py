@@ -1,44 +1,20 @@
 """Haiku modules and network factories. Recurrent networks are unbatched, time first: `[T, ...]`."""
 
-from .acer import (
-    AcerModule,
-    AdvantageModule,
-    CategoricalOutput,
-    GaussianOutput,
-    make_acer_network,
-    make_advantage_network,
-)
-from .agent57 import (
-    ActionClassifier,
-    Agent57Networks,
-    EmbeddingModule,
-    R2D2Inputs,
-    R2D2Module,
-    make_agent57_networks,
-)
-from .base import (
-    FeedForwardNetwork,
-    RecurrentNetwork,
-    make_feed_forward_network,
-    make_recurrent_network,
-)
-from .categorical_dueling import (
-    CategoricalDuelingHead,
-    CategoricalDuelingModule,
-    make_categorical_dueling_network,
-)
-from .critic_heads import Categorical, CriticHead, MixtureOfGaussians, Scalar
-from .d4pg import CriticModule, D4PGNetworks, PixelTorso, PolicyModule, make_d4pg_networks
-from .memory import Memory
-from .reactor import ReactorModule, ReactorOutput, make_reactor_network
-from .torsos import ImageTorso, MakeTorso, VectorTorso, choose_convolutions, crelu, make_torso
+from .acer import *
+from .agent57 import *
+from .base import *
+from .categorical_dueling import *
+from .critic_heads import *
+from .d4pg import *
+from .memory import *
+from .reactor import *
+from .torsos import *
 
 __all__ = [
     "AcerModule",
     "ActionClassifier",
     "AdvantageModule",
     "Agent57Networks",
-    "Categorical",
     "CategoricalDuelingHead",
     "CategoricalDuelingModule",
     "CategoricalOutput",
@@ -51,7 +27,6 @@ __all__ = [
     "ImageTorso",
     "MakeTorso",
     "Memory",
-    "MixtureOfGaussians",
     "PixelTorso",
     "PolicyModule",
     "R2D2Inputs",
@@ -59,9 +34,10 @@ __all__ = [
     "ReactorModule",
     "ReactorOutput",
     "RecurrentNetwork",
-    "Scalar",
     "VectorTorso",
+    "categorical_head",
     "choose_convolutions",
+    "choose_torso",
     "crelu",
     "make_acer_network",
     "make_advantage_network",
@@ -71,5 +47,6 @@ __all__ = [
     "make_feed_forward_network",
     "make_reactor_network",
     "make_recurrent_network",
-    "make_torso",
+    "mixture_of_gaussians_head",
+    "scalar_head",
 ]

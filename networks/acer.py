@@ -15,7 +15,7 @@ from .base import (
     make_recurrent_network,
 )
 from .memory import Memory
-from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, check_torso, make_torso
+from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso
 
 # Scale of the policy head's initial weights: initial policies are nearly uniform, means near 0.
 _POLICY_SCALE = 0.01
@@ -53,26 +53,14 @@ class _Stream(hk.Module):
 
     def __init__(
         self,
-        observation: specs.Array,
-        convolutions: Convolutions | None,
-        vector_sizes: Sequence[int],
+        torso: MakeTorso,
         hidden_size: int,
         memory_size: int,
-        orthogonal_gain: float | None,
-        torso: MakeTorso | None,
-        name: str | None = None,
+        w_init: hk.initializers.Initializer | None,
+        name: str,
     ):
         super().__init__(name=name)
-        gain = orthogonal_gain
-        w_init = None if gain is None else hk.initializers.Orthogonal(gain)
-        self._torso = make_torso(
-            observation,
-            convolutions=convolutions,
-            vector_sizes=vector_sizes,
-            activation=jax.nn.relu,
-            w_init=w_init,
-            own=torso,
-        )
+        self._torso = torso()
         self._hidden = hk.Linear(hidden_size, w_init=w_init, name="hidden")
         self._memory = Memory(memory_size, name="memory") if memory_size else None
 
@@ -98,46 +86,38 @@ class AcerModule(hk.Module):
 
     def __init__(
         self,
-        observation: specs.Array,
+        torso: MakeTorso,
         actions: specs.Array,
         *,
-        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
-        vector_sizes: Sequence[int] = (),
         hidden_size: int = 512,
         memory_size: int = 0,
         shared: bool = True,
         separate_q: bool = False,
-        orthogonal_gain: float | None = None,
-        torso: MakeTorso | None = None,
+        w_init: hk.initializers.Initializer | None = None,
         name: str | None = None,
     ):
         """Makes the module.
 
         Args:
-          observation: spec of one observation.
+          torso: makes a torso, once for each stream: observations `[T, ...]` -> float features
+            `[T, D]`.
           actions: a `DiscreteArray`, or an array `[d]`.
-          convolutions: (channels, kernel, stride) of each, for images; None: by size.
-          vector_sizes: hidden layers of the torso, for float observations.
           hidden_size: units of the layer that follows the torso.
           memory_size: units of an LSTM after that layer; 0 for none.
           shared: whether both heads share one stream of layers; otherwise each has its own.
           separate_q: continuous actions only: whether `features` come from one more stream, which
             neither the policy nor V uses; otherwise they are the inputs of V's head.
-          orthogonal_gain: convolutions and the hidden layer start as orthogonal matrices times
-            this, so that sqrt(2) keeps the size of features through ReLU; None: Haiku's weights, of
-            deviation 1 / sqrt(inputs), which shrink it.
-          torso: makes a torso in place of the default one, once for each stream: observations
-            `[T, ...]` -> float features `[T, D]`.
+          w_init: of the hidden layers; None: Haiku's.
           name: Haiku's name of the module.
         """
         super().__init__(name=name)
         self._actions = actions
-        sizes = (convolutions, vector_sizes, hidden_size, memory_size, orthogonal_gain, torso)
+        parts = torso, hidden_size, memory_size, w_init
         names = ["shared"] if shared else ["policy", "value"]
         self._value_stream = len(names) - 1
         if separate_q and not isinstance(actions, specs.DiscreteArray):
             names.append("q")
-        self._streams = [_Stream(observation, *sizes, name=f"{name}_stream") for name in names]
+        self._streams = [_Stream(*parts, name=f"{name}_stream") for name in names]
 
     def initial_state(self) -> Any:
         """One state for each stream."""
@@ -188,21 +168,38 @@ class AdvantageModule(hk.Module):
 
 
 def make_acer_network(
-    observation: specs.Array, actions: specs.Array, **sizes: Any
+    observation: specs.Array,
+    actions: specs.Array,
+    *,
+    convolutions: Convolutions | None = DQN_CONVOLUTIONS,
+    vector_sizes: Sequence[int] = (),
+    orthogonal_gain: float | None = None,
+    torso: MakeTorso | None = None,
+    **sizes: Any,
 ) -> RecurrentNetwork:
     """ACER's network. Outputs: `CategoricalOutput` (discrete), `GaussianOutput` (continuous).
 
     Args:
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
       actions: spec of one action: a `DiscreteArray`, or an array `[d]`.
-      **sizes: arguments of `AcerModule`, whose defaults are the paper's.
+      convolutions: (channels, kernel, stride) of each, for images; None: by size.
+      vector_sizes: hidden layers of the torso, for float observations.
+      orthogonal_gain: convolutions and the hidden layer start as orthogonal matrices times this, so
+        that sqrt(2) keeps the size of features through ReLU; None: Haiku's weights, of deviation
+        1 / sqrt(inputs), which shrink it.
+      torso: makes a torso in place of the default one.
+      **sizes: other arguments of `AcerModule`, whose defaults are the paper's.
 
     Raises:
       ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
     """
-    convolutions = sizes.get("convolutions", DQN_CONVOLUTIONS)
-    check_torso(observation, convolutions, sizes.get("torso"))
-    return make_recurrent_network(lambda: AcerModule(observation, actions, **sizes), observation)
+    w_init = None if orthogonal_gain is None else hk.initializers.Orthogonal(orthogonal_gain)
+    chosen = choose_torso(
+        observation, convolutions, vector_sizes, jax.nn.relu, w_init=w_init, own=torso
+    )
+    return make_recurrent_network(
+        lambda: AcerModule(chosen, actions, w_init=w_init, **sizes), observation
+    )
 
 
 def make_advantage_network(features: Any, actions: specs.Array, size: int) -> FeedForwardNetwork:

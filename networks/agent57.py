@@ -20,7 +20,7 @@ from .base import (
     make_recurrent_network,
 )
 from .memory import Memory
-from .torsos import DQN_CONVOLUTIONS, Convolutions, check_observation, make_torso
+from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso
 
 
 class R2D2Inputs(NamedTuple):
@@ -49,12 +49,10 @@ class R2D2Module(hk.Module):
 
     def __init__(
         self,
-        observation: specs.Array,
+        torso: MakeTorso,
         *,
         num_actions: int,
         num_arms: int,
-        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
-        vector_sizes: Sequence[int] = (),
         torso_size: int = 512,
         lstm_size: int = 512,
         head_size: int = 512,
@@ -64,12 +62,7 @@ class R2D2Module(hk.Module):
         super().__init__(name=name)
         self._num_actions, self._num_arms = num_actions, num_arms
         self._head_size = head_size
-        self._torso = make_torso(
-            observation,
-            convolutions=convolutions,
-            vector_sizes=vector_sizes,
-            activation=jax.nn.relu,
-        )
+        self._torso = torso()
         self._linear = hk.Linear(torso_size, name="linear")
         self._memory = Memory(lstm_size, recurrent, name="memory")
 
@@ -105,22 +98,9 @@ class EmbeddingModule(hk.Module):
     Used for NGU's controllable state f and for both networks of random network distillation.
     """
 
-    def __init__(
-        self,
-        observation: specs.Array,
-        size: int,
-        *,
-        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
-        vector_sizes: Sequence[int] = (),
-        name: str | None = None,
-    ):
+    def __init__(self, torso: MakeTorso, size: int, name: str | None = None):
         super().__init__(name=name)
-        self._torso = make_torso(
-            observation,
-            convolutions=convolutions,
-            vector_sizes=vector_sizes,
-            activation=jax.nn.relu,
-        )
+        self._torso = torso()
         self._output = hk.Linear(size, name="output")
 
     def __call__(self, observations: jax.Array) -> jax.Array:
@@ -186,20 +166,16 @@ def make_agent57_networks(
     Raises:
       ValueError: an unsupported observation.
     """
-    check_observation(observation, convolutions)
-    torso: dict[str, Any] = {"convolutions": convolutions, "vector_sizes": vector_sizes}
+    torso = choose_torso(observation, convolutions, vector_sizes, jax.nn.relu)
     index, number = specs.Array((), np.int32), specs.Array((), np.float32)
     embedded = specs.Array((embedding_size,), np.float32)
     inputs = R2D2Inputs(observation, index, number, number, index)
 
     def value() -> R2D2Module:
-        sizes = {"num_actions": num_actions, "num_arms": num_arms, **torso, **value_sizes}
-        return R2D2Module(observation, **sizes)
+        return R2D2Module(torso, num_actions=num_actions, num_arms=num_arms, **value_sizes)
 
     def embedding(size: int) -> FeedForwardNetwork:
-        return make_feed_forward_network(
-            lambda: EmbeddingModule(observation, size, **torso), observation
-        )
+        return make_feed_forward_network(lambda: EmbeddingModule(torso, size), observation)
 
     return Agent57Networks(
         value=make_recurrent_network(value, inputs),

@@ -1,6 +1,5 @@
 """Converts Haiku modules to pure functions. `hk.transform` is called in this module only."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -50,17 +49,15 @@ class RecurrentNetwork(NamedTuple):
 def make_recurrent_network(
     make_module: Callable[[], RecurrentModule], observation: Any
 ) -> RecurrentNetwork:
-    """Converts a recurrent module to pure functions.
+    """Converts a recurrent module, made inside Haiku's transform, to pure functions.
 
-    Args:
-      make_module: builds the module; called inside Haiku's transform.
-      observation: the spec of one observation, or a pytree of specs.
+    `observation` is the spec of one observation, or a pytree of specs.
     """
-    unroll = hk.without_apply_rng(hk.transform(functools.partial(_applied, make_module)))
-    start = hk.without_apply_rng(hk.transform(lambda: make_module().initial_state()))
+    unroll = _transformed(make_module)
+    start = hk.transform(lambda: make_module().initial_state())
 
     def initial_state() -> State:
-        return start.apply({})
+        return start.apply({}, None)
 
     def init(key: jax.Array) -> Params:
         observations = jax.tree.map(lambda x: jnp.zeros((1, *x.shape), x.dtype), observation)
@@ -91,13 +88,11 @@ class FeedForwardNetwork(NamedTuple):
 def make_feed_forward_network(
     make_module: Callable[[], Callable[..., Any]], *inputs: specs.Array
 ) -> FeedForwardNetwork:
-    """Converts a module without memory to pure functions.
+    """Converts a module without memory, made inside Haiku's transform, to pure functions.
 
-    Args:
-      make_module: builds the module; called inside Haiku's transform.
-      *inputs: the spec of each of its inputs, unbatched.
+    `inputs` are the specs of its inputs, unbatched.
     """
-    network = hk.without_apply_rng(hk.transform(functools.partial(_applied, make_module)))
+    network = _transformed(make_module)
 
     def init(key: jax.Array) -> Params:
         batches = [jnp.zeros((1, *spec.shape), spec.dtype) for spec in inputs]
@@ -106,6 +101,9 @@ def make_feed_forward_network(
     return FeedForwardNetwork(init, network.apply)
 
 
-def _applied(make_module: Callable[[], Callable[..., Any]], *inputs: Any) -> Any:
-    with weights_for_loops():
-        return make_module()(*inputs)
+def _transformed(make_module: Callable[[], Callable[..., Any]]) -> hk.Transformed:
+    def apply(*inputs: Any) -> Any:
+        with weights_for_loops():
+            return make_module()(*inputs)
+
+    return hk.without_apply_rng(hk.transform(apply))

@@ -6,6 +6,7 @@ actions, `N` the number of atoms.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import chex
 import haiku as hk
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
-from .torsos import DQN_CONVOLUTIONS, Convolutions, check_observation, make_torso
+from .torsos import DQN_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso
 
 
 class CategoricalDuelingHead(hk.Module):
@@ -48,22 +49,24 @@ class CategoricalDuelingModule(hk.Module):
 
     def __init__(
         self,
-        observation: specs.Array,
+        torso: MakeTorso,
         *,
         num_actions: int,
-        num_atoms: int,
-        convolutions: Convolutions | None = DQN_CONVOLUTIONS,
-        vector_sizes: Sequence[int] = (),
+        num_atoms: int = 51,
         hidden_size: int = 512,
         name: str | None = None,
     ):
+        """Makes the module.
+
+        Args:
+          torso: makes the torso: observations `[B, ...]` -> float features `[B, F]`.
+          num_actions: A >= 1.
+          num_atoms: N >= 1; 51 in C51, 1 for plain action values.
+          hidden_size: units of the hidden layer of each stream.
+          name: Haiku's name of the module.
+        """
         super().__init__(name=name)
-        self._torso = make_torso(
-            observation,
-            convolutions=convolutions,
-            vector_sizes=vector_sizes,
-            activation=jax.nn.relu,
-        )
+        self._torso = torso()
         self._head = CategoricalDuelingHead(num_actions, num_atoms, hidden_size, name="head")
 
     def __call__(self, observations: jax.Array) -> jax.Array:
@@ -74,21 +77,17 @@ class CategoricalDuelingModule(hk.Module):
 def make_categorical_dueling_network(
     observation: specs.Array,
     *,
-    num_actions: int,
-    num_atoms: int = 51,
     convolutions: Convolutions | None = DQN_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
-    hidden_size: int = 512,
+    **sizes: Any,
 ) -> FeedForwardNetwork:
     """The network for one kind of observation, with the papers' sizes for images.
 
     Args:
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
-      num_actions: A >= 1.
-      num_atoms: N >= 1; 51 in C51, 1 for plain action values.
       convolutions: (channels, kernel, stride) of each, for images; None: by size.
       vector_sizes: hidden layers of the torso, for float arrays.
-      hidden_size: units of the hidden layer of each stream.
+      **sizes: arguments of `CategoricalDuelingModule`.
 
     Returns:
       Observations `[B, ...]` -> logits `[B, A, N]`.
@@ -96,15 +95,5 @@ def make_categorical_dueling_network(
     Raises:
       ValueError: an unsupported observation.
     """
-    check_observation(observation, convolutions)
-    return make_feed_forward_network(
-        lambda: CategoricalDuelingModule(
-            observation,
-            num_actions=num_actions,
-            num_atoms=num_atoms,
-            convolutions=convolutions,
-            vector_sizes=vector_sizes,
-            hidden_size=hidden_size,
-        ),
-        observation,
-    )
+    torso = choose_torso(observation, convolutions, vector_sizes, jax.nn.relu)
+    return make_feed_forward_network(lambda: CategoricalDuelingModule(torso, **sizes), observation)

@@ -27,10 +27,7 @@ class Convolution(hk.Module):
         w_init: hk.initializers.Initializer | None = None,
         name: str = "conv2_d",
     ):
-        """Takes the number of output channels, the side of the kernel, and the stride.
-
-        `w_init` is that of the kernel `[k, k, C, D]`; None: Haiku's.
-        """
+        """`channels` is D; `w_init` initialises the kernel `[k, k, C, D]`, None: as Haiku does."""
         super().__init__(name=name)
         self._channels, self._kernel, self._stride = channels, kernel, stride
         self._w_init = w_init

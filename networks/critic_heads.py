@@ -1,11 +1,11 @@
 """Critic heads: a categorical distribution, a mixture of Gaussians, or the expected return.
 
 D4PG (Barth-Maron et al. 2018), appendix A. A head interprets the outputs of the critic's last
-linear layer. Agents use heads through `CriticHead` only. Everything is unbatched; `P` denotes
-`num_outputs`.
+linear layer. Everything is unbatched; `P` denotes `num_outputs`.
 """
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,90 +19,62 @@ from ..losses import (
     scalar_td_loss,
 )
 
-
-class CriticHead(Protocol):
-    """Interprets the outputs of a critic."""
-
-    @property
-    def num_outputs(self) -> int:
-        """P, the number of outputs of the critic's last layer."""
-        ...
-
-    def mean(self, outputs: jax.Array) -> jax.Array:
-        """Expected return `[]` of outputs `[P]`."""
-        ...
-
-    def loss(
-        self,
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-        key: jax.Array,
-    ) -> CriticLoss:
-        """Loss and priority of a prediction `[P]` with the target `r_t + discount_t * Z`.
-
-        Z is the distribution of `outputs_t` `[P]`. The key is for heads that draw samples; others
-        ignore it. Only `outputs_tm1` takes a gradient, that of the loss.
-        """
-        ...
-
-    def metrics(
-        self,
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-    ) -> dict[str, jax.Array]:
-        """Diagnostics `[]` of the arguments of `loss`: whether the head suits the task."""
-        ...
+Metrics: TypeAlias = dict[str, jax.Array]
 
 
-class Categorical(NamedTuple):
-    """A categorical distribution over fixed atoms. A `CriticHead`.
+class CriticHead(NamedTuple):
+    """Interprets the outputs of a critic.
+
+    `outputs_tm1` `[P]` are a prediction, whose target is `r_t + discount_t * Z`; Z is the
+    distribution of `outputs_t` `[P]`.
 
     Attributes:
+      num_outputs: P, the number of outputs of the critic's last layer.
+      mean: `outputs [P] -> []`, the expected return.
+      loss: `(outputs_tm1, r_t, discount_t, outputs_t, key) -> CriticLoss`, loss and priority. The
+        key is for heads that draw samples. Only `outputs_tm1` takes a gradient, that of the loss.
+      metrics: `(outputs_tm1, r_t, discount_t, outputs_t) -> dict`, diagnostics `[]` of the
+        arguments of `loss`: whether the head suits the task.
+    """
+
+    num_outputs: int
+    mean: Callable[[jax.Array], jax.Array]
+    loss: Callable[[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array], CriticLoss]
+    metrics: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], Metrics]
+
+
+def categorical_head(num_atoms: int = 51, vmin: float = -150.0, vmax: float = 150.0) -> CriticHead:
+    """A categorical distribution over fixed atoms: one logit for each (`categorical_td_loss`).
+
+    Its metrics are the prediction's mass at the ends, and the target's mass outside of them
+    (`losses.clipped_mass`).
+
+    Args:
       num_atoms: >= 2.
       vmin: the smallest atom.
       vmax: the largest atom, > vmin.
     """
+    # NumPy's, a constant while functions are traced: the losses see its equal distances.
+    atoms: Any = np.linspace(vmin, vmax, num_atoms, dtype=np.float32)
 
-    num_atoms: int = 51
-    vmin: float = -150.0
-    vmax: float = 150.0
-
-    @property
-    def num_outputs(self) -> int:
-        """One logit for each atom."""
-        return self.num_atoms
-
-    def mean(self, outputs: jax.Array) -> jax.Array:
-        """The mean over the atoms."""
-        return jnp.sum(jax.nn.softmax(outputs) * self._atoms())
+    def mean(outputs: jax.Array) -> jax.Array:
+        return jnp.sum(jax.nn.softmax(outputs) * atoms)
 
     def loss(
-        self,
         outputs_tm1: jax.Array,
         r_t: jax.Array,
         discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
-        """Cross-entropy and KL divergence of the projected target: `losses.categorical_td_loss`."""
         del key
-        probs_t = jax.nn.softmax(outputs_t)
-        return categorical_td_loss(self._atoms(), outputs_tm1, r_t, discount_t, probs_t)
+        return categorical_td_loss(atoms, outputs_tm1, r_t, discount_t, jax.nn.softmax(outputs_t))
 
     def metrics(
-        self,
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-    ) -> dict[str, jax.Array]:
-        """The prediction's mass at the ends, and the target's outside: `losses.clipped_mass`."""
+        outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
+    ) -> Metrics:
         probs = jax.nn.softmax(outputs_tm1)
-        below, above = clipped_mass(self._atoms(), r_t, discount_t, jax.nn.softmax(outputs_t))
+        below, above = clipped_mass(atoms, r_t, discount_t, jax.nn.softmax(outputs_t))
         return {
             "mass_at_vmin": probs[0],
             "mass_at_vmax": probs[-1],
@@ -110,112 +82,75 @@ class Categorical(NamedTuple):
             "clipped_above_vmax": above,
         }
 
-    def _atoms(self) -> Any:
-        # NumPy's, a constant while functions are traced: the losses see its equal distances.
-        return np.linspace(self.vmin, self.vmax, self.num_atoms, dtype=np.float32)
+    return CriticHead(num_atoms, mean, loss, metrics)
 
 
-class MixtureOfGaussians(NamedTuple):
-    """A mixture of Gaussians. A `CriticHead`.
+def mixture_of_gaussians_head(
+    num_components: int = 5, num_samples: int = 16, min_scale: float = 1e-2, unit: float = 1.0
+) -> CriticHead:
+    """A mixture of Gaussians (`mixture_of_gaussians_td_loss`).
 
-    Attributes:
+    Its outputs are K logits, K means, and K inputs of the softplus for the standard deviations. Its
+    metric is the standard deviation of the prediction.
+
+    Args:
       num_components: K >= 1.
       num_samples: >= 1, samples of the target in each loss.
       min_scale: > 0, added to each standard deviation. It bounds the loss below.
       unit: > 0, the factor from outputs to means and standard deviations: the scale of returns.
     """
 
-    num_components: int = 5
-    num_samples: int = 16
-    min_scale: float = 1e-2
-    unit: float = 1.0
+    def parts(outputs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        logits, means, raw = jnp.split(outputs, 3)
+        return logits, unit * means, unit * jax.nn.softplus(raw) + min_scale
 
-    @property
-    def num_outputs(self) -> int:
-        """K logits, K means, and K inputs of the softplus for the standard deviations."""
-        return 3 * self.num_components
-
-    def mean(self, outputs: jax.Array) -> jax.Array:
-        """The components' mean, weighted."""
-        logits, means, _ = self._parts(outputs)
+    def mean(outputs: jax.Array) -> jax.Array:
+        logits, means, _ = parts(outputs)
         return jnp.sum(jax.nn.softmax(logits) * means)
 
     def loss(
-        self,
         outputs_tm1: jax.Array,
         r_t: jax.Array,
         discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
-        """Both from samples: `losses.mixture_of_gaussians_td_loss`."""
+        predicted, target = parts(outputs_tm1), parts(outputs_t)
         return mixture_of_gaussians_td_loss(
-            *self._parts(outputs_tm1),
-            r_t,
-            discount_t,
-            *self._parts(outputs_t),
-            key,
-            num_samples=self.num_samples,
-            min_scale=self.min_scale,
+            *predicted, r_t, discount_t, *target, key, num_samples=num_samples, min_scale=min_scale
         )
 
     def metrics(
-        self,
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-    ) -> dict[str, jax.Array]:
-        """The standard deviation of the prediction."""
+        outputs_tm1: jax.Array, r_t: jax.Array, discount_t: jax.Array, outputs_t: jax.Array
+    ) -> Metrics:
         del r_t, discount_t, outputs_t
-        logits, means, scales = self._parts(outputs_tm1)
+        logits, means, scales = parts(outputs_tm1)
         weights = jax.nn.softmax(logits)
         deviations = means - jnp.sum(weights * means)
         variance = jnp.sum(weights * (jnp.square(scales) + jnp.square(deviations)))
         return {"standard_deviation": jnp.sqrt(variance)}
 
-    def _parts(self, outputs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        logits, means, raw = jnp.split(outputs, 3)
-        return logits, self.unit * means, self.unit * jax.nn.softplus(raw) + self.min_scale
+    return CriticHead(3 * num_components, mean, loss, metrics)
 
 
-class Scalar(NamedTuple):
-    """The expected return, as in DDPG. A `CriticHead`.
+def scalar_head(unit: float = 1.0) -> CriticHead:
+    """The expected return as one output, as in DDPG (`scalar_td_loss`); it has no metrics.
 
-    Attributes:
+    Args:
       unit: > 0, the factor from the output to the expected return: the scale of returns.
     """
 
-    unit: float = 1.0
-
-    @property
-    def num_outputs(self) -> int:
-        """One."""
-        return 1
-
-    def mean(self, outputs: jax.Array) -> jax.Array:
-        """The output, in units of the return."""
-        return self.unit * outputs[0]
+    def mean(outputs: jax.Array) -> jax.Array:
+        return unit * outputs[0]
 
     def loss(
-        self,
         outputs_tm1: jax.Array,
         r_t: jax.Array,
         discount_t: jax.Array,
         outputs_t: jax.Array,
         key: jax.Array,
     ) -> CriticLoss:
-        """The squared and the absolute error: `losses.scalar_td_loss`."""
         del key
-        return scalar_td_loss(self.mean(outputs_tm1), r_t, discount_t, self.mean(outputs_t))
+        return scalar_td_loss(mean(outputs_tm1), r_t, discount_t, mean(outputs_t))
 
-    def metrics(
-        self,
-        outputs_tm1: jax.Array,
-        r_t: jax.Array,
-        discount_t: jax.Array,
-        outputs_t: jax.Array,
-    ) -> dict[str, jax.Array]:
-        """No diagnostics."""
-        del outputs_tm1, r_t, discount_t, outputs_t
-        return {}
+    return CriticHead(1, mean, loss, lambda *arguments: {})

@@ -5,7 +5,6 @@ Control Suite paper (Tassa et al. 2018). `B` denotes the batch, `F` features of 
 the dimensions of an action.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -16,18 +15,12 @@ import numpy as np
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
-from .convolution import Convolution
-from .torsos import Convolutions, check_observation, choose_convolutions, is_image
+from .torsos import Convolutions, ImageTorso, check_observation, choose_convolutions, is_image
 
 # Control Suite paper: (channels, kernel, stride) of each convolution, for images.
 D4PG_CONVOLUTIONS = ((32, 3, 2), (32, 3, 1))
 
 ActionInput = Literal["second_layer", "concatenated"]
-ACTION_INPUTS = ("second_layer", "concatenated")
-
-
-def _identity(outputs: jax.Array) -> jax.Array:
-    return outputs
 
 
 class D4PGNetworks(NamedTuple):
@@ -45,18 +38,15 @@ class D4PGNetworks(NamedTuple):
     torso: FeedForwardNetwork
     policy: FeedForwardNetwork
     critic: FeedForwardNetwork
-    squash: Callable[[jax.Array], jax.Array] = _identity
+    squash: Callable[[jax.Array], jax.Array] = lambda outputs: outputs
 
     def action(self, policy: Any, features: jax.Array) -> jax.Array:
         """Features `[B, F]` -> actions `[B, ...]`, with parameters `policy`."""
         return self.squash(self.policy.apply(policy, features))
 
 
-class PixelTorso(hk.Module):
-    """uint8 images `[B, height, width, channels]` -> features `[B, F]`.
-
-    Scaled to [0, 1], then valid convolutions with ELU, then a linear layer, LayerNorm and tanh.
-    """
+class PixelTorso(ImageTorso):
+    """An `ImageTorso` with ELU, then a linear layer, LayerNorm and tanh: features `[B, F]`."""
 
     def __init__(
         self,
@@ -64,18 +54,12 @@ class PixelTorso(hk.Module):
         num_features: int = 50,
         name: str | None = None,
     ):
-        super().__init__(name=name)
-        self._convolutions = [
-            Convolution(channels, kernel, stride) for channels, kernel, stride in convolutions
-        ]
+        super().__init__(convolutions, jax.nn.elu, name=name)
         self._output = _NormedLayer(num_features, name="output")
 
     def __call__(self, images: jax.Array) -> jax.Array:
         """See the class."""
-        features = images.astype(jnp.float32) / 255.0
-        for convolution in self._convolutions:
-            features = jax.nn.elu(convolution(features))
-        return self._output(hk.Flatten()(features))
+        return self._output(super().__call__(images))
 
 
 class PolicyModule(hk.Module):
@@ -177,15 +161,13 @@ def make_d4pg_networks(
     """
     check_observation(observation, convolutions)
     if is_image(observation):
-        if convolutions is None:
-            convolutions = choose_convolutions(observation.shape)
-        torso = make_feed_forward_network(
-            lambda: PixelTorso(convolutions, pixel_features), observation
-        )
-        features = specs.Array((pixel_features,), np.float32)
+        chosen = choose_convolutions(observation.shape) if convolutions is None else convolutions
+        torso = make_feed_forward_network(lambda: PixelTorso(chosen, pixel_features), observation)
+        size = pixel_features
     else:
         torso = make_feed_forward_network(lambda: _flattened, observation)
-        features = specs.Array((int(np.prod(observation.shape)),), np.float32)
+        size = int(np.prod(observation.shape))
+    features = specs.Array((size,), np.float32)
     policy = make_feed_forward_network(
         lambda: PolicyModule(actions, policy_sizes, layer_norm), features
     )
@@ -194,14 +176,13 @@ def make_d4pg_networks(
         features,
         actions,
     )
-    squash = functools.partial(_onto_bounds, actions=actions)
+
+    def squash(outputs: jax.Array) -> jax.Array:
+        """tanh, mapped onto the bounds of the actions."""
+        middle, half = map(jnp.asarray, middle_and_half(actions))
+        return middle + half * jnp.tanh(outputs)
+
     return D4PGNetworks(torso, policy, critic, squash)
-
-
-def _onto_bounds(outputs: jax.Array, actions: specs.BoundedArray) -> jax.Array:
-    """tanh, mapped onto the bounds of the actions."""
-    middle, half = map(jnp.asarray, middle_and_half(actions))
-    return middle + half * jnp.tanh(outputs)
 
 
 def middle_and_half(actions: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:

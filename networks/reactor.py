@@ -10,14 +10,7 @@ from dm_env import specs
 
 from .base import RecurrentNetwork, make_recurrent_network
 from .memory import Memory
-from .torsos import (
-    REACTOR_CONVOLUTIONS,
-    Convolutions,
-    MakeTorso,
-    check_torso,
-    crelu,
-    make_torso,
-)
+from .torsos import REACTOR_CONVOLUTIONS, Convolutions, MakeTorso, choose_torso, crelu
 
 
 class ReactorOutput(NamedTuple):
@@ -41,35 +34,28 @@ class ReactorModule(hk.Module):
 
     def __init__(
         self,
-        observation: specs.Array,
+        torso: MakeTorso,
         *,
         num_actions: int,
         num_atoms: int,
         policy_epsilon: float,
-        convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
-        vector_sizes: Sequence[int] = (),
         shared_size: int = 128,
         memory_size: int = 128,
         head_size: int = 32,
         recurrent: bool = True,
-        torso: MakeTorso | None = None,
         name: str | None = None,
     ):
         """Makes the module.
 
         Args:
-          observation: spec of one observation.
+          torso: makes the torso: observations `[T, ...]` -> float features `[T, D]`.
           num_actions: A.
           num_atoms: N.
           policy_epsilon: share of the uniform distribution in the policy.
-          convolutions: (channels, kernel, stride) of each, for images; None: by size.
-          vector_sizes: hidden layers before the shared one, for float observations.
           shared_size: units of the layer that follows the torso.
           memory_size: units of each LSTM.
           head_size: hidden units of each head.
           recurrent: whether the memories are LSTMs; otherwise layers without memory.
-          torso: makes a torso in place of the default one: observations `[T, ...]` -> float
-            features `[T, D]`.
           name: Haiku's name of the module.
         """
         super().__init__(name=name)
@@ -77,9 +63,7 @@ class ReactorModule(hk.Module):
         self._num_atoms = num_atoms
         self._policy_epsilon = policy_epsilon
         self._head_size = head_size
-        self._torso = make_torso(
-            observation, convolutions=convolutions, vector_sizes=vector_sizes, own=torso
-        )
+        self._torso = torso()
         self._shared = hk.Linear(shared_size, name="shared")
         self._policy_memory = Memory(memory_size, recurrent, name="policy_memory")
         self._value_memory = Memory(memory_size, recurrent, name="value_memory")
@@ -118,16 +102,25 @@ class ReactorModule(hk.Module):
         return hk.Linear(size, name=f"{name}_output")(hidden)
 
 
-def make_reactor_network(observation: specs.Array, **sizes: Any) -> RecurrentNetwork:
+def make_reactor_network(
+    observation: specs.Array,
+    *,
+    convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
+    vector_sizes: Sequence[int] = (),
+    torso: MakeTorso | None = None,
+    **sizes: Any,
+) -> RecurrentNetwork:
     """Reactor's network for one kind of observation; outputs are `ReactorOutput`s.
 
     Args:
       observation: spec of one observation: uint8 image `[height, width, channels]` or float array.
-      **sizes: arguments of `ReactorModule`, whose defaults are the paper's.
+      convolutions: (channels, kernel, stride) of each, for images; None: by size.
+      vector_sizes: hidden layers before the shared one, for float observations.
+      torso: makes a torso in place of the default one.
+      **sizes: other arguments of `ReactorModule`, whose defaults are the paper's.
 
     Raises:
       ValueError: an unsupported observation, or a torso with outputs of another shape or dtype.
     """
-    convolutions = sizes.get("convolutions", REACTOR_CONVOLUTIONS)
-    check_torso(observation, convolutions, sizes.get("torso"))
-    return make_recurrent_network(lambda: ReactorModule(observation, **sizes), observation)
+    chosen = choose_torso(observation, convolutions, vector_sizes, own=torso)
+    return make_recurrent_network(lambda: ReactorModule(chosen, **sizes), observation)

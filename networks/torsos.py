@@ -1,7 +1,7 @@
 """Torsos: from observations `[T, ...]` to features `[T, D]`, for images and for vectors."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import chex
 import haiku as hk
@@ -32,10 +32,7 @@ Convolutions: TypeAlias = Sequence[tuple[int, int, int]]  # channels, kernel and
 
 
 class MakeTorso(Protocol):
-    """Makes a user's torso, which replaces the default one.
-
-    Called inside Haiku's transform, once for each torso of the network.
-    """
+    """Makes a torso: called inside Haiku's transform, once for each torso of the network."""
 
     def __call__(self) -> Callable[[jax.Array], jax.Array]:
         """Returns a module or function: observations `[T, ...]` -> float features `[T, D]`."""
@@ -104,18 +101,15 @@ class VectorTorso(hk.Module):
         return features
 
 
-def make_torso(
+def choose_torso(
     observation: specs.Array,
-    *,
     convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
     vector_sizes: Sequence[int] = (),
     activation: Activation = crelu,
     w_init: hk.initializers.Initializer | None = None,
     own: MakeTorso | None = None,
-) -> Callable[[jax.Array], jax.Array]:
-    """The torso for an observation: images are uint8 of rank 3; others must be float arrays.
-
-    Call `check_torso` first, outside Haiku's transform, for readable errors.
+) -> MakeTorso:
+    """What makes the torso for an observation: `ImageTorso`, `VectorTorso`, or a user's.
 
     Args:
       observation: spec of one observation.
@@ -123,44 +117,19 @@ def make_torso(
       vector_sizes: units of the layers, for float observations.
       activation: of each layer.
       w_init: of the convolutions; None: Haiku's.
-      own: makes a user's torso in place of the default ones.
-    """
-    if own is not None:
-        return own()
-    if is_image(observation):
-        if convolutions is None:
-            convolutions = choose_convolutions(observation.shape)
-        return ImageTorso(convolutions, activation, w_init, name="torso")
-    return VectorTorso(vector_sizes, activation, name="torso")
-
-
-def check_torso(
-    observation: specs.Array,
-    convolutions: Convolutions | None = REACTOR_CONVOLUTIONS,
-    own: MakeTorso | None = None,
-) -> None:
-    """Checks that the default torso supports an observation, or the outputs of a user's torso.
-
-    Args:
-      observation: spec of one observation.
-      convolutions: (channels, kernel, stride) of each, of the default torso.
-      own: makes a user's torso, which may support any observation.
+      own: makes a user's torso in place of the default ones, which may support any observation.
 
     Raises:
-      ValueError: names the observation and what is allowed, or what the torso returned.
+      ValueError: names the observation and what is allowed, or what the user's torso returned.
     """
-    if own is None:
-        check_observation(observation, convolutions)
-        return
-    network = make_feed_forward_network(own, observation)
-    observations = jax.ShapeDtypeStruct((2, *observation.shape), observation.dtype)
-    params = jax.eval_shape(network.init, jax.random.key(0))
-    features = jax.eval_shape(network.apply, params, observations)
-    if not _are_features(features, observations.shape[0]):
-        raise ValueError(
-            "A torso must map observations [T, ...] to float features [T, D], got "
-            f"{features} for observations of shape {observations.shape}."
-        )
+    if own is not None:
+        _check_features(own, observation)
+        return own
+    check_observation(observation, convolutions)
+    if not is_image(observation):
+        return lambda: VectorTorso(vector_sizes, activation, name="torso")
+    chosen = choose_convolutions(observation.shape) if convolutions is None else convolutions
+    return lambda: ImageTorso(chosen, activation, w_init, name="torso")
 
 
 def check_observation(
@@ -198,7 +167,14 @@ def is_image(observation: specs.Array) -> bool:
     return len(observation.shape) == 3 and observation.dtype == np.uint8
 
 
-def _are_features(x: Any, length: int) -> bool:
-    """Whether `x` is a float array `[length, D]`."""
-    is_matrix = isinstance(x, jax.ShapeDtypeStruct) and x.ndim == 2 and x.shape[0] == length
-    return is_matrix and jnp.issubdtype(x.dtype, jnp.floating)
+def _check_features(own: MakeTorso, observation: specs.Array) -> None:
+    network = make_feed_forward_network(own, observation)
+    observations = jax.ShapeDtypeStruct((2, *observation.shape), observation.dtype)
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    found = jax.eval_shape(network.apply, params, observations)
+    is_matrix = isinstance(found, jax.ShapeDtypeStruct) and found.ndim == 2
+    if not (is_matrix and found.shape[0] == 2 and jnp.issubdtype(found.dtype, jnp.floating)):
+        raise ValueError(
+            "A torso must map observations [T, ...] to float features [T, D], got "
+            f"{found} for observations of shape {observations.shape}."
+        )

@@ -14,12 +14,12 @@ from dm_env import StepType, specs
 from ... import losses
 from ...datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
 from ...networks import (
-    Categorical,
     CriticHead,
     D4PGNetworks,
-    MixtureOfGaussians,
-    Scalar,
+    categorical_head,
     make_d4pg_networks,
+    mixture_of_gaussians_head,
+    scalar_head,
 )
 from ...networks.d4pg import middle_and_half
 from ..base import Agent, Decision, Update
@@ -287,8 +287,8 @@ def _bounded_actions(environment_spec: EnvironmentSpec) -> specs.BoundedArray:
 
 def _make_head(config: Config) -> CriticHead:
     if config.critic == "categorical":
-        return Categorical(config.num_atoms, config.vmin, config.vmax)
+        return categorical_head(config.num_atoms, config.vmin, config.vmax)
     if config.critic == "mixture_of_gaussians":
         sizes = config.mixture_components, config.mixture_samples, config.mixture_min_scale
-        return MixtureOfGaussians(*sizes, config.return_unit)
-    return Scalar(config.return_unit)
+        return mixture_of_gaussians_head(*sizes, config.return_unit)
+    return scalar_head(config.return_unit)

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax import losses
-from retrax.networks import Categorical, MixtureOfGaussians, Scalar
+from retrax.networks import categorical_head, mixture_of_gaussians_head, scalar_head
 
 HEADS = {
-    "categorical": Categorical(num_atoms=5, vmin=-2.0, vmax=3.0),
-    "mixture_of_gaussians": MixtureOfGaussians(num_components=2, num_samples=4, min_scale=0.5),
-    "scalar": Scalar(),
+    "categorical": categorical_head(num_atoms=5, vmin=-2.0, vmax=3.0),
+    "mixture_of_gaussians": mixture_of_gaussians_head(
+        num_components=2, num_samples=4, min_scale=0.5
+    ),
+    "scalar": scalar_head(),
 }
 
 
@@ -59,25 +61,25 @@ def test_mean_and_its_gradient_are_the_definition(name):
 
 
 def test_means_by_hand():
-    three = Categorical(3, -1.0, 1.0)
+    three = categorical_head(3, -1.0, 1.0)
     x = np.log(np.float32([0.5, 0.25, 0.25]))
     np.testing.assert_allclose(mean_of(three, x)[0], -0.25, rtol=1e-6)
-    two = MixtureOfGaussians(2)
+    two = mixture_of_gaussians_head(2)
     x = np.float32([np.log(0.25), np.log(0.75), 4.0, 8.0, 1.0, 1.0])
     np.testing.assert_allclose(mean_of(two, x)[0], 7.0, rtol=1e-6)
-    assert mean_of(Scalar(), np.float32([3.0]))[0] == 3.0
+    assert mean_of(scalar_head(), np.float32([3.0]))[0] == 3.0
 
 
 def test_units_change_the_outputs_alone():
     """A head with unit 10 says of x what one with unit 1 says of the same x, ten times as large."""
     key, (return_, discount) = jax.random.key(0), f32(0.3, 0.9)
     one, ten = np.float32([0.4]), np.float32([0.04])
-    means = mean_of(Scalar(10.0), ten)[0], mean_of(Scalar(), one)[0]
+    means = mean_of(scalar_head(10.0), ten)[0], mean_of(scalar_head(), one)[0]
     np.testing.assert_allclose(*means, rtol=1e-6)
-    found = loss_of(Scalar(10.0), ten, return_, discount, -ten, key)
-    expected = loss_of(Scalar(), one, return_, discount, -one, key)
+    found = loss_of(scalar_head(10.0), ten, return_, discount, -ten, key)
+    expected = loss_of(scalar_head(), one, return_, discount, -one, key)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    plain, scaled = MixtureOfGaussians(2), MixtureOfGaussians(2, unit=10.0)
+    plain, scaled = mixture_of_gaussians_head(2), mixture_of_gaussians_head(2, unit=10.0)
     x = outputs(plain, 0)
     np.testing.assert_allclose(mean_of(scaled, x)[0], 10 * mean_of(plain, x)[0], rtol=1e-5)
     deviations = [
@@ -103,7 +105,7 @@ def test_losses_are_those_of_the_losses_package():
     )  # fmt: skip
     found = loss_of(head, x, return_, discount, x_t, key)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    found = loss_of(Scalar(), *f32([1.0], 0.3, 0.9, [2.0]), key)
+    found = loss_of(scalar_head(), *f32([1.0], 0.3, 0.9, [2.0]), key)
     np.testing.assert_allclose(found, (0.5 * 1.1**2, 1.1), rtol=1e-5)
 
 
@@ -139,7 +141,7 @@ def test_a_prediction_that_equals_its_target_has_priority_0_whatever_its_entropy
 
 def test_the_mixtures_best_prediction_of_a_certain_target_has_priority_0():
     """One component as narrow as can be, exactly at the return of a termination."""
-    head = MixtureOfGaussians(1, num_samples=2, min_scale=0.2)
+    head = mixture_of_gaussians_head(1, num_samples=2, min_scale=0.2)
     certain, wide = np.float32([0.0, 1.5, -60.0]), np.float32([0.0, 7.0, 3.0])
     found = loss_of(head, certain, *f32(1.5, 0.0), wide, jax.random.key(0))
     np.testing.assert_allclose(found.priority, 0.0, atol=1e-6)
@@ -153,7 +155,7 @@ def test_metrics_by_hand():
     logits = np.log(np.float32([0.7, 0.1, 0.2]))
     # The target's masses are at -0.3, 0.1 and 0.5.
     target = f32(-0.3, 0.8, np.log([0.6, 0.3, 0.1]))
-    found = metrics_of(Categorical(3, 0.0, 1.0), logits, *target)
+    found = metrics_of(categorical_head(3, 0.0, 1.0), logits, *target)
     expected = {
         "mass_at_vmin": 0.7, "mass_at_vmax": 0.2, "clipped_below_vmin": 0.6, "clipped_above_vmax": 0
     }  # fmt: skip
@@ -163,4 +165,4 @@ def test_metrics_by_hand():
     x = np.float32([0.0, 0.0, 0.0, 2.0, 0.0, 0.0])
     found = metrics_of(HEADS["mixture_of_gaussians"], x, *target)["standard_deviation"]
     np.testing.assert_allclose(found, np.sqrt(1 + (0.5 + np.log(2)) ** 2), rtol=1e-5)
-    assert Scalar().metrics(jnp.ones(1), *target) == {}
+    assert scalar_head().metrics(jnp.ones(1), *target) == {}

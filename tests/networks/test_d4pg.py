@@ -18,6 +18,12 @@ VECTORS = specs.Array((D,), np.float32)
 LOW, HIGH = np.array([-3.0, 2.0], np.float32), np.array([-1.0, 10.0], np.float32)
 ACTIONS = specs.BoundedArray((A,), np.float32, LOW, HIGH)
 
+PIXELS = {
+    "pixel_torso/~/conv2_d": (3, 3, 9, 32),
+    "pixel_torso/~/conv2_d_1": (3, 3, 32, 32),
+    "pixel_torso/~/output/~/linear": (39 * 39 * 32, 50),
+}
+
 
 def make_networks(observation=VECTORS, actions=ACTIONS, **changes):
     sizes = {"num_outputs": P, "policy_sizes": (6, 5), "critic_sizes": (7, 6)}
@@ -45,35 +51,28 @@ def shapes(params):
     return {name: layer["w"].shape for name, layer in params.items() if "w" in layer}
 
 
-def test_sizes_are_the_papers():
-    actions = specs.BoundedArray((6,), np.float32, -1, 1)
-    spec = EnvironmentSpec(specs.Array((17,), np.float32), actions)
-    params = jax.eval_shape(make_agent(spec, Config.control_suite()).init, jax.random.key(0)).params
-    assert params.torso == {}
+@pytest.mark.parametrize(
+    ("observation", "config", "torso", "num_features", "num_atoms"),
+    [
+        (specs.Array((17,), np.float32), Config.control_suite(), {}, 17, 101),
+        (specs.Array((84, 84, 9), np.uint8), Config.paper(), PIXELS, 50, 51),
+    ],
+)
+def test_sizes_are_the_papers(observation, config, torso, num_features, num_atoms):
+    spec = EnvironmentSpec(observation, specs.BoundedArray((6,), np.float32, -1, 1))
+    params = jax.eval_shape(make_agent(spec, config).init, jax.random.key(0)).params
+    assert shapes(params.torso) == torso
     assert shapes(params.policy) == {
-        "policy_module/~/hidden_1": (17, 300),
+        "policy_module/~/hidden_1": (num_features, 300),
         "policy_module/~/hidden_2": (300, 200),
         "policy_module/~/output": (200, 6),
     }
     assert shapes(params.critic) == {
-        "critic_module/~/hidden_1": (17, 400),
+        "critic_module/~/hidden_1": (num_features, 400),
         "critic_module/~/hidden_2": (400, 300),
         "critic_module/~/action": (6, 300),
-        "critic_module/~/output": (300, 101),
+        "critic_module/~/output": (300, num_atoms),
     }
-
-
-def test_sizes_for_pixels_are_the_papers():
-    actions = specs.BoundedArray((6,), np.float32, -1, 1)
-    spec = EnvironmentSpec(specs.Array((84, 84, 9), np.uint8), actions)
-    params = jax.eval_shape(make_agent(spec, Config.paper()).init, jax.random.key(0)).params
-    assert shapes(params.torso) == {
-        "pixel_torso/~/conv2_d": (3, 3, 9, 32),
-        "pixel_torso/~/conv2_d_1": (3, 3, 32, 32),
-        "pixel_torso/~/output/~/linear": (39 * 39 * 32, 50),
-    }
-    assert shapes(params.policy)["policy_module/~/hidden_1"] == (50, 300)
-    assert shapes(params.critic)["critic_module/~/hidden_1"] == (50, 400)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -137,17 +136,13 @@ def test_pixel_torso_is_its_definition():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_vectors_of_any_rank_are_flattened():
-    networks = make_networks(specs.Array((2, 3), np.float32))
-    assert networks.torso.init(jax.random.key(0)) == {}
-    vectors = np.arange(12.0, dtype=np.float32).reshape(2, 2, 3)
-    np.testing.assert_array_equal(networks.torso.apply({}, vectors), vectors.reshape(2, 6))
-
-
-def test_actions_of_any_rank():
+def test_vectors_and_actions_of_any_rank_are_flattened():
     actions = specs.BoundedArray((2, 1), np.float32, -1.0, 3.0)
-    networks = make_networks(actions=actions)
-    features, _ = random_batch()
+    networks = make_networks(specs.Array((2, 2), np.float32), actions)
+    assert networks.torso.init(jax.random.key(0)) == {}
+    vectors = np.arange(20.0, dtype=np.float32).reshape(B, 2, 2)
+    features = networks.torso.apply({}, vectors)
+    np.testing.assert_array_equal(features, vectors.reshape(B, 4))
     chosen = networks.action(random_params(networks.policy), features)
     assert chosen.shape == (B, 2, 1)
     outputs = networks.critic.apply(random_params(networks.critic), features, chosen)

@@ -8,8 +8,8 @@ import oracles
 import pytest
 from dm_env import specs
 
-from retrax.networks import ImageTorso, VectorTorso, crelu, make_torso
-from retrax.networks.torsos import check_observation, check_torso, choose_convolutions
+from retrax.networks import ImageTorso, VectorTorso, choose_convolutions, choose_torso, crelu
+from retrax.networks.torsos import REACTOR_CONVOLUTIONS, check_observation
 
 CONVOLUTIONS = ((2, 3, 2), (3, 2, 1))
 
@@ -62,20 +62,15 @@ def test_image_torso_wants_time_first():
         transformed(ImageTorso, random_images(0, (84, 84, 1)))
 
 
-def test_vector_torso_is_linear_layers_with_crelu():
+@pytest.mark.parametrize("sizes", [(3, 2), ()])
+def test_vector_torso_flattens_then_has_linear_layers_with_crelu(sizes):
     vectors = np.random.default_rng(1).normal(size=(3, 2, 2)).astype(np.float32)
-    apply, params = transformed(lambda: VectorTorso((3, 2)), vectors)
+    apply, params = transformed(lambda: VectorTorso(sizes), vectors)
+    assert [layer["w"].shape[1] for layer in params.values()] == [*sizes]
     features = vectors.reshape(3, 4)
-    for name in ("vector_torso/~/linear", "vector_torso/~/linear_1"):
-        features = oracles.concatenated_relu(features @ params[name]["w"] + params[name]["b"])
+    for layer in params.values():
+        features = oracles.concatenated_relu(features @ layer["w"] + layer["b"])
     np.testing.assert_allclose(apply(params, vectors), features, rtol=1e-5, atol=1e-5)
-
-
-def test_vector_torso_without_layers_flattens():
-    vectors = np.arange(12, dtype=np.float32).reshape(3, 2, 2)
-    apply, params = transformed(lambda: VectorTorso(()), vectors)
-    assert params == {}
-    np.testing.assert_array_equal(apply(params, vectors), vectors.reshape(3, 4))
 
 
 @pytest.mark.parametrize(
@@ -90,33 +85,31 @@ def test_the_torso_fits_the_observation(shape, dtype, torso):
     kinds = []
 
     def build(x):
-        kinds.append(type(make_torso(specs.Array(shape, dtype))))
+        kinds.append(type(choose_torso(specs.Array(shape, dtype))()))
         return x
 
     hk.transform(build).init(jax.random.key(0), jnp.zeros(()))
     assert kinds == [torso]
-    check_observation(specs.Array(shape, dtype))
+
+
+ALLOWED = "allowed are uint8 images .* float arrays"
+TOO_SMALL = r"a side of 35 pixels is too small for convolutions of .* \(\(16, 8, 4\), .*\)"
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "given"),
+    ("shape", "dtype", "message"),
     [
-        ((84, 84), np.uint8, r"shape \(84, 84\) and dtype uint8"),
-        ((3,), np.int32, r"shape \(3,\) and dtype int32"),
-        ((84, 84, 1), np.int64, r"shape \(84, 84, 1\) and dtype int64"),
-        ((2,), np.bool_, r"shape \(2,\) and dtype bool"),
+        ((84, 84), np.uint8, rf"shape \(84, 84\) and dtype uint8: {ALLOWED}"),
+        ((3,), np.int32, rf"shape \(3,\) and dtype int32: {ALLOWED}"),
+        ((84, 84, 1), np.int64, rf"shape \(84, 84, 1\) and dtype int64: {ALLOWED}"),
+        ((2,), np.bool_, rf"shape \(2,\) and dtype bool: {ALLOWED}"),
+        ((35, 84, 1), np.uint8, TOO_SMALL),
+        ((84, 35, 1), np.uint8, TOO_SMALL),
     ],
 )
-def test_refuses_other_observations(shape, dtype, given):
-    with pytest.raises(ValueError, match=f"{given}: allowed are uint8 images .* float arrays"):
-        check_observation(specs.Array(shape, dtype))
-
-
-@pytest.mark.parametrize("shape", [(35, 84, 1), (84, 35, 1)])
-def test_refuses_images_that_the_convolutions_use_up(shape):
-    message = r"a side of 35 pixels is too small for convolutions of .* \(\(16, 8, 4\), .*\)"
+def test_other_observations_are_refused(shape, dtype, message):
     with pytest.raises(ValueError, match=message):
-        check_observation(specs.Array(shape, np.uint8))
+        choose_torso(specs.Array(shape, dtype))
 
 
 @pytest.mark.parametrize("long", [1, 3, 20, 40, 500])
@@ -129,23 +122,19 @@ def test_convolutions_for_every_size_leave_features(long):
 
 
 @pytest.mark.parametrize(
-    ("shape", "num_features"),
-    [((10, 10, 4), 8 * 8 * 16), ((84, 84, 1), 7 * 7 * 64), ((210, 160, 3), 9 * 6 * 64)],
+    ("shape", "convolutions", "num_features"),
+    [
+        ((10, 10, 4), None, 8 * 8 * 16),
+        ((84, 84, 1), None, 7 * 7 * 64),
+        ((210, 160, 3), None, 9 * 6 * 64),
+        ((36, 36, 1), REACTOR_CONVOLUTIONS, 32),  # the smallest: 36 -> 8 -> 3 -> 1
+    ],
 )
-def test_a_torso_without_convolutions_of_its_own_chooses_them(shape, num_features):
-    image = specs.Array(shape, np.uint8)
+def test_a_torso_without_convolutions_of_its_own_chooses_them(shape, convolutions, num_features):
     images = random_images(0, (2, *shape))
-    apply, params = transformed(
-        lambda: make_torso(image, convolutions=None, activation=jax.nn.relu), images
-    )
+    torso = choose_torso(specs.Array(shape, np.uint8), convolutions, activation=jax.nn.relu)
+    apply, params = transformed(torso, images)
     assert jax.eval_shape(apply, params, images).shape == (2, num_features)
-
-
-def test_takes_the_smallest_image_that_leaves_one_feature():
-    check_observation(specs.Array((36, 36, 1), np.uint8))  # 36 -> 8 -> 3 -> 1
-    images = random_images(0, (1, 36, 36, 1))
-    apply, params = transformed(ImageTorso, images)
-    assert jax.eval_shape(apply, params, images).shape == (1, 64)
 
 
 @pytest.mark.parametrize("observation", [specs.Array((7, 8, 2), np.uint8), specs.Array((4,), "f4")])
@@ -153,8 +142,8 @@ def test_another_activation_takes_the_place_of_crelu(observation):
     """ReLU keeps the first half of what CReLU makes of the only layer."""
     x = random_images(0, (2, *observation.shape)).astype(observation.dtype)
     sizes = {"convolutions": ((2, 3, 2),), "vector_sizes": (2,)}
-    apply, params = transformed(lambda: make_torso(observation, **sizes), x)
-    relu, _ = transformed(lambda: make_torso(observation, **sizes, activation=jax.nn.relu), x)
+    apply, params = transformed(choose_torso(observation, **sizes), x)
+    relu, _ = transformed(choose_torso(observation, **sizes, activation=jax.nn.relu), x)
     both = np.asarray(apply(params, x)).reshape(-1, 4)
     np.testing.assert_allclose(np.asarray(relu(params, x)).reshape(-1, 2), both[:, :2])
 
@@ -174,17 +163,16 @@ def test_torsos_of_ones_own_must_give_float_features(features):
     spec = specs.Array((4,), np.int32)
     message = r"observations \[T, ...\] to float features \[T, D\], got .* of shape \(2, 4\)"
     with pytest.raises(ValueError, match=message):
-        check_torso(spec, own=lambda: features)
+        choose_torso(spec, own=lambda: features)
 
 
 def test_torsos_of_ones_own_may_take_any_observation():
     spec = specs.Array((4,), np.int32)
     with pytest.raises(ValueError, match="dtype int32: allowed are uint8 images"):
-        check_torso(spec)
+        choose_torso(spec)
 
     def own():
         return hk.Sequential([lambda x: jax.nn.one_hot(x, 3), hk.Flatten(), hk.Linear(5)])
 
-    check_torso(spec, own=own)
-    apply, params = transformed(lambda: make_torso(spec, own=own), np.zeros((1, 4), np.int32))
+    apply, params = transformed(choose_torso(spec, own=own), np.zeros((1, 4), np.int32))
     assert jax.eval_shape(apply, params, np.zeros((6, 4), np.int32)).shape == (6, 5)
