@@ -15,7 +15,14 @@ import numpy as np
 from dm_env import specs
 
 from .base import FeedForwardNetwork, make_feed_forward_network
-from .torsos import Convolutions, ImageTorso, check_observation, choose_convolutions, is_image
+from .torsos import (
+    Convolutions,
+    ImageTorso,
+    VectorTorso,
+    check_observation,
+    choose_convolutions,
+    is_image,
+)
 
 # Control Suite paper: (channels, kernel, stride) of each convolution, for images.
 D4PG_CONVOLUTIONS = ((32, 3, 2), (32, 3, 1))
@@ -165,7 +172,7 @@ def make_d4pg_networks(
         torso = make_feed_forward_network(lambda: PixelTorso(chosen, pixel_features), observation)
         size = pixel_features
     else:
-        torso = make_feed_forward_network(lambda: _flattened, observation)
+        torso = make_feed_forward_network(lambda: VectorTorso(()), observation)
         size = int(np.prod(observation.shape))
     features = specs.Array((size,), np.float32)
     policy = make_feed_forward_network(
@@ -217,7 +224,3 @@ def _activated(layer: hk.Module, inputs: jax.Array) -> jax.Array:
     """The layer's outputs, with ReLU if the layer has no activation."""
     outputs: Any = layer(inputs)
     return outputs if isinstance(layer, _NormedLayer) else jax.nn.relu(outputs)
-
-
-def _flattened(vectors: jax.Array) -> jax.Array:
-    return vectors.astype(jnp.float32).reshape(vectors.shape[0], -1)
