@@ -7,10 +7,18 @@ examples by hand in the tests of the losses call the functions as they are.
 import inspect
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from retrax import losses
 
 _STATIC = {"n", "num_samples", "transform"}
+
+
+def f32(*values):
+    """Arrays in single precision; integers are int32."""
+    kinds = {"i": jnp.int32}
+    return [jnp.asarray(x, kinds.get(np.asarray(x).dtype.kind, jnp.float32)) for x in values]
 
 
 def _compiled(function):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from compiled_losses import f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,10 +23,6 @@ OF_MIXTURE = jax.jit(
     static_argnames="num_samples",
 )
 OF_ACTION = jax.jit(jax.grad(losses.deterministic_policy_gradient_loss))
-
-
-def f32(*values):
-    return [jnp.asarray(value, jnp.float32) for value in values]
 
 
 def window(seed, length):

@@ -6,10 +6,10 @@ import chex
 import jax
 import numpy as np
 import oracles
-from compiled_networks import compiled, dense, random_params
+from compiled_networks import compiled, dense, random_params, random_r2d2_inputs
 from dm_env import specs
 
-from retrax.networks import R2D2Inputs, make_agent57_networks
+from retrax.networks import make_agent57_networks
 
 T, A, N = 5, 3, 4
 VECTORS = specs.Array((4,), np.float32)
@@ -36,15 +36,8 @@ def make_value():
     return network, random_params(network)
 
 
-def random_inputs(seed, length=T):
-    rng = np.random.default_rng(seed)
-    return R2D2Inputs(
-        observation=rng.normal(size=(length, 4)).astype(np.float32),
-        previous_action=rng.integers(A, size=length).astype(np.int32),
-        reward=rng.normal(size=length).astype(np.float32),
-        intrinsic_reward=rng.random(length).astype(np.float32),
-        arm=rng.integers(N, size=length).astype(np.int32),
-    )
+def random_inputs(seed):
+    return random_r2d2_inputs(seed, (T,), A, N)
 
 
 def shapes_of(network):
@@ -57,17 +50,8 @@ def test_sizes_are_the_papers():
     networks = make_agent57_networks(IMAGES, num_actions=18, num_arms=32)
     convolutions = [(8, 8, 1, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
     read = 512 + 18 + 1 + 1 + 32
-    assert shapes_of(networks.value) == sorted(
-        [
-            *convolutions,
-            (7 * 7 * 64, 512),
-            (read + 512, 4 * 512),
-            (512, 512),
-            (512, 1),
-            (512, 512),
-            (512, 18),
-        ]
-    )
+    layers = [(7 * 7 * 64, 512), (read + 512, 4 * 512), (512, 512), (512, 512), (512, 1), (512, 18)]
+    assert shapes_of(networks.value) == sorted([*convolutions, *layers])
     assert shapes_of(networks.embedding) == sorted([*convolutions, (7 * 7 * 64, 32)])
     assert shapes_of(networks.novelty) == sorted([*convolutions, (7 * 7 * 64, 128)])
     assert shapes_of(networks.classifier) == [(64, 128), (128, 18)]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 import pytest
+from compiled_losses import f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,10 +43,6 @@ def loss_of(head, *arguments):
 @functools.partial(jax.jit, static_argnums=0)
 def metrics_of(head, *arguments):
     return head.metrics(*arguments)
-
-
-def f32(*values):
-    return [jnp.asarray(value, jnp.float32) for value in values]
 
 
 @pytest.mark.parametrize("name", HEADS)

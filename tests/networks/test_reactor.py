@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from compiled_networks import compiled, random_params
+from compiled_networks import compiled, random_params, random_state
 from dm_env import specs
 
 from retrax.agents.reactor import Config, make_agent
@@ -36,19 +36,13 @@ def make_network(kind, **changes):
     return compiled(make_reactor_network(SPECS[kind], **(sizes | changes)))
 
 
-def random_inputs(seed, kind="vectors", shape=(T,)):
+def random_inputs(seed, kind="vectors"):
     rng = np.random.default_rng(seed)
-    size = (*shape, *SPECS[kind].shape)
-    if kind == "images":
-        observations = rng.integers(0, 256, size, np.uint8)
-    else:
-        observations = rng.normal(size=size).astype(np.float32)
-    return observations, rng.random(shape) < 0.3
-
-
-def random_state(network, seed=0):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), network.initial_state())
+    size = (T, *SPECS[kind].shape)
+    observations = (
+        rng.integers(0, 256, size, np.uint8) if kind == "images" else rng.normal(size=size)
+    )
+    return observations.astype(SPECS[kind].dtype), rng.random(T) < 0.3
 
 
 def test_sizes_are_the_papers():

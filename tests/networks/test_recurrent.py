@@ -6,13 +6,12 @@ import chex
 import jax
 import numpy as np
 import pytest
-from compiled_networks import compiled, random_params
+from compiled_networks import compiled, random_params, random_r2d2_inputs, random_state
 from dm_env import specs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrax.networks import (
-    R2D2Inputs,
     make_acer_network,
     make_agent57_networks,
     make_reactor_network,
@@ -62,22 +61,9 @@ def make(name, memory_size=4):
 
 
 def inputs_of(name, seed, shape=(T,)):
-    rng = np.random.default_rng(seed)
-    observation = rng.normal(size=(*shape, 4)).astype(np.float32)
-    if name != "agent57":
-        return observation
-    return R2D2Inputs(
-        observation=observation,
-        previous_action=rng.integers(A, size=shape).astype(np.int32),
-        reward=rng.normal(size=shape).astype(np.float32),
-        intrinsic_reward=rng.random(shape).astype(np.float32),
-        arm=rng.integers(ARMS, size=shape).astype(np.int32),
-    )
-
-
-def random_state(network, seed=0):
-    rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: rng.normal(size=x.shape).astype(x.dtype), network.initial_state())
+    if name == "agent57":
+        return random_r2d2_inputs(seed, shape, A, ARMS)
+    return np.random.default_rng(seed).normal(size=(*shape, 4)).astype(np.float32)
 
 
 def at(tree, index):
