@@ -154,11 +154,6 @@ def jitted(agent):
     return agent._replace(**compiled, begin=jax.jit(begin, static_argnums=2), sequence=sequence)
 
 
-def avals(tree):
-    """What decides about another compilation: shapes, dtypes, weak types."""
-    return [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(jax.eval_shape(lambda: tree))]
-
-
 def network(init, outputs, keep=0.0):
     """A recurrent network whose outputs are a function of its parameters and a memory `[T, D]`.
 
@@ -355,23 +350,6 @@ def random_sample(agent, spec, seed, batch=2, ends=None):
     rows, last = np.arange(agent.sequence.length), np.reshape(ends or batch * [np.inf], (-1, 1))
     is_last = sample.rows._replace(is_last=rows == last)
     return sample._replace(rows=is_last, mask=rows <= last)
-
-
-def ended_samples(kind):
-    """Two segments of 6 rows that end at row 3, and others that differ where nothing may matter.
-
-    That is behind a last row, and in a last row's action.
-    """
-    rows = random_rows(kind, 0, 2, 6, ends=0.0)
-    rows["is_last"][:, 3] = True
-    mask = np.broadcast_to(np.arange(6) <= 3, (2, 6))
-    padded = {k: np.where(mask.reshape(2, 6, *[1] * (v.ndim - 2)), v, 0) for k, v in rows.items()}
-    changed = {k: v.copy() for k, v in padded.items()}
-    for name in ("observation", "reward"):
-        changed[name][:, 4:] = 7.0
-    for name in {"action", "mu", "drawn"} & set(changed):
-        changed[name][:, 3:] = changed[name][:, :3][:, ::-1]
-    return [as_sample(each, mask=mask) for each in (padded, changed)]
 
 
 def timestep(kind=StepType.MID, observation=None, reward=0.0):

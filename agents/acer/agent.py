@@ -215,6 +215,12 @@ def make_agent(
     def log_ratio(phi: jax.Array, row: Row) -> jax.Array:
         return policy.log_prob(phi, row) - policy.log_prob(row.extras["mu"], row)
 
+    def constrain(gradients: jax.Array, average: jax.Array, phi: jax.Array) -> jax.Array:
+        """Projects each step's gradient onto the trust region of that step (eq. 12), `[T, D]`."""
+        kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
+        project = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))
+        return project(gradients, kl_gradients, config.delta)
+
     def steps(
         params: Any, average_params: Any, rows: Row, mask: jax.Array, key: jax.Array
     ) -> dict[str, jax.Array]:
@@ -243,12 +249,8 @@ def make_agent(
             "truncated": (rho > config.truncation).astype(jnp.float32),
         }
         if config.trust_region:
-            average = net.unroll(average_params, *read)[0].policy[:-1]
-            kl_gradients = jax.vmap(jax.grad(policy.kl, argnums=1))(average, phi)
-            free = gradients
-            gradients = jax.vmap(losses.trust_region_projection, in_axes=(0, 0, None))(
-                free, kl_gradients, config.delta
-            )
+            average, free = net.unroll(average_params, *read)[0].policy[:-1], gradients
+            gradients = constrain(free, average, phi)
             metrics["kl_to_average"] = jax.vmap(policy.kl)(average, phi)
             metrics["constrained"] = jnp.any(free != gradients, axis=-1).astype(jnp.float32)
         # The gradient of this loss is minus `gradients`, back-propagated through the network.

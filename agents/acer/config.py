@@ -54,7 +54,7 @@ _SMALL: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """ACER. Sections are those of Wang et al. 2017; the defaults are `paper_atari()`."""
+    """ACER. Sections are those of Wang et al. 2017; the defaults are the paper's for Atari (4)."""
 
     estimator: Literal["acer", "tis"] = "acer"
     """Policy-gradient estimator: ACER's, or that of the baseline TIS (E.2), which is A3C's on
@@ -185,11 +185,6 @@ class Config:
             )
 
     @classmethod
-    def paper_atari(cls, **changes: Any) -> "Config":
-        """The paper's agent for Atari (section 4)."""
-        return cls(**changes)
-
-    @classmethod
     def atari(cls) -> "Config":
         """`paper_atari` whose steps shrink less with the mean over a batch (docs/results/gpu)."""
         return cls(
@@ -225,7 +220,7 @@ class Config:
         replay = dataclasses.replace(
             _ATARI_REPLAY, batch_size=1, min_rows=_ATARI_REPLAY.min_rows // _BATCH
         )
-        return cls.paper_atari(replay=replay, average_decay=_DECAY, rmsprop_decay=_DECAY)
+        return cls(replay=replay, average_decay=_DECAY, rmsprop_decay=_DECAY)
 
     @classmethod
     def paper_mujoco(cls, **changes: Any) -> "Config":
@@ -279,7 +274,7 @@ class Config:
 
 
 PRESETS: dict[str, Callable[[], Config]] = {
-    "paper_atari": Config.paper_atari,
+    "paper_atari": Config,
     "atari": Config.atari,
     "atari_laptop": Config.atari_laptop,
     "paper_workers": Config.paper_workers,

@@ -20,7 +20,6 @@ from linear_agents import (
     KEEP,
     SIZE,
     SPECS,
-    A,
     D,
     acer_network,
     acted,
@@ -289,30 +288,6 @@ def test_e_2_tis_off_policy_by_hand():
 
 
 # The other parts
-
-
-def test_the_default_optimizer_is_rmsprop_of_clipped_gradients():
-    rate, decay, epsilon, norm = 0.1, 0.8, 0.5, 2.0
-    agent, _ = linear(
-        "discrete",
-        rate=None,
-        learning_rate=rate,
-        rmsprop_decay=decay,
-        rmsprop_epsilon=epsilon,
-        max_gradient_norm=norm,
-    )
-    state = agent.init(jax.random.key(0))
-    expected = np.asarray(state.params["network"]["policy"], np.float64)
-    rng, nu = np.random.default_rng(0), 0.0
-    for scale in (0.1, 10.0, 1.0):
-        both = {name: scale * rng.normal(size=(D, A)) for name in ("policy", "q")}
-        size = np.sqrt(sum(np.square(gradient).sum() for gradient in both.values()))
-        clipped = both["policy"] * min(1.0, norm / size)
-        nu = decay * nu + (1 - decay) * clipped**2
-        expected -= rate * clipped / np.sqrt(nu + epsilon)
-        gradients = {"network": jax.tree.map(lambda x: x.astype(np.float32), both)}
-        state = agent.apply(state, gradients)
-    np.testing.assert_allclose(state.params["network"]["policy"], expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from linear_agents import (
     D,
     as_sample,
     decisions,
-    ended_samples,
     first_state,
     linear_agent,
     memories_by_hand,
@@ -27,7 +26,7 @@ from linear_agents import (
     tiny_agent,
 )
 
-from retrax.networks import VectorTorso, make_acer_network, make_reactor_network
+from retrax.networks import VectorTorso
 
 BOTH = ["acer", "reactor"]
 LENGTH = 6
@@ -104,37 +103,6 @@ def test_acting_remembers_within_an_episode(name, function):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_acting_step_by_step_is_the_learners_unroll(name):
-    """Of an LSTM; and from the memory stored at a step, the rest is the same."""
-    agent, config = tiny_agent(name, **STORED[name])
-    seen, actions = SPECS["discrete"][:2]
-    if name == "acer":
-        network = make_acer_network(seen, actions, vector_sizes=(4,), hidden_size=4, memory_size=4)
-    else:
-        sizes = {size: TINY[name][size] for size in TINY[name] if size != "sequence_length"}
-        sizes["policy_epsilon"] = config.policy_epsilon
-        network = make_reactor_network(seen, num_actions=A, **sizes)
-    state = agent.init(jax.random.key(0))
-    params, newest = agent.acting_params(state), state.params
-    newest = newest["network"] if name == "acer" else newest
-    observations = np.random.default_rng(0).normal(size=(6, D)).astype(np.float32)
-    step_types = np.array([0, 1, 2, 0, 1, 1], np.int32)
-    actor = agent.begin(jax.random.key(0), 0, 1)
-    policies, seen = [], []
-    for observation, step_type in zip(observations, step_types, strict=True):
-        decision = agent.explore(params, actor, timestep(step_type, observation))
-        policies.append(decision.extras["mu"])
-        seen.append(decision.extras["memory"])
-        actor = decision.state
-    unroll, is_first = jax.jit(network.unroll), step_types == 0
-    whole, _ = unroll(newest, observations, is_first, network.initial_state())
-    np.testing.assert_allclose(np.stack(policies), whole.policy, atol=1e-6)
-    rest, _ = unroll(newest, observations[2:], is_first[2:], seen[2])
-    np.testing.assert_allclose(rest.policy, whole.policy[2:], atol=1e-6)
-    assert np.abs(jax.tree.leaves(seen[2])[0]).max() > 0
-
-
-@pytest.mark.parametrize("name", BOTH)
 def test_exploration_follows_the_policy_and_records_it(name):
     agent, _ = linear_agent(name)
     params = agent.acting_params(agent.init(jax.random.key(4)))
@@ -147,15 +115,6 @@ def test_exploration_follows_the_policy_and_records_it(name):
     assert (keys != jax.random.key_data(actors.key)).any(), "keys are never used twice"
     greedy = agent.exploit(params, agent.begin(jax.random.key(0), 0, 1), timestep())
     assert greedy.action == mu.argmax()
-
-
-@pytest.mark.parametrize(("name", "kind", "changes"), VARIANTS, ids=str)
-def test_what_is_behind_a_last_row_does_not_matter(name, kind, changes):
-    agent, _ = linear_agent(name, kind, **changes)
-    learner = first_state(agent)
-    first, second = (agent.gradients(learner, sample) for sample in ended_samples(kind))
-    chex.assert_trees_all_close(first, second, rtol=1e-5, atol=1e-6)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(first))
 
 
 @pytest.mark.parametrize(("name", "kind", "changes"), VARIANTS, ids=str)

@@ -11,10 +11,10 @@ from pathlib import Path
 import jax
 import noisy_agent
 import numpy as np
+from linear_agents import random_sample
 from run_files import rows
 
 import retrax
-from retrax.agents import testing
 from retrax.agents.entry import find_agent
 from retrax.command.training import train_together
 from retrax.device import make_train
@@ -114,14 +114,9 @@ def compare(name, per_call):
         # With 1e-8 Adam makes steps of equal size of gradients near 0 that differ by rounding.
         config = dataclasses.replace(config, adam_epsilon=1e-4)
     agent = entry.make_agent(spec, config)
-    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
-    generator = np.random.default_rng(0)
-    begin = jax.jit(jax.vmap(lambda key, number: agent.begin(key, number, BATCH)))
-    act = testing._act(agent, begin, params, spec, "explore", BATCH, generator)
-    if per_call > 1:
-        act = [jax.tree.map(lambda *x: np.concatenate(x), *act)] * UPDATES
-    one = learn(agent, act, per_call=per_call, num_devices=1)
-    many = learn(agent, act, per_call=per_call, num_devices=jax.local_device_count())
+    batches = [random_sample(agent, spec, seed, per_call * BATCH) for seed in range(UPDATES)]
+    one = learn(agent, batches, per_call=per_call, num_devices=1)
+    many = learn(agent, batches, per_call=per_call, num_devices=jax.local_device_count())
     before = jax.tree.leaves(jax.tree.map(plain, jax.jit(agent.init)(jax.random.key(1))))
     changes = [
         difference(*x) for x in zip(before, one["state"], strict=True) if x[0].dtype == np.float32
