@@ -56,27 +56,18 @@ class _LSTM(hk.Module):
     def __call__(
         self, inputs: jax.Array, is_first: jax.Array, state: hk.LSTMState
     ) -> tuple[jax.Array, hk.LSTMState]:
-        num_inputs = inputs.shape[-1]
-        weights, bias = _Affine(4 * self._size, name="linear")(num_inputs + self._size)
+        num_inputs, outputs = inputs.shape[-1], 4 * self._size
+        with hk.name_scope("linear"):  # as in `hk.LSTM`
+            both = num_inputs + self._size
+            normal = hk.initializers.TruncatedNormal(1.0 / both**0.5)
+            weights = hk.get_parameter("w", (both, outputs), init=normal)
+            bias = hk.get_parameter("b", (outputs,), init=jnp.zeros)
         projected = inputs @ weights[:num_inputs] + bias
         goes_on = jnp.logical_not(is_first)
         hidden, cell = unroll_lstm(
             projected, weights[num_inputs:], goes_on, state.hidden, state.cell
         )
         return hidden, hk.LSTMState(hidden[-1], cell[-1])
-
-
-class _Affine(hk.Module):
-    """Weights `[D, size]` and biases `[size]`, named and initialised as `hk.Linear`'s."""
-
-    def __init__(self, size: int, name: str):
-        super().__init__(name=name)
-        self._size = size
-
-    def __call__(self, num_inputs: int) -> tuple[jax.Array, jax.Array]:
-        normal = hk.initializers.TruncatedNormal(1.0 / num_inputs**0.5)
-        weights = hk.get_parameter("w", (num_inputs, self._size), init=normal)
-        return weights, hk.get_parameter("b", (self._size,), init=jnp.zeros)
 
 
 @jax.custom_vjp

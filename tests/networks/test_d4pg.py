@@ -47,6 +47,13 @@ def normed(params, prefix, x):
     return np.tanh(x * norm["scale"] + norm["offset"])
 
 
+def hidden_layers(params, prefix, x, layer_norm, added=0.0):
+    """Two of them; `added` to the second one before its ReLU."""
+    first = f"{prefix}hidden_1"
+    x = normed(params, first, x) if layer_norm else np.maximum(dense(params, first, x), 0)
+    return np.maximum(dense(params, f"{prefix}hidden_2", x) + added, 0)
+
+
 def shapes(params):
     return {name: layer["w"].shape for name, layer in params.items() if "w" in layer}
 
@@ -79,11 +86,8 @@ def test_sizes_are_the_papers(observation, config, torso, num_features, num_atom
 def test_policy_is_its_definition(layer_norm):
     networks = make_networks(layer_norm=layer_norm)
     params, (features, _) = random_params(networks.policy), random_batch()
-    x, prefix = features.astype(np.float64), "policy_module/~/"
-    first = f"{prefix}hidden_1"
-    x = normed(params, first, x) if layer_norm else np.maximum(dense(params, first, x), 0)
-    x = np.maximum(dense(params, f"{prefix}hidden_2", x), 0)
-    outputs = dense(params, f"{prefix}output", x)
+    x = hidden_layers(params, "policy_module/~/", features.astype(np.float64), layer_norm)
+    outputs = dense(params, "policy_module/~/output", x)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
     close(networks.policy.apply(params, features), outputs)
     close(networks.squash(outputs), LOW + (np.tanh(outputs) + 1) / 2 * (HIGH - LOW))
@@ -106,15 +110,13 @@ def test_critic_is_its_definition(action_input, layer_norm):
     critic = make_networks(action_input=action_input, layer_norm=layer_norm).critic
     params, (features, actions) = random_params(critic), random_batch()
     unit = (actions.astype(np.float64) - LOW) / (HIGH - LOW) * 2 - 1
-    x, prefix = features.astype(np.float64), "critic_module/~/"
+    x, prefix, added = features.astype(np.float64), "critic_module/~/", 0.0
     if action_input == "concatenated":
         x = np.concatenate([x, unit], axis=-1)
-    first = f"{prefix}hidden_1"
-    x = normed(params, first, x) if layer_norm else np.maximum(dense(params, first, x), 0)
-    x = dense(params, f"{prefix}hidden_2", x)
-    if action_input == "second_layer":
-        x = x + dense(params, f"{prefix}action", unit)
-    expected = dense(params, f"{prefix}output", np.maximum(x, 0))
+    else:
+        added = dense(params, f"{prefix}action", unit)
+    x = hidden_layers(params, prefix, x, layer_norm, added)
+    expected = dense(params, f"{prefix}output", x)
     found = critic.apply(params, features, actions)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
