@@ -44,7 +44,7 @@ def acer_policy_gradient(
       v: `[]`, the state's value, a baseline.
       a: `[]`, the action taken.
       return_: `[]`, the return estimate of that action, Q_ret.
-      c: truncation of the importance weights, >= 0; not that of Retrace.
+      c: truncation of the importance weights, >= 0; not Retrace's c.
 
     Returns:
       The gradient with respect to `pi`, `[A]`, ascent.
@@ -73,7 +73,7 @@ def acer_sampled_policy_gradient(
       score_sampled: `[D]`, grad log f(a'|phi) of the action a' drawn.
       rho_sampled: `[]`, its importance ratio, > 0.
       advantage_sampled: `[]`, its estimated value minus the state's.
-      c: truncation of the importance weights, >= 0; not that of Retrace.
+      c: truncation of the importance weights, >= 0; not Retrace's c.
 
     Returns:
       The gradient with respect to the statistics, `[D]`, ascent.

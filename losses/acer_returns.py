@@ -1,7 +1,7 @@
 """ACER's targets of the critic, and returns for its policy gradient (Wang et al. 2017).
 
 Unbatched. As in `off_policy`, the suffix `_t` marks arrays of the destination steps 1 .. T, `_tm1`
-those of the source steps 0 .. T-1; results belong to the source steps. `T` denotes the number of
+arrays of the source steps 0 .. T-1; results belong to the source steps. `T` denotes the number of
 transitions, `n` of sampled actions. No gradient flows through targets.
 
 `rho` = pi(a|x) / mu(a|x) is the importance ratio of the action taken, of probabilities or of
@@ -210,7 +210,7 @@ def truncated_importance_trajectory(
 
     Weight: min(cap, rho_t rho_{t+1} ... ), up to the end of the trajectory. Advantage: the
     discounted sum of rewards up to that end, plus the discounted value there, minus V(x_t). The
-    gradient of the policy is weight * advantage * grad log pi(a_t|x_t), that of the value
+    gradient of the policy is weight * advantage * grad log pi(a_t|x_t), the value's is
     weight * advantage * grad V(x_t). A trajectory ends with its episode or with the sequence. With
     rho = 1 this is A3C (eq. 2).
 

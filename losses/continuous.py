@@ -4,7 +4,7 @@ D4PG (Barth-Maron et al. 2018). Unbatched, for one window of N transitions. `L` 
 a categorical critic, `K` the components of a mixture of Gaussians, `D` the action's dimensions. The
 suffix `_tm1` marks outputs of the online critic at the window's first step, which take the
 gradient. The suffix `_t` marks outputs of the target critic at the bootstrap step, which take none.
-For critics `r_t` and `discount_t` are those of the whole window, outputs of `n_step_return`; a
+For critics `r_t` and `discount_t` belong to the whole window, outputs of `n_step_return`; a
 target is the distribution of `r_t + discount_t * Z_t`.
 """
 

@@ -16,7 +16,7 @@ _TINY = 1e-20  # a scale at which all atoms are at one place
 def categorical_cross_entropy(target: jax.Array, logits: jax.Array) -> jax.Array:
     """Cross-entropy -sum_i target_i * log softmax(logits)_i.
 
-    Its gradient is that of KL(target, softmax(logits)) (Reactor, section 3.2, the KL loss). It is
+    It has the gradient of KL(target, softmax(logits)) (Reactor, section 3.2, the KL loss). It is
     linear in the target, so signed targets give unbiased gradients: never clip or renormalise them.
 
     Args:

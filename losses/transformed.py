@@ -1,6 +1,6 @@
 """Returns of rescaled values, and the priority of a sequence (R2D2, NGU, Agent57).
 
-Unbatched. Time, suffixes and traces are those of `off_policy`: `_t` marks the destination steps
+Unbatched. Time, suffixes and traces are as in `off_policy`: `_t` marks the destination steps
 1 .. T, results belong to the source steps 0 .. T-1, no gradient flows through targets. A network
 predicts h(value), where h is a `ValueTransform`.
 """
@@ -57,7 +57,7 @@ def signed_parabolic(x: jax.Array, epsilon: float = 1e-3) -> jax.Array:
 
     Args:
       x: any shape.
-      epsilon: > 0, that of `signed_hyperbolic`.
+      epsilon: > 0, as in `signed_hyperbolic`.
 
     Returns:
       h^-1(x), of the same shape.

@@ -32,7 +32,7 @@ class CriticHead(NamedTuple):
       num_outputs: P, the number of outputs of the critic's last layer.
       mean: `outputs [P] -> []`, the expected return.
       loss: `(outputs_tm1, r_t, discount_t, outputs_t, key) -> CriticLoss`, loss and priority. The
-        key is for heads that draw samples. Only `outputs_tm1` takes a gradient, that of the loss.
+        key is for heads that draw samples. Only `outputs_tm1` takes a gradient, from the loss.
       metrics: `(outputs_tm1, r_t, discount_t, outputs_t) -> dict`, diagnostics `[]` of the
         arguments of `loss`: whether the head suits the task.
     """

@@ -1,7 +1,7 @@
 """D4PG's networks: a torso for images, a bounded policy, a critic of states and actions.
 
-Barth-Maron et al. 2018, figure "Architectural variants"; the sizes are those of the same authors'
-Control Suite paper (Tassa et al. 2018). `B` denotes the batch, `F` features of an observation, `A`
+Barth-Maron et al. 2018, figure "Architectural variants"; sizes from the same authors' Control Suite
+paper (Tassa et al. 2018). `B` denotes the batch, `F` features of an observation, `A`
 the dimensions of an action.
 """
 
@@ -55,12 +55,7 @@ class D4PGNetworks(NamedTuple):
 class PixelTorso(ImageTorso):
     """An `ImageTorso` with ELU, then a linear layer, LayerNorm and tanh: features `[B, F]`."""
 
-    def __init__(
-        self,
-        convolutions: Convolutions = D4PG_CONVOLUTIONS,
-        num_features: int = 50,
-        name: str | None = None,
-    ):
+    def __init__(self, convolutions: Convolutions, num_features: int, name: str | None = None):
         super().__init__(convolutions, jax.nn.elu, name=name)
         self._output = _NormedLayer(num_features, name="output")
 
@@ -75,8 +70,8 @@ class PolicyModule(hk.Module):
     def __init__(
         self,
         actions: specs.BoundedArray,
-        sizes: Sequence[int] = (300, 200),
-        layer_norm: bool = False,
+        sizes: Sequence[int],
+        layer_norm: bool,
         name: str | None = None,
     ):
         super().__init__(name=name)
@@ -111,9 +106,9 @@ class CriticModule(hk.Module):
         self,
         actions: specs.BoundedArray,
         num_outputs: int,
-        sizes: Sequence[int] = (400, 300),
-        layer_norm: bool = False,
-        action_input: ActionInput = "second_layer",
+        sizes: Sequence[int],
+        layer_norm: bool,
+        action_input: ActionInput,
         name: str | None = None,
     ):
         super().__init__(name=name)

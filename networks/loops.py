@@ -37,7 +37,7 @@ def weights_for_loops() -> contextlib.AbstractContextManager[Any]:
 
 @jax.custom_jvp
 def with_transposed_gradient(matrix: jax.Array) -> jax.Array:
-    """The same matrix, whose gradient is computed as the transpose of that of its transpose."""
+    """The same matrix; its gradient is the transpose of its transpose's gradient."""
     return matrix
 
 

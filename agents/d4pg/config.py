@@ -15,7 +15,7 @@ _REPLAY = ReplayConfig(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """D4PG. Sections are those of Barth-Maron et al. 2018; the defaults are `paper()`.
+    """D4PG. Sections refer to Barth-Maron et al. 2018; the defaults are `paper()`.
 
     "Control suite" is Tassa et al. 2018, where the same authors give more settings of the agent.
     """

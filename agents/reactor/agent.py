@@ -1,7 +1,7 @@
 """Reactor (Gruslys et al. 2018): distributional Retrace, beta-leave-one-out.
 
 `B` denotes the batch, `T` the steps of a sequence, `A` the actions, `N` the atoms. Section and
-equation numbers are those of the paper.
+equation numbers are the paper's.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class LearnerState(NamedTuple):
 
     Attributes:
       params: the online ("moving") network's parameters.
-      target_params: those of the target network, copied every `target_update_period` updates.
+      target_params: the target network's, copied every `target_update_period` updates.
       optimizer_state: optax's.
       num_updates: int32 `[]`.
     """
@@ -105,7 +105,7 @@ def make_agent(
         return Decision(action, extras(output.policy, state.memory), ActorState(key, memory))
 
     def exploit(params: Any, state: ActorState, timestep: TimeStep) -> Decision:
-        """Takes the policy's most probable action."""
+        """The policy's most probable action."""
         output, memory = recurrent.read(params, state.memory, timestep, network=net)
         action = jnp.argmax(output.policy).astype(jnp.int32)
         return Decision(action, extras(output.policy, state.memory), ActorState(state.key, memory))

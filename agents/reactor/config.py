@@ -14,7 +14,7 @@ _REPLAY = ReplayConfig(selector="contextual")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """Reactor. Sections are those of Gruslys et al. 2018; the defaults are `paper()`."""
+    """Reactor. Sections refer to Gruslys et al. 2018; the defaults are `paper()`."""
 
     distributional: bool = True
     """Distributional Retrace (3.2). False: expected values, the paper's "Reactor ND"."""
@@ -135,7 +135,7 @@ class Config:
     def paper_workers(cls) -> "Config":
         """The paper's agent for one of its 10 workers around a parameter server (3.5).
 
-        Replay, batches of 4 and acting steps per update are those of each worker; momentum is 0 for
+        Replay, batches of 4 and acting steps per update are per worker; momentum is 0 for
         the asynchrony. The target network is copied every 1000 updates of the server. The capacity
         is unspecified in the paper; our choice: a tenth of `paper`'s.
         """
