@@ -37,6 +37,27 @@ def behind(rows, *names):
     return [np.asarray(values[name][1:], np.float32) for name in names]
 
 
+def retrace(rows, exponent=1.0):
+    return losses.q_retrace(*behind(rows, "q", "v", "r", "discount", "cut"), exponent)
+
+
+def opc(rows):
+    return losses.q_opc(*behind(rows, "q", "v", "r", "discount", "continues"))
+
+
+def sampled(rows):
+    return losses.importance_sampled_return(*behind(rows, "v", "r", "discount", "rho", "continues"))
+
+
+def trajectories(rows, cap=5.0):
+    """Weights and advantages."""
+    sources = np.float32([rows["v"][:-1], np.log(rows["rho"][:-1])])
+    values = behind(rows, "v", "r", "discount")
+    return losses.truncated_importance_trajectory(
+        sources[0], *values, sources[1], *behind(rows, "continues"), cap
+    )
+
+
 def literal_returns(rows, trace):
     """Eq. 5 and 21, backwards, for rows 0 .. k; `trace` is a function of rho."""
     k = len(rows["r"]) - 1
@@ -53,31 +74,20 @@ def literal_returns(rows, trace):
 @given(seed=SEEDS, horizon=HORIZONS, d=st.integers(1, 6))
 def test_returns_are_the_recursions_of_the_pseudo_code(seed, horizon, d):
     rows = random_rows(seed, horizon)
-    common = behind(rows, "q", "v", "r", "discount")
-    retrace = losses.q_retrace(*common, *behind(rows, "cut"), 1 / d)
     expected = literal_returns(rows, lambda rho: min(1.0, rho ** (1 / d)))
-    np.testing.assert_allclose(retrace, expected, rtol=1e-4, atol=1e-4)
-    opc = losses.q_opc(*common, *behind(rows, "continues"))
-    np.testing.assert_allclose(opc, literal_returns(rows, lambda rho: 1.0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(retrace(rows, 1 / d), expected, rtol=1e-4, atol=1e-4)
+    expected = literal_returns(rows, lambda rho: 1.0)
+    np.testing.assert_allclose(opc(rows), expected, rtol=1e-4, atol=1e-4)
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=SEEDS, horizon=HORIZONS, cap=st.floats(0.1, 10))
 def test_baselines_are_their_sums(seed, horizon, cap):
     rows = random_rows(seed, horizon)
-    sampled = losses.importance_sampled_return(
-        *behind(rows, "v", "r", "discount", "rho", "continues")
-    )
     wanted = {name: rows[name] for name in ("v", "r", "discount", "rho", "is_last")}
     expected = oracles.importance_sampled_return(**wanted)
-    np.testing.assert_allclose(sampled, expected, rtol=2e-4, atol=2e-4)
-    weights, advantages = losses.truncated_importance_trajectory(
-        np.float32(rows["v"][:-1]),
-        *behind(rows, "v", "r", "discount"),
-        np.log(rows["rho"][:-1]).astype(np.float32),
-        *behind(rows, "continues"),
-        cap,
-    )
+    np.testing.assert_allclose(sampled(rows), expected, rtol=2e-4, atol=2e-4)
+    weights, advantages = trajectories(rows, cap)
     expected = oracles.truncated_importance_trajectory(**wanted, cap=cap)
     np.testing.assert_allclose(weights, expected[0], rtol=2e-4, atol=1e-5)
     np.testing.assert_allclose(advantages, expected[1], rtol=2e-4, atol=2e-4)
@@ -112,9 +122,7 @@ def test_trajectories_by_hand():
 def test_erratum_3_retrace_is_capped_at_one():
     rows = random_rows(0, 6, ends=0.0)
     rows["rho"] = 1.0 + rows["rho"]
-    common = behind(rows, "q", "v", "r", "discount")
-    capped = losses.q_retrace(*common, *behind(rows, "rho"))
-    np.testing.assert_allclose(capped, losses.q_opc(*common, np.ones(6, bool)), rtol=1e-6)
+    np.testing.assert_allclose(retrace(rows), opc(rows), rtol=1e-6)
 
 
 def test_erratum_6_sums_stop_at_the_end_of_the_trajectory():
@@ -128,20 +136,7 @@ def test_erratum_6_sums_stop_at_the_end_of_the_trajectory():
     changed["rho"][3:] *= 2.0
 
     def results(rows):
-        common = behind(rows, "q", "v", "r", "discount")
-        importance = behind(rows, "v", "r", "discount", "rho", "continues")
-        trajectories = losses.truncated_importance_trajectory(
-            np.float32(rows["v"][:-1]),
-            *behind(rows, "v", "r", "discount"),
-            np.log(rows["rho"][:-1]).astype(np.float32),
-            *behind(rows, "continues"),
-        )
-        return (
-            losses.q_retrace(*common, *behind(rows, "cut")),
-            losses.q_opc(*common, *behind(rows, "continues")),
-            losses.importance_sampled_return(*importance),
-            *trajectories,
-        )
+        return retrace(rows), opc(rows), sampled(rows), *trajectories(rows)
 
     for first, second in zip(results(rows), results(changed), strict=True):
         np.testing.assert_allclose(first[:3], second[:3], rtol=1e-6)
