@@ -99,7 +99,7 @@ def parse_run(
       make_spec: called once, for a new run.
 
     Returns:
-      The parsed arguments; the run, resolved; its directory, absolute; and the spec of its
+      The parsed arguments; the run, with its preset; its directory, absolute; and the spec of its
       environment, None if it is resumed.
 
     Raises:
@@ -136,7 +136,7 @@ def parse_run(
         kind[type(config)], words, prog=f"{prog} {agent}", default=default, description=about
     )
     assert spec is not None, "an environment is required"
-    run = given.run(preset=preset).resolve(spec)
+    run = given.run(preset=preset)
     return given, run, here / (given.run_directory or new_directory(run)), spec
 
 

@@ -21,10 +21,9 @@ from ..training.config_file import (
 from ..training.directory_lock import DirectoryLock
 from ..training.run_config import RunConfig
 from ..training.stop import stop_on_signals
-from .grid import Cell, grid_screen, run_grid
 from .parsing import tell
 from .run_arguments import AgentConfig, RunArguments, parse_run
-from .training import RunFailedError, train, train_together
+from .training import RunFailedError, train_together
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,14 +49,6 @@ def train_command(arguments: Sequence[str]) -> int:
     Returns:
       The exit status: 1 if the run failed, else 0.
     """
-    try:
-        return _train(arguments)
-    except RunFailedError as failure:
-        tell(f"retrax: {failure}")
-        return 1
-
-
-def _train(arguments: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         made: list[VectorEnvironment] = []
 
@@ -81,14 +72,15 @@ def _train(arguments: Sequence[str]) -> int:
         if spec is None and seed_runs(directory):
             return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
         if given.seeds == 1:
-            given_one: Any = {"environment": made[0] if made else None, "resume": spec is None}
-            summary = train(run, directory, plain=given.plain, **given_one)
-            return _finish(directory, is_stopped=summary.interrupted)
+            environment = made[0] if made else None
+            options: dict[str, Any] = {"resume": spec is None, "environment": environment}
+            return _train({directory: run}, directory, plain=given.plain, **options)
     assert spec is not None, "seeds is hidden where a run is resumed"
+    run = run.resolve(spec)
     checked_agent(run, spec)
     runs = new_seed_runs(directory, run, given.seeds)
     if run.on_device:
-        return _train_together(runs, directory, resume=False, plain=given.plain)
+        return _train(runs, directory, plain=given.plain)
     for path, config in runs.items():
         path.mkdir(parents=True)
         write_config(path, config)
@@ -109,6 +101,8 @@ def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -
     Returns:
       The exit status: 1 if a run failed, else 0.
     """
+    from .grid import Cell, grid_screen, run_grid  # with all that benchmarks need
+
     with DirectoryLock(directory) as lock:
         lock.acquire()
         cells = []
@@ -119,7 +113,7 @@ def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -
         if config.on_device:
             left = [cell for cell in cells if cell.score is None] or cells
             runs = {cell.directory: cell.config for cell in left}
-            return _train_together(runs, directory, resume=True, plain=plain)
+            return _train(runs, directory, resume=True, plain=plain)
         with stop_on_signals() as stop, grid_screen(cells, plain=plain) as show:
             logs = directory / "logs"
             end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)
@@ -128,15 +122,14 @@ def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -
     return _finish(directory, is_stopped=stop.is_set(), has_failed=bool(end.failed))
 
 
-def _train_together(
-    runs: Mapping[Path, RunConfig], directory: Path, *, resume: bool, plain: bool
-) -> int:
-    """`train_seeds` of runs on a device."""
+def _train(runs: Mapping[Path, RunConfig], directory: Path, **options: Any) -> int:
+    """`train_together`, and what to do next; `directory` is that of the run, or of all."""
     try:
-        _, is_stopped = train_together(runs, resume=resume, plain=plain)
+        summaries, is_signalled = train_together(runs, **options)
     except RunFailedError as failure:
         tell(f"retrax: {failure}")
-        return _finish(directory, has_failed=True)
+        return 1 if directory in runs else _finish(directory, has_failed=True)
+    is_stopped = is_signalled or any(summary.interrupted for summary in summaries)
     return _finish(directory, is_stopped=is_stopped)
 
 

@@ -8,12 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..agents.base import Agent
 from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..device.loop import DeviceLoop, make_loops
 from ..environments.failures import close_quietly
 from ..evaluation.evaluations import PeriodicEvaluation
 from ..training.assembly import environments_at, given_environments, make_loop
@@ -28,6 +27,9 @@ from ..training.resuming import NEW, Start, pack_running
 from ..training.run_config import RunConfig
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import EitherStop, stop_on_signals
+
+if TYPE_CHECKING:
+    from ..device.loop import DeviceLoop
 
 _log = logging.getLogger("retrax")
 
@@ -155,6 +157,8 @@ def train_together(
             agent = checked_agent(config, spec)
             loops: Sequence[Loop | DeviceLoop]
             if config.on_device and data is None:
+                from ..device.loop import make_loops  # only here: most runs need none of it
+
                 loops = make_loops([*configs.values()], agent, environments)
             else:
                 loops = [make_loop(config, agent, environments, starts[0], data)]
@@ -175,6 +179,7 @@ def train_together(
                 resume=resume,
                 console=not parts,
                 plain=plain,
+                from_data=data is not None,
                 on_metrics=on_metrics,
             )
             parts[part] = context
@@ -210,7 +215,7 @@ def _run(
     directory: Path,
     lock: DirectoryLock,
     start: Start,
-    loop: Loop | DeviceLoop,
+    loop: "Loop | DeviceLoop",
     agent: Agent,
     spec: EnvironmentSpec,
     *,
@@ -218,6 +223,7 @@ def _run(
     resume: bool,
     console: bool,
     plain: bool,
+    from_data: bool,
     on_metrics: Callable[[int, dict[str, float]], Any] | None,
 ) -> _Part:
     """One run with its files; closes its loop.
@@ -260,7 +266,7 @@ def _run(
         if start.outputs is not None:
             recorder.evaluation, evaluation.next, recorder.last_return = start.outputs
         yield
-        for line in describe(config, directory, loop.replays, spec):
+        for line in describe(config, directory, loop.replays, spec, from_data=from_data):
             _log.info(line)
         if start.snapshots is not None:
             _log.info(start.describe(loop.counters.steps))

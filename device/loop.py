@@ -12,11 +12,10 @@ from ..basics.memory import check_memory
 from ..datatypes import VectorEnvironment
 from ..environments.pure import PureVector, leaves_of, with_leaves
 from ..replay.rows import check_stored_as, stored_as
-from ..training.learner import Snapshot, diverged
+from ..training.learner import Snapshot, copied, diverged
 from ..training.loop import Tally
 from ..training.metrics import MetricsAccumulator
 from ..training.run_config import RunConfig
-from ..training.updates import copied
 from .learning import TrainState
 from .seeds import Seed, Seeds, memory
 from .training import LARGEST_COUNT, Training

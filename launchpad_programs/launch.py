@@ -88,7 +88,7 @@ def launch(
     directory = Path(directory or new_directory(config)).absolute()  # environments may leave it
     config = config.anchored()
     spec = spec_of(config)
-    program = _new(_with_period(config.resolve(spec)), directory, engine, spec)
+    program = _new(_with_period(config), directory, engine, spec)
     with DirectoryLock(directory) as lock:  # the process takes it next
         check_new_directory(directory, program.run)
         lock.acquire()
@@ -130,7 +130,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             program = _new(run, directory, engine, spec)
             notes = [run.entry.describe_preset(run.environment, spec)]
             lock = stack.enter_context(DirectoryLock(directory))
-            check_new_directory(directory, run)
+            check_new_directory(directory, program.run)
         notes += engine.network(refused)
         if run.logger is not None and not refused:
             warnings.append(
@@ -140,18 +140,13 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         lock.acquire()
         opened = stack.enter_context(engine.open(program))
         write_program(program)
-        acting = "workers" if program.has_workers else "actors"
+        run, acting = program.run, "workers" if program.has_workers else "actors"
         tell(
             f"preset {run.preset}, {run.steps} steps, {run.num_actors} {acting} * "
             f"{run.environments_per_actor} environments, run directory {directory}"
         )
         summary = run_program(
-            program,
-            opened,
-            mode=engine.launch,
-            plain=given.plain,
-            notes=notes,
-            warnings=warnings,
+            program, opened, mode=engine.launch, plain=given.plain, notes=notes, warnings=warnings
         )
         return _finish(summary, engine)
 
@@ -203,8 +198,9 @@ def _check_of_rows(program: ProgramConfig, engine: EngineOptions) -> Callable[[i
 def _new(
     run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
 ) -> ProgramConfig:
-    """The program of a resolved run, checked."""
-    program = ProgramConfig(run=run, directory=directory, **vars(part(engine, ProgramOptions)))
+    """The program of a run, resolved and checked."""
+    options, run = vars(part(engine, ProgramOptions)), run.resolve(spec)
+    program = ProgramConfig(run=run, directory=directory, **options)
     engine.check(program)
     if engine.name != "threads":
         _check_processes(run)

@@ -1,7 +1,10 @@
 """What the files of a run hold, and signals in the middle of one."""
 
 import csv
+import json
 import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -14,6 +17,33 @@ from retrax.training.loop import Loop
 from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS
 from retrax.training.snapshots import Snapshots
 from retrax.training.state_file import read_state
+
+# TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
+READER = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+sys.modules["tensorflow"] = None
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
+events = EventAccumulator(sys.argv[1]).Reload()
+tags = events.Tags()["scalars"]
+scalars = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags}
+try:
+    (content,) = events.PluginTagToContent("hparams").values()
+    values = metadata.parse_session_start_info_plugin_data(content).hparams
+except KeyError:  # there was no config.json
+    values = {}
+kinds = {name: value.WhichOneof("kind") for name, value in values.items()}
+print(json.dumps([scalars, {name: getattr(values[name], kind) for name, kind in kinds.items()}]))
+"""
+
+
+def read_tensorboard(directory):
+    """Its scalars as (step, value), and the hyper-parameters."""
+    program = [sys.executable, "-c", READER, str(directory)]
+    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
+    curves, config = json.loads(answer.stdout.splitlines()[-1])
+    return {tag: [tuple(point) for point in points] for tag, points in curves.items()}, config
 
 
 def write_untrained_run(directory, config):

@@ -39,11 +39,11 @@ BUDGETS = {
     "agents": 4991,
     "environments": 4358,
     "replay": 3810,
-    "training": 4515,
-    "device": 980,
+    "training": 4460,
+    "device": 979,
     "evaluation": 2328,
-    "command": 2497,
-    "launchpad_programs": 3840,
+    "command": 2496,
+    "launchpad_programs": 3836,
     "tests": 36406,
 }
 # At the root: what users import, above everything.

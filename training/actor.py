@@ -16,11 +16,10 @@ from ..agents.conformance import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
 from ..replay.interface import Writer
-from .learner import Learner
+from .learner import Learner, copied
 from .metrics import RunningReturns
 from .parameters import ParameterClient, packing_of
 from .run_config import RunConfig
-from .updates import copied
 
 
 class Actor:

@@ -14,13 +14,11 @@ from ..replay.local import LocalReplay
 from .actor import Actor
 from .checks import checked_agent
 from .learner import Learner
-from .logged import LoggedLoop
 from .loop import Loop
 from .parameters import ParameterClient, ParameterServer, packing_of
 from .resuming import NEW, Start
 from .run_config import RunConfig
 from .seeds import Purpose, derive_seed
-from .workers.assembly import make_workers
 
 MANY = 256  # environments; so many are made only after the run has been checked with one
 
@@ -126,6 +124,8 @@ def make_loop(
         refused; or the run learned from data, and none are given.
     """
     if data is not None:
+        from .logged import LoggedLoop  # only here, as workers below: most runs need neither
+
         return LoggedLoop(config, agent, environments[0], data)
     if start.running is not None and not start.environment_states:
         raise ValueError(
@@ -140,6 +140,8 @@ def make_loop(
 
 def _acting_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
     if config.workers.num_workers:
+        from .workers.assembly import make_workers
+
         return make_workers(config, agent, environments)
     replay = LocalReplay(
         environments[0].spec,

@@ -18,9 +18,8 @@ from ..basics.subprocess_probe import devices
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
 from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
+from .learner import too_few, update_shapes
 from .run_config import RunConfig
-from .updates import too_few
-from .workers.server import update_shapes
 
 _MAX_INTEGER = 2**31 - 1  # of JAX's integers
 _LARGE = 1_000_000  # a size with which an agent may already take memory when it is made
@@ -31,11 +30,7 @@ class _NotTraceableError(ValueError):
 
 
 def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
-    """The agent of a run, once its config has been found to be possible.
-
-    Args:
-      config: resolved.
-      spec: of one environment.
+    """The agent of a resolved run, once its config has been found to be possible.
 
     Raises:
       ValueError: the agent does not fit the environment or the contract, a number of its config is

@@ -49,11 +49,7 @@ def _run_of(values: Any) -> RunConfig:
 def _build(kind: Any, values: Any, prefix: str, problems: list[str]) -> Any:
     """A config from JSON, with nested configs and tuples; None if there are problems.
 
-    Args:
-      kind: its class.
-      values: its fields.
-      prefix: of their names in `problems`.
-      problems: to which fields that are missing or unknown are added.
+    Fields that are missing or unknown are added to `problems`, their names with the prefix.
     """
     values = _object(values, prefix.rstrip("."))
     fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -160,10 +156,7 @@ def seed_runs(directory: Path) -> list[Path]:
 def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
     """The run directories of new runs, which are not made yet, and their runs.
 
-    Args:
-      directory: of them all.
-      config: the resolved run of the first seed.
-      count: seeds, one after the other.
+    `config` is that of the first of `count` seeds, one after the other.
 
     Raises:
       ValueError: the directory is a file, or holds something; or a seed is too large.

@@ -78,16 +78,12 @@ class _FileHandler(logging.FileHandler):
 
 
 def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
-    """The log of a run: `log.txt` in its directory (appended to), and the console (stderr).
+    """The log of a run: `log.txt` in its directory, appended to, and stderr if `console`.
 
     It is the logger `retrax`, from level INFO on; a log that this context (`contextvars`) set up
     before is closed first. Runs in other contexts, as in other threads, have logs of their own;
     what is logged where there is no run goes to all of them. Tracebacks go to the file alone, and
     the file is made with its first line.
-
-    Args:
-      directory: the run directory, made if it does not exist.
-      console: whether the console has the log, too.
 
     Returns:
       The logger; `close_log` closes it.

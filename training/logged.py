@@ -36,13 +36,9 @@ class LoggedLoop(Loop):
         environment: VectorEnvironment,
         episodes: Iterable[Any],
     ):
-        """Takes in the episodes.
+        """Takes in the episodes: `Episode`s, or others with the same attributes.
 
-        Args:
-          config: resolved, of one process.
-          agent: made by the config's entry.
-          environment: says what observations and actions are; closed here.
-          episodes: `Episode`s, or others with the same attributes.
+        The environment says what observations and actions are, and is closed here.
 
         Raises:
           ValueError: an episode is not as the environment says, or lacks what the agent needs.

@@ -7,7 +7,7 @@ parameters of its own where the run has an `actor_update_period`, it is a progra
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,9 @@ from ..replay.local import LocalReplay
 from .actor import Actor
 from .learner import Learner, Snapshot
 from .metrics import Counters, MetricsAccumulator
-from .workers.in_turn import WorkersInTurn
+
+if TYPE_CHECKING:
+    from .workers.in_turn import WorkersInTurn
 
 
 class Tally:
@@ -107,7 +109,7 @@ class Loop(Tally):
     def __init__(
         self,
         actors: Sequence[Actor],
-        learner: Learner | WorkersInTurn,
+        learner: "Learner | WorkersInTurn",
         replays: Sequence[LocalReplay],
         *,
         order: np.random.Generator | None = None,

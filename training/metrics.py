@@ -123,7 +123,7 @@ class Rate:
         self._points: collections.deque[tuple[float, int]] = collections.deque()
 
     def add(self, now: float, count: int) -> None:
-        """Adds a count at a time, in seconds; call it at least once a second."""
+        """Adds a count at a time, in seconds; to be called at least once a second."""
         self._points.append((now, count))
         while now - self._points[0][0] > _RATE_SECONDS:
             self._points.popleft()
@@ -144,11 +144,7 @@ class Advice:
         self._advise, self._config = entry.advice, agent_config
 
     def first(self, metrics: Mapping[str, float]) -> str | None:
-        """The sentence, if these metrics are the first that give one; None ever after.
-
-        Args:
-          metrics: means over the updates since the last call.
-        """
+        """The sentence, if these metrics are the first that give one; None ever after."""
         sentence = self._advise(self._config, metrics) if self._advise else None
         if sentence:
             self._advise = None

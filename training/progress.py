@@ -14,7 +14,6 @@ from rich.progress import Progress as Bar
 
 from ..datatypes import EnvironmentSpec
 from ..replay.interface import RowStore
-from ..replay.logged import LoggedReplay
 from .metrics import Counters
 from .run_config import RunConfig
 
@@ -25,12 +24,17 @@ _BAR_LETTERS = 20  # of a notebook's bar
 
 
 def describe(
-    config: RunConfig, directory: Path, replays: Sequence[RowStore], spec: EnvironmentSpec
+    config: RunConfig,
+    directory: Path,
+    replays: Sequence[RowStore],
+    spec: EnvironmentSpec,
+    *,
+    from_data: bool,
 ) -> list[str]:
     """The first lines of a run's log."""
     rows, nbytes = sum(x.capacity for x in replays), sum(x.nbytes for x in replays)
     learns = f"learning starts at {config.replay.min_rows} rows"
-    if isinstance(replays[0], LoggedReplay):
+    if from_data:
         learns = "each step is an update"
     return [
         f"{config.agent} on {config.environment}, preset {config.preset}, {config.steps} steps, "

@@ -53,8 +53,7 @@ class Recorder(contextlib.ExitStack):
         Args:
           config: resolved.
           directory: the run directory.
-          names: of metrics besides episodes' and the agent's episode metrics, in the order of their
-            columns.
+          names: of columns besides the counters, the agent's episode metrics and the rates.
           stop: set if a logger asks for it.
           start: counters of the run now.
           resumed_at: as for `MetricsTable`.
@@ -114,12 +113,7 @@ class Recorder(contextlib.ExitStack):
     ) -> None:
         """An evaluation ended: the next row has it, and its parameters are kept if they are best.
 
-        Args:
-          means: by column; `evaluation_return` among them.
-          steps: of the run.
-          params: see `BestParameters.offer`.
-          actors: see there.
-          is_extra: whether it is due at the end of the run only.
+        One that `is_extra`, since the run ends before the next is due, is in the last row only.
         """
         (self._extra if is_extra else self.evaluation).update(means)
         found = means["evaluation_return"]
@@ -138,11 +132,8 @@ class Recorder(contextlib.ExitStack):
     ) -> None:
         """A row is due, or the run ends.
 
-        Args:
-          counters: of the run.
-          means: of metrics and episodes since the row before, see `MetricsAccumulator.flush`.
-          clock: rates, `WALL_CLOCK_COLUMNS` without `seconds`.
-          returns: of the episodes that ended since the row before.
+        `means` and `returns` are of what happened since the row before; `clock` has
+        `WALL_CLOCK_COLUMNS` without `seconds`.
         """
         clock = {**clock, "seconds": self.seconds}
         row = self._table.write(counters, {**means, **self.evaluation, **self._extra}, clock)

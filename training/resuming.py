@@ -16,12 +16,7 @@ from .snapshots import Snapshots, newest_snapshot
 def open_snapshots(
     directory: Path, last_step: int | None = None, *, check: Callable[[int], None] | None = None
 ) -> tuple[Snapshots | None, list[str]]:
-    """The snapshots of a run that is resumed.
-
-    Args:
-      directory: the run directory.
-      last_step: of the run; None allows any.
-      check: see `Snapshots`.
+    """The snapshots of a run that is resumed, whose last step is not reached; None allows any.
 
     Returns:
       The snapshots, to be read from `newest_whole()`, and warnings: about newer ones that are

@@ -216,7 +216,8 @@ class RunConfig:
         given = self.agent_config
         config = entry.checked(entry.config_of(preset) if given is None else given)
         return dataclasses.replace(
-            self.anchored(),
+            self,
+            search_path=str(Path(self.search_path).absolute()),
             preset=preset,
             steps=steps,
             snapshot_every=self.snapshot_every or max(1, steps // _SNAPSHOTS),

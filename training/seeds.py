@@ -22,11 +22,5 @@ class Purpose(enum.IntEnum):
 
 
 def derive_seed(seed: int, purpose: Purpose, *more: int) -> int:
-    """A seed unrelated to `seed`.
-
-    Args:
-      seed: of the run.
-      purpose: what the seed is for.
-      *more: distinguishes seeds of one purpose; zeros at the end do not count.
-    """
+    """A seed unrelated to the run's; those of one purpose differ in `more`, if not by zeros."""
     return int(np.random.SeedSequence([seed, int(purpose), *more]).generate_state(1)[0])

@@ -61,10 +61,7 @@ class Snapshots:
         return sorted(int(number) for number in numbers if number.isdecimal())
 
     def find(self, which: int | str = "newest") -> int:
-        """The steps of a snapshot, damaged or not.
-
-        Args:
-          which: `newest`, or a number of steps.
+        """The steps of a snapshot, `newest` or a number of steps, damaged or not.
 
         Raises:
           ValueError: there is no such snapshot; names those that there are.

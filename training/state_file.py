@@ -35,12 +35,7 @@ def write_state(path: Path, parts: Mapping[str, Any]) -> None:
 
 
 def pack_state(file: Any, parts: Mapping[str, Any]) -> None:
-    """Writes the archive.
-
-    Args:
-      file: has `write` and `flush`.
-      parts: by name: pytrees of arrays, PRNG keys included, or bytes.
-    """
+    """Writes the archive of parts by name: pytrees of arrays, PRNG keys included, or bytes."""
     described: dict[str, dict[str, list[str]] | None] = {}
     with zipfile.ZipFile(file, "w", compresslevel=1) as archive:
         for part, value in parts.items():

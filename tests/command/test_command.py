@@ -26,15 +26,16 @@ CATCH = "train reactor --environment catch"
 
 @pytest.fixture
 def parsed(monkeypatch, tmp_path):
-    """The arguments of `train`, which is not called: (config, directory)."""
+    """The run that `train` is asked for, which is not trained: (resolved config, directory)."""
     asked = []
 
-    def train(config, directory, **options):
-        asked.append((config, directory))
-        options["environment"].close()
-        return Summary(directory, config.steps, 0, 0.0, False)
+    def train_together(runs, *, environment, **options):
+        ((directory, config),) = runs.items()
+        asked.append((config.resolve(environment.spec), directory))
+        environment.close()
+        return [Summary(directory, 1, 0, 0.0, False)], False
 
-    monkeypatch.setattr(train_module, "train", train)
+    monkeypatch.setattr(train_module, "train_together", train_together)
     monkeypatch.chdir(tmp_path)
 
     def parse(*arguments):

@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from retrax.training.updates import Updates
+from retrax.training.learner import Updates
 
 SCRIPT = Path(__file__).with_name("on_devices.py")
 COUNT = 4

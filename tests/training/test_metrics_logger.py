@@ -95,18 +95,16 @@ def test_one_that_cannot_be_made_is_logged(module, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("answer", "stops"), [(True, True), (np.bool_(True), True), (False, False), (1, False)]
+    ("answer", "stops"),
+    [(True, True), (np.bool_(True), True), (SystemExit, True), (False, False), (1, False)],
 )
-def test_true_stops_the_run(tmp_path, answer, stops):
-    logger, stop = make(tmp_path, on_metrics=lambda steps, metrics: answer)
-    logger.write(1, {})
-    assert stop.is_set() == stops
+def test_true_and_sys_exit_stop_the_run(tmp_path, caplog, answer, stops):
+    def function(steps, metrics):
+        return sys.exit(0) if answer is SystemExit else answer
 
-
-def test_sys_exit_stops_the_run(tmp_path, caplog):
-    logger, stop = make(tmp_path, on_metrics=lambda steps, metrics: sys.exit(0))
+    logger, stop = make(tmp_path, on_metrics=function)
     logger.write(1, {})
-    assert (stop.is_set(), caplog.text) == (True, "")
+    assert (stop.is_set(), caplog.text) == (stops, "")
 
 
 @pytest.mark.parametrize(

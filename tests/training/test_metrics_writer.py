@@ -8,43 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+from run_files import read_tensorboard
 
 from retrax.training.metrics import Counters
 from retrax.training.metrics_writer import WALL_CLOCK_COLUMNS, MetricsTable
 
 SHOWN = ("steps", "loss", "episode_return")
 NO_CLOCK = dict.fromkeys(WALL_CLOCK_COLUMNS, np.nan)
-
-# TensorBoard's own reader would load TensorFlow where it is installed, so it runs elsewhere.
-READER = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-sys.modules["tensorflow"] = None
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import metadata
-events = EventAccumulator(sys.argv[1]).Reload()
-tags = events.Tags()["scalars"]
-scalars = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in tags}
-try:
-    (content,) = events.PluginTagToContent("hparams").values()
-    values = metadata.parse_session_start_info_plugin_data(content).hparams
-except KeyError:  # there was no config.json
-    values = {}
-kinds = {name: value.WhichOneof("kind") for name, value in values.items()}
-print(json.dumps([scalars, {name: getattr(values[name], kind) for name, kind in kinds.items()}]))
-"""
-
-
-def read_tensorboard(directory):
-    """Its scalars as (step, value), and the hyper-parameters."""
-    program = [sys.executable, "-c", READER, str(directory)]
-    answer = subprocess.run(program, capture_output=True, check=True, text=True, timeout=120)
-    curves, config = json.loads(answer.stdout.splitlines()[-1])
-    return {tag: [tuple(point) for point in points] for tag, points in curves.items()}, config
-
-
-def read_events(directory):
-    return read_tensorboard(directory)[0]
 
 
 def make_row(steps, loss=0.5, episode_return=1.0):
@@ -74,7 +44,7 @@ def test_csv_by_hand(tmp_path):
 
 def test_tensorboard_reads_the_same(tmp_path):
     write(tmp_path, [make_row(0), make_row(2**40, loss=0.1, episode_return=-21)])
-    found = read_events(tmp_path)
+    found, _ = read_tensorboard(tmp_path)
     assert found["loss"] == [(0, 0.5), (2**40, float(np.float32(0.1)))]
     assert found["episode_return"] == [(0, 1.0), (2**40, -21.0)]
     assert found.keys() == {"loss", "episode_return", "episodes", "updates", "learning_since"}
@@ -118,7 +88,7 @@ def test_numbers_come_back_as_the_same_float32(tmp_path):
 def test_nan_is_nothing(tmp_path):
     write(tmp_path, [make_row(0, loss=np.nan), make_row(1), make_row(2, loss=np.nan)])
     assert read_csv(tmp_path).splitlines()[1:] == ["0,,1.0", "1,0.5,1.0", "2,,1.0"]
-    assert read_events(tmp_path)["loss"] == [(1, 0.5)]
+    assert read_tensorboard(tmp_path)[0]["loss"] == [(1, 0.5)]
 
 
 def test_rows_are_there_before_the_end(tmp_path):
@@ -126,7 +96,7 @@ def test_rows_are_there_before_the_end(tmp_path):
         assert read_csv(tmp_path) == "steps,loss,episode_return\n"
         table.write(*make_row(7))
         assert read_csv(tmp_path).endswith("\n7,0.5,1.0\n")
-        assert read_events(tmp_path)["loss"] == [(7, 0.5)]
+        assert read_tensorboard(tmp_path)[0]["loss"] == [(7, 0.5)]
 
 
 def test_rejects_names_that_come_twice(tmp_path):
@@ -149,7 +119,7 @@ def test_resumed_is_the_same_as_never_interrupted(tmp_path):
     write(tmp_path / "parts", rows[3:], resumed_at=20)
     parts, whole = (tmp_path / name / "metrics.csv" for name in ("parts", "whole"))
     assert parts.read_bytes() == whole.read_bytes()
-    assert read_events(tmp_path / "parts") == read_events(tmp_path / "whole")
+    assert read_tensorboard(tmp_path / "parts") == read_tensorboard(tmp_path / "whole")
 
 
 def test_resume_drops_a_broken_last_line(tmp_path):
@@ -167,7 +137,7 @@ def test_resumes_again_and_again(tmp_path):
     for loss in (7.0, 6.0, 5.0):
         write(tmp_path, [make_row(1, loss=loss)], resumed_at=0)
     assert read_csv(tmp_path).splitlines()[1:] == ["0,0.5,1.0", "1,5.0,1.0"]
-    assert read_events(tmp_path)["loss"] == [(0, 0.5), (1, 5.0)]
+    assert read_tensorboard(tmp_path)[0]["loss"] == [(0, 0.5), (1, 5.0)]
 
 
 def test_resume_rejects_other_columns(tmp_path):
@@ -241,7 +211,7 @@ table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
-    assert read_events(tmp_path)["loss"] == [(1, 2.0)]
+    assert read_tensorboard(tmp_path)[0]["loss"] == [(1, 2.0)]
 
 
 def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):

@@ -1,6 +1,7 @@
 """Snapshots: exact, whole or not at all, and clear when damaged."""
 
 import os
+import re
 import types
 from typing import Any, NamedTuple
 
@@ -38,11 +39,11 @@ def template(size=3):
     return jax.eval_shape(lambda: make_snapshot(0, size).learner)
 
 
-def read(directory, steps=None, size=3, **others):
+def read(directory, steps=None, **others):
     """The learner and the replay of a snapshot, by default of the newest whole one."""
     snapshots = Snapshots(directory)
     steps = snapshots.newest_whole() if steps is None else steps
-    return snapshots.read(steps, learner=template(size), replay=None, **others)
+    return snapshots.read(steps, learner=template(), replay=None, **others)
 
 
 def save(directory, *steps, keep=2):
@@ -55,7 +56,7 @@ def file(directory, steps):
     return directory / "snapshots" / f"{steps}.npz"
 
 
-def test_restores_what_was_saved(tmp_path):
+def test_restores_what_was_saved(tmp_path, capfd):
     save(tmp_path, 7)
     found, saved = read(tmp_path), make_snapshot(7)
     assert isinstance(found.learner, Learner)
@@ -68,6 +69,7 @@ def test_restores_what_was_saved(tmp_path):
     alone = Snapshots(tmp_path).read(7, learner=template())
     chex.assert_trees_all_equal(alone.learner, saved.learner)
     assert (alone.counters, alone.replay) == (saved.counters, None)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_restores_actors_with_their_keys(tmp_path):
@@ -113,20 +115,18 @@ def test_a_chosen_snapshot_is_found_and_read(tmp_path):
         assert (snapshot.learner.count, snapshot.counters["steps"]) == (step, step)
 
 
-@pytest.mark.parametrize("which", [2, "2", 0, "wrong", "-1", ""])
+@pytest.mark.parametrize("which", [2, "2", 0, "wrong", "-1", "", "best"])
 def test_another_snapshot_is_refused_with_those_there_are(tmp_path, which):
     save(tmp_path, 1, 2, 3, 4)
-    (tmp_path / "best.npz").touch()
-    expected = rf"snapshots holds no snapshot {which!r}: allowed are newest, best, 3, 4\.$"
-    with pytest.raises(ValueError, match=expected):
+    what = repr(which)
+    if which == "best":  # of none that were evaluated
+        what = "of an evaluation (--evaluate-every)"
+    else:
+        (tmp_path / "best.npz").touch()
+    allowed = "newest, 3, 4" if which == "best" else "newest, best, 3, 4"
+    expected = re.escape(f"snapshots holds no snapshot {what}: allowed are {allowed}.")
+    with pytest.raises(ValueError, match=f"{expected}$"):
         Snapshots(tmp_path).find(which)
-
-
-def test_the_best_of_none_that_were_evaluated(tmp_path):
-    save(tmp_path, 1, 2)
-    expected = r"no snapshot of an evaluation \(--evaluate-every\): allowed are newest, 1, 2\.$"
-    with pytest.raises(ValueError, match=expected):
-        Snapshots(tmp_path).find("best")
 
 
 def test_a_damaged_older_one_is_named(tmp_path):
@@ -156,12 +156,6 @@ def test_what_was_not_finished_is_ignored_and_cleaned(tmp_path):
     assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1.npz", "2.npz"]
 
 
-def test_nothing_is_printed(tmp_path, capfd):
-    save(tmp_path, 1, 2, 3)
-    read(tmp_path)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_no_snapshots(tmp_path):
     for folder in ("snapshots", "snapshots/other"):
         with pytest.raises(ValueError, match=r"holds no complete snapshot: training was stopped"):
@@ -170,19 +164,20 @@ def test_no_snapshots(tmp_path):
         (tmp_path / folder).mkdir()  # which reading did not make
 
 
-def test_another_shape_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("learner", "reason"),
+    [
+        (template(size=4), "shape"),
+        (
+            template()._replace(params={"other": jax.ShapeDtypeStruct((1,), jnp.float32)}),
+            r"\(learner/params/layer/w is unknown\)",
+        ),
+    ],
+)
+def test_another_shape_or_structure_is_refused(tmp_path, learner, reason):
     save(tmp_path, 7)
-    with pytest.raises(ValueError, match=r"7.npz is of another agent, config or version \(.*shape"):
-        read(tmp_path, size=4)
-
-
-def test_another_structure_is_refused(tmp_path):
-    save(tmp_path, 7)
-    other = template()._replace(params={"other": jax.ShapeDtypeStruct((1,), jnp.float32)})
-    with pytest.raises(
-        ValueError, match=r"7.npz is of another .*\(learner/params/layer/w is unknown\)"
-    ):
-        Snapshots(tmp_path).read(7, learner=other)
+    with pytest.raises(ValueError, match=rf"7.npz is of another agent, .*{reason}"):
+        Snapshots(tmp_path).read(7, learner=learner)
 
 
 @pytest.mark.parametrize("how", ["truncated", "longer", "empty", "another file"])

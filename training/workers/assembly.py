@@ -10,7 +10,7 @@ from ...replay.local import LocalReplay
 from ...replay.packing import TreePacking
 from ...replay.rows import sample_shapes
 from ..actor import Actor
-from ..learner import Learner
+from ..learner import Learner, update_shapes
 from ..loop import Loop
 from ..metrics import MetricsAccumulator
 from ..parameters import Get, ParameterServer
@@ -18,7 +18,7 @@ from ..run_config import RunConfig
 from ..seeds import Purpose, derive_seed
 from .in_turn import WorkersInTurn
 from .remote_updates import Apply, RemoteUpdates, metric_names
-from .server import GradientServer, StatePacking, update_shapes
+from .server import GradientServer, StatePacking
 from .worker import Worker
 
 

@@ -35,10 +35,7 @@ class WorkerOptions:
                 )
 
     def check_run(self, run: Any) -> None:
-        """Refuses a run whose other fields do not fit.
-
-        Args:
-          run: the `RunConfig`.
+        """Refuses a `RunConfig` whose other fields do not fit.
 
         Raises:
           ValueError: one sentence about what is wrong.

@@ -13,10 +13,9 @@ from ...agents.base import Agent, Gradients, LearnerState, Update
 from ...basics.prng_keys import is_key
 from ...datatypes import Sample
 from ...replay.packing import TreePacking
-from ..learner import check_finite
+from ..learner import Updates, check_finite, update_shapes
 from ..parameters import Get
-from ..updates import Updates
-from .server import Call, Receipt, StatePacking, update_shapes
+from .server import Call, Receipt, StatePacking
 
 STALENESS = "gradient_staleness"
 DROPPED = "gradients_dropped"  # share of the gradients

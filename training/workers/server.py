@@ -16,22 +16,11 @@ from ...agents.base import Agent, LearnerState, Params
 from ...basics.prng_keys import with_keys, without_keys
 from ...datatypes import Sample
 from ...replay.packing import TreePacking
-from ..learner import Snapshot
+from ..learner import Snapshot, copied
 from ..metrics import MetricsAccumulator
 from ..parameters import ParameterServer
-from ..updates import copied
 
 Call = tuple[int, int]  # how often the worker was restarted before, and the number of the call
-
-
-def update_shapes(shapes: Sequence[Sample], updates_per_call: int) -> list[Sample]:
-    """The samples of single updates, from those of calls: `Replay.shapes`."""
-
-    def of_one(x: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((x.shape[0] // updates_per_call, *x.shape[1:]), x.dtype)
-
-    replayed, *newest = shapes
-    return [jax.tree.map(of_one, replayed), *newest]
 
 
 class Receipt(NamedTuple):
@@ -139,14 +128,10 @@ class GradientServer:
         return self._agent.acting_params(self.state)
 
     def apply(self, worker: int, call: Call, version: int, gradients: bytes) -> Receipt:
-        """Applies a gradient, or drops it if it is too old.
+        """Applies a packed gradient of parameters of a version, or drops it if that is too old.
 
-        Args:
-          worker: its number.
-          call: of the worker; later calls are larger. One that was answered before is not applied
-            again, nor is an earlier one.
-          version: of the parameters of which the gradient was computed.
-          gradients: packed.
+        Later calls of a worker are larger. One that was answered before is not applied again, nor
+        is an earlier one.
 
         Raises:
           ValueError: the gradient is that of another agent or config.

@@ -8,8 +8,9 @@ import pytest
 
 from retrax.datatypes import Sample
 from retrax.replay.packing import TreePacking
+from retrax.training.learner import update_shapes
 from retrax.training.workers.remote_updates import DROPPED, STALENESS, RemoteUpdates
-from retrax.training.workers.server import GradientServer, Receipt, StatePacking, update_shapes
+from retrax.training.workers.server import GradientServer, Receipt, StatePacking
 
 RATE = average_agent.Config().rate
 
