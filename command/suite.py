@@ -5,7 +5,7 @@ import csv
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -143,9 +143,16 @@ def record_states(
     switches["max_frames"] = FRAME_SKIP * steps
     seed = derive_seed(config.seed, Purpose.RECORDING, seed)
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
-        recorder: Any = StateRecorder(environment, np.random.default_rng(seed))
-        trained, key = load_for(config, run, environment.spec), jax.random.key(seed)
-        run_episodes(trained.agent, trained.params, recorder, key=key, num_episodes=states)
+        recorder = StateRecorder(environment.emulator_state, np.random.default_rng(seed))
+        trained = load_for(config, run, environment.spec)
+        run_episodes(
+            trained.agent,
+            trained.params,
+            environment,
+            key=jax.random.key(seed),
+            num_episodes=states,
+            before_step=recorder,
+        )
     starts = StartStates(game, recorder.states)
     save_states(output, starts)
     print(f"{len(starts.states)} states of {starts.game} in {output}")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..agents.base import ActorState, Agent, Params
-from ..datatypes import VectorEnvironment
+from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
 from ..training.actor import act_where
 from ..training.metrics import RunningReturns
@@ -48,7 +48,7 @@ def run_episodes(
     *,
     key: jax.Array,
     num_episodes: int,
-    before_step: Callable[[], None] | None = None,
+    before_step: Callable[[TimeStep], None] | None = None,
     on_frame: Callable[[np.ndarray], None] | None = None,
     states: ActorState = None,
     modes: Sequence[str] = (),
@@ -69,7 +69,8 @@ def run_episodes(
       environment: E environments.
       key: PRNG key of the initial actor states.
       num_episodes: N, at least 1; it may be less than E, and need not be divisible by it.
-      before_step: called before each step of the environments; an error of it ends the episodes.
+      before_step: called before each step of the environments with their newest time steps; an
+        error of it ends the episodes.
       on_frame: called with a frame of the first environment, uint8 `[height, width, 3]`, at each
         of its counted time steps; for example `VideoWriter.append`.
       states: final states of an earlier call, for an agent that adapts its behaviour during
@@ -112,7 +113,7 @@ def run_episodes(
         if all(map(is_done, range(num_envs))):
             break
         if before_step is not None:
-            before_step()
+            before_step(timestep)
         timestep = environment.step(np.asarray(decision.action))
     returns, lengths, *chosen = zip(*itertools.chain(*finished), strict=True)
     return EpisodeResults(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..agents.base import ActorState, Agent, Params
-from ..datatypes import VectorEnvironment
+from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import closing_quietly
 from ..environments.start_states import StartStates, load_states
 from ..replay.interface import Stopped
@@ -204,7 +204,7 @@ class PeriodicEvaluation:
         num_envs = min(config.evaluation_episodes, MAX_ENVS)
         environment = evaluation_environments(config, seed=seed, num_envs=num_envs)
 
-        def check_stop() -> None:
+        def check_stop(_: TimeStep) -> None:
             if stop.is_set():
                 raise Stopped("Stopped in the middle of an episode.")
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ..agents.base import Agent
-from ..datatypes import VectorEnvironment
+from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.evaluations import Evaluation, evaluation_environments
 from ..replay.interface import Stopped
@@ -109,7 +109,7 @@ class EvaluatorNode(Node):
             self._until = time.process_time() + _FINAL_SECONDS
         self._phase, self._steps = answer["phase"], answer["counters"]["steps"]
 
-    def _before_step(self) -> None:
+    def _before_step(self, _: TimeStep) -> None:
         if time.process_time() > self._until:
             raise _TooLong
         self._rest()

@@ -302,10 +302,14 @@ def test_means_of_episodes_and_of_the_modes_that_occurred():
 def test_what_is_called_before_each_step_may_end_the_episodes():
     environment = ScriptedEnvironment([[2], [5]])
 
-    def stop_before_the_third():
+    seen = []
+
+    def stop_before_the_third(timestep):
+        seen.append(timestep.step_type.tolist())
         if len(environment.actions) == 2:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         run(environment, 2, before_step=stop_before_the_third)
     assert len(environment.actions) == 2
+    assert seen == [[0, 0], [1, 1], [2, 1]]

@@ -148,7 +148,7 @@ def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
         began = clock.now
         for _ in range(1000):
             clock.now += 0.01  # the work of a step
-            before_step()
+            before_step(None)
             shares.append(0.01 * (len(shares) + 1) / (clock.now - began))
         return EpisodeResults(np.array([1.0]), np.array([9]), {}, {})
 
