@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import jax
 import numpy as np
 import tyro
 
@@ -16,9 +15,8 @@ from ..environments.atari import FRAME_SKIP
 from ..environments.emulated_atari import EmulatedAtari, emulated_game
 from ..environments.start_states import StartStates, check_states_path, save_states
 from ..environments.switches import split
-from ..evaluation import run_episodes
 from ..evaluation.atari57 import game_slug
-from ..evaluation.evaluations import states_of
+from ..evaluation.evaluations import Evaluation, states_of
 from ..evaluation.state_recorder import StateRecorder
 from ..training.config_file import read_config
 from ..training.seeds import Purpose, derive_seed
@@ -145,14 +143,9 @@ def record_states(
     with contextlib.closing(EmulatedAtari(game, seed=seed, **switches)) as environment:
         recorder = StateRecorder(environment.emulator_state, np.random.default_rng(seed))
         trained = load_for(config, run, environment.spec)
-        run_episodes(
-            trained.agent,
-            trained.params,
-            environment,
-            key=jax.random.key(seed),
-            num_episodes=states,
-            before_step=recorder,
+        evaluation = Evaluation(
+            config, trained.agent, environment, seed=seed, episodes=states, before_step=recorder
         )
-    starts = StartStates(game, recorder.states)
-    save_states(output, starts)
-    print(f"{len(starts.states)} states of {starts.game} in {output}")
+        evaluation.run(trained.params, None, trained.steps)
+    save_states(output, StartStates(game, recorder.states))
+    print(f"{states} states of {game} in {output}")
