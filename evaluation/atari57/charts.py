@@ -11,6 +11,7 @@ from .table import Entry, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _INCHES = (14.0, 10.5)
 # The axis of human-normalised scores is linear up to the human score, and logarithmic above it.
@@ -19,8 +20,8 @@ _TICKS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _REGIMES = {"noop": "no-op starts", "human_start": "human starts"}
 
 
-def plot_scores(table: Table, output: Path) -> None:
-    """Plots profiles of all algorithms, and the games of one of them.
+def plot_scores(table: Table, output: Path) -> "Figure":
+    """Plots profiles of all algorithms, and the games of one of them; returns the figure.
 
     Left, for each algorithm: the fraction of the 57 games with at least a given human-normalised
     score; a curve crosses one half at the median. Right: the sorted games of one algorithm, the
@@ -45,6 +46,7 @@ def plot_scores(table: Table, output: Path) -> None:
     _draw_games(games, own[0] if own else best, shown)
     figure.suptitle(f"57 Atari games, {_REGIMES[table.regime]}", fontsize=15)
     save_png(figure, output)
+    return figure
 
 
 def _draw_profiles(panel: "Axes", shown: list[Entry]) -> None:

@@ -39,14 +39,21 @@ onload = () => {
 """
 
 
+def report(directory, scores, curves, **about):
+    """The page of a benchmark with these rows of its tables."""
+    names = "agent preset task seed steps updates seconds episodes score low high normalised"
+    tables = {"scores.csv": [",".join(names.split()), *scores]}
+    tables["curves.csv"] = ["agent,task,seed,steps,episode_return", *curves]
+    for name, lines in tables.items():
+        (directory / name).write_text("\n".join(lines) + "\n")
+    (directory / "suite.json").write_text(json.dumps({"suite": "control", **about}))
+    return write_report(directory).read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The report of two agents with two seeds on three tasks, and of one with a part of that."""
-    directory = tmp_path_factory.mktemp("benchmark")
-    about = {"suite": "control", "command": ["retrax", "benchmark", "x" * 200]}
-    (directory / "suite.json").write_text(json.dumps(about))
-    names = "agent preset task seed steps updates seconds episodes score low high normalised"
-    scores, curves = [",".join(names.split())], ["agent,task,seed,steps,episode_return"]
+    scores, curves = [], []
     agents = {"acer": (0, 1), "d4pg": (0, 1), "my_long_module_name:MY_LONG_AGENT_NAME": (0,)}
     for agent, seeds in agents.items():
         for task in find_suite("control").tasks[: len(seeds) + 1]:
@@ -54,22 +61,14 @@ def page(tmp_path_factory):
                 scores.append(f"{agent},small,{task.name},{seed},99,9,9,2,{90 + seed},1,99,0.09")
                 for steps in (40, 80):
                     curves.append(f"{agent},{task.name},{seed},{steps},{steps + seed}")
-    (directory / "scores.csv").write_text("\n".join(scores) + "\n")
-    (directory / "curves.csv").write_text("\n".join(curves) + "\n")
-    write_report(directory)
-    return (directory / "report.html").read_text(encoding="utf-8")
+    directory = tmp_path_factory.mktemp("benchmark")
+    return report(directory, scores, curves, command=["retrax", "benchmark", "x" * 200])
 
 
 def test_a_run_whose_episodes_never_ended_has_a_report(tmp_path):
     """Its curve is empty, which Matplotlib warns about where a legend is asked for."""
-    (tmp_path / "suite.json").write_text(json.dumps({"suite": "control"}))
-    names = "agent preset task seed steps updates seconds episodes score low high normalised"
     task = find_suite("control").tasks[0].name
-    score = f"acer,small,{task},0,99,9,9,2,9,1,99,0.09"
-    (tmp_path / "scores.csv").write_text(",".join(names.split()) + f"\n{score}\n")
-    (tmp_path / "curves.csv").write_text("agent,task,seed,steps,episode_return\n")
-    write_report(tmp_path)
-    assert task in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert task in report(tmp_path, [f"acer,small,{task},0,99,9,9,2,9,1,99,0.09"], [])
 
 
 def look(text, tmp_path):

@@ -3,23 +3,8 @@
 import numpy as np
 import pytest
 from matplotlib import image
-from matplotlib.figure import Figure
 
 from retrax.evaluation.atari57 import GAMES, load_scores, make_table, plot_scores
-
-
-@pytest.fixture
-def figures(monkeypatch):
-    """The figures that were drawn."""
-    drawn = []
-    original = Figure.__init__
-
-    def remember(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        drawn.append(self)
-
-    monkeypatch.setattr(Figure, "__init__", remember)
-    return drawn
 
 
 def test_draws_a_picture(tmp_path):
@@ -30,25 +15,25 @@ def test_draws_a_picture(tmp_path):
     assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > 10  # not blank
 
 
-def test_profiles_are_the_parts_of_the_games_with_so_high_a_score(tmp_path, figures):
+def test_profiles_are_the_parts_of_the_games_with_so_high_a_score(tmp_path):
     table = make_table("human_start", ["dqn", "rainbow"])
-    plot_scores(table, tmp_path / "scores.png")
-    curves = {line.get_label().split()[0]: line for line in figures[0].axes[0].get_lines()}
+    figure = plot_scores(table, tmp_path / "scores.png")
+    curves = {line.get_label().split()[0]: line for line in figure.axes[0].get_lines()}
     for entry in table.entries[2:]:
         x, y = curves[entry.algorithm].get_data()
         assert curves[entry.algorithm].get_drawstyle() == "steps-pre"
         for score in (0.1, 0.5, 1.0, 7.3):
             share = np.mean(entry.normalised >= score)
             assert y[np.searchsorted(x, score)] == pytest.approx(share)  # steps-pre: the next one
-    legend = [text.get_text() for text in figures[0].axes[0].get_legend().get_texts()]
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == ["rainbow  1.53", "dqn  0.69"]
 
 
-def test_games_are_those_of_the_users_algorithm_in_order(tmp_path, figures):
+def test_games_are_those_of_the_users_algorithm_in_order(tmp_path):
     own = {"mine": load_scores("noop")["reactor"][None] * 0.9}
     table = make_table("noop", ["dqn", "rainbow"], own)
-    plot_scores(table, tmp_path / "scores.png")
-    axes = figures[0].axes[1]
+    figure = plot_scores(table, tmp_path / "scores.png")
+    axes = figure.axes[1]
     mine, labels = table.entries[-1], [text.get_text() for text in axes.get_yticklabels()]
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(mine.normalised)
@@ -59,15 +44,15 @@ def test_games_are_those_of_the_users_algorithm_in_order(tmp_path, figures):
     assert f"mine: above the human in {mine.summary.games_above_human} of 57" in axes.get_title()
 
 
-def test_one_algorithm_alone_has_no_rivals(tmp_path, figures):
-    plot_scores(make_table("noop", ["dqn"]), tmp_path / "scores.png")
-    assert figures[0].axes[1].get_legend() is None
+def test_one_algorithm_alone_has_no_rivals(tmp_path):
+    figure = plot_scores(make_table("noop", ["dqn"]), tmp_path / "scores.png")
+    assert figure.axes[1].get_legend() is None
 
 
-def test_scores_far_below_random_stay_in_the_picture(tmp_path, figures):
+def test_scores_far_below_random_stay_in_the_picture(tmp_path):
     own = {"worst": load_scores("noop")["random"][None] - 1e6}
-    plot_scores(make_table("noop", [], own), tmp_path / "scores.png")
-    low, high = figures[0].axes[1].get_xlim()
+    figure = plot_scores(make_table("noop", [], own), tmp_path / "scores.png")
+    low, high = figure.axes[1].get_xlim()
     assert low == -1.0 < high
 
 
