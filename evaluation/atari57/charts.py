@@ -27,9 +27,7 @@ def plot_scores(table: Table, output: Path) -> "Figure":
     score; a curve crosses one half at the median. Right: the sorted games of one algorithm, the
     user's first one, or the one with the best median; a mark is the best score of the others.
 
-    Args:
-      table: output of `make_table`.
-      output: the PNG file to write; its directory is created if it does not exist.
+    The PNG file's directory is created if it does not exist.
 
     Raises:
       ValueError: `output` does not end in `.png`, or random and human are the only algorithms.
