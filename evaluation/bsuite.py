@@ -31,7 +31,6 @@ class Score(NamedTuple):
 
     Attributes:
       kind: "experiment" or "tag".
-      name: its name.
       score: in [0, 1].
       ids: how many ids it is from.
       finished: whether all of them have bsuite's number of episodes.

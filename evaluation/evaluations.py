@@ -96,16 +96,17 @@ class Evaluation:
           steps: training steps of the parameters.
         """
         config, entry = self._config, self._config.entry
+        states, self._states = self._states, None  # they are donated, also where an error ends it
         if entry.warm_start is not None and actors is not None:
             fresh = begin_states(self._agent, self._key, self._environment.num_envs)
-            self._states = batched(entry.warm_start, (0, None))(fresh, actors)
+            states = batched(entry.warm_start, (0, None))(fresh, actors)
         results = run_episodes(
             self._agent,
             params,
             self._environment,
             key=self._key,
             num_episodes=self._episodes,
-            states=self._states,
+            states=states,
             modes=entry.evaluation_modes,
             metrics=entry.episode_metrics,
             **self._options,
