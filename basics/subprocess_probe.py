@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 SECONDS = 120.0
 _DEVICES = """
@@ -15,27 +14,21 @@ print(json.dumps([f"{x.platform}:{x.id} {x.device_kind}" for x in jax.local_devi
 
 
 def devices() -> list[str]:
-    """The devices that JAX has in a process of its own on this machine; raises as `ask`."""
-    return list(ask(_DEVICES))
-
-
-def ask(program: str) -> Any:
-    """Runs Python source for at most `SECONDS`; returns the JSON in its last line of output.
+    """The devices that JAX has in a process of its own on this machine.
 
     Raises:
-      RuntimeError: the program does not start or does not answer; the message gives the reason.
+      RuntimeError: it does not start or does not answer within `SECONDS`; gives the reason.
     """
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:
         answer = subprocess.run(
-            [sys.executable, "-c", program],
-            env=environment,
+            [sys.executable, "-c", _DEVICES],
+            env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
             capture_output=True,
             text=True,
             timeout=SECONDS,
             check=True,
         )
-        return json.loads(answer.stdout.splitlines()[-1])
+        return list(json.loads(answer.stdout.splitlines()[-1]))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
         raise RuntimeError(f"does not start: {lines[-1]}") from error
