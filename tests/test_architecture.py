@@ -33,7 +33,7 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 368,
-    "basics": 568,
+    "basics": 561,
     "losses": 1339,
     "networks": 1665,
     "agents": 4991,
