@@ -41,10 +41,10 @@ BUDGETS = {
     "replay": 3810,
     "training": 4460,
     "device": 979,
-    "evaluation": 2328,
+    "evaluation": 2316,
     "command": 2496,
     "launchpad_programs": 3836,
-    "tests": 36406,
+    "tests": 36351,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")
