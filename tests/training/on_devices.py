@@ -15,10 +15,6 @@ from linear_agents import random_sample
 from run_files import rows
 
 import retrax
-<<<<<<< HEAD
-=======
-from retrax.agents import conformance
->>>>>>> 991a54c (retrax train resolves a run once, and imports what it runs)
 from retrax.agents.entry import find_agent
 from retrax.command.training import train_together
 from retrax.device import make_train
@@ -117,22 +113,9 @@ def compare(name, per_call):
         # With 1e-8 Adam makes steps of equal size of gradients near 0 that differ by rounding.
         config = dataclasses.replace(config, adam_epsilon=1e-4)
     agent = entry.make_agent(spec, config)
-<<<<<<< HEAD
     batches = [random_sample(agent, spec, seed, per_call * BATCH) for seed in range(UPDATES)]
     one = learn(agent, batches, per_call=per_call, num_devices=1)
     many = learn(agent, batches, per_call=per_call, num_devices=jax.local_device_count())
-=======
-    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
-    data = conformance._RandomData(spec, agent.sequence, BATCH, np.random.default_rng(0))
-    begin = jax.jit(jax.vmap(lambda key, number: agent.begin(key, number, BATCH)))
-    states = begin(jax.random.split(jax.random.key(1), BATCH), np.arange(BATCH, dtype=np.int32))
-    explore = conformance._Compiled("explore", jax.vmap(agent.explore, (None, 0, 0)))
-    act = conformance._rollouts(explore, params, states, data)
-    if per_call > 1:
-        act = [jax.tree.map(lambda *x: np.concatenate(x), *act)] * UPDATES
-    one = learn(agent, act, per_call=per_call, num_devices=1)
-    many = learn(agent, act, per_call=per_call, num_devices=jax.local_device_count())
->>>>>>> 991a54c (retrax train resolves a run once, and imports what it runs)
     before = jax.tree.leaves(jax.tree.map(plain, jax.jit(agent.init)(jax.random.key(1))))
     changes = [
         difference(*x) for x in zip(before, one["state"], strict=True) if x[0].dtype == np.float32
