@@ -28,7 +28,7 @@ _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Suite:
+class SuiteEvaluation:
     """Evaluate runs of Atari games and write a CSV file of scores for `retrax atari57 --scores`."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -107,7 +107,7 @@ class Suite:
 
 def evaluate_suite_command(arguments: Sequence[str]) -> int:
     """Evaluates the runs in turn."""
-    parse(Suite, arguments, prog="retrax evaluate-suite").evaluate()
+    parse(SuiteEvaluation, arguments, prog="retrax evaluate-suite").evaluate()
     return 0
 
 
