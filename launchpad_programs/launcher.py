@@ -12,11 +12,11 @@ from ..training.stop import StopEvent, stop_on_signals
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of
+from .peers import SAVE_SECONDS
 from .progress import Progress
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
-_SAVE_SECONDS = 600.0  # for all others, however busy the machine is; a second Ctrl-C ends them
 _LAST_SECONDS = 120.0  # for those that the others needed, which write a row and a status at most
 _ENDED_EARLY = "was killed by SIGTERM"
 
@@ -79,7 +79,7 @@ def run_program(
             where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
             log.info(f"{len(nodes)} nodes started{where}.")
             with Progress(config, nodes, logger, plain=plain) as progress:
-                seconds = _STOP_SECONDS if mode == "local_mp" else _SAVE_SECONDS
+                seconds = _STOP_SECONDS if mode == "local_mp" else SAVE_SECONDS
                 failure = supervise(
                     nodes, finished=progress.finished, stop=stop, stop_seconds=seconds
                 )
@@ -100,7 +100,7 @@ def supervise(
     finished: Callable[[], bool],
     stop: StopEvent,
     stop_seconds: float = _STOP_SECONDS,
-    save_seconds: float = _SAVE_SECONDS,
+    save_seconds: float = SAVE_SECONDS,
     last_seconds: float = _LAST_SECONDS,
 ) -> str:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.

@@ -110,11 +110,13 @@ class LearnerNode(LearningNode):
     def _save(self, steps: int) -> None:
         snapshot = self._learner.snapshot()
         if self._kept is not None:
-            self._kept.keep(steps)
+            with contextlib.suppress(Stopped):  # it died: a resumed run has an empty replay
+                self._kept.keep(steps)
         counters = {**self._counters, **snapshot.counters}
         self._snapshots.save(steps, snapshot._replace(counters=counters))
         if self._kept is not None:
-            self._kept.prune(self._snapshots.steps())
+            with contextlib.suppress(Stopped):
+                self._kept.prune(self._snapshots.steps())
 
     def _report(self) -> None:
         updates, learned = self._learner.updates, self._learned(self._learner.idle_seconds)

@@ -92,17 +92,20 @@ class LearningNode(Node, abc.ABC):
         self._learner, self._counter, self._snapshots = learner, counter, snapshots
         self._interval: SnapshotInterval  # begins at the steps of the snapshot that was restored
         self._next_report = 0.0
+        self._saved_updates = -1  # in the newest snapshot
         self._last = time.monotonic(), 0, 0.0  # see `_learned`
 
     def start(self) -> None:
         """Rates begin now."""
         self._last = time.monotonic(), self._learner.updates, 0.0
+        self._saved_updates = self._learner.updates
 
     def save(self) -> None:
-        """Saves a snapshot, unless there is one of this step."""
-        steps, began = self._steps, time.monotonic()
-        if steps not in self._snapshots.steps():
+        """Saves a snapshot, unless there is one of this step and update."""
+        steps, updates, began = self._steps, self._learner.updates, time.monotonic()
+        if steps not in self._snapshots.steps() or updates != self._saved_updates:
             self._save(steps)
+        self._saved_updates = updates
         self._interval.saved(steps, took=time.monotonic() - began)
 
     @property

@@ -1,27 +1,31 @@
 """How Launchpad's nodes reach each other: calls over Courier, rows through Reverb."""
 
+import concurrent.futures
+import socket
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from courier.python.client import StatusNotOk
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
-from ...replay.interface import Replay
+from ...replay.interface import PeerLost, Replay
 from ...replay.reverb import Checkpoints, Layout, ReverbWriter, is_queued, make_replay
 from ...training.stop import StopEvent
 from ..config import ProgramConfig
-from ..peers import Peers, title_of, until_answered
+from ..kinds import kind_of
+from ..peers import SAVE_SECONDS, Peers, RemotePeer
 
-CALL_SECONDS = 1.0  # call timeout of Courier clients
+_CONNECT_SECONDS = 1.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 
 
 class CourierPeers(Peers):
-    """`Peers` over Courier and Reverb; a peer has no `send`."""
+    """`Peers` over Courier and Reverb."""
 
     def __init__(self, config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent):
-        """Takes the program, and clients with a short call timeout by the nodes' names."""
-        super().__init__(config, stop, lambda name: _Repeating(clients[name], name, stop))
+        """Takes the program, and clients by the nodes' names."""
+        super().__init__(config, stop, lambda name: CourierPeer(clients[name], name, stop))
         self._clients = clients
 
     def writer(
@@ -33,6 +37,7 @@ class CourierPeers(Peers):
             Layout(spec, sequence, self._config.run.replay),
             environments=environments,
             stop=self._stop.is_set,
+            max_wait=SAVE_SECONDS,
         )
 
     def replay(
@@ -45,6 +50,7 @@ class CourierPeers(Peers):
             Layout(spec, sequence, run.replay),
             num_envs=run.num_envs,
             seed=run.seed,
+            max_wait=SAVE_SECONDS,
         )
         is_kept = has_checkpoints(self._config)
         return replay, Checkpoints(self._config.directory) if is_kept else None
@@ -55,22 +61,45 @@ def has_checkpoints(config: ProgramConfig) -> bool:
     return not (is_queued(config.run.replay) or config.has_workers)
 
 
-class _Repeating:
-    """A Courier client whose calls are repeated until they are answered.
-
-    A call over Courier cannot be interrupted, so each has a short timeout.
-    """
+class CourierPeer(RemotePeer):
+    """A node with a server of Courier, whose client may wait as long as a save takes."""
 
     def __init__(self, client: Any, name: str, stop: StopEvent):
-        self._client, self._title, self._stop = client, title_of(name), stop
+        super().__init__(name, stop, ends_last=kind_of(name).ends_last)
+        self._client = client
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        def attempt() -> Any:
-            try:
-                return getattr(self._client, method)(*arguments)
-            except StatusNotOk as error:
-                if error.code.name in _NO_ANSWER:
-                    raise TimeoutError from None
-                raise RuntimeError(f"{self._title} refused a call: {error}") from None
+    def send(self, method: str, *arguments: Any) -> "CourierAnswer":
+        """As `Peer.send`."""
+        return CourierAnswer(self, getattr(self._client.futures, method)(*arguments))
 
-        return until_answered(attempt, self._title, self._stop)
+    def is_there(self) -> bool:
+        """Whether the node's port is open: Courier does not say that a server has died."""
+        host, _, port = self._client.address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        except TimeoutError:  # it is too busy
+            return True
+        except OSError:
+            return False
+        return True
+
+
+class CourierAnswer:
+    """The answer to a call over Courier; a `replay.peer.Answer`."""
+
+    def __init__(self, peer: CourierPeer, future: "Future[Any]"):
+        self._peer, self._future = peer, future
+
+    def result(self, timeout: float) -> Any:
+        """As `Answer.result`."""
+        title = self._peer.title
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.TimeoutError:
+            if self._peer.is_there():
+                raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
+        except StatusNotOk as error:
+            if error.code.name not in _NO_ANSWER:
+                raise RuntimeError(f"{title} refused a call: {error}") from None
+        self._future.cancel()
+        raise PeerLost(f"{title} is not there.")

@@ -25,15 +25,14 @@ from ...replay.reverb import Checkpoints, Layout, check_tables, make_tables
 from ...replay.reverb.library import reverb
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, make_node, nodes_of, process_env
-from .courier import CALL_SECONDS, CourierPeers, has_checkpoints
+from ..peers import SAVE_SECONDS
+from .courier import CourierPeers, has_checkpoints
 from .engine import RunningNode
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
-# Seconds between SIGTERM and the end of a node, which then kills itself. There may be a large
-# replay to save.
-_SAVE_SECONDS, _NOTICE_SECONDS = 600, 10
+_NOTICE_SECONDS = 10  # between SIGTERM and the end of a node without a save, which kills itself
 _ANSWER_SECONDS = 60  # until Reverb describes its tables; it may be reading a checkpoint
 
 
@@ -73,7 +72,7 @@ def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
         else:
             node = Node(config, spec, {name: handles[name] for name in spec.peers}, launcher)
             handles[spec.name] = program.add_node(node, spec.kind.label)
-            handles[spec.name].set_client_kwargs(call_timeout=CALL_SECONDS)
+            handles[spec.name].set_client_kwargs(call_timeout=SAVE_SECONDS)
     return program
 
 
@@ -143,7 +142,7 @@ def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(kind.nice)
-    notice = _SAVE_SECONDS if kind.saves else _NOTICE_SECONDS
+    notice = int(SAVE_SECONDS) if kind.saves else _NOTICE_SECONDS
     worker_manager.get_worker_manager()._termination_notice_secs = notice
     try:
         yield

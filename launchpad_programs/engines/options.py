@@ -36,7 +36,8 @@ class EngineOptions(ProgramOptions):
     (docs/clusters.md); by default, --engine ray starts Ray on this machine."""
 
     max_failures: Annotated[int, Range(0)] = 5
-    """Deaths of the same process in a row, less than a minute apart, that --engine ray forgives."""
+    """Deaths of the same process in a row that --engine ray forgives: less than a minute apart, or
+    the same way without a new snapshot."""
 
     listen_everywhere: bool = False
     """Listen on all interfaces, in no network namespace: whoever can connect can execute code."""

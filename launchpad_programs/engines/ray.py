@@ -23,11 +23,17 @@ from ..config import RESTARTS, ProgramConfig
 from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
 from .engine import RunningNode
 from .ray_peers import Host
+from .ray_session import home_resources
 
 Result = TypeVar("Result")
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
 _NAME_SECONDS = 10.0  # until the name of a process that was killed is free again
 _SPARE_THREADS, _THREADS_EACH = 8, 3  # of a node that others call, and for each actor
+_DEATHS = {  # from what Ray says
+    "node has died": "was lost with its host",
+    "worker process has died": "was killed",
+    "killed by `ray.kill`": "was killed",
+}
 _log = logging.getLogger("retrax")
 
 
@@ -67,16 +73,19 @@ class RayNode(RunningNode):
         max_failures: int,
         on_restart: Callable[[str, int], None],
         connection: Connection,
+        progress: Callable[[], Any] | None = None,
     ):
         """Starts the node: `start(restarts)` returns a handle of a new `Host`, and its result.
 
-        It is started again until it failed more than `max_failures` times in a row.
+        It is started again until it failed more than `max_failures` times in a row: less than a
+        minute after its start, or as before while `progress()` has not changed.
         """
         self.name, self._start, self._on_restart = name, start, on_restart
         self._connection = connection
         self._max_failures, self._failures, self._restarts = max_failures, 0, 0
         self._first = ("", "")  # how the first of a row of failures ended, and its traceback
         self._how = self._traceback = self._address = ""
+        self._progress, self._last = progress, ("", None)  # kind of the last failure, and progress
         self._pid: int | None = None
         connection.ask(self._begin)
 
@@ -117,7 +126,11 @@ class RayNode(RunningNode):
         self._how, self._traceback = _ending(self._result)
 
     def _revive(self) -> bool:
-        if time.monotonic() - self._started > _STABLE_SECONDS:
+        is_stable = time.monotonic() - self._started > _STABLE_SECONDS
+        if self._progress is not None:  # a learner may die of each save, after minutes
+            last, self._last = self._last, (self._how.partition(":")[0], self._progress())
+            is_stable = is_stable and self._last != last
+        if is_stable:
             self._failures = 0
         self._failures += 1
         if self._failures == 1:
@@ -150,7 +163,7 @@ def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
     """Starts every node of a program within a `ray_session`; see `EngineOptions.max_failures`."""
     connection, restarts = Connection(), dict[str, int]()
     home = ray.get_runtime_context().get_node_id()
-    gpus = int(ray.cluster_resources().get("GPU", 0) >= 1)  # for the learner
+    gpus = int(home_resources().get("GPU", 0) >= 1)  # for the learner
     # Once, not with every restart: it asks an environment what it shows.
     variables = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
     # The processes of other hosts have other working directories.
@@ -167,6 +180,9 @@ def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
             max_failures=max_failures,
             on_restart=on_restart,
             connection=connection,
+            progress=functools.partial(newest_snapshot, config.directory)
+            if spec.kind.publishes or spec.kind.holds_rows
+            else None,
         )
         for spec in nodes_of(config)
     ]
@@ -225,7 +241,15 @@ def _ending(result: Any) -> tuple[str, str]:
     except ray.exceptions.OutOfMemoryError:
         return "ran out of memory", ""
     except ray.exceptions.RayError as error:
-        return "was lost with its host" if "node has died" in str(error) else "was killed", ""
+        return _death(str(error)), str(error)
     if not text:
         return "done", ""
     return f"failed with {text.rstrip().splitlines()[-1].rstrip('.')}", text
+
+
+def _death(reason: str) -> str:
+    """How a node ended without an answer, from Ray's reason."""
+    for sign, how in _DEATHS.items():
+        if sign in reason:
+            return how
+    return f"failed in Ray ({' '.join(reason.split()).rstrip('.')})"

@@ -16,13 +16,11 @@ import ray
 
 from ...replay.interface import PeerLost
 from ...training.stop import StopEvent
-from ..kinds import make_node
-from ..peers import Peers, Starting, title_of, until_answered
+from ..kinds import kind_of, make_node
+from ..peers import Peers, RemotePeer, Starting
 from .ray_session import AHEAD
 
 _MAKING_SECONDS = 1.0  # that a call waits for a node which is not made yet
-_ANSWER_SECONDS = 1.0  # after which a caller looks whether the program stops
-_MAX_SILENCE = 120.0  # seconds without an answer
 
 
 class NoResult(NamedTuple):
@@ -115,17 +113,12 @@ class RayAnswer:
         raise Starting(f"{title} starts.")
 
 
-class RayPeer:
-    """A node in an actor of Ray; a `replay.peer.Peer`.
+class RayPeer(RemotePeer):
+    """A node in an actor of Ray."""
 
-    Attributes:
-      title: of the node, for messages.
-    """
-
-    def __init__(self, name: str, stop: StopEvent, *, max_wait: float = _MAX_SILENCE):
-        """Takes the node's name, when to give up, and how many seconds of silence are an error."""
-        self.title = title_of(name)
-        self._node, self._stop, self._max_wait = name, stop, max_wait
+    def __init__(self, name: str, stop: StopEvent):
+        super().__init__(name, stop, ends_last=kind_of(name).ends_last)
+        self._node = name
         self._actor: Any = None
 
     def send(self, method: str, *arguments: Any) -> RayAnswer:
@@ -137,21 +130,6 @@ class RayPeer:
         except (ValueError, ray.exceptions.RayActorError):  # no actor has the name
             self.forget()
             return RayAnswer(self, None)
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """As `Peer.call`. Ray loses no calls but with a process, so one is made again only then."""
-        answer: RayAnswer | None = None
-
-        def attempt() -> Any:
-            nonlocal answer
-            answer = answer or self.send(method, *arguments)
-            try:
-                return answer.result(_ANSWER_SECONDS)
-            except PeerLost:
-                answer = None
-                raise
-
-        return until_answered(attempt, self.title, self._stop, max_wait=self._max_wait)
 
     def forget(self) -> None:
         """Looks for the node again at the next call."""

@@ -86,6 +86,7 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
 
             available = ray.cluster_resources().get("CPU", 0.0)
             check_cpus(config, available, f"the cluster at {address} has")
+            check_home(config, home_resources().get("CPU", 0.0))
             check_hosts(config)
         yield
 
@@ -125,6 +126,28 @@ def check_cpus(config: ProgramConfig, available: float, where: str) -> None:
         raise ValueError(
             f"--engine ray asks for {asked:.1f} CPUs ({others:.1f}, and {acting.cpus} for each "
             f"of {config.run.num_actors} {label}s), but {where} {available:g}: {advice}."
+        )
+
+
+def home_resources() -> dict[str, float]:
+    """Ray's resources of this host, such as CPU and GPU."""
+    import ray
+
+    home = ray.get_runtime_context().get_node_id()
+    return next(host["Resources"] for host in ray.nodes() if host["NodeID"] == home)
+
+
+def check_home(config: ProgramConfig, available: float) -> None:
+    """Refuses a program whose nodes that stay on the launcher's host do not fit there.
+
+    Raises:
+      ValueError: names what is asked and what is there.
+    """
+    asked = sum(kind.cpus for kind in kinds_of(config.run) if not kind.acts)
+    if asked > available + 1e-6:
+        raise ValueError(
+            f"--engine ray asks for {asked:.1f} CPUs on this host for the nodes that stay here, "
+            f"but Ray has {available:g} of it: give ray start more --num-cpus."
         )
 
 

@@ -1,4 +1,6 @@
-"""A Ray cluster of two hosts on this machine: `ray_cluster.py FOLDER`, with its folder for logs.
+"""A Ray cluster of two hosts on this machine: `ray_cluster.py FOLDER GPUS`.
+
+The folder is for logs; Ray believes that the second host has so many GPUs.
 
 The hosts have addresses of their own, since a program joins a host that has the head's address.
 
@@ -13,7 +15,7 @@ import sys
 import psutil
 
 
-def main(folder):
+def main(folder, gpus):
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=folder)
     os.mkdir(os.path.join(folder, "ray"))
     from ray.cluster_utils import Cluster
@@ -26,7 +28,7 @@ def main(folder):
     cluster = Cluster()
     cluster.add_node(**each, node_ip_address="127.0.0.2")
     print(cluster.address, flush=True)
-    each["node_ip_address"] = "127.0.0.3"
+    each |= {"node_ip_address": "127.0.0.3", "num_gpus": gpus}
     second = cluster.add_node(**each)
     print(raylet_of(second), flush=True)
     while sys.stdin.readline():
@@ -42,4 +44,4 @@ def raylet_of(node):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -12,7 +12,7 @@ from program_configs import make_config, make_run
 from retrax.launchpad_programs import node as node_module
 from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.learner import LearnerNode
-from retrax.replay.interface import ReplayStatus
+from retrax.replay.interface import ReplayStatus, Stopped
 from retrax.training.learner import Snapshot
 from retrax.training.metrics import MetricsAccumulator
 from retrax.training.snapshots import Snapshots
@@ -45,7 +45,7 @@ class Learner:
         return Snapshot(WEIGHTS, {"rows": WEIGHTS["w"]}, {"updates": self.updates})
 
     def restore(self, snapshot):
-        self.restored = snapshot.counters
+        self.restored, self.updates = snapshot.counters, snapshot.counters["updates"]
 
     def close(self):
         self.closed = True
@@ -80,7 +80,7 @@ def stop():
 def make_node(tmp_path, stop, monkeypatch):
     monkeypatch.setattr(node_module, "_REPORT_SECONDS", 0.0)
 
-    def make(counter, *, logger=None, **changes):
+    def make(counter, *, logger=None, kept=None, **changes):
         learner = Learner()
         config = make_config(tmp_path, **{"snapshot_every": 100, **changes})
         node = LearnerNode(
@@ -90,6 +90,7 @@ def make_node(tmp_path, stop, monkeypatch):
             DirectPeers(counter),
             metric_names=["loss"],
             replay=Replay(),
+            kept=kept,
             logger=logger,
             stop=stop,
         )
@@ -129,6 +130,43 @@ def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
     assert reports[1]["updates"] == 2
     assert reports[1]["metrics"] == {"loss": 2.0}
     assert (reports[1]["replay_rows"], reports[1]["learning_since"]) == (10, 3)
+
+
+def test_the_end_saves_updates_after_the_snapshot_of_the_last_step(make_node, tmp_path):
+    counter = Counter()
+    learner, node = make_node(counter)
+    node.start()
+    counter.steps = 100
+    for _ in range(3):
+        node.step()
+    node.close()
+    assert snapshots_of(tmp_path) == [100]
+    assert learner.saves == 2
+    resumed, node = make_node(counter, resumed_at=100)
+    assert resumed.restored["updates"] == 3
+    node.start()
+    node.close()
+    assert resumed.saves == 0
+
+
+class Kept:
+    """The states of a replay that has died."""
+
+    def keep(self, steps):
+        raise Stopped
+
+    prune = keep
+
+
+def test_a_replay_that_died_at_the_end_does_not_cost_the_snapshot(make_node, tmp_path):
+    counter = Counter()
+    learner, node = make_node(counter, kept=Kept())
+    node.start()
+    counter.steps = 50
+    node.step()
+    node.close()
+    assert snapshots_of(tmp_path) == [50]
+    assert learner.closed
 
 
 def test_it_reports_the_agents_advice(make_node):

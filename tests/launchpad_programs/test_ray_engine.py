@@ -47,13 +47,14 @@ class Nodes:
         monkeypatch.setattr(RayNode, "kill", lambda node: self.killed.append(node._result))
         monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: ("a host", 77))
 
-    def node(self, max_failures):
+    def node(self, max_failures, progress=None):
         return RayNode(
             "actor/1",
             self.start,
             max_failures=max_failures,
             on_restart=lambda *restart: self.noted.append(restart),
             connection=self.connection,
+            progress=progress,
         )
 
     def start(self, restarts):
@@ -99,6 +100,45 @@ def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(monkey
     nodes.endings[5] = ("was killed", "")
     assert node.ended()
     assert not node.revive()
+
+
+def test_a_node_that_dies_of_each_save_fails_too_often(monkeypatch):
+    """It lives for minutes each time, but the newest snapshot stays the same."""
+    nodes, newest = Nodes(monkeypatch), [100]
+    node = nodes.node(max_failures=2, progress=lambda: newest[0])
+
+    def die(number, how):
+        nodes.now += 200.0
+        nodes.endings[number] = (how, "")
+        assert node.ended()
+        return node.revive()
+
+    assert all(die(number, "was killed") for number in range(2))
+    newest[0] = 200
+    assert die(2, "was killed")
+    assert die(3, "failed with WaitTimeout: The replay gave no answer for 3600 s")
+    assert die(4, "failed with WaitTimeout: The replay gave no answer for 3601 s")
+    assert not die(5, "failed with WaitTimeout: The replay gave no answer for 3600 s")
+    assert node.ended().startswith("failed 3 times in a row; at first, it failed with WaitTimeout")
+
+
+@pytest.mark.parametrize(
+    ("reason", "how"),
+    [
+        ("The actor is dead because its worker process has died. End of file.", "was killed"),
+        ("The actor is dead because it was killed by `ray.kill`.", "was killed"),
+        ("The actor is dead because its node has died.", "was lost with its host"),
+        ("Not schedulable:\n\tno host.", "failed in Ray (Not schedulable: no host)"),
+    ],
+)
+def test_the_end_of_a_process_has_the_reason_of_ray(monkeypatch, reason, how):
+    monkeypatch.setattr(ray_engine.ray, "wait", lambda results, timeout: (results, []))
+
+    def get(result):
+        raise ray_engine.ray.exceptions.RayError(reason)
+
+    monkeypatch.setattr(ray_engine.ray, "get", get)
+    assert ray_engine._ending("result") == (how, reason)
 
 
 def test_a_node_that_returns_too_early_is_restarted(monkeypatch, caplog):
@@ -212,8 +252,12 @@ def read_rows(directory):
 
 @pytest.mark.timeout(600)
 def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
-    """Exact steps, exit status 0, only loopback, no orphan, nothing in the temporary folder."""
-    program = launch("--num-actors", 2, "--steps", 1_000_000)  # more than are taken here
+    """Exact steps, exit status 0, only loopback, no orphan, nothing in the temporary folder.
+
+    The last snapshots take seconds to write.
+    """
+    options = ["--num-actors", 2, "--steps", 1_000_000]  # more than are taken here
+    program = launch(*options, agent="slow_saves:ENTRY")
     program.wait_for("learning")
     wait_for(lambda: lease_of(program, 1)[2] > 0, 120)
     wait_for(lambda: len(program.nodes()) == 6, 120)  # nobody else waits for all of them
@@ -246,6 +290,7 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     # Actors may report what each was granted once more.
     held = sum(granted for _, _, granted in program.status()["leases"].values())
     assert 0 <= steps - newest <= held
+    assert (directory / "replay" / "snapshots" / f"{newest}.npz").is_file()
 
     steps += 2000
     resumed = launch("--steps", steps, resume=True)
@@ -254,7 +299,8 @@ def test_a_program_outlives_an_actor_and_an_interrupt(launch, temporary):
     last = read_rows(directory)[-1]
     assert (last["steps"], last["node_restarts"]) == (str(steps), "0.0")
     assert int(last["updates"]) > updates
-    assert (directory / "snapshots" / f"{steps}.npz").is_file()
+    for folder in ("snapshots", "replay/snapshots"):
+        assert (directory / folder / f"{steps}.npz").is_file()
     assert not list(temporary.iterdir())
 
 
@@ -316,10 +362,10 @@ def test_workers_and_their_server_are_restarted(launch, tmp_path):
 class Cluster:
     """A running `ray_cluster.py`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, gpus):
         script = pathlib.Path(__file__).with_name("ray_cluster.py")
         self.process = subprocess.Popen(
-            [sys.executable, script, folder],
+            [sys.executable, script, folder, str(gpus)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -334,9 +380,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster():
+def cluster(request):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        cluster = Cluster(folder)
+        cluster = Cluster(folder, getattr(request, "param", 0))
         yield cluster
         cluster.process.communicate(timeout=60)
 
@@ -352,6 +398,17 @@ def test_a_program_outlives_a_host(cluster, launch):
     assert program.process.returncode == 0, output
     assert re.search(r"actor/\d was lost with its host on 127.0.0.3: restart 1", output)
     assert read_rows(program.directory)[-1]["steps"] == "6000"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("cluster", [1], indirect=True)
+def test_the_learner_stays_here_if_another_host_has_the_gpu(cluster, launch):
+    options = ["--ray-address", cluster.address, "--listen-everywhere"]
+    program = launch("--num-actors", 1, "--steps", 300, *options)
+    output, _ = program.process.communicate(timeout=300)
+    assert program.process.returncode == 0, output
+    assert "restart" not in output
 
 
 ONLY_HERE = """

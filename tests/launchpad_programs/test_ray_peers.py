@@ -69,11 +69,12 @@ class Stop:
         return self.is_set()
 
 
-def make(monkeypatch, *actors, stop=None, **options):
+def make(monkeypatch, *actors, stop=None, name="parameter_server/0", silent=120.0):
     """A peer of a node that is these actors, one after the other, and the stand-in for Ray."""
     fake, left = Ray(monkeypatch), list(actors)
-    fake.actors["parameter_server/0"] = lambda: left.pop(0) if left else _raise(ValueError("none"))
-    return RayPeer("parameter_server/0", stop or Stop(), **options), fake
+    fake.actors[name] = lambda: left.pop(0) if left else _raise(ValueError("none"))
+    monkeypatch.setattr(peers, "_SILENT_SECONDS", silent)
+    return RayPeer(name, stop or Stop()), fake
 
 
 def test_a_slow_answer_is_waited_for_and_the_call_is_made_once(monkeypatch):
@@ -112,16 +113,37 @@ def test_a_call_is_made_once_even_if_the_program_stops(monkeypatch):
 
 
 def test_a_silent_node_is_an_error_after_a_while(monkeypatch):
-    peer, _ = make(monkeypatch, Actor([PENDING] * 10), max_wait=4.0)
+    peer, _ = make(monkeypatch, Actor([PENDING] * 10), silent=4.0)
     with pytest.raises(WaitTimeout, match=r"The parameter server gave no answer for 4 s\."):
         peer.call("get")
 
 
+def test_a_node_that_may_be_saving_is_waited_for_even_if_the_program_stops(monkeypatch):
+    """For an hour; a death begins the hour again, and ends the wait where the program stops."""
+    saves = [PENDING] * 3000
+    actors = Actor([*saves, DEAD]), Actor([*saves, 7], [8])
+    peer, fake = make(monkeypatch, *actors, name="replay/0")
+    assert peer.call("keep", 100) == 7
+    assert fake.waited == 6000.0
+    peer, _ = make(monkeypatch, Actor([*saves, 7]), name="replay/0", stop=Stop(after=0))
+    assert peer.call("keep", 100) == 7
+    peer, _ = make(monkeypatch, Actor([*saves, DEAD]), name="replay/0", stop=Stop(after=0))
+    with pytest.raises(Stopped, match="The replay gave no answer before the program ended"):
+        peer.call("keep", 100)
+    peer, _ = make(monkeypatch, Actor([PENDING] * 4000), name="counter/0", stop=Stop(after=0))
+    with pytest.raises(WaitTimeout, match=r"The counter gave no answer for 3600 s\."):
+        peer.call("report")
+
+
 def test_a_node_that_starts_is_not_silent(monkeypatch):
     starting = [[PENDING, PENDING, NoResult("")] for _ in range(5)]
-    peer, fake = make(monkeypatch, Actor(*starting, [7]), max_wait=4.0)
+    peer, fake = make(monkeypatch, Actor(*starting, [7]), silent=4.0)
     assert peer.call("get") == 7
     assert fake.waited == 10.0
+    stops = Stop(after=0)
+    peer, _ = make(monkeypatch, Actor([NoResult("")], [7]), stop=stops, name="replay/0")
+    with pytest.raises(Stopped):  # it has nothing to save
+        peer.call("keep", 100)
 
 
 def test_an_error_of_the_method_has_the_other_nodes_traceback(monkeypatch):
