@@ -18,7 +18,7 @@ from ..environments.failures import closing_quietly
 from ..training.config_file import PROGRAM, write_config
 from ..training.run_config import RunConfig
 from ..training.seeds import Purpose, derive_seed
-from .program_options import ProgramOptions
+from .engines.options import ProgramOptions
 
 # Written by the counter while a program runs, which continues from it when it is restarted.
 STATUS = "status.json"

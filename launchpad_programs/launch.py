@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import functools
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from ..training.run_config import RunConfig
 from ..training.snapshots import newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
-from .engines.options import EngineOptions
+from .engines.engine import Engine
+from .engines.options import EngineOptions, ProgramOptions, missing_packages
 from .launcher import LaunchSummary, run_program, summarise
-from .program_options import ProgramOptions
 from .replay import check_kept, is_kept
 
 PROG = "retrax launch"
@@ -124,7 +125,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             run.find_logger()
             check_devices(run.learner_devices)
             program = read_options(directory, run, **vars(part(engine, ProgramOptions)))
-            engine.check(program)
+            check_engine(engine, program)
             program, warnings = resumed(program, engine)
         else:
             program = _new(run, directory, engine, spec)
@@ -138,7 +139,7 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
                 "give --listen-everywhere."
             )
         lock.acquire()
-        opened = stack.enter_context(engine.open(program))
+        opened = stack.enter_context(open_engine(engine, program))
         write_program(program)
         run, acting = program.run, "workers" if program.has_workers else "actors"
         tell(
@@ -149,6 +150,54 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
             program, opened, mode=engine.launch, plain=given.plain, notes=notes, warnings=warnings
         )
         return _finish(summary, engine)
+
+
+def check_engine(engine: EngineOptions, program: ProgramConfig) -> None:
+    """Refuses what could not run.
+
+    Raises:
+      ModuleNotFoundError: the engine is not installed.
+      ValueError: one sentence about what is wrong.
+    """
+    program.acme_options()  # imported before any process starts
+    if engine.name == "threads" and engine.engine is not None:
+        raise ValueError(
+            f"--engine {engine.engine} runs processes: leave --launch {engine.launch} out."
+        )
+    if engine.ray_address is not None and engine.name != "ray":
+        raise ValueError("--ray-address needs --engine ray.")
+    if engine.name == "ray":
+        from .engines.ray_session import check_ray
+
+        check_ray(engine.ray_address, program, listen_everywhere=engine.listen_everywhere)
+    elif engine.name == "launchpad" and (missing := missing_packages()):
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise ModuleNotFoundError(
+            "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install -r "
+            "requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (this is "
+            f"Python {version}; not installed: {', '.join(missing)}). --engine ray and --launch "
+            "local_mt work without it."
+        )
+
+
+@contextlib.contextmanager
+def open_engine(engine: EngineOptions, program: ProgramConfig) -> Iterator[Engine]:
+    """The engine, which is ended at the end of the block."""
+    if engine.name == "threads":
+        from .engines.threads import start_threads
+
+        yield start_threads
+    elif engine.name == "ray":
+        from .engines.ray_session import ray_session
+
+        with ray_session(engine.ray_address, program):
+            from .engines.ray import start_actors
+
+            yield functools.partial(start_actors, max_failures=engine.max_failures)
+    else:
+        from .engines.launchpad import start_processes
+
+        yield start_processes
 
 
 def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfig, list[str]]:
@@ -201,7 +250,7 @@ def _new(
     """The program of a run, resolved and checked."""
     options, run = vars(part(engine, ProgramOptions)), run.resolve(spec)
     program = ProgramConfig(run=run, directory=directory, **options)
-    engine.check(program)
+    check_engine(engine, program)
     if engine.name != "threads":
         _check_processes(run)
     checked_agent(run, spec)

@@ -17,7 +17,7 @@ from ..training.workers.server import GradientServer
 from .config import ProgramConfig
 from .kinds import program_columns
 from .node import CounterClient, LearningNode
-from .peers import KeptReplay, Peers
+from .peers import Peers
 
 _WAIT_SECONDS = 1.0  # for an update to be due
 _POLL_SECONDS = 0.1
@@ -37,7 +37,7 @@ class LearnerNode(LearningNode):
         *,
         metric_names: Sequence[str],
         replay: Replay | None = None,
-        kept: KeptReplay | None = None,
+        kept: Any = None,
         logger: Any = None,
         stop: StopEvent,
     ):
@@ -50,7 +50,7 @@ class LearnerNode(LearningNode):
           peers: of the node.
           metric_names: the learner's.
           replay: whose status is reported, if there is one.
-          kept: the replay's states, see `Peers.replay`.
+          kept: keeps the replay's states, see `Peers.replay`.
           logger: Acme's, which receives the metrics too.
           stop: when to end.
         """

@@ -6,7 +6,7 @@ A node is made in its own process by the factory of its kind (see `kinds`).
 import abc
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..datatypes import EnvironmentSpec, SequenceSpec
 from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
@@ -22,18 +22,6 @@ SAVE_SECONDS = 3600.0
 _SILENT_SECONDS = 120.0  # without an answer of another node, or of one that is not there
 _ANSWER_SECONDS = 1.0  # between looks whether the program stops
 _PAUSE_SECONDS = 0.1  # before a node that is not there is called again
-
-
-class KeptReplay(Protocol):
-    """The states of a replay that belong to the learner's snapshots."""
-
-    def keep(self, steps: int, /) -> None:
-        """Keeps the replay's state for the snapshot at `steps`, which is saved next."""
-        ...
-
-    def prune(self, steps: list[int], /) -> None:
-        """Removes the states of all snapshots but those at `steps`."""
-        ...
 
 
 class Peers:
@@ -64,12 +52,11 @@ class Peers:
             peer, spec, sequence, environments=environments, stop=stop, max_wait=SAVE_SECONDS
         )
 
-    def replay(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec
-    ) -> tuple[Replay, KeptReplay | None]:
-        """The learner's side of the replay, and where its states are kept.
+    def replay(self, spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
+        """The learner's side of the replay, and what keeps the rest of its state, or None.
 
-        None if `Replay.state` has all of it.
+        That has `keep(steps)`, called before the snapshot at `steps` is saved, and `prune(steps)`,
+        which removes the states of all snapshots but those at `steps`.
         """
         run, peer = self._config.run, self.peer("replay/0")
         replay = RemoteReplay(

@@ -1,23 +1,32 @@
-"""How a program is run: by which engine, and whether that can.
+"""How a program is run: by which engine, and which can run here.
 
 `retrax launch` reads these options before anything heavy is imported: see `isolation`.
 """
 
-import contextlib
 import dataclasses
-import functools
-import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+import importlib.metadata
+import importlib.util
+from typing import Annotated, Literal
 
 from ...basics.validation import Range, check_fields
-from ..program_options import ProgramOptions
 from . import isolation
-from .installed import has_tokens, missing_packages
 
-if TYPE_CHECKING:
-    from ..config import ProgramConfig
-    from .engine import Engine
+OLDEST_RAY = (2, 48)
+_WITH_TOKENS = (2, 52)  # the oldest Ray that answers only those who know a token
+_LAUNCHPAD = ("launchpad", "reverb", "acme", "courier")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProgramOptions:
+    """What a program has besides its run, for its nodes."""
+
+    max_lead: Annotated[int, Range(0)] = 256
+    """Rows that the replay takes in at most while an update is due that the learner has not begun;
+    actors may be 64 steps of each environment further. Under launchpad, Reverb's limits hold."""
+
+    acme: str | None = None
+    """`package.module:NAME` of your own Acme loggers, observers or environment loop
+    (launchpad_programs/README.md): each actor then runs an environment loop of Acme."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,33 +67,6 @@ class EngineOptions(ProgramOptions):
         is_private = self.name == "threads" or (self.name == "ray" and has_tokens())
         return not is_private and not self.listen_everywhere
 
-    def check(self, program: "ProgramConfig") -> None:
-        """Refuses what could not run.
-
-        Raises:
-          ModuleNotFoundError: the engine is not installed.
-          ValueError: one sentence about what is wrong.
-        """
-        program.acme_options()  # imported before any process starts
-        if self.name == "threads" and self.engine is not None:
-            raise ValueError(
-                f"--engine {self.engine} runs processes: leave --launch {self.launch} out."
-            )
-        if self.ray_address is not None and self.name != "ray":
-            raise ValueError("--ray-address needs --engine ray.")
-        if self.name == "ray":
-            from .ray_session import check_ray
-
-            check_ray(self.ray_address, program, listen_everywhere=self.listen_everywhere)
-        elif self.name == "launchpad" and (missing := missing_packages()):
-            version = ".".join(map(str, sys.version_info[:2]))
-            raise ModuleNotFoundError(
-                "--engine launchpad needs Linux, Python 3.10 and the distributed tier: pip install "
-                "-r requirements.txt in a clone, elsewhere pip install 'retrax[distributed]' (this "
-                f"is Python {version}; not installed: {', '.join(missing)}). --engine ray and "
-                "--launch local_mt work without it."
-            )
-
     def network(self, refused: str) -> list[str]:
         """Sentences for the log: who can connect.
 
@@ -105,21 +87,21 @@ class EngineOptions(ProgramOptions):
         isolation.check_allowed(refused)
         return ["Only this program can connect to it: it has a network namespace of its own."]
 
-    @contextlib.contextmanager
-    def open(self, program: "ProgramConfig") -> "Iterator[Engine]":
-        """The engine, which is ended at the end of the block."""
-        if self.name == "threads":
-            from .threads import start_threads
 
-            yield start_threads
-        elif self.name == "ray":
-            from .ray_session import ray_session
+def missing_packages() -> list[str]:
+    """Packages that the engine launchpad needs and that are not installed."""
+    return [name for name in _LAUNCHPAD if importlib.util.find_spec(name) is None]
 
-            with ray_session(self.ray_address, program):
-                from .ray import start_actors
 
-                yield functools.partial(start_actors, max_failures=self.max_failures)
-        else:
-            from .launchpad import start_processes
+def ray_version() -> tuple[int, int]:
+    """Ray's version; (0, 0) if it is not installed."""
+    try:
+        major, minor = importlib.metadata.version("ray").split(".")[:2]
+    except importlib.metadata.PackageNotFoundError:
+        return 0, 0
+    return int(major), int(minor)
 
-            yield start_processes
+
+def has_tokens() -> bool:
+    """Whether the installed Ray answers only those who know a token."""
+    return ray_version() >= _WITH_TOKENS

@@ -25,7 +25,7 @@ from ...training.parameters import packing_of
 from ...training.stop import stop_on_signals
 from ..config import ProgramConfig
 from ..kinds import acting_kind, cpus, kinds_of, process_env
-from .installed import OLDEST_RAY, ray_version
+from .options import OLDEST_RAY, ray_version
 
 AHEAD = 2  # requests of draws by the learner, while it updates
 _ANSWER_SECONDS = 5.0

@@ -17,8 +17,7 @@ from retrax.launchpad_programs.config import (
     read_options,
     write_program,
 )
-from retrax.launchpad_programs.engines.installed import missing_packages
-from retrax.launchpad_programs.engines.options import EngineOptions
+from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed
 from retrax.training.config_file import read_config
 from retrax.training.learner import Snapshot

@@ -10,8 +10,12 @@ from retrax.command.main import main
 from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import options as options_module
-from retrax.launchpad_programs.engines.installed import OLDEST_RAY, missing_packages, ray_version
-from retrax.launchpad_programs.engines.options import EngineOptions
+from retrax.launchpad_programs.engines.options import (
+    OLDEST_RAY,
+    EngineOptions,
+    missing_packages,
+    ray_version,
+)
 from retrax.launchpad_programs.launcher import LaunchSummary
 from retrax.training import checks
 from retrax.training.config_file import write_config
@@ -58,7 +62,7 @@ def refused(monkeypatch, capsys):
 
 
 def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch, tmp_path):
-    monkeypatch.setattr(options_module, "missing_packages", lambda: ["launchpad", "reverb"])
+    monkeypatch.setattr(launch_module, "missing_packages", lambda: ["launchpad", "reverb"])
     directory = tmp_path / "run"
     sentence = refused(*CATCH, "--run-directory", directory, "--engine", "launchpad")
     assert not directory.exists()
@@ -164,7 +168,7 @@ def test_the_run_directory_is_made_before_the_engine_starts(
         assert (tmp_path / directory).is_dir()
         raise ValueError("no engine today.")
 
-    monkeypatch.setattr(EngineOptions, "open", open_engine)
+    monkeypatch.setattr(launch_module, "open_engine", open_engine)
     run = ["--launch", "local_mt", "--run-directory", tmp_path / directory]
     assert expected in refused(*CATCH, *run)
     assert list(tmp_path.iterdir()) == []

@@ -15,10 +15,11 @@ from program_configs import make_config, make_run, make_workers
 
 from retrax.command.main import main
 from retrax.launchpad_programs import launch_command
-from retrax.launchpad_programs.engines import installed, ray_session
+from retrax.launchpad_programs.engines import options, ray_session
 from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.engines.ray_head import users
 from retrax.launchpad_programs.engines.ray_session import check_cpus, check_home, object_bytes
+from retrax.launchpad_programs.launch import check_engine
 from retrax.replay.packing import Packing
 from retrax.replay.rows import row_spec
 from retrax.training.parameters import packing_of
@@ -27,7 +28,7 @@ NOWHERE = pathlib.Path("run")
 
 
 def check(engine="ray", run=None, **options):
-    EngineOptions(engine=engine, **options).check(make_config(NOWHERE, run=run))
+    check_engine(EngineOptions(engine=engine, **options), make_config(NOWHERE, run=run))
 
 
 def install(monkeypatch, version):
@@ -64,7 +65,7 @@ def test_newer_versions_are_taken(monkeypatch, version, has_tokens):
     install(monkeypatch, version)
     check()
     check(run=make_workers())
-    assert installed.has_tokens() == has_tokens
+    assert options.has_tokens() == has_tokens
 
 
 def test_wrong_addresses_are_refused(monkeypatch):
