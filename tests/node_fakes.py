@@ -1,6 +1,24 @@
 """Stand-ins for what the nodes of a program call."""
 
+import numpy as np
+
+from retrax.agents.base import Agent
+from retrax.datatypes import SequenceSpec
 from retrax.replay.peer import DirectPeer
+
+
+def acting_agent(act, **extras):
+    """An agent that acts by a function of parameters, a state that is 0 first, and time steps."""
+    return Agent(
+        init=lambda key: np.zeros(()),
+        acting_params=lambda learner: None,
+        begin=lambda key, actor_id, num_actors: np.int32(0),
+        explore=act,
+        exploit=act,
+        gradients=None,
+        apply=None,
+        sequence=SequenceSpec(length=2, extras=extras),
+    )
 
 
 class DirectPeers:

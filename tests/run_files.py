@@ -64,13 +64,18 @@ def write_untrained_run(directory, config):
     return directory
 
 
+def read_rows(directory):
+    """metrics.csv."""
+    with (directory / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def rows(directory):
     """metrics.csv without the columns of wall-clock time."""
-    with (directory / "metrics.csv").open(newline="") as file:
-        return [
-            {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
-            for row in csv.DictReader(file)
-        ]
+    return [
+        {name: cell for name, cell in row.items() if name not in WALL_CLOCK_COLUMNS}
+        for row in read_rows(directory)
+    ]
 
 
 def snapshots(directory):

@@ -274,21 +274,15 @@ def test_a_single_environment_passes_dm_envs_own_tests(id):
         assert case.ended or "longer" not in name
 
 
-def test_closing_closes_the_vector():
+def test_what_a_single_environment_refuses_and_closes():
     vector, closed = make("catch"), []
     vector.close = lambda: closed.append(True)
-    SingleEnvironment(vector).close()
-    assert closed == [True]
-
-
-def test_an_action_of_another_kind_is_refused():
-    single = SingleEnvironment(make("catch"))
+    single = SingleEnvironment(vector)
     single.reset()
     with pytest.raises(TypeError, match=r"Cannot cast array data from .*float64"):
         single.step(1.7)
-
-
-def test_a_loop_steps_one_environment():
+    single.close()
+    assert closed == [True]
     with pytest.raises(ValueError, match="steps one environment, got 2"):
         SingleEnvironment(make("catch", num_envs=2))
 

@@ -6,11 +6,11 @@ import dm_env
 import jax
 import numpy as np
 import pytest
-from node_fakes import Counter, DirectPeers, Parameters
+from node_fakes import Counter, DirectPeers, Parameters, acting_agent
 from program_configs import make_config
 
-from retrax.agents.base import Agent, Decision
-from retrax.datatypes import EnvironmentSpec, SequenceSpec
+from retrax.agents.base import Decision
+from retrax.datatypes import EnvironmentSpec
 from retrax.launchpad_programs.actor import ActorNode
 from retrax.replay.interface import Stopped
 from retrax.training.actor import Actor
@@ -57,16 +57,7 @@ def act(params, state, timestep):
     return Decision(np.int32(0), {"arm": np.float32(3)}, state + 1)
 
 
-AGENT = Agent(
-    init=lambda key: np.zeros(()),
-    acting_params=lambda learner: None,
-    begin=lambda key, actor_id, num_actors: np.int32(0),
-    explore=act,
-    exploit=act,
-    gradients=None,
-    apply=None,
-    sequence=SequenceSpec(length=2, extras={"arm": jax.ShapeDtypeStruct((), np.float32)}),
-)
+AGENT = acting_agent(act, arm=jax.ShapeDtypeStruct((), np.float32))
 
 
 class Parts:
@@ -129,7 +120,7 @@ def test_it_saves_its_state_now_and_then_and_at_its_end(tmp_path):
     assert parts.parameters.closed
 
 
-def test_a_resumed_actor_restores_its_state(tmp_path):
+def test_a_resumed_or_restarted_actor_restores_its_state(tmp_path):
     first = Parts(tmp_path, grants=[100])
     first.node.step()
     first.node.close()
@@ -137,21 +128,15 @@ def test_a_resumed_actor_restores_its_state(tmp_path):
     assert Parts(tmp_path, [], states).actor.state.tolist() == [0, 0]
     assert Parts(tmp_path, [], states, resumed_at=500).actor.state.tolist() == [1, 1]
     assert Parts(tmp_path, [], resumed_at=500).actor.state.tolist() == [0, 0]  # it kept none
+    restarted = Parts(tmp_path, [100], states, restarts=3)
+    assert restarted.actor.state.tolist() == [1, 1]
+    restarted.node.step()
+    assert (first.counter.processes, restarted.counter.processes) == ([0], [3])
     states[1] = pack_actor(np.zeros(3))
     with pytest.raises(
         ValueError, match=r"of another agent or config \(actor has .* shape \(3,\), "
     ):
         Parts(tmp_path, [], states, resumed_at=500)
-
-
-def test_a_restarted_actor_restores_its_state_and_says_that_it_is_another_process(tmp_path):
-    first = Parts(tmp_path, grants=[100])
-    first.node.step()
-    first.node.close()
-    second = Parts(tmp_path, [100], first.counter.states, restarts=3)
-    assert second.actor.state.tolist() == [1, 1]
-    second.node.step()
-    assert (first.counter.processes, second.counter.processes) == ([0], [3])
 
 
 def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):

@@ -149,17 +149,12 @@ def test_a_damaged_state_of_an_actor_is_refused_before_anything_starts(tmp_path)
         ({"acme": "my_options:NONE"}, "must name AcmeOptions as package.module:NAME, got my_opt"),
         ({"acme": "my_options"}, "must name AcmeOptions as package.module:NAME, got my_options"),
         ({"acme": "no_such:OPTIONS"}, "no_such.*cannot be imported"),
+        ({"acme": "json:loads", "num_envs": 4}, "num_envs must be num_actors with acme.*got 4"),
     ],
 )
 def test_wrong_options(tmp_path, acme_module, changes, expected):
     with pytest.raises(ValueError, match=expected):
-        make_config(tmp_path, run=make_run(search_path=str(acme_module)), **changes).acme_options()
-
-
-def test_acmes_loop_steps_one_environment(tmp_path, acme_module):
-    run = make_run(search_path=str(acme_module), num_envs=4)
-    with pytest.raises(ValueError, match=r"num_envs must be num_actors with acme.*got 4"):
-        make_config(tmp_path, run=run, acme="my_options:OPTIONS")
+        make_config(tmp_path, search_path=str(acme_module), **changes).acme_options()
 
 
 def test_a_run_must_be_resolved(tmp_path):

@@ -1,11 +1,11 @@
 """The counter: granted steps, phases, rows of metrics.csv, status.json."""
 
-import csv
 import itertools
 import json
 
 import pytest
 from program_configs import make_config
+from run_files import read_rows
 
 from retrax.agents import reactor
 from retrax.agents.entry import AgentEntry
@@ -26,24 +26,21 @@ class Never:
 
 
 @pytest.fixture
-def make_counter(monkeypatch):
-    """Makes counters, and closes their files."""
+def make_counter(monkeypatch, tmp_path):
+    """Makes counters, opens them for a new run with `names`, and closes their files."""
     counters = []
 
-    def make(directory, steps=1000, seconds=60.0, restarts=0):
+    def make(steps=1000, seconds=60.0, restarts=0, names=None):
         monkeypatch.setattr(counter_module, "_FINAL_SECONDS", seconds)
-        counter = Counter(make_config(directory, steps=steps, restarts=restarts), stop=Never())
+        counter = Counter(make_config(tmp_path, steps=steps, restarts=restarts), stop=Never())
         counters.append(counter)
+        if names is not None:
+            counter.open({}, names)
         return counter
 
     yield make
     for counter in counters:
         counter.close()
-
-
-def read_rows(directory):
-    with open(directory / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def act(counter, name, number, taken, *, restarts=0, **values):
@@ -59,17 +56,16 @@ def report(counter, name, **values):
     return counter.report(name, (0, next(NUMBERS)), values)["phase"]
 
 
-def test_nothing_is_granted_before_the_learner_has_started(make_counter, tmp_path):
-    counter = make_counter(tmp_path)
+def test_nothing_is_granted_before_the_learner_has_started(make_counter):
+    counter = make_counter()
     assert act(counter, "actor/0", 0, 0) == 0
     assert counter.status()["phase"] == "starting"
     counter.open({}, ["loss"])
     assert act(counter, "actor/0", 1, 0) == 5  # a hundredth, over two actors
 
 
-def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter, tmp_path):
-    counter = make_counter(tmp_path, steps=1_000_000)
-    counter.open({}, [])
+def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter):
+    counter = make_counter(steps=1_000_000, names=[])
     rates = [0.0, 100.0, 2000.0, 1e6]
     grants = [
         act(counter, "actor/0", number, 0, steps_per_second=rate)
@@ -78,9 +74,8 @@ def test_a_fast_actor_is_granted_the_steps_of_a_quarter_of_a_second(make_counter
     assert grants == [50, 50, 500, 5000], "a two-hundredth of the run at most"
 
 
-def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
-    counter = make_counter(tmp_path, steps=1003)
-    counter.open({}, [])
+def test_actors_take_exactly_the_steps_of_the_run(make_counter):
+    counter = make_counter(steps=1003, names=[])
     total, grants = 0, {"actor/0": 0, "actor/1": 0}
     for number in range(1000):
         for name, taken in grants.items():
@@ -91,10 +86,9 @@ def test_actors_take_exactly_the_steps_of_the_run(make_counter, tmp_path):
     assert counter.status()["phase"] == "evaluating"
 
 
-def test_actors_of_many_environments_take_a_few_more_at_most(make_counter, tmp_path):
+def test_actors_of_many_environments_take_a_few_more_at_most(make_counter):
     """They take whole steps of all their environments: 8 at a time here."""
-    counter = make_counter(tmp_path, steps=3000)
-    counter.open({}, [])
+    counter = make_counter(steps=3000, names=[])
     total, grants = 0, {"actor/0": 0, "actor/1": 0}
     for number in range(1000):
         for name, granted in grants.items():
@@ -105,9 +99,8 @@ def test_actors_of_many_environments_take_a_few_more_at_most(make_counter, tmp_p
     assert 3000 <= total == counter.status()["steps"] <= 3000 + 2 * 7
 
 
-def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
-    counter = make_counter(tmp_path)
-    counter.open({}, [])
+def test_a_repeated_call_changes_nothing(make_counter):
+    counter = make_counter(names=[])
     first = act(counter, "actor/0", 0, 0)
     assert [
         act(counter, "actor/0", 1, first, episodes={"return": [1.0], "length": [9]})
@@ -119,9 +112,8 @@ def test_a_repeated_call_changes_nothing(make_counter, tmp_path):
     assert counter.status()["steps"] == first
 
 
-def test_phases(make_counter, tmp_path):
-    counter = make_counter(tmp_path, steps=10)
-    counter.open({}, [])
+def test_phases(make_counter):
+    counter = make_counter(steps=10, names=[])
     seen = [counter.status()["phase"]]
     report(counter, "learner/0", updates=1, learning_since=3)
     seen.append(counter.status()["phase"])
@@ -135,8 +127,7 @@ def test_phases(make_counter, tmp_path):
 
 
 def test_the_last_evaluation_is_not_waited_for_for_ever(make_counter, tmp_path):
-    counter = make_counter(tmp_path, steps=1, seconds=0.0)
-    counter.open({}, [])
+    counter = make_counter(steps=1, seconds=0.0, names=[])
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
     counter.step()
@@ -155,7 +146,7 @@ BANDIT = AgentEntry(
 
 
 def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
-    counter = make_counter(tmp_path)
+    counter = make_counter()
     monkeypatch.setattr(RunConfig, "entry", BANDIT)
     run = make_config(tmp_path).run
     counter.open({}, ["episode_arm", "loss", *program_columns(run)])
@@ -200,8 +191,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
 
 def test_a_run_that_is_resumed_without_a_snapshot_starts_from_the_beginning(make_counter, tmp_path):
     for taken in (150, 110):
-        counter = make_counter(tmp_path)
-        counter.open({}, ["loss"])
+        counter = make_counter(names=["loss"])
         act(counter, "actor/0", 0, 0)
         act(counter, "actor/0", 1, taken)
         counter.step()
@@ -210,7 +200,7 @@ def test_a_run_that_is_resumed_without_a_snapshot_starts_from_the_beginning(make
 
 
 def test_a_resumed_run_without_metrics_starts_them_again(make_counter, tmp_path, caplog):
-    counter = make_counter(tmp_path)
+    counter = make_counter()
     counter.open({"steps": 200, "seconds": 1.0}, ["loss"])
     counter.close()
     assert [row["steps"] for row in read_rows(tmp_path)] == ["200"]
@@ -218,14 +208,13 @@ def test_a_resumed_run_without_metrics_starts_them_again(make_counter, tmp_path,
 
 
 def test_a_resumed_run_continues_counting(make_counter, tmp_path):
-    counter = make_counter(tmp_path)
-    counter.open({}, ["loss"])
+    counter = make_counter(names=["loss"])
     for number in range(40):
         act(counter, "actor/0", number, 10)
         counter.step()
     counter.close()
     kept = {"steps": 200, "episodes": 3, "updates": 40, "learning_since": 50, "seconds": 9.5}
-    counter = make_counter(tmp_path)
+    counter = make_counter()
     counter.open(kept, ["loss"])
     status = counter.status()
     assert {name: status[name] for name in kept if name != "seconds"} == {
@@ -241,13 +230,12 @@ def test_a_resumed_run_continues_counting(make_counter, tmp_path):
     assert steps[-1] == 300
 
 
-def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
+def test_steps_of_a_dead_process_are_granted_again(make_counter):
     """Two of three times the actor dies with what it was granted; the total is exact all the same.
 
     The calls of its next process have the numbers of those before.
     """
-    counter = make_counter(tmp_path, steps=103)
-    counter.open({}, [])
+    counter = make_counter(steps=103, names=[])
     total = process = 0
     while counter.status()["steps"] < 103:
         granted = act(counter, "actor/0", 0, 0, restarts=process)
@@ -265,7 +253,7 @@ def test_steps_of_a_dead_process_are_granted_again(make_counter, tmp_path):
 
 
 def test_a_restarted_counter_continues(make_counter, tmp_path):
-    counter = make_counter(tmp_path, steps=20)
+    counter = make_counter(steps=20)
     counter.open({"steps": 3, "seconds": 9.5}, ["evaluator_return", "node_restarts"])
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
@@ -274,7 +262,7 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     counter._next_status = 0.0
     counter.step()  # and dies
     write_json(tmp_path / RESTARTS, {"counter/0": 1, "replay/0": 2})
-    counter = make_counter(tmp_path, steps=20, restarts=1)
+    counter = make_counter(steps=20, restarts=1)
     counter.open({"steps": 0}, [])  # of a learner that was restarted too: ignored
     status = counter.status()
     expected = {"phase": "learning", "steps": 4, "updates": 7, "learning_since": 2}
@@ -292,35 +280,33 @@ def test_a_restarted_counter_continues(make_counter, tmp_path):
     assert (last["evaluator_return"], last["node_restarts"]) == ("0.25", "3.0")
 
 
-def test_steps_granted_after_the_last_status_are_not_lost(make_counter, tmp_path):
+def test_steps_granted_after_the_last_status_are_not_lost(make_counter):
     """A counter died after it had granted more: an actor reports fewer steps than it knows of."""
-    counter = make_counter(tmp_path, steps=2000)
-    counter.open({}, [])
+    counter = make_counter(steps=2000, names=[])
     act(counter, "actor/0", 0, 0)
     assert act(counter, "actor/0", 1, 10, steps_per_second=1e6) == 10
     counter._next_status = 0.0
     counter.step()
     act(counter, "actor/0", 2, 10)
-    counter = make_counter(tmp_path, steps=2000, restarts=1)
+    counter = make_counter(steps=2000, restarts=1)
     granted, number = act(counter, "actor/0", 3, 4), 4
     while granted:
         granted, number = act(counter, "actor/0", number, granted), number + 1
     assert counter.status()["steps"] == 2000
 
 
-def test_a_counter_that_dies_before_the_learner_starts_begins_at_zero(make_counter, tmp_path):
-    make_counter(tmp_path)
-    counter = make_counter(tmp_path, restarts=1)
+def test_a_counter_that_dies_before_the_learner_starts_begins_at_zero(make_counter):
+    make_counter()
+    counter = make_counter(restarts=1)
     assert counter.status()["phase"] == "starting"
     counter.open({}, [])
-    counter = make_counter(tmp_path, restarts=2)  # it died at once
+    counter = make_counter(restarts=2)  # it died at once
     assert counter.status()["phase"] == "collecting"
 
 
 def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
     """It has the last snapshot to save."""
-    counter = make_counter(tmp_path, steps=1, seconds=0.0)
-    counter.open({}, [])
+    counter = make_counter(steps=1, seconds=0.0, names=[])
     report(counter, "learner/0", updates=1, restarts=0)
     act(counter, "actor/0", 0, 0)
     act(counter, "actor/0", 1, 1)
@@ -335,12 +321,12 @@ def test_the_end_waits_for_a_learner_that_died(make_counter, tmp_path):
 
 
 def test_states_of_actors_are_kept_in_the_run_directory(make_counter, tmp_path):
-    counter = make_counter(tmp_path)
+    counter = make_counter()
     assert counter.kept(1) is None
     counter.keep(1, b"first")
     counter.keep(1, b"second")
     counter.keep(0, b"other")
-    restarted = make_counter(tmp_path, restarts=1)
+    restarted = make_counter(restarts=1)
     assert (restarted.kept(1), restarted.kept(0)) == (b"second", b"other")
     assert sorted(path.name for path in (tmp_path / "actors").iterdir()) == ["0.npz", "1.npz"]
     (tmp_path / "actors" / "1.npz").write_bytes(b"damaged")

@@ -4,12 +4,11 @@ import threading
 
 import numpy as np
 import pytest
-from node_fakes import Counter, DirectPeers, Parameters
+from node_fakes import Counter, DirectPeers, Parameters, acting_agent
 from program_configs import make_config
 
-from retrax.agents.base import Agent, Decision
+from retrax.agents.base import Decision
 from retrax.agents.entry import AgentEntry
-from retrax.datatypes import SequenceSpec
 from retrax.environments import make
 from retrax.evaluation import evaluations
 from retrax.evaluation.episodes import EpisodeResults
@@ -24,16 +23,7 @@ def exploit(params, state, timestep):
     return Decision(np.int32(1), {"greedy": np.bool_(True), "other": np.bool_(False)}, state)
 
 
-AGENT = Agent(
-    init=lambda key: np.zeros(()),
-    acting_params=lambda learner: None,
-    begin=lambda key, actor_id, num_actors: np.int32(0),
-    explore=None,
-    exploit=exploit,
-    gradients=None,
-    apply=None,
-    sequence=SequenceSpec(length=2),
-)
+AGENT = acting_agent(exploit)
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """`retrax launch`: wrong input is refused in one sentence, before any process starts."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from program_configs import make_run
@@ -291,6 +293,15 @@ def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
 ):
     assert expected in refused(*CATCH, "--run-directory", tmp_path / "run", *options)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_module_is_the_command():
+    """Python starts programs so: a wrong option is named there too, with exit status 2."""
+    command = [sys.executable, "-m", "retrax.launchpad_programs", "reactor", "--launch", "local_mt"]
+    refused = subprocess.run([*command, "--stepz", "3"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "Unrecognized options" in refused.stderr
+    assert "--stepz" in refused.stderr
 
 
 def test_help_lists_the_agents_fields(capsys):

@@ -80,8 +80,8 @@ def stop():
 def make_node(tmp_path, stop, monkeypatch):
     monkeypatch.setattr(node_module, "_REPORT_SECONDS", 0.0)
 
-    def make(counter, *, logger=None, kept=None, **changes):
-        learner = Learner()
+    def make(counter=None, *, starts=True, logger=None, kept=None, **changes):
+        learner, counter = Learner(), counter or Counter()
         config = make_config(tmp_path, **{"snapshot_every": 100, **changes})
         node = LearnerNode(
             config,
@@ -94,7 +94,9 @@ def make_node(tmp_path, stop, monkeypatch):
             logger=logger,
             stop=stop,
         )
-        return learner, node
+        if starts:
+            node.start()
+        return counter, learner, node
 
     return make
 
@@ -105,9 +107,7 @@ def snapshots_of(directory):
 
 def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):
     monkeypatch.setattr("retrax.training.snapshots._SHARE", math.inf)
-    counter = Counter()
-    _, node = make_node(counter, snapshot_every=500, snapshot_seconds=0.0)
-    node.start()
+    counter, _, node = make_node(snapshot_every=500, snapshot_seconds=0.0)
     for counter.steps in (0, 50, 50, 60):
         node.step()
     assert snapshots_of(tmp_path) == [50, 60]
@@ -115,9 +115,7 @@ def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):
 
 
 def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
-    counter = Counter()
-    learner, node = make_node(counter)
-    node.start()
+    counter, learner, node = make_node()
     assert counter.started == ({}, ["loss", *program_columns(make_run())])
     assert learner.published == [0]
     for counter.steps in (50, 99, 100, 150, 230):
@@ -133,18 +131,15 @@ def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
 
 
 def test_the_end_saves_updates_after_the_snapshot_of_the_last_step(make_node, tmp_path):
-    counter = Counter()
-    learner, node = make_node(counter)
-    node.start()
+    counter, learner, node = make_node()
     counter.steps = 100
     for _ in range(3):
         node.step()
     node.close()
     assert snapshots_of(tmp_path) == [100]
     assert learner.saves == 2
-    resumed, node = make_node(counter, resumed_at=100)
+    _, resumed, node = make_node(counter, resumed_at=100)
     assert resumed.restored["updates"] == 3
-    node.start()
     node.close()
     assert resumed.saves == 0
 
@@ -159,9 +154,7 @@ class Kept:
 
 
 def test_a_replay_that_died_at_the_end_does_not_cost_the_snapshot(make_node, tmp_path):
-    counter = Counter()
-    learner, node = make_node(counter, kept=Kept())
-    node.start()
+    counter, learner, node = make_node(kept=Kept())
     counter.steps = 50
     node.step()
     node.close()
@@ -170,8 +163,7 @@ def test_a_replay_that_died_at_the_end_does_not_cost_the_snapshot(make_node, tmp
 
 
 def test_it_reports_the_agents_advice(make_node):
-    counter = Counter()
-    _, node = make_node(counter)
+    counter, _, node = make_node(starts=False)
     node._advice = types.SimpleNamespace(
         first=lambda metrics: "!" if metrics.get("loss") == 2 else None
     )
@@ -183,24 +175,19 @@ def test_it_reports_the_agents_advice(make_node):
 
 
 def test_it_keeps_as_many_snapshots_as_the_run_asks_for(make_node, tmp_path):
-    counter = Counter()
-    _, node = make_node(counter, keep_snapshots=3)
-    node.start()
+    counter, _, node = make_node(keep_snapshots=3)
     for counter.steps in (100, 200, 300, 400):
         node.step()
     assert snapshots_of(tmp_path) == [200, 300, 400]
 
 
 def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node):
-    counter = Counter()
-    _, node = make_node(counter)
-    node.start()
+    counter, _, node = make_node()
     counter.steps = 120
     node.step()
     node.close()
-    learner, node = make_node(counter, resumed_at=120)
+    counter, learner, node = make_node(resumed_at=120)
     assert (learner.restored["steps"], learner.restored["updates"]) == (120, 1)
-    node.start()
     assert counter.started[0]["steps"] == 120
     for counter.steps in (130, 199):
         node.step()
@@ -212,9 +199,7 @@ def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node
 
 def test_a_users_logger_receives_the_metrics(make_node):
     logger = Logger()
-    counter = Counter()
-    _, node = make_node(counter, logger=logger)
-    node.start()
+    counter, _, node = make_node(logger=logger)
     counter.steps = 7
     node.step()
     node.close()
@@ -223,7 +208,7 @@ def test_a_users_logger_receives_the_metrics(make_node):
 
 
 def test_it_stops_while_it_compiles_and_saves_nothing(make_node, stop):
-    learner, node = make_node(Counter())
+    _, learner, node = make_node(starts=False)
     compiling = threading.Event()
     learner.compile = compiling.wait
     threading.Timer(0.2, stop.set).start()
@@ -232,26 +217,15 @@ def test_it_stops_while_it_compiles_and_saves_nothing(make_node, stop):
     assert learner.saves == 0
 
 
-def test_what_fails_while_compiling_is_raised(make_node):
-    learner, node = make_node(Counter())
-
-    def fail():
-        raise ValueError("cannot compile")
-
-    learner.compile = fail
-    with pytest.raises(ValueError, match="cannot compile"):
-        node.run()
-
-
-def test_a_learner_that_fails_saves_nothing(make_node, tmp_path):
-    counter = Counter()
-    learner, node = make_node(counter)
+@pytest.mark.parametrize("method", ["compile", "step"])
+def test_a_learner_that_fails_saves_nothing(make_node, tmp_path, method):
+    counter, learner, node = make_node(starts=False)
     counter.steps = 50
 
-    def diverge(timeout):
+    def diverge(*arguments):
         raise FloatingPointError("the learner diverged")
 
-    learner.step = diverge
+    setattr(learner, method, diverge)
     with pytest.raises(FloatingPointError, match="diverged"):
         node.run()
     assert learner.saves == 0

@@ -20,6 +20,7 @@ import average_agent
 from benchmark_modules import load
 from listening import listening_ports
 from program_configs import make_config, make_run, make_workers
+from run_files import read_rows
 
 import retrax
 from retrax.launchpad_programs.engines.launchpad import make_program
@@ -35,10 +36,6 @@ life_cycle = load("life_cycle")
 def read_csv(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
-
-
-def read_rows(directory):
-    return read_csv(directory / "metrics.csv")
 
 
 @pytest.mark.parametrize("workers", [False, True])

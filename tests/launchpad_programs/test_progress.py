@@ -85,9 +85,6 @@ def test_the_table_has_everything():
     assert [row[1] for row in rows] == list(NAMES)
     assert {row[3] for row in rows} == {"4321"}
     assert {row[1] for row in rows if "serving" in row} == {"replay/0", "counter/0"}
-
-
-def test_an_ended_node_is_shown_as_such():
     killed = [Running("actor/0", "was killed by SIGKILL"), *RUNNING]
     assert "was killed by SIGKILL" in text(table(STATUS, killed))
 

@@ -4,7 +4,6 @@ A test that starts Ray holds a lock, so that no two of them run at a time.
 """
 
 import contextlib
-import csv
 import errno
 import fcntl
 import ipaddress
@@ -16,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
 
 import psutil
 import pytest
@@ -23,6 +23,7 @@ import pytest
 pytest.importorskip("ray", reason="needs Ray (the extra `cluster`)")
 
 from benchmark_modules import FOLDER, load
+from run_files import read_rows
 from waiting import wait_for
 
 from retrax.launchpad_programs.config import STATUS, read_json
@@ -47,7 +48,7 @@ class Nodes:
         monkeypatch.setattr(RayNode, "kill", lambda node: self.killed.append(node._result))
         monkeypatch.setattr(ray_engine.ray, "get", lambda place, timeout: ("a host", 77))
 
-    def node(self, max_failures, progress=None):
+    def node(self, max_failures=2, progress=None):
         return RayNode(
             "actor/1",
             self.start,
@@ -58,19 +59,23 @@ class Nodes:
         )
 
     def start(self, restarts):
-        return _Handle(), restarts
+        return types.SimpleNamespace(where=types.SimpleNamespace(remote=lambda: 0)), restarts
+
+    def revives(self, node, number, how, traceback="", after=0.0):
+        """Whether a node is started again whose process number `number` ends."""
+        self.now += after
+        self.endings[number] = (how, traceback)
+        assert node.ended()
+        return node.revive()
 
 
-class _Handle:
-    where = property(lambda self: self)
-
-    def remote(self):
-        return "place"
+@pytest.fixture
+def nodes(monkeypatch):
+    return Nodes(monkeypatch)
 
 
-def test_a_node_is_restarted_until_it_fails_too_often_in_a_row(monkeypatch, caplog):
-    nodes = Nodes(monkeypatch)
-    node = nodes.node(max_failures=2)
+def test_a_node_is_restarted_until_it_fails_too_often_in_a_row(nodes, caplog):
+    node = nodes.node()
     assert node.ended() == ""
     nodes.endings[0] = ("failed with ValueError: first", "Traceback: first")
     assert node.ended() == "failed with ValueError: first"
@@ -78,47 +83,31 @@ def test_a_node_is_restarted_until_it_fails_too_often_in_a_row(monkeypatch, capl
     assert node.ended() == ""
     assert (nodes.killed, nodes.noted) == ([0], [("actor/1", 1)])
     assert "actor/1 failed with ValueError: first on a host: restart 1." in caplog.text
-    nodes.endings[1] = ("was killed", "")
-    assert node.ended()
-    assert node.revive()
-    nodes.endings[2] = ("failed with ValueError: third", "Traceback: third")
-    assert node.ended()
-    assert not node.revive()
+    assert nodes.revives(node, 1, "done")
+    assert "actor/1 ended too early on a host: restart 2." in caplog.text
+    assert not nodes.revives(node, 2, "failed with ValueError: third", "Traceback: third")
     assert node.ended() == "failed 3 times in a row; at first, it failed with ValueError: first"
     assert node.traceback() == "Traceback: first"
 
 
-def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(monkeypatch):
-    nodes = Nodes(monkeypatch)
+def test_failures_are_not_in_a_row_when_the_node_ran_for_a_minute_between(nodes):
     node = nodes.node(max_failures=1)
     for number in range(5):
-        nodes.now += 61.0
-        nodes.endings[number] = ("was killed", "")
-        assert node.ended() == "was killed"
-        assert node.revive()
-    nodes.now += 59.0
-    nodes.endings[5] = ("was killed", "")
-    assert node.ended()
-    assert not node.revive()
+        assert nodes.revives(node, number, "was killed", after=61.0)
+    assert not nodes.revives(node, 5, "was killed", after=59.0)
 
 
-def test_a_node_that_dies_of_each_save_fails_too_often(monkeypatch):
+def test_a_node_that_dies_of_each_save_fails_too_often(nodes):
     """It lives for minutes each time, but the newest snapshot stays the same."""
-    nodes, newest = Nodes(monkeypatch), [100]
-    node = nodes.node(max_failures=2, progress=lambda: newest[0])
-
-    def die(number, how):
-        nodes.now += 200.0
-        nodes.endings[number] = (how, "")
-        assert node.ended()
-        return node.revive()
-
-    assert all(die(number, "was killed") for number in range(2))
+    newest = [100]
+    node = nodes.node(progress=lambda: newest[0])
+    assert all(nodes.revives(node, number, "was killed", after=200.0) for number in range(2))
     newest[0] = 200
-    assert die(2, "was killed")
-    assert die(3, "failed with WaitTimeout: The replay gave no answer for 3600 s")
-    assert die(4, "failed with WaitTimeout: The replay gave no answer for 3601 s")
-    assert not die(5, "failed with WaitTimeout: The replay gave no answer for 3600 s")
+    assert nodes.revives(node, 2, "was killed", after=200.0)
+    silent = "failed with WaitTimeout: The replay gave no answer for 360{} s"
+    assert nodes.revives(node, 3, silent.format(0), after=200.0)
+    assert nodes.revives(node, 4, silent.format(1), after=200.0)
+    assert not nodes.revives(node, 5, silent.format(0), after=200.0)
     assert node.ended().startswith("failed 3 times in a row; at first, it failed with WaitTimeout")
 
 
@@ -141,15 +130,6 @@ def test_the_end_of_a_process_has_the_reason_of_ray(monkeypatch, reason, how):
     assert ray_engine._ending("result") == (how, reason)
 
 
-def test_a_node_that_returns_too_early_is_restarted(monkeypatch, caplog):
-    nodes = Nodes(monkeypatch)
-    node = nodes.node(max_failures=1)
-    nodes.endings[0] = ("done", "")
-    assert node.ended() == "done"
-    assert node.revive()
-    assert "actor/1 ended too early on a host: restart 1." in caplog.text
-
-
 class Broken:
     """Stands for calls of Ray that fail."""
 
@@ -160,49 +140,40 @@ class Broken:
         raise self.error
 
 
-def test_all_nodes_are_lost_with_ray(monkeypatch):
+KILL = RayNode.kill
+LOST = "was lost, since Ray has ended on this machine (Broken pipe)"
+
+
+def test_all_nodes_are_lost_with_ray(nodes):
     """A call that fails for one node decides how all end, but for those that had ended before."""
-    nodes = Nodes(monkeypatch)
-    first, second, third = (nodes.node(max_failures=2) for _ in range(3))
+    first, second, third = (nodes.node() for _ in range(3))
     nodes.endings[0] = ("done", "")
     assert third.ended() == "done"
     nodes.endings = Broken(OSError("Broken pipe"))
-    lost = "was lost, since Ray has ended on this machine (Broken pipe)"
-    assert first.ended() == lost
+    assert first.ended() == LOST
     assert not first.revive()
     nodes.endings = Broken(AssertionError("a Ray that has ended is asked again"))
-    assert first.ended() == second.ended() == lost
+    assert first.ended() == second.ended() == LOST
     assert not second.revive()
     assert third.ended() == "done"
     assert nodes.noted == []
 
 
-def test_a_node_that_cannot_be_started_again_is_lost(monkeypatch):
-    nodes = Nodes(monkeypatch)
-    node = nodes.node(max_failures=2)
-    nodes.endings[0] = ("was killed", "")
-    assert node.ended() == "was killed"
-    monkeypatch.setattr(node, "_start", Broken(OSError("Broken pipe")).get)
-    assert not node.revive()
-    assert node.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
-
-
-def test_nodes_that_cannot_be_started_are_lost(monkeypatch):
+def test_nodes_that_cannot_be_started_are_lost(nodes):
     """The first that fails decides how all end; they are not started, stopped or killed."""
-    kill, nodes = RayNode.kill, Nodes(monkeypatch)
-    nodes.start = Broken(OSError("Broken pipe")).get
-    first = nodes.node(max_failures=2)
+    running = nodes.node()
+    nodes.start = running._start = Broken(OSError("Broken pipe")).get
+    assert not nodes.revives(running, 0, "was killed")
     nodes.start = Broken(AssertionError("a Ray that has ended is asked again")).get
-    for node in (first, nodes.node(max_failures=2)):
-        assert node.ended() == "was lost, since Ray has ended on this machine (Broken pipe)"
+    for node in (running, nodes.node(), nodes.node()):
+        assert node.ended() == LOST
         assert not node.revive()
         node.stop()
-        kill(node)
+        KILL(node)
 
 
-def test_an_error_of_a_file_is_not_the_end_of_ray(monkeypatch):
-    nodes = Nodes(monkeypatch)
-    node = nodes.node(max_failures=2)
+def test_an_error_of_a_file_is_not_the_end_of_ray(nodes):
+    node = nodes.node()
     nodes.endings = Broken(OSError(errno.ENOSPC, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
         node.ended()
@@ -243,11 +214,6 @@ def launch(alone, temporary, tmp_path):
         program.process.kill()
         program.process.communicate()
     wait_for(lambda: not list(temporary.iterdir()))
-
-
-def read_rows(directory):
-    with open(directory / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.timeout(600)

@@ -105,10 +105,6 @@ def test_cpus_by_hand():
         ValueError, match=r"asks for 0\.9 CPUs .* each of 2 workers\).*1 workers fit"
     ):
         check_cpus(make_config(NOWHERE, run=make_workers()), 0.8, "this machine has")
-
-
-def test_nodes_that_stay_on_the_launchers_host_must_fit_there():
-    """0.5 for the learner, 0.1 for the replay, the counter and the evaluator."""
     check_home(make_config(NOWHERE), 0.8)
     with pytest.raises(ValueError, match=r"asks for 0\.8 CPUs on this host .* Ray has 0 of it"):
         check_home(make_config(NOWHERE), 0.0)

@@ -66,19 +66,13 @@ def test_a_node_continues_with_the_state_of_the_snapshot(make, tmp_path):
     assert not is_kept(tmp_path, 1)  # of a program that ended before its first snapshot
 
 
-def test_states_are_kept_as_long_as_their_snapshots(make, tmp_path):
+def test_states_are_kept_as_long_as_their_snapshots_and_a_damaged_one_is_named(make, tmp_path):
     node = make()
     fill(node, 1)
-    for steps in (1, 2, 3):
+    for steps in (5, 6, 7):
         node.keep(steps)
-    node.prune([1, 3, 4])
-    assert [steps for steps in range(5) if is_kept(tmp_path, steps)] == [1, 3]
-
-
-def test_a_damaged_state_is_named(make, tmp_path):
-    node = make()
-    fill(node, 1)
-    node.keep(7)
+    node.prune([5, 7, 8])
+    assert [steps for steps in range(9) if is_kept(tmp_path, steps)] == [5, 7]
     check_kept(tmp_path, 7)
     check_kept(tmp_path, 8)  # of another engine
     file = tmp_path / "replay" / "snapshots" / "7.npz"
