@@ -34,7 +34,7 @@ class ActorNode(Node):
         loop: Loop | None = None,
         stop: StopEvent,
     ):
-        """Takes its parts. The actor's state is restored where the run or the node continues.
+        """Restores the actor's state where the run or the node continues.
 
         A `loop` steps the actor in place of `step`, without end. It must call the function that it
         is given before every step; that one raises `Stopped` at the end.
@@ -43,7 +43,7 @@ class ActorNode(Node):
         self._actor, self._parameters, self._loop = actor, parameters, loop
         self._counter = CounterClient(peers.peer("counter/0"), f"actor/{index}", config.restarts)
         self._index = index
-        if config.continues and (state := self._counter.call("kept", index)) is not None:
+        if config.continues and (state := self._counter.peer.call("kept", index)) is not None:
             actor.state = unpack_actor(state, actor.state)
         self._save_every = max(1, config.run.schedule[2] // config.run.num_actors)
         self._next_save = self._save_every
@@ -95,7 +95,7 @@ class ActorNode(Node):
 
     def _save(self) -> None:
         self._next_save = self._counter.total + self._save_every
-        self._counter.call("keep", self._index, pack_actor(self._actor.state))
+        self._counter.peer.call("keep", self._index, pack_actor(self._actor.state))
 
 
 def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:

@@ -1,6 +1,7 @@
 """The counter: grants steps to the actors, and gathers the reports of all nodes."""
 
 import dataclasses
+import logging
 import math
 import threading
 import time
@@ -11,9 +12,10 @@ import numpy as np
 
 from ..basics.checksums import read_sealed, sealed
 from ..basics.writing import write_json
-from ..training.metrics import Counters, MetricsAccumulator, Rate, next_multiple
-from ..training.metrics_writer import MetricsTable
+from ..training.log import FILE_ONLY
+from ..training.metrics import Counters, MetricsAccumulator, Rate
 from ..training.other_states import actor_file
+from ..training.recorder import Recorder
 from ..training.stop import StopEvent
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import RESTARTS_COLUMN, kind_of, newest_values
@@ -24,6 +26,23 @@ _STATUS_SECONDS = 0.5
 _FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
 _PORTIONS = 100  # at least so many grants in a run, so that no actor holds many steps
 _PORTION, _PORTION_SECONDS = 50, 0.25  # a grant is for so many steps, or for so long
+
+
+class Notes(logging.Handler):
+    """Warnings in the process of the counter, which the launcher logs.
+
+    Attributes:
+      told: each with whether it is for the file alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.told: list[tuple[str, bool]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps a warning, with its traceback if it has one."""
+        is_hidden = bool(record.exc_info) or getattr(record, FILE_ONLY, False)
+        self.told.append((self.format(record), is_hidden))
 
 
 class Lease(NamedTuple):
@@ -48,23 +67,24 @@ class Counter(Node):
     def __init__(self, config: ProgramConfig, *, stop: StopEvent):
         """Starts at zero, or restores status.json if it is restarted."""
         super().__init__(stop)
-        self._directory = config.directory
+        self._run, self._directory = config.run, config.directory
         self._lock = threading.RLock()
-        self._steps, self._log_every, _ = config.run.schedule
+        self._steps = config.run.schedule[0]
         self._largest = max(self._steps // (_PORTIONS * config.run.num_actors), 1)  # of the grants
         self._counters = Counters()
         self._phase = "starting"
         self._evaluating_since = math.inf
-        self._earlier_seconds, self._started = 0.0, time.monotonic()
         self._nodes: dict[str, dict[str, Any]] = {}  # values of the newest reports
         self._reported: dict[str, float] = {}
         self._leases: dict[str, Lease] = {}
         self._rates = {"steps": Rate(), "updates": Rate()}
         self._metrics = MetricsAccumulator()
-        self._table: MetricsTable | None = None
+        self._recorder: Recorder | None = None
+        self._is_recording, self._seconds = False, 0.0  # at the end
+        self._asked_to_stop, self._notes = threading.Event(), Notes()
+        logging.getLogger("retrax").addHandler(self._notes)
         self._columns: list[str] = []
         self._newest_of = newest_values(config.run)
-        self._next_row = 0
         self._next_status = 0.0
         if config.restarts:
             self._restore(read_json(self._directory / STATUS))
@@ -74,7 +94,7 @@ class Counter(Node):
 
         Args:
           counters: of the snapshot, `seconds` among them; empty for a new run.
-          names: of columns, as for `MetricsTable`.
+          names: of columns, as for `Recorder`.
         """
         with self._lock:
             if self._phase != "starting":
@@ -146,9 +166,10 @@ class Counter(Node):
             is_late = now - self._evaluating_since > _FINAL_SECONDS
             if is_late and self._learner_is_up():
                 self._phase = "finished"
-            # The last row waits for the last evaluation: `close` writes it.
-            if self._next_row <= self._counters.steps < self._steps:
-                self._write_row()
+        # The last row waits for the last evaluation: `close` writes it.
+        if self._recorder and self._recorder.next_row <= self._counters.steps < self._steps:
+            self._write_row(self._recorder)
+        with self._lock:
             if now >= self._next_status or self._phase == "finished":
                 self._write_status()
                 self._next_status = now + _STATUS_SECONDS
@@ -156,11 +177,13 @@ class Counter(Node):
 
     def close(self) -> None:
         """Writes the last row and the last status."""
+        if self._recorder:
+            self._write_row(self._recorder)
+            self._recorder.close()
+            self._seconds = self._recorder.seconds
+        logging.getLogger("retrax").removeHandler(self._notes)
         with self._lock:
-            self._write_row()
-            if self._table is not None:
-                self._table.close()
-                self._table = None
+            self._recorder = None
             self._write_status()
 
     def status(self) -> dict[str, Any]:
@@ -178,6 +201,8 @@ class Counter(Node):
             "steps_per_second": rate,
             "updates_per_second": self._rates["updates"].per_second(),
             "eta_seconds": left / rate if rate else None,
+            "stop": self._asked_to_stop.is_set(),
+            "notes": self._notes.told,
             "restarts": self._restarts(),
             "leases": self._leases,
             "columns": self._columns,
@@ -189,15 +214,20 @@ class Counter(Node):
 
     def _begin(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         kept = dict(counters)
-        self._earlier_seconds = kept.pop("seconds", 0.0)
+        seconds = kept.pop("seconds", 0.0)
         self._counters = Counters(**kept)
-        self._started = time.monotonic()
         # A program that ended before its first snapshot left metrics and starts from the beginning.
         resumed = kept or (self._directory / "metrics.csv").exists()
-        resumed_at = self._counters.steps if resumed else None
         self._columns = list(names)
-        self._table = MetricsTable(self._directory, names, resumed_at=resumed_at)
-        self._next_row = self._counters.steps + self._log_every
+        self._recorder = Recorder(
+            self._run,
+            self._directory,
+            names,
+            stop=self._asked_to_stop,
+            start=self._counters,
+            resumed_at=self._counters.steps if resumed else None,
+            seconds=seconds,
+        )
 
     def _restore(self, status: Mapping[str, Any]) -> None:
         if status.get("phase", "starting") == "starting":
@@ -211,7 +241,6 @@ class Counter(Node):
             self._nodes[name], self._reported[name] = values, time.monotonic()
 
     def _note(self, name: str, values: dict[str, Any]) -> None:
-        """Takes in a report."""
         self._metrics.add(values.pop("metrics", {}), values.pop("weight", 1))
         episodes = values.pop("episodes", {})
         self._metrics.add_episodes(episodes)
@@ -255,26 +284,29 @@ class Counter(Node):
         )
 
     def _snapshot_counters(self) -> dict[str, Any]:
-        running = time.monotonic() - self._started if self._phase != "starting" else 0.0
-        return {**dataclasses.asdict(self._counters), "seconds": self._earlier_seconds + running}
+        seconds = self._recorder.seconds if self._recorder else self._seconds
+        return {**dataclasses.asdict(self._counters), "seconds": seconds}
 
     def _write_status(self) -> None:
         write_json(self._directory / STATUS, self.status())
 
-    def _write_row(self) -> None:
-        if self._table is None:
-            return
-        status = self.status()
+    def _write_row(self, recorder: Recorder) -> None:
+        """Writes a row in the node's own thread, beside which calls are answered."""
+        with self._lock:
+            rates = {name: rate.per_second() for name, rate in self._rates.items()}
+            counters, returns = dataclasses.replace(self._counters), self._metrics.returns
+            newest = {column: self._newest(*source) for column, source in self._newest_of.items()}
+            newest[RESTARTS_COLUMN] = float(sum(self._restarts().values()))
+            means = {**self._metrics.flush(), **newest}
         clock = {
-            "seconds": status["seconds"],
-            "acting_steps_per_second": status["steps_per_second"],
-            "learning_updates_per_second": status["updates_per_second"],
-            "steps_per_second": status["steps_per_second"],
+            "acting_steps_per_second": rates["steps"],
+            "learning_updates_per_second": rates["updates"],
+            "steps_per_second": rates["steps"],
         }
-        newest = {column: self._newest(*source) for column, source in self._newest_of.items()}
-        newest[RESTARTS_COLUMN] = float(sum(status["restarts"].values()))
-        self._table.write(self._counters, {**self._metrics.flush(), **newest}, clock)
-        self._next_row = next_multiple(self._counters.steps, self._log_every)
+        if not self._is_recording:
+            recorder.__enter__()
+            self._is_recording = True
+        recorder.write(counters, means, clock, returns)
 
     def _newest(self, label: str, value: str) -> float:
         """The mean over the nodes of a kind of a value of their newest reports."""

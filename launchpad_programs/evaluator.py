@@ -48,7 +48,7 @@ class EvaluatorNode(Node):
         *,
         stop: StopEvent,
     ):
-        """Takes its parts, which it closes; `parameters` are not threaded."""
+        """The node closes its parts; `parameters` are not threaded."""
         super().__init__(stop)
         self._environment, self._parameters = environment, parameters
         self._counter = CounterClient(peers.peer("counter/0"), "evaluator/0", config.restarts)

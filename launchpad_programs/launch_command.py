@@ -8,10 +8,7 @@ from .engines.options import EngineOptions
 
 
 def launch_command(arguments: Sequence[str]) -> int:
-    """Launches a program and waits for its end.
-
-    Returns:
-      0 if the run was finished or stopped by a person, 1 if a node failed.
+    """Launches a program and waits for its end; 1 if a node failed, 0 otherwise.
 
     Raises:
       ModuleNotFoundError: the engine is not installed.

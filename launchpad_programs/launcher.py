@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..training.log import close_log, setup_log
-from ..training.metrics_logger import MetricsLogger
 from ..training.snapshots import newest_snapshot
 from ..training.stop import StopEvent, stop_on_signals
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
@@ -52,13 +51,7 @@ def run_program(
 ) -> LaunchSummary:
     """Runs a program in an existing run directory to its end, or until a signal stops it.
 
-    Args:
-      config: what to run.
-      engine: starts the nodes, as processes in `mode` local_mp.
-      mode: of `EngineOptions`.
-      plain: log lines instead of a live table.
-      notes: for the log, as are `warnings`.
-      warnings: for the log.
+    `mode` is `EngineOptions.launch`; `notes` and `warnings` are logged first.
 
     Raises:
       ValueError: the state of a resumed run cannot be read.
@@ -71,19 +64,16 @@ def run_program(
             log.info(note)
         for warning in warnings:
             log.warning(warning)
-        with (
-            stop_on_signals() as stop,
-            MetricsLogger(config.run, config.directory, stop=stop) as logger,
-        ):
+        with stop_on_signals() as stop:
             nodes = engine(config)
             where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
             log.info(f"{len(nodes)} nodes started{where}.")
-            with Progress(config, nodes, logger, plain=plain) as progress:
+            with Progress(config, nodes, plain=plain, notes=mode == "local_mp") as progress:
                 seconds = _STOP_SECONDS if mode == "local_mp" else SAVE_SECONDS
                 failure = supervise(
                     nodes, finished=progress.finished, stop=stop, stop_seconds=seconds
                 )
-            progress.log_rows()  # the last one
+            progress.tell()  # what the end had to say
         if failure:
             log.error(failure)
         summary = summarise(config, failed=bool(failure))

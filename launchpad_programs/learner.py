@@ -2,14 +2,13 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from ..replay.interface import Replay, Stopped
 from ..training.learner import Learner
-from ..training.metrics import Advice, episode_columns
 from ..training.parameters import ParameterServer, packing_of
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import StopEvent
@@ -26,8 +25,6 @@ _POLL_SECONDS = 0.1
 class LearnerNode(LearningNode):
     """Updates, publishes, reports, and saves snapshots."""
 
-    label = "learner"
-
     def __init__(
         self,
         config: ProgramConfig,
@@ -35,32 +32,26 @@ class LearnerNode(LearningNode):
         parameters: ParameterServer,
         peers: Peers,
         *,
+        label: str = "learner",
         metric_names: Sequence[str],
         replay: Replay | None = None,
         kept: Any = None,
         logger: Any = None,
+        serves: Mapping[str, Callable[..., Any]] | None = None,
         stop: StopEvent,
     ):
-        """Takes its parts; a snapshot is restored if the run is resumed.
+        """Restores a snapshot if the run is resumed. The node closes `learner`.
 
-        Args:
-          config: of the program.
-          learner: what updates; the node closes it.
-          parameters: the learner's.
-          peers: of the node.
-          metric_names: the learner's.
-          replay: whose status is reported, if there is one.
-          kept: keeps the replay's states, see `Peers.replay`.
-          logger: Acme's, which receives the metrics too.
-          stop: when to end.
+        It reports the status of `replay`, whose state `kept` keeps (see `Peers.replay`), and gives
+        the metrics to Acme's `logger` too. Other nodes call the functions `serves` by their names.
         """
         run = config.run
-        counter = CounterClient(peers.peer("counter/0"), f"{self.label}/0", config.restarts)
+        counter = CounterClient(peers.peer("counter/0"), f"{label}/0", config.restarts)
         snapshots = Snapshots(config.directory, keep=run.keep_snapshots)
         super().__init__(learner, counter, snapshots, stop)
         self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
-        self._names = [*episode_columns(run.entry), *metric_names, *program_columns(run)]
-        self._advice = Advice(run.entry, run.agent_config)
+        vars(self).update(serves or {})
+        self._names = [*metric_names, *program_columns(run)]
         self._counters: dict[str, Any] = {}
         if config.resumed_at is not None:
             snapshots.remove_newer(config.resumed_at)
@@ -81,7 +72,7 @@ class LearnerNode(LearningNode):
         self._counter.report(state="compiling")
         _unless_stopped(self._learner.compile, self._stop)
         self._learner.publish()
-        self._counter.call("open", self._counters, self._names)
+        self._counter.peer.call("open", self._counters, self._names)
         super().start()
         self._is_started = True
 
@@ -132,8 +123,6 @@ class LearnerNode(LearningNode):
             values |= {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
             if status.learning_since is not None:
                 values["learning_since"] = status.learning_since
-        if advice := self._advice.first(learned["metrics"]):
-            values["advice"] = advice
         self._counters = self._counter.report(**values)["counters"]
         if self._logger is not None and learned["metrics"]:
             self._logger.write({**learned["metrics"], "steps": self._steps, "updates": updates})

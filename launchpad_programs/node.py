@@ -20,7 +20,6 @@ class Node:
     """A node is run by one thread of its own; its public methods may be called by other nodes."""
 
     def __init__(self, stop: StopEvent):
-        """Takes the event that ends `run`."""
         self._stop = stop
 
     def start(self) -> None:
@@ -47,24 +46,20 @@ class CounterClient:
     """Calls the counter in a node's name. However often a call is repeated, it is one.
 
     Attributes:
+      peer: the counter.
       total: steps counted since the start.
     """
 
     def __init__(self, counter: Peer, name: str, restarts: int):
-        """Takes the counter, the node's name, and how often the node was restarted before."""
-        self._counter, self._name, self._restarts = counter, name, restarts
+        self.peer, self._name, self._restarts = counter, name, restarts
         self._granted = self._taken = self.total = 0
         self._numbers = itertools.count()
         self._asked_at = time.monotonic()
 
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Calls another method of the counter than `report`."""
-        return self._counter.call(method, *arguments)
-
     def report(self, taken: int | None = None, **values: Any) -> dict[str, Any]:
         """As `Counter.report`."""
         call = (self._restarts, next(self._numbers))
-        answer: dict[str, Any] = self._counter.call("report", self._name, call, values, taken)
+        answer: dict[str, Any] = self.peer.call("report", self._name, call, values, taken)
         return answer
 
     def is_granted(self, values: Callable[[], dict[str, Any]]) -> bool:
@@ -87,7 +82,6 @@ class LearningNode(Node, abc.ABC):
     """A node with a learner: it reports once a second, and saves snapshots."""
 
     def __init__(self, learner: Any, counter: CounterClient, snapshots: Snapshots, stop: StopEvent):
-        """Takes what has `updates` and `metrics`; snapshots are restored by the subclass."""
         super().__init__(stop)
         self._learner, self._counter, self._snapshots = learner, counter, snapshots
         self._interval: SnapshotInterval  # begins at the steps of the snapshot that was restored

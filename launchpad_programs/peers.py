@@ -28,7 +28,8 @@ class Peers:
     """How one node reaches the others, which are named LABEL/INDEX: "counter/0", "learner/0".
 
     Attributes:
-      peer: gives a `replay.peer.Peer` for a name, see `RemotePeer`.
+      peer: gives a `replay.peer.Peer` for a name, see `RemotePeer`. The learner requests draws
+        `ahead`; all waits end with the stop event of the node.
     """
 
     def __init__(
@@ -39,7 +40,6 @@ class Peers:
         *,
         ahead: int = 0,
     ):
-        """Takes the program, the stop event of the node, `peer`, and draws requested ahead."""
         self.peer = peer
         self._config, self._stop, self._ahead = config, stop, ahead
 

@@ -1,8 +1,7 @@
-"""The progress of a running program: on the screen, in the log, and for the run's logger."""
+"""The progress of a running program, on the screen and in the log."""
 
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -12,9 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..evaluation.plots import read_metrics
-from ..training.metrics import next_multiple
-from ..training.metrics_logger import MetricsLogger
+from ..training.log import FILE_ONLY
 from .config import STATUS, ProgramConfig, read_json
 from .engines.engine import RunningNode
 from .kinds import kind_of
@@ -36,61 +33,44 @@ _log = logging.getLogger("retrax")
 
 
 class Progress(contextlib.ExitStack):
-    """Follows status.json and metrics.csv; a context manager.
+    """Follows status.json; a context manager.
 
     The status is a live table in a terminal, and lines of the log elsewhere.
     """
 
     def __init__(
-        self,
-        config: ProgramConfig,
-        nodes: Sequence[RunningNode],
-        logger: MetricsLogger,
-        *,
-        plain: bool,
+        self, config: ProgramConfig, nodes: Sequence[RunningNode], *, plain: bool, notes: bool
     ):
-        """Takes the program; `logger` gets the rows. With `plain` there is no table."""
+        """Without a table if `plain`; with `notes` the warnings of the counter are logged here."""
         super().__init__()
-        self._directory, self._nodes, self._logger = config.directory, nodes, logger
-        self._logged_at, self._log_every = config.resumed_at or 0, config.run.schedule[1]
+        self._directory, self._nodes = config.directory, nodes
+        self._notes, self._told = notes, set[str]()
         console = Console(stderr=True)
         self._live: Live | None = None
         if console.is_terminal and not plain:
             self._live = self.enter_context(Live(console=console, auto_refresh=False))
         self._next, self._last_line = 0.0, time.monotonic()
         self._change = ""  # what the last line was about
-        self._is_finished = self._is_advised = False
+        self._is_finished = False
 
     def finished(self) -> bool:
-        """Whether the run has reached its last step; called often."""
+        """Whether the run has reached its last step, or a logger ends it; called often."""
         now = time.monotonic()
         if now < self._next:
             return self._is_finished
         self._next = now + _STATUS_SECONDS
         status = read_json(self._directory / STATUS)
-        self._is_finished = status.get("phase") == "finished"
-        started = status.get("phase", "starting") != "starting"  # older rows are dropped then
-        if started and status["steps"] >= next_multiple(self._logged_at, self._log_every):
-            self.log_rows()
+        self._is_finished = status.get("phase") == "finished" or status.get("stop", False)
         self.show(status)
-        nodes = status.get("nodes", {}).values()
-        advice = next((node["advice"] for node in nodes if "advice" in node), None)
-        if advice and not self._is_advised:
-            _log.warning(advice)
-            self._is_advised = True
+        self.tell()
         return self._is_finished
 
-    def log_rows(self) -> None:
-        """Gives new rows of metrics.csv to the run's logger."""
-        if not self._logger.is_used:
-            return
-        with contextlib.suppress(ValueError):  # no rows yet
-            columns = read_metrics(self._directory)
-            for row in zip(*(values.tolist() for values in columns.values()), strict=True):
-                found = {k: v for k, v in zip(columns, row, strict=True) if not math.isnan(v)}
-                if (steps := int(found.pop("steps"))) > self._logged_at:
-                    self._logger.write(steps, found)
-                    self._logged_at = steps
+    def tell(self) -> None:
+        """Logs the warnings of the counter's process that are new, unless it is this one."""
+        for note, is_hidden in read_json(self._directory / STATUS).get("notes", []):
+            if self._notes and note not in self._told:
+                self._told.add(note)
+                _log.warning(note, extra={FILE_ONLY: is_hidden})
 
     def show(self, status: Mapping[str, Any]) -> None:
         """Updates the table; or logs a line, unless there was one just now about the same."""

@@ -21,7 +21,6 @@ class KeptReplayNode(ReplayNode, Node):
     """
 
     def __init__(self, config: ProgramConfig, local: LocalReplay, *, stop: StopEvent):
-        """Takes an empty replay."""
         ReplayNode.__init__(self, local, max_lead=config.max_lead, restarts=config.restarts)
         Node.__init__(self, stop)
         self._snapshots = _states(config.directory)

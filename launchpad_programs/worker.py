@@ -36,7 +36,7 @@ class WorkerNode(LearningNode):
         *,
         stop: StopEvent,
     ):
-        """Takes its parts, whose newest own snapshot is restored where the node continues."""
+        """Restores its own newest snapshot where the node continues."""
         run = config.run
         counter = CounterClient(peers.peer("counter/0"), f"worker/{index}", config.restarts)
         folder = config.directory / "workers" / str(index)

@@ -136,21 +136,6 @@ class Rate:
         return (high - low) / (last - first) if last > first else 0.0
 
 
-class Advice:
-    """The first sentence of `AgentEntry.advice` in a run."""
-
-    def __init__(self, entry: AgentEntry, agent_config: Any):
-        """Takes the entry and the agent's config."""
-        self._advise, self._config = entry.advice, agent_config
-
-    def first(self, metrics: Mapping[str, float]) -> str | None:
-        """The sentence, if these metrics are the first that give one; None ever after."""
-        sentence = self._advise(self._config, metrics) if self._advise else None
-        if sentence:
-            self._advise = None
-        return sentence
-
-
 class EqualReturns:
     """Says once that no reward has told an agent yet which actions are better."""
 

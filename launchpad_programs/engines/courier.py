@@ -24,7 +24,6 @@ class CourierPeers(Peers):
     """`Peers` over Courier and Reverb."""
 
     def __init__(self, config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent):
-        """Takes the program, and clients by the nodes' names."""
         super().__init__(config, stop, lambda name: CourierPeer(clients[name], name, stop))
         self._clients = clients
 

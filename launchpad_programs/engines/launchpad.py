@@ -82,8 +82,6 @@ class Node(lp.CourierNode):
     def __init__(
         self, config: ProgramConfig, spec: NodeSpec, handles: Mapping[str, Any], launcher: int
     ):
-        """Takes what the node is made from; the handles of its peers become clients in it."""
-
         def make(**clients: Any) -> Any:  # in the node's own thread, which has its stop event
             stop = lp.stop_event()
             return make_node(spec, config, CourierPeers(config, clients, stop), stop=stop)
@@ -106,7 +104,6 @@ class ReplayServer(lp.ReverbNode):
     """The replay: a Reverb server that ends as the other nodes do."""
 
     def __init__(self, config: ProgramConfig, spec: NodeSpec, launcher: int):
-        """Takes what its tables are made from."""
         super().__init__(self._make_tables)
         self._config, self._kind, self._launcher = config, spec.kind, launcher
 
@@ -142,7 +139,7 @@ def node_process(kind: NodeKind, launcher: int) -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(kind.nice)
-    notice = int(SAVE_SECONDS) if kind.saves else _NOTICE_SECONDS
+    notice = int(SAVE_SECONDS) if kind.saves or kind.ends_last else _NOTICE_SECONDS
     worker_manager.get_worker_manager()._termination_notice_secs = notice
     try:
         yield

@@ -37,7 +37,6 @@ class Host:
     """The process of one node, placed by Ray."""
 
     def __init__(self, home: str):
-        """Takes Ray's id of the launcher's host."""
         self._is_home = ray.get_runtime_context().get_node_id() == home
         self._stop, self._made = threading.Event(), threading.Event()
         self._node: Any = None
@@ -91,7 +90,6 @@ class RayAnswer:
     """The answer to a call of a node; a `replay.peer.Answer`."""
 
     def __init__(self, peer: "RayPeer", reference: Any):
-        """Takes Ray's reference of the answer, None if the node was not there."""
         self._peer, self._reference = peer, reference
 
     def result(self, timeout: float) -> Any:

@@ -5,6 +5,7 @@ Ray has tokens: 2.52 and newer), and keeps logs and sockets in a temporary folde
 """
 
 import contextlib
+import math
 import os
 import secrets
 import socket
@@ -85,8 +86,8 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
             import ray
 
             available = ray.cluster_resources().get("CPU", 0.0)
-            check_cpus(config, available, f"the cluster at {address} has")
-            check_home(config, home_resources().get("CPU", 0.0))
+            home = home_resources().get("CPU", 0.0)
+            check_cpus(config, available, f"the cluster at {address} has", home=home)
             check_hosts(config)
         yield
 
@@ -111,14 +112,21 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
     ray._private.worker.print_to_stdstream = lambda *lines, **options: None
 
 
-def check_cpus(config: ProgramConfig, available: float, where: str) -> None:
-    """Refuses a program that Ray could not place.
+def check_cpus(
+    config: ProgramConfig, available: float, where: str, *, home: float = math.inf
+) -> None:
+    """Refuses a program that Ray could not place: there, and its other nodes on the home host.
 
     Raises:
       ValueError: names what is asked and what is there.
     """
     acting = acting_kind(config.run)
     others = sum(kind.cpus for kind in kinds_of(config.run) if kind is not acting)
+    if others > home + 1e-6:
+        raise ValueError(
+            f"--engine ray asks for {others:.1f} CPUs on this host for the nodes that stay here, "
+            f"but Ray has {home:g} of it: give ray start more --num-cpus."
+        )
     asked = others + config.run.num_actors * acting.cpus
     if asked > available + 1e-6:
         label, fitting = acting.label, int((available - others) / acting.cpus + 1e-6)
@@ -135,20 +143,6 @@ def home_resources() -> dict[str, float]:
 
     home = ray.get_runtime_context().get_node_id()
     return next(host["Resources"] for host in ray.nodes() if host["NodeID"] == home)
-
-
-def check_home(config: ProgramConfig, available: float) -> None:
-    """Refuses a program whose nodes that stay on the launcher's host do not fit there.
-
-    Raises:
-      ValueError: names what is asked and what is there.
-    """
-    asked = sum(kind.cpus for kind in kinds_of(config.run) if not kind.acts)
-    if asked > available + 1e-6:
-        raise ValueError(
-            f"--engine ray asks for {asked:.1f} CPUs on this host for the nodes that stay here, "
-            f"but Ray has {available:g} of it: give ray start more --num-cpus."
-        )
 
 
 def check_hosts(config: ProgramConfig) -> None:

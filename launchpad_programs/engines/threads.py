@@ -32,7 +32,6 @@ class ThreadNode(RunningNode):
     """A node in a thread of this process."""
 
     def __init__(self, name: str, node: Node, stop: threading.Event):
-        """Starts the thread, which runs a node with this stop event."""
         self.name, self._node, self._stop = name, node, stop
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

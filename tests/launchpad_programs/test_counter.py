@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 
 import pytest
 from program_configs import make_config
@@ -30,9 +31,9 @@ def make_counter(monkeypatch, tmp_path):
     """Makes counters, opens them for a new run with `names`, and closes their files."""
     counters = []
 
-    def make(steps=1000, seconds=60.0, restarts=0, names=None):
+    def make(seconds=60.0, names=None, **changes):
         monkeypatch.setattr(counter_module, "_FINAL_SECONDS", seconds)
-        counter = Counter(make_config(tmp_path, steps=steps, restarts=restarts), stop=Never())
+        counter = Counter(make_config(tmp_path, **changes), stop=Never())
         counters.append(counter)
         if names is not None:
             counter.open({}, names)
@@ -149,7 +150,7 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     counter = make_counter()
     monkeypatch.setattr(RunConfig, "entry", BANDIT)
     run = make_config(tmp_path).run
-    counter.open({}, ["episode_arm", "loss", *program_columns(run)])
+    counter.open({}, ["loss", *program_columns(run)])
     act(counter, "actor/0", 0, 0)
     ended = {"return": [1.0, -1.0], "length": [9, 9], "arm": [3.0]}
     act(counter, "actor/0", 1, 60, episodes=ended, staleness=2)
@@ -187,6 +188,42 @@ def test_rows_by_hand(make_counter, tmp_path, monkeypatch):
     status = read_json(tmp_path / STATUS)
     assert status["nodes"]["actor/1"]["return"] == 0.6
     json.dumps(status, allow_nan=False)
+
+
+ROWS = []
+LOGGER = """
+import logging
+from test_counter import ROWS
+
+class Logger:
+    def begin(self, config, directory):
+        ROWS.append(directory)
+
+    def __call__(self, steps, row):
+        ROWS.append((steps, row.get("loss")))
+        if steps >= 200:
+            return True
+        raise RuntimeError("no network")
+"""
+
+
+def test_a_users_logger_receives_rows_and_ends_the_program(make_counter, tmp_path, monkeypatch):
+    """It fails once, which the launcher is told; calls of nodes are answered beside it."""
+    monkeypatch.setitem(sys.modules, "test_counter", sys.modules[__name__])
+    (tmp_path / "my_rows.py").write_text(LOGGER)
+    counter = make_counter(logger="my_rows:Logger", search_path=str(tmp_path), names=["loss"])
+    act(counter, "actor/0", 0, 0)
+    for number, loss in enumerate((0.5, 0.25), start=1):
+        report(counter, "learner/0", metrics={"loss": loss})
+        act(counter, "actor/0", number, 100)
+        counter.step()
+        status = counter.status()
+        assert status["stop"] == (number == 2)
+    assert [tmp_path, (100, 0.5), (200, 0.25)] == ROWS
+    (failed, shown), (traceback, hidden) = status["notes"]
+    assert "A logger of metrics failed (RuntimeError: no network)" in failed
+    assert "no network" in traceback
+    assert (shown, hidden) == (False, True)
 
 
 def test_a_run_that_is_resumed_without_a_snapshot_starts_from_the_beginning(make_counter, tmp_path):

@@ -14,7 +14,6 @@ from retrax.launchpad_programs.kinds import (
     KINDS,
     kind_of,
     log_restart,
-    make_node,
     nodes_of,
     process_env,
     publisher_of,
@@ -42,19 +41,6 @@ def test_the_nodes_of_both_topologies(tmp_path):
     for node in nodes:  # called nodes are made before those that call them
         assert set(node.peers) <= {other.name for other in nodes[: nodes.index(node)]}
         assert pickle.loads(pickle.dumps(node)) == node
-
-
-@pytest.mark.parametrize("label", ["counter", "replay"])
-def test_a_factory_is_found_by_its_name(tmp_path, label, monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        f"retrax.launchpad_programs.{label}.make_{label}",
-        lambda *arguments, stop: made.append((*arguments, stop)),
-    )
-    config = make_config(tmp_path)
-    (spec,) = (node for node in nodes_of(config) if node.kind is KINDS[label])
-    make_node(spec, config, "peers", stop="stop")
-    assert made == [(config, 0, "peers", "stop")]
 
 
 def test_only_the_learner_may_take_the_accelerator(tmp_path):

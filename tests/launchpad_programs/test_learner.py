@@ -2,7 +2,6 @@
 
 import math
 import threading
-import types
 
 import numpy as np
 import pytest
@@ -160,18 +159,6 @@ def test_a_replay_that_died_at_the_end_does_not_cost_the_snapshot(make_node, tmp
     node.close()
     assert snapshots_of(tmp_path) == [50]
     assert learner.closed
-
-
-def test_it_reports_the_agents_advice(make_node):
-    counter, _, node = make_node(starts=False)
-    node._advice = types.SimpleNamespace(
-        first=lambda metrics: "!" if metrics.get("loss") == 2 else None
-    )
-    node.start()
-    for counter.steps in (50, 99):
-        node.step()
-    reports = [values for _, values in counter.reports if "updates" in values]
-    assert [report.get("advice") for report in reports] == [None, "!"]
 
 
 def test_it_keeps_as_many_snapshots_as_the_run_asks_for(make_node, tmp_path):

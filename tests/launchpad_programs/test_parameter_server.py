@@ -63,7 +63,7 @@ def test_workers_act_learn_and_are_evaluated_and_counted(node, tmp_path):
     assert client.version == server._learner.updates
     np.testing.assert_array_equal(client.params, server._learner.state.means["reward"])
     worker = workers[1]
-    seen = worker._counter._counter._node
+    seen = worker._counter.peer._node
     seen.grants.append(5)
     worker._counter._granted = 0
     worker.step()

@@ -1,4 +1,4 @@
-"""The progress of a program: the live table, the line in its place, rows for a logger."""
+"""The progress of a program: the live table, the line in its place, warnings of its counter."""
 
 import io
 import logging
@@ -108,16 +108,13 @@ def test_a_program_that_has_just_started_can_be_shown():
 
 @pytest.fixture
 def make_progress(tmp_path, monkeypatch, caplog):
-    """Makes the progress of a program, whose lines are in `caplog`, and the rows of a logger."""
+    """Makes the progress of a program, whose lines are in `caplog`."""
     monkeypatch.setattr(progress, "_STATUS_SECONDS", 0.0)
     caplog.set_level(logging.INFO, "retrax")
 
-    def make(nodes=(), resumed_at=None):
-        run = types.SimpleNamespace(schedule=(100, 10, 50))
-        config = types.SimpleNamespace(directory=tmp_path, resumed_at=resumed_at, run=run)
-        rows = []
-        logger = types.SimpleNamespace(is_used=True, write=lambda *row: rows.append(row))
-        return Progress(config, nodes, logger, plain=True), rows
+    def make(nodes=(), notes=True):
+        config = types.SimpleNamespace(directory=tmp_path)
+        return Progress(config, nodes, plain=True, notes=notes)
 
     return make
 
@@ -127,7 +124,7 @@ def lines(make_progress, caplog):
     """What is logged of a status, by one program with these nodes."""
 
     def watch(nodes):
-        view, _ = make_progress(nodes)
+        view = make_progress(nodes)
 
         def show(status):
             caplog.clear()
@@ -170,45 +167,27 @@ def test_plain_tells_what_nodes_do_until_the_clock_runs(lines):
     assert shown.startswith("learning")
 
 
-def test_the_agents_advice_is_logged_once(make_progress, tmp_path, caplog):
-    view, _ = make_progress()
-    for advice in ({}, {"advice": "!"}, {"advice": "!"}):
-        status = {**STATUS, "nodes": {"learner/0": advice}, "steps": 0}
-        write_json(tmp_path / STATUS_FILE, status)
+@pytest.mark.parametrize("notes", [True, False])
+def test_warnings_of_the_counters_process_are_logged_once(make_progress, tmp_path, caplog, notes):
+    view = make_progress(notes=notes)
+    for told in ([], [("!", False)], [("!", False), ("its traceback", True)], []):
+        write_json(tmp_path / STATUS_FILE, {**STATUS, "notes": told})
         assert not view.finished()
-    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert warnings == ["!"]
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    found = [(record.message, record.file_only) for record in warnings]
+    assert found == [("!", False), ("its traceback", True)] * notes
 
 
 def test_a_program_is_finished_when_its_status_says_so(make_progress, tmp_path):
-    view, _ = make_progress()
+    view = make_progress()
     assert not view.finished()
-    for phase, finished in (("evaluating", False), ("finished", True)):
-        write_json(tmp_path / STATUS_FILE, {**STATUS, "phase": phase, "steps": 0})
+    for phase, stop, finished in (
+        ("evaluating", False, False),
+        ("finished", False, True),
+        ("learning", True, True),  # a logger ends it
+    ):
+        write_json(tmp_path / STATUS_FILE, {**STATUS, "phase": phase, "stop": stop})
         assert view.finished() == finished
-
-
-@pytest.mark.parametrize("resumed_at", [None, 30])
-def test_a_logger_gets_new_rows_once(make_progress, tmp_path, resumed_at):
-    """Rows of an earlier part of the run are dropped before the program has started."""
-    view, rows = make_progress(resumed_at=resumed_at)
-    metrics = tmp_path / "metrics.csv"
-    metrics.write_text("steps,loss\n30,0.5\n40,9.0\n")
-    write_json(tmp_path / STATUS_FILE, {"phase": "starting"})
-    assert not view.finished()
-    assert rows == []
-    metrics.write_text("steps,loss\n30,0.5\n41,0.25\n")
-    write_json(tmp_path / STATUS_FILE, {**STATUS, "steps": 41})
-    assert not view.finished()
-    write_json(tmp_path / STATUS_FILE, {**STATUS, "steps": 49})
-    metrics.write_text("steps,loss\n30,0.5\n41,0.25\n100,\n")  # the end has a row of its own
-    assert not view.finished()
-    expected = [(30, {"loss": 0.5}), (41, {"loss": 0.25}), (100, {})]
-    expected = expected[resumed_at == 30 :]
-    assert rows == expected[:-1]
-    view.log_rows()
-    assert rows == expected
-    assert {type(value) for _, row in rows for value in row.values()} == {float}
 
 
 def test_restarts_are_shown_where_there_are_any():

@@ -18,7 +18,7 @@ from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import options, ray_session
 from retrax.launchpad_programs.engines.options import EngineOptions
 from retrax.launchpad_programs.engines.ray_head import users
-from retrax.launchpad_programs.engines.ray_session import check_cpus, check_home, object_bytes
+from retrax.launchpad_programs.engines.ray_session import check_cpus, object_bytes
 from retrax.launchpad_programs.launch import check_engine
 from retrax.replay.packing import Packing
 from retrax.replay.rows import row_spec
@@ -105,9 +105,9 @@ def test_cpus_by_hand():
         ValueError, match=r"asks for 0\.9 CPUs .* each of 2 workers\).*1 workers fit"
     ):
         check_cpus(make_config(NOWHERE, run=make_workers()), 0.8, "this machine has")
-    check_home(make_config(NOWHERE), 0.8)
+    check_cpus(make_config(NOWHERE), 1.0, "the cluster has", home=0.8)
     with pytest.raises(ValueError, match=r"asks for 0\.8 CPUs on this host .* Ray has 0 of it"):
-        check_home(make_config(NOWHERE), 0.0)
+        check_cpus(make_config(NOWHERE), 1.0, "the cluster has", home=0.0)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,11 @@ def test_processes_that_use_a_folder_are_found(tmp_path):
     assert users(str(tmp_path)) == set()
 
 
-def test_memory_for_what_ray_carries_by_hand(tmp_path):
-    """Twice five draws; for each actor 2 chunks of 32 rows of 2 environments, parameters twice."""
+def test_memory_for_what_ray_carries_by_hand(tmp_path, monkeypatch):
+    """Twice five draws; for each actor 2 chunks of 32 rows of 2 environments, parameters twice.
+
+    Small draws travel together: up to four in an answer, which has then 2^20 bytes at most.
+    """
     agent = make_config(tmp_path).make_agent(make_config(tmp_path).spec)
     assert object_bytes(make_config(tmp_path), agent) == 2**28
     large = dataclasses.replace(make_run().agent_config.replay, batch_size=10_000)
@@ -153,16 +156,9 @@ def test_memory_for_what_ray_carries_by_hand(tmp_path):
     parts = 8 * 8, 10_000 * 3 * 8, 10_000 * 4, 10_000 * agent.sequence.length * row
     draw = sum(-(-part // 64) * 64 for part in parts)
     assert object_bytes(config, agent) == 2 * (5 * draw + 2 * each)
-
-
-def test_small_draws_travel_together(tmp_path, monkeypatch):
-    """Up to four in an answer, which has then 2^20 bytes at most."""
     monkeypatch.setattr(ray_session, "_LEAST_OBJECT_BYTES", 0)
-    config = make_config(tmp_path)
-    agent = config.make_agent(config.spec)
-    row = Packing(row_spec(config.spec, agent.sequence)).dtype.itemsize
+    config = make_config(tmp_path, num_envs=4)
     assert 4 * config.run.replay.draw_size * agent.sequence.length * row < 2**20
-    each = 2 * 32 * row + 2 * packing_of(agent).num_bytes
     assert object_bytes(config, agent) == 2 * (5 * 2**20 + 2 * each)
 
 

@@ -1,14 +1,10 @@
 """Returns of running episodes, means between log rows, rates, an agent's advice, multiples."""
 
-import dataclasses
-
 import dm_env
 import numpy as np
 import pytest
 
-from retrax.agents import acer, d4pg
 from retrax.training.metrics import (
-    Advice,
     EqualReturns,
     MetricsAccumulator,
     Rate,
@@ -57,16 +53,6 @@ def test_rates_are_means_over_the_last_seconds():
     assert rate.per_second() == 20.0, "the first count is older than five seconds"
 
 
-def test_advice_is_given_once():
-    entry = dataclasses.replace(
-        acer.AGENT, advice=lambda config, metrics: config if metrics["loss"] > 1 else None
-    )
-    advice = Advice(entry, "too large")
-    assert advice.first({"loss": 1.0}) is None
-    assert advice.first({"loss": 2.0}) == "too large"
-    assert advice.first({"loss": 2.0}) is None
-
-
 @pytest.mark.parametrize(
     ("start", "returns", "rows"),
     [
@@ -85,11 +71,6 @@ def test_equal_returns_of_the_first_tenth_are_told_once(start, returns, rows):
             found.append(row)
             assert "returned -200:" in sentence
     assert found == rows
-
-
-def test_an_agent_may_have_none():
-    assert Advice(acer.AGENT, acer.Config()).first({"clipped_below_vmin": 1.0}) is None
-    assert Advice(d4pg.AGENT, d4pg.Config()).first({"clipped_below_vmin": 1.0}) is not None
 
 
 def test_multiples_by_hand():
