@@ -39,7 +39,7 @@ BUDGETS = {
     "agents": 4991,
     "environments": 4358,
     "replay": 3810,
-    "training": 4460,
+    "training": 4445,
     "device": 979,
     "evaluation": 2316,
     "command": 2496,

@@ -64,7 +64,6 @@ def test_answers_and_what_is_none(answer, address, happens, error, match):
 
 
 def test_a_node_whose_port_is_closed_is_not_there(answer):
-    """Courier itself waits for it."""
     with contextlib.closing(socket.create_server(("localhost", 0))) as server:
         gone = f"localhost:{server.getsockname()[1]}"
     with pytest.raises(PeerLost, match="The counter is not there"):

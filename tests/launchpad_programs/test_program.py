@@ -41,8 +41,7 @@ def read_csv(path):
 @pytest.mark.parametrize("workers", [False, True])
 def test_make_program_only_wires(tmp_path, workers):
     run = make_workers(num_envs=6) if workers else make_run(num_envs=6, num_actors=3)
-    config = make_config(tmp_path, run=run)
-    program = make_program(config, launcher=0)
+    program = make_program(make_config(tmp_path, run=run), launcher=0)
     sizes = {label: len(nodes) for label, nodes in program.groups.items()}
     acting = {"replay": 1, "learner": 1, "actor": 3}
     if workers:

@@ -1,6 +1,7 @@
 """The nodes of a program as threads of this process."""
 
 import threading
+import types
 
 import pytest
 from program_configs import make_workers
@@ -26,12 +27,12 @@ class Node:
 
 @pytest.fixture
 def start(monkeypatch):
-    """Starts the nodes of a program, whose factory is given."""
+    """Starts the nodes of a program of two workers, whose factory is given."""
     nodes = []
 
-    def start(config, make):
+    def start(make):
         monkeypatch.setattr(threads, "make_node", make)
-        nodes.extend(threads.start_threads(config))
+        nodes.extend(threads.start_threads(types.SimpleNamespace(run=make_workers())))
         return {node.name: node for node in nodes}
 
     yield start
@@ -40,15 +41,8 @@ def start(monkeypatch):
     wait_for(lambda: all(node.ended() for node in nodes))
 
 
-def config_of(run):
-    return type("Config", (), {"run": run})
-
-
 def test_ends_and_tracebacks(start):
-    nodes = start(
-        config_of(make_workers()),
-        lambda spec, config, peers, stop: Node(stop, spec.name == "worker/1"),
-    )
+    nodes = start(lambda spec, config, peers, stop: Node(stop, spec.name == "worker/1"))
     first, *others = sorted(nodes)
     assert (first, others[1:]) == ("counter/0", ["parameter_server/0", "worker/0", "worker/1"])
     counter, worker = nodes["counter/0"], nodes["worker/1"]
@@ -82,7 +76,7 @@ def test_a_node_calls_those_that_were_made_before(start):
 
     before = threading.active_count()
     with pytest.raises(ValueError, match="no maze"):
-        start(config_of(make_workers()), failing)
+        start(failing)
     assert threading.active_count() == before
     assert answers == [2, 3]
-    start(config_of(make_workers()), make)
+    start(make)
