@@ -14,8 +14,6 @@ from result_files import FOLDER, rows_of, runs, runs_of, threshold
 
 from retrax.evaluation.suites import find_suite, read_rows, suites
 
-CLASSIC = find_suite("classic").tasks
-
 PAGE = """# Page
 
 <!-- computed: squares -->
@@ -41,14 +39,11 @@ REPORT = types.SimpleNamespace(squares=squares)
 
 @pytest.mark.parametrize("page", result_tables.pages())
 def test_computed_cells_are_those_of_the_page(page):
+    """A page begins with a table and ends with how it was made."""
     text = (FOLDER / page / "README.md").read_text(encoding="utf-8")
     written = result_tables.filled(text, result_tables.find_report(page))
     assert written == text, "run python docs/results/result_tables.py"
-
-
-@pytest.mark.parametrize("page", result_tables.pages())
-def test_a_page_begins_with_a_table_and_ends_with_how_it_was_made(page):
-    lines = (FOLDER / page / "README.md").read_text(encoding="utf-8").split("\n")
+    lines = text.split("\n")
     first = next(line for line in lines if line and not line.startswith("#"))
     assert first == result_tables.COPIED or result_tables.COMPUTED.fullmatch(first)
     assert lines.count('<details markdown="1">') == 1
@@ -76,19 +71,15 @@ def test_tables_that_escape_are_refused(right, wrong, message):
         result_tables.filled(PAGE.replace(right, wrong), REPORT)
 
 
-@pytest.mark.parametrize("task", CLASSIC, ids=lambda task: task.name)
-def test_a_task_has_one_threshold(task):
-    registered = gymnasium.spec(task.environment).reward_threshold
-    assert registered is not None or task.name == "pendulum"
-    assert task.high == (-200 if registered is None else registered) == threshold(task.environment)
-
-
-def test_the_thresholds_beside_other_libraries_are_the_same():
+def test_a_task_has_one_threshold():
+    """Gymnasium's, the suite's, and the one beside other libraries."""
+    for task in find_suite("classic").tasks:
+        registered = gymnasium.spec(task.environment).reward_threshold
+        assert registered is not None or task.name == "pendulum"
+        assert task.high == (-200 if registered is None else registered)
+        assert task.high == threshold(task.environment)
     for task in load("peers").TASKS.values():
         assert task.threshold == threshold(task.environment)
-
-
-def test_tasks_without_a_threshold():
     assert threshold("Walker2d-v5") is None
 
 
@@ -117,25 +108,28 @@ def run_directory(folder, seed, *, steps, score):
         f"10,0,0,,1,0.5\n{steps},2,3,{score},1,1.25\n"
     )
     evaluation = {"mean_return": score, "low": 1.0, "high": 2.0, "episodes": 5}
-    if score is not None:
-        (run / "evaluation.json").write_text(json.dumps(evaluation))
+    (run / "evaluation.json").write_text(json.dumps(evaluation))
+    return run
 
 
 def test_runs_are_collected_and_those_of_the_same_name_replaced(tmp_path):
+    """A run without an evaluation has a curve alone."""
     first, second, page = tmp_path / "first", tmp_path / "second", tmp_path / "classic"
     page.mkdir()
     for seed in (0, 1):
         run_directory(first, seed, steps=20, score=150.0 + seed)
+    (run_directory(first, 2, steps=20, score=1.0) / "evaluation.json").unlink()
     run_directory(second, 1, steps=30, score=475.0)
-    collect(page, first)
+    collect(page, first, ("loss",))
     collect(page, second)
-    found = runs_of(page)["before/acer-1"]
-    assert [(run.seed, run.score, run.config["steps"]) for run in found] == [
-        (0, 150.0, 20),
-        (1, 475.0, 30),
-    ]
+    assert [run.seed for run in runs_of(page)["before/acer-1"]] == [0, 1, 2]
+    found = runs(page, "before/acer-1")
+    known = [(run.seed, run.score, run.config["steps"]) for run in found]
+    assert known == [(0, 150.0, 20), (1, 475.0, 30)]
     np.testing.assert_array_equal(found[1].curve["episode_return"], [np.nan, 475.0])
-    assert list(found[0].curve) == ["steps", "episodes", "updates", "episode_return", "seconds"]
+    columns = {"steps", "episodes", "updates", "episode_return", "seconds", "loss"}
+    assert set(found[0].curve) == columns
+    assert list(found[0].curve["loss"]) == [1, 1]
     assert found[0].config["search_path"] == "."
     assert "seed" not in found[0].config
     row = found[1].scores
@@ -143,16 +137,6 @@ def test_runs_are_collected_and_those_of_the_same_name_replaced(tmp_path):
     (task,) = find_suite("classic").choose(("cart-pole",))
     assert float(row["normalised"]) == pytest.approx((475 - task.low) / (task.high - task.low))
     assert len(rows_of(page / "scores.csv")) == 2
-
-
-def test_a_run_without_an_evaluation_has_a_curve_alone(tmp_path):
-    page = tmp_path / "page"
-    page.mkdir()
-    run_directory(tmp_path / "runs", 0, steps=20, score=1.0)
-    (tmp_path / "runs/before/acer-1-0/evaluation.json").unlink()
-    collect(page, tmp_path / "runs", ("loss",))
-    assert list(runs_of(page)["before/acer-1"][0].curve["loss"]) == [1, 1]
-    assert runs(page, "before/acer-1") == []
 
 
 @pytest.mark.parametrize(

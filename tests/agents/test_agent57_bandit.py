@@ -74,14 +74,6 @@ def test_nothing_is_paid_before_the_first_pull():
     assert bandit.best(bandit.init(4), 3) == 0
 
 
-def test_epsilon_is_the_share_of_uniform_choices():
-    state = after([(0, 0.0), (1, 5.0), (2, 0.0), (3, 0.0)], 8)
-    keys = jax.random.split(jax.random.key(1), 2000)
-    arms = jax.vmap(lambda key: bandit.choose(key, state, num_arms=4, bonus=0.1, epsilon=0.5))(keys)
-    shares = np.bincount(arms, minlength=4) / 2000
-    np.testing.assert_allclose(shares, [0.125, 0.625, 0.125, 0.125], atol=0.04)
-
-
 def test_best_arm_has_the_largest_mean_without_a_bonus():
     state = after([(0, 1.0), (1, -5.0), (2, 4.0), (2, 0.0), (1, -1.0)], 10)
     assert bandit.best(state, 4) == 2
