@@ -25,16 +25,7 @@ class BanditState(NamedTuple):
 
 
 def init(window: int) -> BanditState:
-    """A bandit without pulls.
-
-    Args:
-      window: W >= 1 (tau of the paper).
-
-    Raises:
-      ValueError: a window of less than one pull.
-    """
-    if window < 1:
-        raise ValueError(f"window must be at least 1 pull, got {window}.")
+    """A bandit without pulls; W >= 1 (tau of the paper) is not checked."""
     return BanditState(
         jnp.zeros((window,), jnp.int32),
         jnp.zeros((window,), jnp.float32),
@@ -46,7 +37,7 @@ def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditStat
     """Adds a pull; replaces the oldest one if the window is full.
 
     Args:
-      state: the bandit's.
+      state: before the pull.
       arm: `[]`, in 0 .. N - 1.
       return_: `[]`, the episode's undiscounted extrinsic return.
     """
@@ -59,11 +50,7 @@ def update(state: BanditState, arm: jax.Array, return_: jax.Array) -> BanditStat
 
 
 def statistics(state: BanditState, num_arms: int) -> tuple[jax.Array, jax.Array]:
-    """Number of pulls and mean return of each arm within the window.
-
-    Args:
-      state: the bandit's.
-      num_arms: N.
+    """Number of pulls and mean return of each of N arms within the window.
 
     Returns:
       Counts N_k(a, tau), float32 `[N]`, and means mu_k(a, tau), `[N]`, 0 where the count is 0.
@@ -92,7 +79,7 @@ def choose(
 
     Args:
       key: PRNG key.
-      state: the bandit's.
+      state: the pulls so far.
       num_arms: N.
       bonus: beta_UCB >= 0.
       epsilon: epsilon_UCB in [0, 1].
@@ -114,14 +101,9 @@ def choose(
 
 
 def best(state: BanditState, num_arms: int) -> jax.Array:
-    """The arm with the largest mean return within the window.
+    """The arm with the largest mean return within the window, int32 `[]`.
 
-    Args:
-      state: the bandit's.
-      num_arms: N.
-
-    Returns:
-      An arm, int32 `[]`; 0, which has no intrinsic reward, before the first pull.
+    0, which has no intrinsic reward, before the first pull.
     """
     counts, means = statistics(state, num_arms)
     return jnp.argmax(jnp.where(counts > 0, means, -jnp.inf)).astype(jnp.int32)
@@ -134,7 +116,7 @@ def best_of_all(states: BanditState) -> jax.Array:
       states: `[E, ...]`, E bandits with windows of W >= N pulls.
 
     Returns:
-      An arm, int32 `[]`; 0 before the first pull.
+      int32 `[]`; 0 before the first pull.
     """
     window = states.arms.shape[1]
     filled = jnp.arange(window) < states.num_pulls[:, None]

@@ -32,12 +32,7 @@ class MemoryState(NamedTuple):
 
 
 def init(capacity: int, embedding_size: int) -> MemoryState:
-    """An empty memory.
-
-    Args:
-      capacity: C >= 1.
-      embedding_size: D >= 1.
-    """
+    """An empty memory of C >= 1 embeddings of D >= 1 numbers."""
     # Separate arrays of zeros: a buffer cannot be donated twice.
     return MemoryState(
         entries=jnp.zeros((capacity + 1, embedding_size), jnp.float32),
@@ -48,12 +43,7 @@ def init(capacity: int, embedding_size: int) -> MemoryState:
 
 
 def empty(state: MemoryState, where: jax.Array) -> MemoryState:
-    """Empties the memory where an episode begins. Entries are not overwritten, so it is cheap.
-
-    Args:
-      state: the memory.
-      where: bool `[]`.
-    """
+    """Empties the memory where an episode begins, bool `[]`. Entries are not overwritten."""
     return state._replace(size=jnp.where(where, 0, state.size))
 
 

@@ -1,6 +1,6 @@
 """The family of policies: intrinsic weight beta_j and discount gamma_j of each arm.
 
-`N` denotes the number of arms, j one of them.
+`N` denotes the number of arms, at least 2 (not checked), j one of them.
 """
 
 import numpy as np
@@ -21,11 +21,7 @@ def intrinsic_weights(num_arms: int, largest: float) -> np.ndarray:
 
     Returns:
       float32 `[N]`, increasing from 0 to beta.
-
-    Raises:
-      ValueError: fewer than two arms.
     """
-    _check_arms(num_arms)
     betas = [0.0]
     for j in range(1, num_arms - 1):
         argument = _SIGMOID_RANGE * (2 * j - (num_arms - 2)) / (num_arms - 2)
@@ -49,11 +45,7 @@ def agent57_discounts(num_arms: int, high: float, middle: float, low: float) -> 
 
     Returns:
       float32 `[N]`, not increasing.
-
-    Raises:
-      ValueError: fewer than two arms.
     """
-    _check_arms(num_arms)
     branch = max(1, _PAPER_BRANCH * num_arms // _PAPER_ARMS)
     discounts = [high]
     for j in range(1, branch):
@@ -75,11 +67,7 @@ def ngu_discounts(num_arms: int, high: float, low: float) -> np.ndarray:
 
     Returns:
       float32 `[N]`, not increasing.
-
-    Raises:
-      ValueError: fewer than two arms.
     """
-    _check_arms(num_arms)
     return _geometric(np.linspace(0.0, 1.0, num_arms), high, low).astype(np.float32)
 
 
@@ -90,8 +78,3 @@ def _geometric(fractions: np.ndarray, start: float, end: float) -> np.ndarray:
 
 def _sigmoid(x: float) -> float:
     return float(1.0 / (1.0 + np.exp(-x)))
-
-
-def _check_arms(num_arms: int) -> None:
-    if num_arms < 2:
-        raise ValueError(f"num_arms must be at least 2, got {num_arms}.")

@@ -99,8 +99,3 @@ def test_best_of_all_has_the_largest_mean_over_all_windows(pulls):
         assert arm == 0
         return
     np.testing.assert_allclose(means[int(arm)], max(means.values()), rtol=1e-6)
-
-
-def test_empty_window_is_refused():
-    with pytest.raises(ValueError, match="window must be at least 1 pull, got 0"):
-        bandit.init(0)

@@ -39,16 +39,3 @@ def test_families_of_any_size_are_monotone(num_arms):
     np.testing.assert_allclose([ngu[0], ngu[-1]], [0.997, 0.99])
     if num_arms > 2:
         np.testing.assert_allclose(gamma[-1], 0.9, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "family",
-    [
-        lambda n: families.intrinsic_weights(n, 0.3),
-        lambda n: families.agent57_discounts(n, 0.9, 0.8, 0.7),
-        lambda n: families.ngu_discounts(n, 0.9, 0.8),
-    ],
-)
-def test_one_arm_is_no_family(family):
-    with pytest.raises(ValueError, match="num_arms must be at least 2, got 1"):
-        family(1)
