@@ -130,3 +130,8 @@ def bounded_actions(
 def fits(values: Any) -> bool:
     """Whether all of them are finite as float32."""
     return bool((np.abs(values) <= _LARGEST).all())
+
+
+def enlarge(picture: np.ndarray, factor: int) -> np.ndarray:
+    """Each pixel of `[height, width, 3]` becomes a square of factor x factor pixels."""
+    return picture.repeat(factor, axis=0).repeat(factor, axis=1)

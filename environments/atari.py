@@ -11,10 +11,9 @@ from ale_py.vector_env import AtariVectorEnv
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import arrival, checked_actions, integer_seeds
+from .arrival import arrival, checked_actions, enlarge, integer_seeds
 from .attributes import Attributes
 from .played_games import PlayedGames
-from .tiny import enlarge
 
 FRAME_SKIP = 4
 SIDE = 84

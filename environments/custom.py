@@ -13,6 +13,7 @@ from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .failures import closed_on_error, one_sentence
+from .pure import PureVector
 from .switches import COMMON, parameters, values
 
 GROUP = "retrax.environments"  # of entry points
@@ -163,8 +164,6 @@ def _vector(
 ) -> VectorEnvironment:
     """A vector of single environments."""
     if isinstance(getattr(environments[0], "spec", None), EnvironmentSpec):
-        from .pure import PureVector
-
         return PureVector(environments[0], num_envs=len(environments), seed=seed)
     if all(isinstance(one, dm_env.Environment) for one in environments):
         return DmEnvVector(environments, **limit)

@@ -13,23 +13,16 @@ from .bsuite_tasks import BsuiteVector
 from .control_suite import PREFIX as CONTROL
 from .control_suite import ControlSuite, tasks
 from .custom import GROUP, LIMIT, Request, make_custom
-from .deep_sea import DeepSea
 from .failures import failure, one_sentence
 from .opengl import choose_backend
+from .pure import PureVector
+from .pure_factory import OURS, PGX, make_pgx
 from .switches import parameters, split, values
-from .tiny import Catch, Memory
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 
-_TINY: dict[str, Callable[..., VectorEnvironment]] = {
-    "catch": Catch,
-    "memory": Memory,
-    "deep_sea": DeepSea,
-    "noisy_deep_sea": functools.partial(DeepSea, screen=16),
-}
 _ALE = "ALE/"
 _MINATAR = "MinAtar/"
-_PGX = "pgx:"
 
 
 def make(
@@ -75,8 +68,8 @@ def make(
         and `clip_rewards`; of functions and classes, those that an attribute `training_only` names.
       search_path: the directory from which `my_module` may be imported, besides the Python path;
         the current directory when None.
-      **switches: options of the environment: `length` for "memory", `size` and others of
-        `retrax.environments.deep_sea.DeepSea` for "deep_sea" and so on, those of
+      **switches: options of the environment: `length` for "memory", those of
+        `retrax.environments.pure_tasks.PureDeepSea` for "deep_sea", those of
         `retrax.environments.atari.Atari` for Atari games (frame_stack, full_action_set, ...),
         `time_limit` for the control suite, and the constructor's arguments and `max_episode_steps`
         for a Gymnasium id.
@@ -113,7 +106,7 @@ def known_environments() -> list[str]:
         suite = list(tasks())
     except ImportError:
         suite = []
-    known = [*_TINY, *_gymnasium_ids(), *games(), *suite, *registered_names(GROUP)]
+    known = [*OURS, *_gymnasium_ids(), *games(), *suite, *registered_names(GROUP)]
     return list(dict.fromkeys(known))
 
 
@@ -122,8 +115,8 @@ def _make(id: str, search_path: Path | None, request: Request) -> VectorEnvironm
     checked = functools.partial(
         values, request.switches, id=id, evaluation=request.evaluation, strict=True
     )
-    if id in _TINY:
-        return _TINY[id](**common, **checked(_TINY[id]))
+    if id in OURS:
+        return PureVector(OURS[id](**checked(OURS[id])), **common)
     if id.startswith(_ALE):
         from .atari import GAME, Atari, games
         from .emulated_atari import EmulatedAtari
@@ -143,12 +136,9 @@ def _make(id: str, search_path: Path | None, request: Request) -> VectorEnvironm
     if id.startswith(BSUITE):
         checked(BsuiteVector, hidden={"id"})
         return BsuiteVector(id.removeprefix(BSUITE), **common)
-    if id.startswith(_PGX):
-        from .pure import PureVector
-        from .pure_factory import make_pgx
-
+    if id.startswith(PGX):
         checked(make_pgx, hidden={"game"})
-        return PureVector(make_pgx(id.removeprefix(_PGX)), **common)
+        return PureVector(make_pgx(id.removeprefix(PGX)), **common)
     if ":" in id:
         return _make_from_module(id, search_path, request)
     if id.startswith(_MINATAR):

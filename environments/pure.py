@@ -15,7 +15,7 @@ from dm_env import StepType
 from ..basics.prng_keys import with_keys, without_keys
 from ..datatypes import EnvironmentSpec, TimeStep
 from .arrival import check_numbers, checked_actions
-from .failures import RefusedError, one_sentence
+from .failures import RefusedError, drawn, one_sentence
 
 State: TypeAlias = Any  # a pytree of arrays, whatever the environment needs
 
@@ -43,7 +43,8 @@ Stepped: TypeAlias = tuple[State, Transition]
 class PureEnvironment(Protocol):
     """One environment as pure, jittable functions. Episodes are begun by who calls them.
 
-    Where `spec.max_episode_steps` is a number, `advance` cuts off episodes of that length.
+    Where `spec.max_episode_steps` is a number, `advance` cuts off episodes of that length. A method
+    `draw(observation)`, which need not be there, makes a picture: uint8 `[height, width, 3]`.
     """
 
     @property
@@ -142,8 +143,14 @@ class PureVector:
         return self._timestep()
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
+        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
+
+        Raises:
+          ValueError: the actions are not E actions of the spec.
+        """
         actions = checked_actions(actions, self.spec.actions, self.num_envs)
+        if self._running is None:
+            return self.reset()
         self._running = self._advance(self._running, actions)
         return self._timestep()
 
@@ -158,8 +165,18 @@ class PureVector:
         self._running = with_leaves(jax.eval_shape(self._begin, self._keys), state)
 
     def render(self) -> np.ndarray:
-        """There are no pictures of environments in JAX."""
-        raise RefusedError(f"{type(self.pure).__name__} is written in JAX and draws no pictures.")
+        """A picture of the first environment: uint8 `[height, width, 3]`.
+
+        Raises:
+          ValueError: the environment has no method `draw`, or no episode has begun.
+        """
+        draw: Any = getattr(self.pure, "draw", None)
+        if draw is None:
+            raise RefusedError(f"{type(self.pure).__name__} has no method draw(observation).")
+        if self._running is None:
+            raise ValueError("there is nothing to render before reset().")
+        observation = np.asarray(self._running.timestep.observation[0])
+        return drawn(lambda: draw(observation))
 
     def close(self) -> None:
         """Does nothing: there is nothing to release."""
@@ -183,7 +200,7 @@ def environment_keys(key: jax.Array, num_envs: int) -> jax.Array:
 
 def leaves_of(tree: Any) -> list[np.ndarray]:
     """The arrays of a tree, those of keys as numbers: plain data."""
-    return [np.asarray(x) for x in jax.tree.leaves(without_keys(tree))]
+    return [np.array(x) for x in jax.tree.leaves(without_keys(tree))]
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:

@@ -18,11 +18,14 @@ from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePe
 from .switches import split, values
 
 PGX = "pgx:"
-_TASKS: dict[str, Callable[..., PureEnvironment]] = {
+OURS: dict[str, Callable[..., PureEnvironment]] = {
     "catch": PureCatch,
     "memory": PureMemory,
     "deep_sea": PureDeepSea,
     "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
+}
+_TASKS: dict[str, Callable[..., PureEnvironment]] = {
+    **OURS,
     "CartPole-v1": PureCartPole,
     "Pendulum-v1": PurePendulum,
 }

@@ -1,6 +1,11 @@
-"""Our tiny tasks, CartPole and Pendulum in JAX: the same rules as those of the host's classes."""
+"""Our tiny tasks, and CartPole and Pendulum, in JAX.
+
+`catch` needs sight and a little planning, `memory` memory and nothing else, `deep_sea` exploration.
+Their optimal mean returns are known exactly.
+"""
 
 import dataclasses
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -9,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from ..basics.memory import check_memory
 from ..datatypes import EnvironmentSpec
-from .deep_sea import MOVE_COST, DeepSea
+from .arrival import enlarge
 from .pure import Stepped, Transition
-from .tiny import Catch, Memory
 
+MOVE_COST = 0.01  # of deep_sea
 _NEVER: Any = np.False_
 
 
@@ -27,26 +33,43 @@ class CatchState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PureCatch:
-    """See `Catch`."""
+    """A ball falls one row each step; a paddle in the last row catches it (+1) or not (-1).
 
-    spec = Catch().spec
+    The ball starts in a random column of the first row and the paddle in the middle. Actions: 0
+    moves the paddle left, 1 nowhere, 2 right; a wall stops it. The episode ends, by termination,
+    when the ball is in the last row: after 9 actions. The observation is the board of 10 rows and
+    5 columns, flattened: float32 `[50]`, 1 at the ball and at the paddle. (Ours; after bsuite.)
+    """
+
+    optimal_return = 1.0
+    ROWS = 10
+    COLUMNS = 5
+    spec = EnvironmentSpec(
+        specs.BoundedArray((ROWS * COLUMNS,), np.float32, 0.0, 1.0, "observation"),
+        specs.DiscreteArray(3, np.int32, "action"),
+    )
 
     def reset(self, key: jax.Array) -> tuple[CatchState, jax.Array]:
         """The ball is in a random column."""
-        ball = jax.random.randint(key, (), 0, Catch.COLUMNS)
-        state = CatchState(jnp.int32(0), ball, jnp.int32(Catch.COLUMNS // 2))
+        ball = jax.random.randint(key, (), 0, self.COLUMNS)
+        state = CatchState(jnp.int32(0), ball, jnp.int32(self.COLUMNS // 2))
         return state, self._observe(state)
 
     def step(self, key: jax.Array, state: CatchState, action: jax.Array) -> Stepped:
         """The ball falls, the paddle moves."""
-        paddle = jnp.clip(state.paddle + action - 1, 0, Catch.COLUMNS - 1)
+        paddle = jnp.clip(state.paddle + action - 1, 0, self.COLUMNS - 1)
         state = CatchState(state.row + 1, state.ball, paddle)
-        landed = state.row == Catch.ROWS - 1
+        landed = state.row == self.ROWS - 1
         reward = jnp.where(landed, jnp.where(state.ball == paddle, 1.0, -1.0), 0.0)
         return state, Transition(self._observe(state), reward, landed, _NEVER)
 
+    def draw(self, observation: np.ndarray) -> np.ndarray:
+        """The board: uint8 `[160, 80, 3]`; ball and paddle are white."""
+        board = observation.reshape(self.ROWS, self.COLUMNS, 1)
+        return enlarge((255 * board).astype(np.uint8).repeat(3, axis=2), 16)
+
     def _observe(self, state: CatchState) -> jax.Array:
-        board = jnp.zeros((Catch.ROWS, Catch.COLUMNS), jnp.float32)
+        board = jnp.zeros((self.ROWS, self.COLUMNS), jnp.float32)
         board = board.at[state.row, state.ball].set(1.0).at[-1, state.paddle].set(1.0)
         return board.ravel()
 
@@ -60,14 +83,29 @@ class MemoryState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PureMemory:
-    """See `Memory`, which refuses a wrong length."""
+    """A cue is shown once and queried later: a policy without memory has an expected return of 0.
+
+    The first observation shows the cue, +1 or -1 with equal chance. `length` steps later comes the
+    query; between them nothing is shown, not even the time, and actions do nothing. The action at
+    the query must match the cue (1 for +1, 0 for -1): reward +1, otherwise -1, and termination.
+    The observation is float32 `[2]`: the cue (0 when not shown) and whether this is the query.
+    (Ours; after bsuite's memory length.)
+
+    Attributes:
+      length: >= 1, steps from the cue to the query. An episode takes `length` + 1 actions.
+    """
 
     length: int = 10
 
-    @property
-    def spec(self) -> EnvironmentSpec:
-        """That of the host's class."""
-        return Memory(length=self.length).spec
+    optimal_return = 1.0
+    spec = EnvironmentSpec(
+        specs.BoundedArray((2,), np.float32, -1.0, 1.0, "observation"),
+        specs.DiscreteArray(2, np.int32, "action"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"Memory: length must be at least 1, got {self.length}.")
 
     def reset(self, key: jax.Array) -> tuple[MemoryState, jax.Array]:
         """Shows a random cue."""
@@ -82,6 +120,18 @@ class PureMemory:
         matches = jnp.where(2 * action - 1 == state.cue, 1.0, -1.0)
         reward = jnp.where(answered, matches, 0.0)
         return state, Transition(self._observe(state), reward, answered, _NEVER)
+
+    def draw(self, observation: np.ndarray) -> np.ndarray:
+        """Two squares: uint8 `[32, 64, 3]`.
+
+        The left one is green for the cue +1, red for -1 and black when it is not shown; the right
+        one is white at the query.
+        """
+        cue, query = observation
+        picture = np.zeros((1, 2, 3), np.uint8)
+        picture[0, 0, :2] = 255 * (cue < 0), 255 * (cue > 0)
+        picture[0, 1] = 255 * query
+        return enlarge(picture, 32)
 
     def _observe(self, state: MemoryState) -> jax.Array:
         cue = jnp.where(state.time == 0, state.cue, 0)
@@ -98,17 +148,70 @@ class DeepSeaState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class PureDeepSea:
-    """See `DeepSea`, which refuses wrong switches."""
+    """A diver sinks through N rows and finds the treasure only by going right N times in a row.
+
+    The diver starts at the top left of N x N cells. Each of the two actions takes it one row down,
+    one of them also one column to the left and the other to the right; a wall stops it. Going right
+    costs 0.01 / N. Going right from the bottom right cell pays 1. After N actions the episode ends
+    by termination. Which action goes right is drawn for each cell; on the way to the treasure each
+    of the two does equally often (to one), so that a policy which prefers one of them everywhere
+    does not find it. The optimal return is 0.99, the next best 0 (always left), and uniformly
+    random play has 2^-N - 0.005 in the mean. (As bsuite's "deep_sea" of Osband et al. 2019, without
+    noise.)
+
+    The observation is float32 `[N * N + screen]`: the cells row by row, 1 where the diver is (on
+    the last step it has left them, and all are 0), then a noisy television: `screen` numbers drawn
+    uniformly from [0, 1), which mean nothing and make every observation new. Nothing else is
+    random: without a screen all episodes begin alike.
+
+    Attributes:
+      size: N >= 2.
+      mapping_seed: >= 0, decides which action goes right in which cell; None: action 1 everywhere.
+        It is no matter of the run's seed, which differs between training, its actors and
+        evaluation.
+      screen: >= 0, numbers on the noisy television.
+      remote: whether the diver has the remote control: new noise is shown only at the start and
+        after a move that is not to the right (the way to the treasure is the dull one), and
+        otherwise at each step.
+    """
 
     size: int = 10
     mapping_seed: int | None = 0
     screen: int = 0
     remote: bool = False
 
+    optimal_return = 1 - MOVE_COST
+
+    def __post_init__(self) -> None:
+        seed = self.mapping_seed
+        if self.size < 2:
+            raise ValueError(f"DeepSea: size must be at least 2, got {self.size}.")
+        if seed is not None and seed < 0:
+            raise ValueError(f"DeepSea: mapping_seed must be None or at least 0, got {seed}.")
+        if self.screen < 0:
+            raise ValueError(f"DeepSea: screen must be at least 0, got {self.screen}.")
+        # The mapping, and an observation, which is made and then put together with the screen.
+        needed = 8 * (self.size**2 + self.size * (self.size + 1) + self.screen)
+        check_memory(f"DeepSea of size {self.size} with a screen of {self.screen}", needed)
+
     @property
     def spec(self) -> EnvironmentSpec:
-        """That of the host's class."""
-        return self._host.spec
+        """The cells and the screen."""
+        shape = (self.size**2 + self.screen,)
+        return EnvironmentSpec(
+            specs.BoundedArray(shape, np.float32, 0.0, 1.0, "observation"),
+            specs.DiscreteArray(2, np.int32, "action"),
+        )
+
+    @functools.cached_property
+    def right(self) -> np.ndarray:
+        """The action that goes right, in each cell: integers `[N, N]`."""
+        if self.mapping_seed is None:
+            return np.ones((self.size, self.size), np.int64)
+        generator = np.random.default_rng(self.mapping_seed)
+        right = generator.integers(2, size=(self.size, self.size))
+        np.fill_diagonal(right, generator.permutation(np.arange(self.size) % 2))
+        return right
 
     def reset(self, key: jax.Array) -> tuple[DeepSeaState, jax.Array]:
         """The diver is at the top left."""
@@ -118,7 +221,7 @@ class PureDeepSea:
     def step(self, key: jax.Array, state: DeepSeaState, action: jax.Array) -> Stepped:
         """The diver sinks by one row and moves by one column."""
         row, column, end = state.row, state.column, self.size - 1
-        right = action == jnp.asarray(self._host.right)[jnp.minimum(row, end), column]
+        right = action == jnp.asarray(self.right)[jnp.minimum(row, end), column]
         found = right & (row == end) & (column == end)
         moved = jnp.clip(column + jnp.where(right, 1, -1), 0, end)
         screen = jnp.where(right & self.remote, state.screen, self._noise(key))
@@ -126,9 +229,19 @@ class PureDeepSea:
         reward = found - right * (MOVE_COST / self.size)
         return state, Transition(self._observe(state), reward, state.row == self.size, _NEVER)
 
-    @property
-    def _host(self) -> DeepSea:
-        return DeepSea(**dataclasses.asdict(self))
+    def draw(self, observation: np.ndarray) -> np.ndarray:
+        """The cells: uint8 `[16 N, 16 N, 3]`; the diver is white and the treasure yellow.
+
+        The television, if there is one, is another row, in grey.
+        """
+        cells, screen = observation[: self.size**2], observation[self.size**2 :]
+        picture = np.zeros((self.size, self.size, 3))
+        picture[-1, -1, :2] = 1
+        picture[cells.reshape(self.size, self.size) > 0] = 1
+        if screen.size:
+            shown = np.resize(screen, self.size)[None, :, None]
+            picture = np.concatenate([picture, shown.repeat(3, axis=2)])
+        return enlarge((255 * picture).astype(np.uint8), 16)
 
     def _noise(self, key: jax.Array) -> jax.Array:
         return jax.random.uniform(key, (self.screen,), jnp.float32)

@@ -38,11 +38,11 @@ def memory(monkeypatch):
         (f"{CATCH} --num-envs 10000000", "GB for 10000000 actor states, needs"),
         (
             "train reactor --environment deep_sea,size=10000000",
-            "DeepSea of size 10000000 with a screen of 0 needs 7200000.",
+            "DeepSea of size 10000000 with a screen of 0 needs 1600000.",
         ),
         (
             "train reactor --environment deep_sea,screen=10000000000",
-            "DeepSea of size 10 with a screen of 10000000000 needs 640.0 GB, but only 4.0 GB of",
+            "DeepSea of size 10 with a screen of 10000000000 needs 80.0 GB, but only 4.0 GB of",
         ),
         (
             f"{CATCH} --agent.target-update-period 3000000000",

@@ -15,7 +15,8 @@ import sys
 import time
 import gymnasium
 import numpy as np
-from retrax.environments.tiny import Catch
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_tasks import PureCatch
 
 class Constructor(gymnasium.Env):
     def __init__(self):
@@ -66,15 +67,15 @@ class Viewer(Exit):
 class Spaceless(gymnasium.Env):
     pass
 
-class VectorReset(Catch):
+class VectorReset(PureVector):
     def __init__(self, *, num_envs, seed):
-        super().__init__(num_envs=num_envs, seed=seed)
+        super().__init__(PureCatch(), num_envs=num_envs, seed=seed)
 
     def reset(self):
         raise AttributeError("no board")
 
 class VectorExit(VectorReset):
-    reset = Catch.reset
+    reset = PureVector.reset
     steps = 0
 
     def step(self, actions):
@@ -84,7 +85,7 @@ class VectorExit(VectorReset):
         return super().step(actions)
 
 class VectorViewer(VectorReset):
-    reset = Catch.reset
+    reset = PureVector.reset
 
     def close(self):
         sys.exit(3)

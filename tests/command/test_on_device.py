@@ -176,8 +176,8 @@ def test_a_run_that_fails_does_not_end_the_others():
         (("reactor", "--environment", "catch"), "needs the selector uniform or proportional"),
         (("noisy_agent:NOISY", "--environment", "pgx:chess"), "pgx"),
         (
-            ("noisy_agent:NOISY", "--environment", "retrax.environments.tiny:Catch"),
-            "Catch is not an environment written in JAX: it must have a spec",
+            ("noisy_agent:NOISY", "--environment", "stepping:Counting"),
+            "stepping:Counting is not an environment written in JAX: it must have a spec",
         ),
         (
             ("noisy_agent:NOISY", "--environment", "catch", "--agent.replay.capacity", 10**11),

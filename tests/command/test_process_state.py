@@ -14,22 +14,24 @@ from retrax.training.config_file import read_config
 WANDERER = """
 import os
 import pathlib
-from retrax.environments.tiny import Catch
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_tasks import PureCatch
 
-class Wanderer(Catch):
+class Wanderer(PureVector):
     def __init__(self, *, num_envs, seed):
-        super().__init__(num_envs=num_envs, seed=seed)
+        super().__init__(PureCatch(), num_envs=num_envs, seed=seed)
         os.chdir(pathlib.Path(__file__).parent / "elsewhere")
 """
 DOUBLE = """
 import jax
-from retrax.environments.tiny import Catch
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_tasks import PureCatch
 
 jax.config.update("jax_enable_x64", True)
 
-class Double(Catch):
+class Double(PureVector):
     def __init__(self, *, num_envs, seed):
-        super().__init__(num_envs=num_envs, seed=seed)
+        super().__init__(PureCatch(), num_envs=num_envs, seed=seed)
 """
 NOISY = ["train", "noisy_agent:NOISY", "--num-envs", "2"]
 

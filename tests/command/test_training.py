@@ -21,7 +21,7 @@ from run_files import check_equal, read_tensorboard, rows, snapshots, stop_with
 
 from retrax import load_metrics, train
 from retrax.command.main import main
-from retrax.environments.tiny import Catch
+from retrax.environments import make
 from retrax.evaluation import read_metrics
 from retrax.training import progress
 from retrax.training.loop import Loop
@@ -292,7 +292,7 @@ def test_any_failure_is_reported(tiny, retrax, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "make", "options", "sentence"),
     [
-        ({}, lambda: Catch(num_envs=3), {}, "environment has 3 environments instead of 2"),
+        ({}, lambda: make("catch", num_envs=3), {}, "environment has 3 environments instead of 2"),
         (
             {},
             lambda: gymnasium.make_vec("CartPole-v1", 3),
@@ -301,10 +301,10 @@ def test_any_failure_is_reported(tiny, retrax, tmp_path, monkeypatch):
         ),
         ({}, lambda: gymnasium.make("CartPole-v1"), {}, "it is a single TimeLimit: give a vector"),
         ({}, lambda: 3, {}, "must be a VectorEnvironment, but it is a int, which has no num_envs"),
-        ({}, lambda: Catch(num_envs=2), {"resume": True}, "must be None if resume is True"),
+        ({}, lambda: make("catch", num_envs=2), {"resume": True}, "must be None if resume is True"),
         (
             {"num_actors": 2, "actor_update_period": 10},
-            lambda: Catch(num_envs=2),
+            lambda: make("catch", num_envs=2),
             {},
             "must be None if num_actors is not 1, got num_actors 2",
         ),

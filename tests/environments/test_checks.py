@@ -4,7 +4,8 @@ import pytest
 from dm_env import specs
 
 from retrax.environments import EnvironmentSpec, TimeStep, check_environment
-from retrax.environments.tiny import Catch
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_tasks import PureCatch
 
 FIRST, MID, LAST = (int(kind) for kind in dm_env.StepType)
 OBSERVATIONS = specs.BoundedArray((3,), np.float32, -1, 1, "observation")
@@ -158,16 +159,18 @@ def test_an_array_that_the_next_step_overwrites_is_named():
         check_environment(Broken(spoil), steps=9)
 
 
-class BrokenReset(Catch):
+class BrokenReset(PureVector):
     """Goes on with its episode at a second reset."""
 
     def reset(self):
-        return super().reset() if self._starts.all() else self.step(np.zeros(self.num_envs, int))
+        if self._running is None:
+            return super().reset()
+        return self.step(np.zeros(self.num_envs, int))
 
 
 def test_a_reset_that_does_not_restart_is_named():
     with pytest.raises(ValueError, match="step_type of environment 0 at step 4 must be 0"):
-        check_environment(BrokenReset(num_envs=2), steps=3)
+        check_environment(BrokenReset(PureCatch(), num_envs=2), steps=3)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,15 @@ from retrax.datatypes import EnvironmentSpec
 from retrax.environments import check_environment, known_environments, make
 from retrax.environments.dm_env_adapter import DmEnvVector
 from retrax.environments.gymnasium_adapter import GymnasiumVector
-from retrax.environments.tiny import Memory
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_tasks import PureMemory
 
 MODULE = """
 import dm_env
 import gymnasium
 import numpy as np
 from dm_env import specs
-from retrax.environments.tiny import Catch, Memory as _Memory
+from retrax.environments import make as _make
 
 class Walk(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
@@ -52,7 +53,7 @@ class Noise(dm_env.Environment):
         return dm_env.transition(1.0, self.generator.random(2))
 
 def vector(*, num_envs, seed, length=3):
-    return _Memory(num_envs=num_envs, seed=seed, length=length)
+    return _make("memory", num_envs=num_envs, seed=seed, length=length)
 
 def unseeded():
     return gymnasium.make("CartPole-v1")
@@ -70,7 +71,7 @@ def bad_vector(num_envs, seed):
     return Walk()
 
 def one_vector(num_envs, seed):
-    return _Memory(num_envs=1, seed=seed)
+    return _make("memory", seed=seed)
 
 _hidden = unseeded
 NUMBER = 3
@@ -103,7 +104,7 @@ def installed(here, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("Walk", GymnasiumVector), ("Noise", DmEnvVector), ("vector", Memory)]
+    ("name", "kind"), [("Walk", GymnasiumVector), ("Noise", DmEnvVector), ("vector", PureVector)]
 )
 def test_an_attribute_of_a_module_in_the_current_directory(here, name, kind):
     environment = make(f"custom_envs:{name}", num_envs=3, seed=1)
@@ -116,7 +117,7 @@ def test_a_module_in_another_directory(here, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     with pytest.raises(ValueError, match=r"'custom_envs' cannot be imported from .*elsewhere"):
         make("custom_envs:vector")
-    assert isinstance(make("custom_envs:vector", search_path=here), Memory)
+    assert isinstance(make("custom_envs:vector", search_path=here), PureVector)
 
 
 def test_each_environment_gets_a_seed_of_its_own(here):
@@ -126,7 +127,8 @@ def test_each_environment_gets_a_seed_of_its_own(here):
     assert again == seeds[:2]
     assert all(type(seed) is int for seed in seeds)
     by_vector = make("custom_envs:vector", num_envs=2, seed=4).reset().observation
-    np.testing.assert_array_equal(by_vector, Memory(num_envs=2, seed=4).reset().observation)
+    alone = make("memory,length=3", num_envs=2, seed=4).reset().observation
+    np.testing.assert_array_equal(by_vector, alone)
     assert make("custom_envs:Walk", seed=1)._environments[0].seed == seeds[0]
 
 
@@ -139,7 +141,7 @@ def test_a_function_without_a_seed_is_seeded_by_gymnasium(here):
 def test_switches_reach_the_function(here):
     assert make("custom_envs:Walk,size=7")._environments[0].size == 7
     assert make("custom_envs:anything,size=7")._environments[0].size == 7
-    assert make("custom_envs:vector", length=5)._length == 5
+    assert make("custom_envs:vector", length=5).pure.length == 5
     with pytest.raises(ValueError, match="custom_envs:Walk has no switch sise; its switches are: "):
         make("custom_envs:Walk,sise=7")
     with pytest.raises(ValueError, match="no switch sise; its switches are: length"):
@@ -228,17 +230,21 @@ def test_two_registrations_of_one_name_are_refused(installed):
 
 
 def test_a_function_in_place_of_an_id_may_make_a_vector_or_have_switches(here):
-    assert isinstance(make(Memory, num_envs=2, length=4), Memory)
+
+    def memory(*, num_envs, seed, length):
+        return make("memory", num_envs=num_envs, seed=seed, length=length)
+
+    assert make(memory, num_envs=2, length=4).pure == PureMemory(4)
     from_module = make("custom_envs:Walk")
     maker = type(from_module._environments[0])
     assert make(maker, size=7)._environments[0].size == 7
 
 
-class Pretends(Memory):
+class Pretends(PureVector):
     """A vector of which a test replaces an attribute."""
 
     def __init__(self, *, num_envs, seed):
-        super().__init__(num_envs=num_envs, seed=seed)
+        super().__init__(PureMemory(), num_envs=num_envs, seed=seed)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from stepping import Counting
 from retrax.environments import make
 from retrax.environments.failures import RefusedError, drawn
 from retrax.environments.gymnasium_adapter import GymnasiumVector
-from retrax.environments.tiny import Catch
+from retrax.environments.pure import PureVector
+from retrax.environments.pure_tasks import PureCatch
 from retrax.evaluation import run_episodes
 
 SPACE = spaces.Box(-1, 1, (1,), np.float32)
@@ -306,7 +307,7 @@ def test_what_is_no_picture_is_named(draw, shown, found):
 
 
 def test_an_evaluation_draws_with_what_says_so():
-    class Vector(Catch):
+    class Vector(PureVector):
         def render(self):
             return None
 
@@ -314,7 +315,7 @@ def test_an_evaluation_draws_with_what_says_so():
         run_episodes(
             average_agent.agent_and_shapes()[0],
             None,
-            Vector(),
+            Vector(PureCatch()),
             key=jax.random.key(0),
             num_episodes=1,
             on_frame=print,

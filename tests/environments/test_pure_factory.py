@@ -169,7 +169,7 @@ def test_classes_of_modules_run_on_the_device_and_on_the_host(module):
 )
 def test_what_is_not_written_in_jax_is_refused(module, id, sentence):
     with pytest.raises(ValueError, match=sentence):
-        make_pure(id).spec  # noqa: B018
+        make_pure(id)
 
 
 def test_games_for_two_are_refused():

@@ -381,7 +381,7 @@ ONLY_HERE = """
 import ray
 if ray.util.get_node_ip_address() == "127.0.0.3":
     raise ModuleNotFoundError("No module named 'only_here'")
-from retrax.environments.tiny import Catch
+from retrax.environments.pure_tasks import PureCatch as Catch
 """
 
 

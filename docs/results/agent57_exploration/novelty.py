@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from retrax.agents.agent57 import novelty
-from retrax.environments.deep_sea import DeepSea
+from retrax.environments import make
 from retrax.networks import make_agent57_networks
 
 SIZE, ENVS, STEPS, BATCH = 10, 8, 12_000, 320
@@ -27,7 +27,8 @@ VISITS = ((0, 0), (1, 2), (3, 10), (11, 30), (31, 100), (101, 10**9))
 
 def play(seed: int) -> np.ndarray:
     """Observations `[T, ENVS, SIZE * SIZE]` of uniform play."""
-    environment, rng = DeepSea(size=SIZE, num_envs=ENVS, seed=seed), np.random.default_rng(seed)
+    environment = make("deep_sea", size=SIZE, num_envs=ENVS, seed=seed)
+    rng = np.random.default_rng(seed)
     timestep, seen = environment.reset(), []
     for _ in range(STEPS // ENVS):
         seen.append(timestep.observation)
@@ -37,7 +38,7 @@ def play(seed: int) -> np.ndarray:
 
 def alphas(seen: np.ndarray, rate: float, seed: int) -> np.ndarray:
     """Alpha of every cell by actor 0's moments, `[T, windows, SIZE * SIZE]`."""
-    spec = DeepSea(size=SIZE).spec
+    spec = make("deep_sea", size=SIZE).spec
     network = make_agent57_networks(
         spec.observations, num_actions=2, num_arms=8, vector_sizes=(64,), novelty_size=32
     ).novelty
