@@ -20,7 +20,7 @@ import numpy as np
 from dm_env import specs
 
 from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
-from retrax.replay.reverb import Layout, ReverbWriter, make_replay, make_tables
+from retrax.replay.reverb import Layout, ReverbReplay, ReverbWriter, make_tables
 from retrax.replay.reverb.library import reverb, tensorflow
 
 LENGTH = 6
@@ -158,7 +158,7 @@ def our_reading(options, rows):
             writer.write(row)
         writer.close()
         number = options.environments
-        replay = make_replay(address, Layout(SPEC, SEQUENCE, config), num_envs=number, seed=0)
+        replay = ReverbReplay(address, Layout(SPEC, SEQUENCE, config), num_envs=number)
 
         def read():
             return len(replay.sample(60.0)[0])

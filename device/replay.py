@@ -13,17 +13,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
-from ..replay.rings import rows_per_environment
-from ..replay.rows import (
-    row_spec,
-    split_extras,
-    stack_frames,
-    where_rows,
-    within_episode,
-)
+from ..replay.rows import row_spec, split_extras, stack_frames, where_rows, within_episode
+from ..replay.windows import Windows
 
 
 class ReplayState(NamedTuple):
@@ -75,14 +68,13 @@ class DeviceReplay:
                 "A replay on a device needs the selector uniform or proportional, got contextual."
             )
         self._sequence, self._config, self._num_envs = sequence, config, num_envs
-        self._num_rows = rows_per_environment(sequence, config, num_envs)
-        self._num_slots = self._num_rows // sequence.period
+        self._windows = Windows.of(sequence, config, num_envs)
         self._row = row_spec(environment_spec, sequence)
 
     @property
     def capacity(self) -> int:
         """The maximal number of rows, over all environments."""
-        return self._num_rows * self._num_envs
+        return self._windows.num_rows * self._num_envs
 
     @property
     def nbytes(self) -> int:
@@ -98,10 +90,10 @@ class DeviceReplay:
             shape = self._num_envs, length
             return jax.tree.map(lambda s: jnp.zeros((*shape, *s.shape), s.dtype), specs)
 
-        slots = self._num_envs, self._num_slots
+        slots = self._num_envs, self._windows.num_slots
         return ReplayState(
-            rows=rings(row, self._num_rows),
-            first=rings(first, self._num_slots),
+            rows=rings(row, self._windows.num_rows),
+            first=rings(first, self._windows.num_slots),
             heads=jnp.zeros(self._num_envs, jnp.int32),
             episodes=jnp.zeros(self._num_envs, jnp.int32),
             present=jnp.zeros(slots, bool),
@@ -111,31 +103,33 @@ class DeviceReplay:
 
     def add(self, state: ReplayState, rows: Row) -> ReplayState:
         """Appends one row to every environment: arrays `[E, ...]`, all extras included."""
-        period, each = self._sequence.period, jnp.arange(self._num_envs)
-        oldest = state.heads[:, None] - self._num_rows + jnp.arange(self._sequence.frame_stack)
-        state = self._mark(state, oldest, oldest % period == 0, present=False)
+        windows, each = self._windows, jnp.arange(self._num_envs)
+        state = self._mark(state, *windows.overwritten(state.heads), present=False)
         row, first = split_extras(rows, self._sequence.first_row_extras)
-        index = state.heads % self._num_rows
-        is_start = index % period == 0
-
-        def write_first(ring: jax.Array, x: jax.Array) -> jax.Array:
-            slot = jnp.where(is_start, index // period, self._num_slots)  # beyond: written nowhere
-            return ring.at[each, slot].set(x, mode="drop")
+        index = state.heads % windows.num_rows
+        is_start = index % windows.period == 0
+        # Beyond the ring: written nowhere.
+        slot = jnp.where(is_start, index // windows.period, windows.num_slots)
 
         state = state._replace(
             rows=jax.tree.map(lambda ring, x: ring.at[each, index].set(x), state.rows, row),
-            first=jax.tree.map(write_first, state.first, first),
+            first=jax.tree.map(
+                lambda ring, x: ring.at[each, slot].set(x, mode="drop"), state.first, first
+            ),
             heads=state.heads + 1,
         )
-        starts = state.heads - self._sequence.length
-        earliest = jnp.int32(0) if self._sequence.crosses_episodes else state.episodes
-        complete = (starts >= earliest) & (starts % period == 0)
+        starts, complete = windows.completed(state.heads, state.episodes)
         state = self._mark(state, starts[:, None], complete[:, None], present=True)
-        return state if self._sequence.crosses_episodes else self._end_episodes(state, row.is_last)
+        if self._sequence.crosses_episodes:
+            return state
+        starts, cut_short = windows.ended(state.heads, state.episodes)
+        state = self._mark(state, starts, cut_short & row.is_last[:, None], present=True)
+        heads = jnp.where(row.is_last, windows.next_episodes(state.heads), state.heads)
+        return state._replace(heads=heads, episodes=jnp.where(row.is_last, heads, state.episodes))
 
     def num_rows(self, state: ReplayState) -> jax.Array:
         """Rows that are kept now, over all environments: int32 `[]`."""
-        return jnp.minimum(state.heads, self._num_rows).sum()
+        return jnp.minimum(state.heads, self._windows.num_rows).sum()
 
     def num_sequences(self, state: ReplayState) -> jax.Array:
         """Sequences that can be drawn now: int32 `[]`."""
@@ -164,9 +158,8 @@ class DeviceReplay:
 
     def newest(self, state: ReplayState) -> tuple[jax.Array, Sample]:
         """The newest complete sequence of every environment, where they may cross episodes."""
-        back = (state.heads - self._sequence.length) % self._sequence.period
-        starts = state.heads - self._sequence.length - back
-        slots = jnp.arange(self._num_envs) * self._num_slots + self._slot(starts)
+        starts = self._windows.newest(state.heads)
+        slots = self._windows.slots(jnp.arange(self._num_envs), starts)
         rows, mask = self.read(state, slots)
         return slots, Sample(rows, jnp.ones(slots.shape, jnp.float32), mask)
 
@@ -175,10 +168,9 @@ class DeviceReplay:
 
         Extras of the first row alone are `[B, ...]`. Rows are zeros where the mask is False.
         """
-        environments, starts = self._locate(state, slots)
-        before = self._sequence.frame_stack - 1
-        steps = starts[:, None] + jnp.arange(-before, self._sequence.length)
-        at = environments[:, None], steps % self._num_rows
+        environments, starts = self._windows.locate(slots, state.heads)
+        before = self._windows.before
+        at = environments[:, None], self._windows.rows(starts)
         longer: Row = jax.tree.map(lambda ring: ring[at], state.rows)
         rows: Row = jax.tree.map(lambda x: x[:, before:], longer)
         if before:
@@ -188,13 +180,13 @@ class DeviceReplay:
         if not self._sequence.crosses_episodes:
             mask = within_episode(rows.is_last)
             rows = jax.tree.map(lambda x: where_rows(mask, x, jnp), rows)
-        at = environments, self._slot(starts)
+        at = environments, self._windows.slots(0, starts)
         first = jax.tree.map(lambda ring: ring[at], state.first)
         return rows._replace(extras={**rows.extras, **first}), mask
 
     def ages(self, state: ReplayState, slots: jax.Array) -> jax.Array:
         """Time steps since the first row of each present slot's sequence was added: int32 `[B]`."""
-        environments, starts = self._locate(state, slots)
+        environments, starts = self._windows.locate(slots, state.heads)
         return (state.heads[environments] - 1 - starts) * self._num_envs
 
     def set_priorities(
@@ -224,39 +216,18 @@ class DeviceReplay:
     def _power(self, priorities: jax.Array) -> jax.Array:
         return priorities.astype(jnp.float32) ** self._config.priority_exponent
 
-    def _slot(self, starts: jax.Array) -> jax.Array:
-        return starts // self._sequence.period % self._num_slots
-
-    def _locate(self, state: ReplayState, slots: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The environments of present slots, and the starts of their sequences."""
-        environments, position = jnp.divmod(slots, self._num_slots)
-        newest = state.heads[environments] - 1
-        back = (newest - position * self._sequence.period) % self._num_rows
-        return environments, newest - back
-
     def _mark(
         self, state: ReplayState, starts: jax.Array, chosen: jax.Array, *, present: bool
     ) -> ReplayState:
         """Inserts or removes the sequences that begin at `chosen` starts, both `[E, n]`."""
-        slot = jnp.where(chosen, self._slot(starts), self._num_slots)
+        windows = self._windows
+        slot = jnp.where(chosen, windows.slots(0, starts), windows.num_slots)  # beyond: nowhere
         at = jnp.arange(self._num_envs)[:, None], slot
         state = state._replace(present=state.present.at[at].set(present, mode="drop"))
         if not self._is_prioritised:
             return state
         mass = self._power(state.largest) * present
         return state._replace(priorities=state.priorities.at[at].set(mass, mode="drop"))
-
-    def _end_episodes(self, state: ReplayState, is_last: jax.Array) -> ReplayState:
-        """Completes the sequences that the end of an episode cuts short; advances the heads."""
-        period, length, head = self._sequence.period, self._sequence.length, state.heads
-        earliest = jnp.maximum(state.episodes, head - length + 1)
-        at_most = -(-(length - 2) // period)  # a start needs one transition
-        starts = -(-earliest // period)[:, None] * period + period * np.arange(at_most)
-        chosen = is_last[:, None] & (starts < head[:, None] - 1)
-        state = self._mark(state, starts, chosen, present=True)
-        next_head = jnp.where(is_last, -(-head // period) * period, head)
-        episodes = jnp.where(is_last, next_head, state.episodes)
-        return state._replace(heads=next_head, episodes=episodes)
 
 
 def choose(

@@ -14,6 +14,7 @@ import psutil
 from ..command.parsing import part, tell, words_of
 from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
+from ..replay.selectors import has_tables
 from ..training.assembly import spec_of
 from ..training.checks import check_devices, checked_agent
 from ..training.config_file import PROGRAM, check_new_directory, new_directory, read_config
@@ -230,7 +231,7 @@ def _check_of_rows(program: ProgramConfig, engine: EngineOptions) -> Callable[[i
     directory = program.directory
     if program.has_workers:
         return None
-    if engine.name != "launchpad":
+    if engine.name != "launchpad" or not has_tables(program.run.replay):
         return lambda steps: check_kept(directory, steps)
     newest = newest_snapshot(directory)
     if newest is not None and is_kept(directory, newest):
@@ -239,9 +240,8 @@ def _check_of_rows(program: ProgramConfig, engine: EngineOptions) -> Callable[[i
             "it: resume with --engine ray or --launch local_mt."
         )
     from ..replay.reverb import Checkpoints
-    from .engines.courier import has_checkpoints
 
-    return Checkpoints(directory).check if has_checkpoints(program) else None
+    return Checkpoints(directory).check
 
 
 def _new(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..datatypes import ReplayConfig
 from .priority_tree import ContextualPriorityTree
 from .tree_selector import TreeSelector
 
@@ -26,6 +27,11 @@ def slots_per_environment(kind: str, num_starts: int) -> int:
       `num_starts`; for "contextual" the least power of two that is at least `2 * num_starts`.
     """
     return 1 << (2 * num_starts - 1).bit_length() if kind == "contextual" else num_starts
+
+
+def has_tables(config: ReplayConfig) -> bool:
+    """Whether Reverb can keep a replay: it has neither contextual selection nor rounds."""
+    return config.selector != "contextual" and config.pace == "steady"
 
 
 def make_selector(

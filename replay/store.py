@@ -4,28 +4,28 @@
 and `T + 1` the rows of a sequence. All arrays are NumPy arrays on the host.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..basics.memory import check_memory
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
 from .packing import SequencePacking
-from .rings import RowRings, rows_per_environment
 from .rows import sample_shapes
 from .schedule import generator_state, set_generator_state
-from .selectors import importance_weights, make_selector, slots_per_environment
+from .selectors import importance_weights, make_selector
+from .windows import Windows
 
 
 class SequenceStore:
-    """Rows in one ring per environment, preallocated; overlapping sequences as windows.
+    """Packed rows in one ring per environment, preallocated; overlapping sequences as `Windows`.
 
-    A sequence can start at every P-th row. The start at row k P of environment e, counted from its
-    very first row, is the selector's slot e L + k mod L, so slots of one environment are in time
-    order. L is C / P, or more where the selector needs it (`slots_per_environment`). A slot is
-    present while its sequence is complete and none of its rows has been overwritten. Where
-    sequences must not cross episodes, an episode begins at a multiple of P, and its end completes
-    the sequences that reach it; they are padded with zeros and masked.
+    A slot of the selector is present while its sequence is complete and none of its rows has been
+    overwritten. Slots of one environment are in time order. Where sequences must not cross
+    episodes, those that reach an episode's end are padded with zeros and masked. Extras of
+    sequences' first rows are kept at every P-th position only.
 
     Rows must be added in the time order of each environment.
 
@@ -36,17 +36,6 @@ class SequenceStore:
       packing: of the rows.
       shapes: of what `sample` returns, as `jax.ShapeDtypeStruct`s; see `Replay.shapes`.
       rng: of the draws.
-
-    Args:
-      environment_spec: of one environment.
-      sequence: length, period and extras of the sequences.
-      config: capacity, selection, batch size.
-      num_envs: E >= 1, those of all actors together.
-      seed: of the draws.
-
-    Raises:
-      ValueError: the capacity is too small for one sequence per environment or for `min_rows`, or
-        larger than the memory that is available.
     """
 
     def __init__(
@@ -58,28 +47,45 @@ class SequenceStore:
         num_envs: int,
         seed: int,
     ):
+        """Makes empty rings.
+
+        Args:
+          environment_spec: of one environment.
+          sequence: length, period and extras of the sequences.
+          config: capacity, selection, batch size.
+          num_envs: E >= 1, those of all actors together.
+          seed: of the draws.
+
+        Raises:
+          ValueError: the capacity is too small for one sequence per environment or for `min_rows`,
+            or larger than the memory that is available.
+        """
         self._sequence, self._config = sequence, config
-        self._num_rows = rows_per_environment(sequence, config, num_envs)
-        self._num_slots = slots_per_environment(config.selector, self._num_rows // sequence.period)
+        self._windows = Windows.of(sequence, config, num_envs)
         self.packing = SequencePacking(environment_spec, sequence)
-        self._rings = RowRings(self.packing, num_envs=num_envs, num_rows=self._num_rows)
+        self.num_envs, self.capacity = num_envs, num_envs * self._windows.num_rows
+        # The rings of a part are one array, with a row at each or at every P-th position.
+        self._periods = (1, sequence.period)[: len(self.packing.parts)]
+        self._rings = [
+            np.zeros(shape, np.uint8) for shape in _ring_shapes(self.packing, self.capacity)
+        ]
+        self._is_last = self.packing.flags(self._rings[0])[1]
+        self.nbytes = sum(ring.nbytes for ring in self._rings)
         self._selector = make_selector(
             config.selector,
-            num_envs * self._num_slots,
+            num_envs * self._windows.num_slots,
             priority_exponent=config.priority_exponent,
             uniform_fraction=config.uniform_fraction,
         )
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self.rng = np.random.default_rng(seed)
-        self.num_envs, self.capacity = num_envs, num_envs * self._num_rows
-        self.nbytes = self._rings.nbytes
         self._heads = np.zeros(num_envs, np.int64)  # rows ever written, skipped ones included
-        self._episodes = np.zeros(num_envs, np.int64)  # the head at which the episode began
+        self._episodes = np.zeros(num_envs, np.int64)  # the head at which the episode began, or 0
 
     @property
     def num_rows(self) -> int:
         """Rows that are kept now, over all environments."""
-        return int(np.minimum(self._heads, self._num_rows).sum())
+        return int(np.minimum(self._heads, self._windows.num_rows).sum())
 
     @property
     def num_sequences(self) -> int:
@@ -106,13 +112,20 @@ class SequenceStore:
                 f"environments must be distinct and from 0 to {self.num_envs - 1}, got "
                 f"{environments.tolist()}."
             )
-        index = self._heads[environments] % self._num_rows
-        self._remove(environments)
-        self._rings.write(environments, index, packed)
-        self._heads[environments] += 1
-        slots = self._complete(environments, self.packing.flags(packed[0])[1])
-        if slots.size:
-            self._selector.insert(slots)
+        heads, windows = self._heads[environments], self._windows
+        gone = self._chosen(environments[:, None], *windows.overwritten(heads))
+        # A start without a sequence (the end of an episode) has no slot.
+        gone = gone[self._selector.are_present(gone)]
+        if gone.size:
+            self._selector.remove(gone)
+        position = self._positions(environments, heads)
+        for ring, period, part in zip(self._rings, self._periods, packed, strict=True):
+            kept = position % period == 0
+            ring[position[kept] // period] = part[kept]
+        self._heads[environments] = heads = heads + 1
+        found = windows.completed(heads, self._episodes[environments])
+        self._insert(self._chosen(environments, *found))
+        self._end_episodes(environments[self.packing.flags(packed[0])[1]])
 
     def cut(self, environment: int | None = None) -> None:
         """Ends the current episode of every environment, or of one, as a time limit would.
@@ -122,12 +135,10 @@ class SequenceStore:
         """
         candidates = np.arange(self.num_envs) if environment is None else np.array([environment])
         environments = candidates[self._heads[candidates] != self._episodes[candidates]]
-        if not environments.size:
-            return
-        newest = (self._heads[environments] - 1) % self._num_rows
-        running = self._rings.end_episodes(environments, newest)
-        if not self._sequence.crosses_episodes:
-            self._selector.insert(self._end_episodes(environments[running]))
+        newest = self._positions(environments, self._heads[environments] - 1)
+        running = ~self._is_last[newest]
+        self._is_last[newest] = True
+        self._end_episodes(environments[running])
 
     def rounds(self, coming: Sequence[int] | np.ndarray = ()) -> int:
         """Sequences that every environment has completed, where they may cross episodes.
@@ -148,8 +159,14 @@ class SequenceStore:
           ValueError: there is no such sequence yet; or sequences end with episodes, if `newest`.
         """
         if newest:
-            slots = self._newest()
-            return slots, np.ones(slots.shape, np.float32)
+            if not self._sequence.crosses_episodes:
+                raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
+            if not self.rounds():
+                raise ValueError("Not every environment has a complete sequence yet.")
+            starts = self._windows.newest(self._heads)
+            return self._windows.slots(np.arange(self.num_envs), starts), np.ones(
+                self.num_envs, np.float32
+            )
         slots, probabilities = self._selector.sample(self.rng, self._config.draw_size)
         weights = importance_weights(
             probabilities, self.num_sequences, self._config.importance_exponent
@@ -172,24 +189,34 @@ class SequenceStore:
         return self.packing.unpack(packed)
 
     def take(self, slots: np.ndarray, out: Sequence[np.ndarray]) -> None:
-        """Copies the packed sequences of present slots `[B]` into parts `[B, ...]`."""
-        environments, starts = self._locate(slots)
-        self._rings.take(environments, starts % self._num_rows, out)
+        """Copies the packed sequences of present slots `[B]` into parts `[B, ...]`.
+
+        Rows become zeros where the mask is False.
+        """
+        environments, starts = self._windows.locate(slots, self._heads)
+        rows = self._positions(environments[:, None], self._windows.rows(starts))
+        index = rows, self._positions(environments, starts) // self._sequence.period
+        for ring, i, part in zip(self._rings, index, out, strict=False):
+            np.take(ring, i, axis=0, out=part, mode="clip")  # "raise" copies twice
+        if not self._sequence.crosses_episodes:
+            out[0][:, self.packing.before :][~self.packing.mask(out[0])] = 0
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
         """The row at which each slot's sequence begins, counted from its environment's very first.
 
         int64 `[B]`, -1 where there is no sequence. It changes when the slot is overwritten.
         """
-        return np.where(self._selector.are_present(slots), self._locate(slots)[1], -1)
+        starts = self._windows.locate(slots, self._heads)[1]
+        return np.where(self._selector.are_present(slots), starts, -1)
 
     def ages(self, slots: np.ndarray) -> np.ndarray:
         """Time steps since the first row of each present slot's sequence was added: int64 `[B]`.
 
         Those of all E environments: E for each later row of the sequence's environment.
         """
-        environments, first = self._locate(slots)
-        return (self._heads[environments] - 1 - first) * self.num_envs
+        environments, starts = self._windows.locate(slots, self._heads)
+        ages: np.ndarray = (self._heads[environments] - 1 - starts) * self.num_envs
+        return ages
 
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, starts: np.ndarray | None = None
@@ -199,10 +226,9 @@ class SequenceStore:
         self._selector.set_priorities(slots, priorities, kept)
 
     def state(self) -> dict[str, Any]:
-        """State for `restore`, a pytree of arrays: the filled part of the rings, and the draws."""
-        filled = int(min(self._heads.max(), self._num_rows))
+        """State for `restore`, a pytree of arrays: views of the filled rings, and the draws."""
         return {
-            **self._rings.state(filled),
+            **self._leaves(int(min(self._heads.max(), self._windows.num_rows))),
             "heads": self._heads.copy(),
             "episodes": self._episodes.copy(),
             "selector": self._selector.state(),
@@ -212,63 +238,65 @@ class SequenceStore:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restores the `state` of a store that was made with the same arguments."""
         self._selector.restore(state["selector"])
-        self._rings.restore(state)
+        for part, leaves in self._leaves(self._windows.num_rows).items():
+            for name, rings in leaves.items():
+                rings[:, : state[part][name].shape[1]] = state[part][name]
         self._heads[:] = state["heads"]
         self._episodes[:] = state["episodes"]
         set_generator_state(self.rng, state["rng"])
 
-    def _newest(self) -> np.ndarray:
-        if not self._sequence.crosses_episodes:
-            raise ValueError("Only sequences that cross episodes have a newest one everywhere.")
-        if not self.rounds():
-            raise ValueError("Not every environment has a complete sequence yet.")
-        starts = self._heads - self._sequence.length
-        starts -= starts % self._sequence.period
-        return self._slots(np.arange(self.num_envs), starts)
+    def _leaves(self, filled: int) -> dict[str, dict[str, np.ndarray]]:
+        """Views of the first `filled` rows of all rings, by part and leaf."""
+        parts: dict[str, dict[str, np.ndarray]] = {"rows": {}, "first": {}}
+        for found, packing, ring, period in zip(
+            parts.values(), self.packing.parts, self._rings, self._periods, strict=False
+        ):
+            for name, leaf in packing.fields(ring).items():
+                rings = leaf.reshape(self.num_envs, -1, *leaf.shape[1:])
+                found[name] = rings[:, : -(-filled // period)]
+        return parts
 
-    def _complete(self, environments: np.ndarray, is_last: np.ndarray) -> np.ndarray:
-        """Slots of the sequences that the newest rows complete; is_last `[n]` of these rows."""
-        starts = self._heads[environments] - self._sequence.length
-        earliest = 0 if self._sequence.crosses_episodes else self._episodes[environments]
-        full = (starts >= earliest) & (starts % self._sequence.period == 0)
-        slots = self._slots(environments[full], starts[full])
-        if self._sequence.crosses_episodes or not is_last.any():
-            return slots
-        return np.concatenate([slots, self._end_episodes(environments[is_last])])
+    def _positions(self, environments: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """In the array of all rings."""
+        positions: np.ndarray = (
+            environments * self._windows.num_rows + rows % self._windows.num_rows
+        )
+        return positions
 
-    def _end_episodes(self, environments: np.ndarray) -> np.ndarray:
-        """Slots of the sequences that the end of an episode completes; advances the heads."""
-        period, slots = self._sequence.period, []
-        for environment in environments:
-            head = self._heads[environment]
-            # A start needs one transition; starts at least `length` rows back are complete already.
-            earliest = max(self._episodes[environment], head - self._sequence.length + 1)
-            starts = np.arange(-(-earliest // period) * period, head - 1, period)
-            slots.append(self._slots(environment, starts))
-            self._heads[environment] = self._episodes[environment] = -(-head // period) * period
-        return np.concatenate(slots) if slots else np.empty(0, np.int64)
+    def _chosen(self, environments: np.ndarray, starts: np.ndarray, are: np.ndarray) -> np.ndarray:
+        slots: np.ndarray = self._windows.slots(environments, starts)[are]
+        return slots
 
-    def _slots(self, environments: Any, starts: np.ndarray) -> np.ndarray:
-        return environments * self._num_slots + starts // self._sequence.period % self._num_slots
-
-    def _locate(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The inverse of `_slots` for present slots: environments and starts."""
-        environments, position = np.divmod(np.asarray(slots), self._num_slots)
-        newest = self._heads[environments] - 1
-        period = self._sequence.period
-        return environments, newest - (newest - position * period) % (self._num_slots * period)
-
-    def _remove(self, environments: np.ndarray) -> None:
-        """Removes the sequences that need the rows which the next ones overwrite.
-
-        They begin there; or up to k - 1 rows later, if their first row shows a stack of k frames.
-        """
-        frame_stack = self._sequence.frame_stack
-        rows = (self._heads[environments, None] - self._num_rows + np.arange(frame_stack)).ravel()
-        environments = np.repeat(environments, frame_stack)
-        starts = rows % self._sequence.period == 0
-        slots = self._slots(environments[starts], rows[starts])
-        # A start without a sequence (the end of an episode) has no slot.
-        slots = slots[self._selector.are_present(slots)]
+    def _insert(self, slots: np.ndarray) -> None:
         if slots.size:
-            self._selector.remove(slots)
+            self._selector.insert(slots)
+
+    def _end_episodes(self, environments: np.ndarray) -> None:
+        """Completes the sequences that the ends of episodes cut short; advances the heads."""
+        if self._sequence.crosses_episodes or not environments.size:
+            return
+        heads = self._heads[environments]
+        found = self._windows.ended(heads, self._episodes[environments])
+        self._insert(self._chosen(environments[:, None], *found))
+        heads = self._windows.next_episodes(heads)
+        self._heads[environments] = self._episodes[environments] = heads
+
+
+def check_capacity(
+    environment_spec: EnvironmentSpec,
+    sequence: SequenceSpec,
+    config: ReplayConfig,
+    *,
+    num_envs: int,
+) -> None:
+    """Refuses what `SequenceStore` would refuse, without making one."""
+    rows = num_envs * Windows.of(sequence, config, num_envs).num_rows
+    _ring_shapes(SequencePacking(environment_spec, sequence), rows)
+
+
+def _ring_shapes(packing: SequencePacking, rows: int) -> list[tuple[int, int]]:
+    """The shapes of all rings of each part; refuses more than the memory that is available."""
+    sizes = zip(packing.parts, (1, packing.sequence.period), strict=False)
+    shapes = [(rows // period, part.dtype.itemsize) for part, period in sizes]
+    check_memory(f"A replay of {rows} rows", sum(map(math.prod, shapes)), rows)
+    return shapes

@@ -1,7 +1,6 @@
 """Servers, writers and replays for tests of replay over Reverb. Needs the distributed tier."""
 
 import contextlib
-import dataclasses
 import socket
 import threading
 
@@ -11,11 +10,10 @@ from replay_rows import SPEC, State
 
 from retrax.datatypes import ReplayConfig, Row
 from retrax.replay import SequenceStore
-from retrax.replay.reverb import SEQUENCES, Layout, ReverbWriter, make_replay, make_tables
+from retrax.replay.reverb import TABLE, Layout, ReverbReplay, ReverbWriter, make_tables
 from retrax.replay.reverb.library import reverb
 
 BIG = ReplayConfig(capacity=2000, min_rows=1, batch_size=4, acting_steps_per_update=0.3)
-ONLY_ROWS = dataclasses.replace(BIG, selector="contextual", acting_steps_per_update=1e6)
 SECONDS = 20.0  # no wait takes as long, unless it fails
 
 
@@ -64,7 +62,7 @@ def server(sequence, config, num_envs=1):
 def each_once(sequence, config):
     """The table of sequences, but each one is drawn once, in order."""
     return reverb.Table(
-        name=SEQUENCES,
+        name=TABLE,
         sampler=reverb.selectors.Fifo(),
         remover=reverb.selectors.Fifo(),
         max_size=1000,
@@ -109,9 +107,8 @@ def writing(*arguments):
 
 def open_replay(address, sequence, config, num_envs=1, **options):
     options = {"max_wait": SECONDS, **options}
-    return contextlib.closing(
-        make_replay(address, Layout(SPEC, sequence, config), num_envs=num_envs, seed=0, **options)
-    )
+    layout = Layout(SPEC, sequence, config)
+    return contextlib.closing(ReverbReplay(address, layout, num_envs=num_envs, **options))
 
 
 def draw(replay):

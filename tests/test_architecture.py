@@ -38,13 +38,13 @@ BUDGETS = {
     "networks": 1665,
     "agents": 4946,
     "environments": 4157,
-    "replay": 3810,
+    "replay": 3703,
     "training": 4445,
-    "device": 979,
+    "device": 950,
     "evaluation": 2316,
     "command": 2496,
-    "launchpad_programs": 3836,
-    "tests": 36137,
+    "launchpad_programs": 3831,
+    "tests": 35925,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

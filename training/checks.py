@@ -16,8 +16,8 @@ from ..basics.memory import GB, check_memory
 from ..basics.sentences import reason
 from ..basics.subprocess_probe import devices
 from ..datatypes import EnvironmentSpec, ReplayConfig, Sample, SequenceSpec
-from ..replay.rings import check_capacity
 from ..replay.rows import sample_shapes
+from ..replay.store import check_capacity
 from .learner import too_few, update_shapes
 from .run_config import RunConfig
 

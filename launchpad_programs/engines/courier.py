@@ -9,55 +9,49 @@ from typing import Any
 from courier.python.client import StatusNotOk
 
 from ...datatypes import EnvironmentSpec, SequenceSpec
-from ...replay.interface import PeerLost, Replay
-from ...replay.reverb import Checkpoints, Layout, ReverbWriter, is_queued, make_replay
+from ...replay.interface import PeerLost, Replay, Writer
+from ...replay.reverb import Checkpoints, Layout, ReverbReplay, ReverbWriter
+from ...replay.selectors import has_tables
 from ...training.stop import StopEvent
 from ..config import ProgramConfig
 from ..kinds import kind_of
 from ..peers import SAVE_SECONDS, Peers, RemotePeer
 
+_AHEAD = 2  # requests of draws
 _CONNECT_SECONDS = 1.0
 _NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 
 
 class CourierPeers(Peers):
-    """`Peers` over Courier and Reverb."""
+    """`Peers` over Courier; over Reverb where the replay has tables."""
 
     def __init__(self, config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent):
-        super().__init__(config, stop, lambda name: CourierPeer(clients[name], name, stop))
+        super().__init__(
+            config, stop, lambda name: CourierPeer(clients[name], name, stop), ahead=_AHEAD
+        )
         self._clients = clients
 
     def writer(
         self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
-    ) -> ReverbWriter:
+    ) -> Writer:
         """As `Peers.writer`."""
+        config, stop = self._config.run.replay, self._stop.is_set
+        if not has_tables(config):
+            return super().writer(spec, sequence, environments)
+        client, layout = self._clients["replay/0"], Layout(spec, sequence, config)
         return ReverbWriter(
-            self._clients["replay/0"],
-            Layout(spec, sequence, self._config.run.replay),
-            environments=environments,
-            stop=self._stop.is_set,
-            max_wait=SAVE_SECONDS,
+            client, layout, environments=environments, stop=stop, max_wait=SAVE_SECONDS
         )
 
-    def replay(
-        self, spec: EnvironmentSpec, sequence: SequenceSpec
-    ) -> tuple[Replay, Checkpoints | None]:
+    def replay(self, spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
         """As `Peers.replay`."""
-        run = self._config.run
-        replay = make_replay(
-            self._clients["replay/0"].server_address,
-            Layout(spec, sequence, run.replay),
-            num_envs=run.num_envs,
-            seed=run.seed,
-            max_wait=SAVE_SECONDS,
-        )
-        is_kept = has_checkpoints(self._config)
-        return replay, Checkpoints(self._config.directory) if is_kept else None
-
-
-def has_checkpoints(config: ProgramConfig) -> bool:
-    """Whether Reverb keeps the sequences; if not, the learner or each worker does."""
-    return not (is_queued(config.run.replay) or config.has_workers)
+        run, client = self._config.run, self._clients["replay/0"]
+        if not has_tables(run.replay):
+            return super().replay(spec, sequence)
+        layout = Layout(spec, sequence, run.replay)
+        address, num_envs = client.server_address, run.num_envs
+        replay = ReverbReplay(address, layout, num_envs=num_envs, max_wait=SAVE_SECONDS)
+        return replay, Checkpoints(self._config.directory)
 
 
 class CourierPeer(RemotePeer):
@@ -95,7 +89,7 @@ class CourierAnswer:
         try:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError:
-            if self._peer.is_there():
+            if not timeout or self._peer.is_there():  # a look must cost nothing
                 raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
         except StatusNotOk as error:
             if error.code.name not in _NO_ANSWER:

@@ -23,10 +23,11 @@ from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from ...replay.reverb import Checkpoints, Layout, check_tables, make_tables
 from ...replay.reverb.library import reverb
+from ...replay.selectors import has_tables
 from ..config import ProgramConfig
 from ..kinds import NodeKind, NodeSpec, kinds_of, make_node, nodes_of, process_env
 from ..peers import SAVE_SECONDS
-from .courier import CourierPeers, has_checkpoints
+from .courier import CourierPeers
 from .engine import RunningNode
 
 _LOG_LINES = 10  # shown of a node that left no traceback
@@ -42,7 +43,7 @@ def start_processes(config: ProgramConfig) -> "list[ProcessNode]":
     Raises:
       ValueError: the Reverb checkpoint of a resumed run is missing or incomplete.
     """
-    if has_checkpoints(config):
+    if has_tables(config.run.replay) and not config.has_workers:
         Checkpoints(config.directory).prepare(config.resumed_at)
     logs = config.directory / "logs"
     launch_local_output_to_files._LOGGING_DIR = str(logs)  # else read once, on import
@@ -66,7 +67,7 @@ def make_program(config: ProgramConfig, *, launcher: int) -> lp.Program:
     """Adds the nodes, which end with the process `launcher`; makes nothing else."""
     program, handles = lp.Program("retrax"), {}
     for spec in nodes_of(config):
-        if spec.kind.holds_rows:
+        if spec.kind.holds_rows and has_tables(config.run.replay):
             server = ReplayServer(config, spec, launcher)
             handles[spec.name] = program.add_node(server, spec.kind.label)
         else:

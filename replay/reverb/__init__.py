@@ -1,21 +1,19 @@
-"""Replay over Reverb. Contextual selection and rounds need the learner's own store.
+"""Replay over Reverb: a table keeps the sequences and draws them, uniformly or by priority.
 
-Rows travel in a queue then. Otherwise Reverb's table keeps the sequences and draws them.
+Contextual selection and rounds need a `LocalReplay`: see `selectors.has_tables`.
 """
 
 from .checkpoints import Checkpoints
-from .replays import make_replay
-from .tables import QUEUE, SEQUENCES, Layout, check_tables, is_queued, make_tables
+from .replay import ReverbReplay
+from .tables import TABLE, Layout, check_tables, make_tables
 from .writer import ReverbWriter
 
 __all__ = [
-    "QUEUE",
-    "SEQUENCES",
+    "TABLE",
     "Checkpoints",
     "Layout",
+    "ReverbReplay",
     "ReverbWriter",
     "check_tables",
-    "is_queued",
-    "make_replay",
     "make_tables",
 ]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..interface import Stopped
 from .library import reverb, tensorflow
-from .tables import Layout
+from .tables import TABLE, Layout
 from .waiting import Server
 
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
@@ -40,7 +40,7 @@ class Reader:
         self._results: queue.Queue[Any] = queue.Queue()
         self._taken = threading.Semaphore(0)
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"read {layout.table}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="read Reverb", daemon=True)
         self._thread.start()
 
     def take(self, timeout: float) -> Any:
@@ -105,14 +105,13 @@ class Reader:
         raise Stopped("The reader was closed.")
 
     def _dataset(self) -> Any:
-        layout = self._server.layout
-        signature = layout.signature()
+        signature = self._server.layout.signature()
         # Two workers read 1.2 times as many items per second as one with as many in flight
-        # (benchmarks/reverb_replay.py), but not in order, which a queue's batches of 1 need.
+        # (benchmarks/reverb_replay.py).
         workers = min(2, self._batch_size)
         dataset = reverb.TrajectoryDataset(
             self._server.client.server_address,
-            layout.table,
+            TABLE,
             dtypes=tuple(spec.dtype for spec in signature),
             shapes=tuple(spec.shape for spec in signature),
             max_in_flight_samples_per_worker=-(-self._batch_size // workers),

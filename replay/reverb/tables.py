@@ -1,101 +1,50 @@
-"""The tables of a replay's Reverb server: their columns, and the check that a server has them.
+"""The table of a replay's Reverb server: its columns, and the check that a server has it.
 
 `T + 1` denotes the rows of a sequence, `B` a batch.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from ...datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
+from ...datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from ..packing import SequencePacking
-from ..rings import rows_per_environment
+from ..windows import Windows
 from .library import reverb, tensorflow
 
-QUEUE = "rows"  # a queue of chunks of rows, where the learner keeps them
-SEQUENCES = "sequences"  # the table of sequences otherwise
-CHUNK_ROWS = 16  # of one environment, travelling together: about three updates at Reactor's ratio
+TABLE = "sequences"
 _ANSWER_SECONDS = 1  # until a server describes its tables
 _BATCHES_AHEAD = 3  # drawn, but not yet learned from: two in the reader, one in the learner
 _OPTIONS = ("max_size", "max_times_sampled", "sampler_options", "remover_options")
 _LIMITS = ("samples_per_insert", "min_diff", "max_diff", "min_size_to_sample")
 
 
-def is_queued(config: ReplayConfig) -> bool:
-    """Whether the learner keeps the rows: Reverb has neither contextual selection nor rounds."""
-    return config.selector == "contextual" or config.pace == "rounds"
-
-
 class Layout:
-    """Maps rows to the columns of a table's items, and back.
-
-    In a table of sequences the columns are the parts of a `SequencePacking`. In the queue each row
-    is packed with all extras, since only the learner's store knows where sequences start, and a
-    chunk has the origin of its first row: environment, writer, number of the row.
+    """The columns of a table's items: the parts of a `SequencePacking`.
 
     Attributes:
       environment_spec: of one environment.
-      sequence: length, period and extras of the sequences.
+      sequence: how sequences are cut.
       config: of the replay.
-      queued: see `is_queued`.
-      table: its name.
-      length: rows of an item, at most, without those before.
-      period: rows between the starts of adjacent items.
-      before: rows of an item before its sequence, for stacks of frames.
+      packing: of the rows.
     """
 
     def __init__(
         self, environment_spec: EnvironmentSpec, sequence: SequenceSpec, config: ReplayConfig
     ):
         self.environment_spec, self.sequence, self.config = environment_spec, sequence, config
-        self.queued = is_queued(config)
-        self._packing = SequencePacking(environment_spec, sequence)
-        if self.queued:
-            # In rounds, a chunk completes one sequence: no environment is further ahead.
-            self.length = self.period = sequence.period if config.pace == "rounds" else CHUNK_ROWS
-            self.table, self.before = QUEUE, 0
-        else:
-            self.length, self.period = sequence.length, sequence.period
-            self.table, self.before = SEQUENCES, self._packing.before
+        self.packing = SequencePacking(environment_spec, sequence)
 
     def signature(self) -> tuple[tensorflow.TensorSpec, ...]:
-        """Columns of an item, named with hashes of their layouts; a chunk's length is open."""
-        if self.queued:
-            shape, name = (None, self._packing.row_bytes), f"rows_{self._packing.layout}"
-            origin = tensorflow.TensorSpec((3,), np.int64, "origin")
-            return tensorflow.TensorSpec(shape, np.uint8, name), origin
-        columns = zip(("rows", "first"), self._packing.shapes(1), self._packing.parts, strict=False)
+        """Columns of an item, named with hashes of their layouts."""
+        columns = zip(("rows", "first"), self.packing.shapes(1), self.packing.parts, strict=False)
         return tuple(
             tensorflow.TensorSpec(shape[1:], np.uint8, f"{name}_{part.layout}")
             for name, shape, part in columns
         )
-
-    def pack(self, rows: Row, origins: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Packs rows `[n, ...]`, all extras included, into columns: uint8 `[n, bytes]`.
-
-        The queue also has the column of origins `[n, 3]`.
-
-        Raises:
-          ValueError: rows are not as specified.
-        """
-        packed = self._packing.pack(rows)
-        if not self.queued:
-            return packed
-        return [np.concatenate(packed, axis=-1), np.array(origins, np.int64)]
-
-    def sample(self, columns: Sequence[np.ndarray], weights: np.ndarray) -> Sample:
-        """The sample of a batch of sequences; its rows are views of the columns.
-
-        Args:
-          columns: uint8 `[B, before + T+1, bytes]`; with extras of the first row also
-            `[B, bytes]`.
-          weights: importance weights `[B]`.
-        """
-        rows, mask = self._packing.unpack(columns)
-        return Sample(rows, weights.astype(np.float32), mask)
 
     def check_server(self, client: reverb.Client) -> None:
         """Checks that a server has the table, with this layout.
@@ -105,39 +54,36 @@ class Layout:
           DeadlineExceededError: no server answers (Reverb's error).
         """
         served = client.server_info(timeout=_ANSWER_SECONDS)
-        if self.table not in served:
+        if TABLE not in served:
             raise ValueError(
                 f"The Reverb server at {client.server_address} has the tables {sorted(served)}, "
-                f"but the config asks for {self.table}."
+                f"but the config asks for {TABLE}."
             )
-        _check_signature(self.table, served[self.table].signature, self.signature())
+        _check_signature(TABLE, served[TABLE].signature, self.signature())
 
 
 def make_tables(layout: Layout, *, num_envs: int) -> list[reverb.Table]:
     """Makes the table of a replay server for the environments of all actors.
 
-    Where the learner keeps the rows, it is a queue of chunks of them, so short that actors wait as
-    soon as the learner takes no more. Otherwise it is a table of sequences whose rate limiter keeps
-    the acting steps per update; it counts rows, and each episode has one row more than steps.
+    Its rate limiter keeps the acting steps per update; it counts rows, and each episode has one row
+    more than steps.
 
     Raises:
       ValueError: the capacity is too small for one sequence per environment.
     """
-    sequence, config, signature = layout.sequence, layout.config, layout.signature()
-    if layout.queued:
-        return [reverb.Table.queue(QUEUE, num_envs, signature=signature)]
+    sequence, config = layout.sequence, layout.config
     sampler = reverb.selectors.Uniform()
     if config.selector == "proportional":
         sampler = reverb.selectors.Prioritized(config.priority_exponent)
-    rows = rows_per_environment(sequence, config, num_envs)
+    rows = Windows.of(sequence, config, num_envs).num_rows
     return [
         reverb.Table(
-            name=SEQUENCES,
+            name=TABLE,
             sampler=sampler,
             remover=reverb.selectors.Fifo(),
             max_size=num_envs * rows // sequence.period,
             rate_limiter=_rate_limiter(sequence, config, num_envs),
-            signature=signature,
+            signature=layout.signature(),
         )
     ]
 

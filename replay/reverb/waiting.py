@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..interface import Stopped, WaitTimeout, never
 from .library import reverb
-from .tables import Layout
+from .tables import TABLE, Layout
 
 _ANSWER_SECONDS = 2  # until a server describes its tables
 _POLL_SECONDS = 0.5  # between attempts to connect
@@ -71,16 +71,16 @@ class Server:
 
     def describe(self) -> str:
         """One clause about the table: size, minimum, inserts and samples; never raises or hangs."""
-        address, table = self.client.server_address, self.layout.table
+        address = self.client.server_address
         try:
-            info = self.client.server_info(timeout=_ANSWER_SECONDS).get(table)
+            info = self.client.server_info(timeout=_ANSWER_SECONDS).get(TABLE)
         except (reverb.errors.ReverbError, RuntimeError):
             return f"no Reverb server answers at {address}"
         if info is None:
-            return f"the Reverb server at {address} has no table {table}"
+            return f"the Reverb server at {address} has no table {TABLE}"
         limits = info.rate_limiter_info
         return (
-            f"table {table} at {address} holds {info.current_size} of at most {info.max_size} "
+            f"table {TABLE} at {address} holds {info.current_size} of at most {info.max_size} "
             f"items (minimum {limits.min_size_to_sample}), after "
             f"{limits.insert_stats.completed} inserts and {limits.sample_stats.completed} samples"
         )

@@ -1,5 +1,6 @@
 """The actors' side of a replay in Reverb."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -8,8 +9,9 @@ import numpy as np
 from ...datatypes import Row
 from ..interface import never
 from ..tree_selector import check_priorities
+from ..windows import Windows
 from .library import reverb
-from .tables import Layout
+from .tables import TABLE, Layout
 from .waiting import Server
 
 _ROWS_AHEAD = 32  # not yet confirmed: a confirmation takes milliseconds
@@ -21,9 +23,8 @@ _CLOSE_SECONDS = 3.0
 class ReverbWriter:
     """A `Writer` of the items that a `SequenceStore` would make of the same rows.
 
-    For the queue these are chunks of rows. For the table they are sequences: starts are counted
-    from the writer's first row, or from the episode's where sequences must not cross episodes;
-    sequences that reach the end of their episode are padded with rows of zeros.
+    Starts are counted from the writer's first row, or from the episode's where sequences must not
+    cross episodes; sequences that reach the end of their episode are padded with rows of zeros.
 
     Writing waits while the table's rate limiter blocks the newest items.
     """
@@ -41,7 +42,7 @@ class ReverbWriter:
 
         Args:
           address: "host:port" of the server, or a client.
-          layout: of the server's tables.
+          layout: of the server's table.
           environments: their numbers among all of the program's, 0 ...
           stop: called twice a second while the writer waits.
           max_wait: seconds that rows may wait for the server to take them.
@@ -72,7 +73,7 @@ class ReverbWriter:
             raise ValueError(
                 f"rows must be of {len(streams)} environments, got {len(rows.is_last)}."
             )
-        columns = self._layout.pack(rows, [stream.origin for stream in streams])
+        columns = self._layout.packing.pack(rows)
         for stream, first, last, *packed in zip(
             streams, rows.is_first, rows.is_last, *columns, strict=True
         ):
@@ -90,25 +91,17 @@ class _Stream:
     """The rows of one environment, and Reverb's writer for them."""
 
     def __init__(self, environment: int, server: Server):
-        self._environment, self._id, self._server = environment, time.time_ns(), server
-        layout = server.layout
-        self._table, self._queued = layout.table, layout.queued
-        self._length, self._period = layout.length, layout.period
-        self._before, self._begins = layout.before, True
-        self._pads = not (self._queued or layout.sequence.crosses_episodes)
+        self._environment, self._server = environment, server
+        sequence = server.layout.sequence
+        self._windows, self._begins = Windows.of_rows(sequence), True
+        self._pads = not sequence.crosses_episodes
         # Actors may be ahead of a table by the sequences that are incomplete at a time.
-        ahead = 0 if self._queued else max(self._length, _ROWS_AHEAD)
-        self._pending = -(-ahead // self._period)
+        self._pending = -(-max(sequence.length, _ROWS_AHEAD) // sequence.period)
         self._time = 0  # rows since starts are counted
-        num_refs = self._before + self._length * (1 + self._pads)
+        num_refs = self._windows.before + sequence.length * (1 + self._pads)
         self._writer = server.client.trajectory_writer(
             num_refs, get_signature_timeout_ms=_CONNECT_MS
         )
-
-    @property
-    def origin(self) -> tuple[int, int, int]:
-        """Of the next row: environment, writer, number of the row."""
-        return self._environment, self._id, self._time
 
     def write(
         self, columns: list[np.ndarray], priority: float, *, is_first: bool, is_last: bool
@@ -117,16 +110,17 @@ class _Stream:
             self._time = 0
         rows, *once = columns
         if self._begins:
-            self._append_zeros(self._before, columns)
+            self._append_zeros(self._windows.before, columns)
             self._begins = False
-        starts = self._time % self._period == 0
+        starts = self._time % self._windows.period == 0
         self._writer.append([rows, *(once if starts else [None] * len(once))])
         self._time += 1
         ages = self._complete(self._pads and is_last)
-        missing = max((self._length - age for age in ages), default=0)
+        length = self._windows.length
+        missing = max((length - age for age in ages), default=0)
         self._append_zeros(missing, columns)
         for age in ages:
-            self._create(age + missing, self._length, priority)
+            self._create(age + missing, priority)
         if ages:
             self._server.retry(
                 lambda: self._writer.flush(self._pending, _POLL_MS),
@@ -135,15 +129,9 @@ class _Stream:
             )
 
     def close(self, deadline: float) -> None:
-        try:
-            incomplete = self._time % self._length
-            if self._queued and incomplete:
-                self._create(incomplete, incomplete, 1.0)
+        late = reverb.errors.DeadlineExceededError  # the table takes no more
+        with contextlib.closing(self._writer), contextlib.suppress(late):
             self._writer.flush(0, max(1, int(1000 * (deadline - time.monotonic()))))
-        except reverb.errors.DeadlineExceededError:
-            pass  # the learner takes no more rows
-        finally:
-            self._writer.close()
 
     def _append_zeros(self, num_rows: int, columns: list[np.ndarray]) -> None:
         rows, *once = columns
@@ -152,14 +140,16 @@ class _Stream:
 
     def _complete(self, ends: bool) -> list[int]:
         """Rows since the start of each item that the newest row completes; it may end them all."""
-        starts = [self._time - self._length]
-        if ends:  # a start needs one transition
-            starts += range(max(0, self._time - self._length + 1), self._time - 1)
-        return [self._time - start for start in starts if start >= 0 and start % self._period == 0]
+        start, is_complete = self._windows.completed(self._time, 0)
+        ages = [self._time - start] * is_complete
+        if ends:
+            starts, chosen = self._windows.ended(*np.array([self._time, 0]))
+            ages += (self._time - starts[chosen]).tolist()
+        return ages
 
-    def _create(self, age: int, num_rows: int, priority: float) -> None:
-        """Makes an item of rows that begin `age` rows ago."""
+    def _create(self, age: int, priority: float) -> None:
+        """Makes an item of a sequence that began `age` rows ago."""
         rows, *once = self._writer.history
-        begin = -age - self._before
-        item = [rows[begin : num_rows - age or None], *(column[-age] for column in once)]
-        self._writer.create_item(self._table, priority, item)
+        begin, end = -age - self._windows.before, self._windows.length - age
+        item = [rows[begin : end or None], *(column[-age] for column in once)]
+        self._writer.create_item(TABLE, priority, item)

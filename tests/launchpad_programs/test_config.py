@@ -19,6 +19,7 @@ from retrax.launchpad_programs.config import (
 )
 from retrax.launchpad_programs.engines.options import EngineOptions, missing_packages
 from retrax.launchpad_programs.launch import resumed
+from retrax.replay.selectors import has_tables
 from retrax.training.config_file import read_config
 from retrax.training.learner import Snapshot
 from retrax.training.other_states import actor_file
@@ -126,6 +127,8 @@ def test_a_replay_is_continued_by_the_engine_that_can_read_it(tmp_path):
     launchpad = EngineOptions(engine="launchpad")
     with pytest.raises(ValueError, match=r"is not Reverb's, .*: resume with --engine ray or --la"):
         resumed(program, launchpad)
+    assert not has_tables(make_run().replay)  # the replay's node has the rows on both engines
+    assert resumed(make_config(tmp_path), launchpad)[1] == []
     (tmp_path / "replay" / "snapshots" / "200.npz").write_text("of no worker")
     workers = make_config(tmp_path, run=make_workers())
     for engine in (launchpad, RAY):

@@ -183,8 +183,3 @@ def test_the_age_is_the_time_since_a_sequences_first_row():
     # Slots of the first environment are 0 and 1, with rows 0 and 3 of 9; of the other 16, 0 of 4.
     assert set(map(tuple, keys.T.tolist())) == {(0, 0, 16), (1, 3, 10), (16, 0, 6)}
     assert replay.metrics(keys) == {"replay_age": np.mean(keys[2])}
-
-
-def test_the_snapshot_of_a_reverb_replay_is_refused():
-    with pytest.raises(ValueError, match="resume with the selector, the launcher and the engine"):
-        make_replay().restore({"reverb_checkpoint": np.zeros(3, np.uint8)}, {})

@@ -5,8 +5,8 @@ import oracles
 import pytest
 import scipy.stats
 
-from retrax.replay import importance_weights, make_selector
-from retrax.replay.selectors import slots_per_environment
+from retrax.replay import ReplayConfig, importance_weights, make_selector
+from retrax.replay.selectors import has_tables, slots_per_environment
 
 KINDS = ("uniform", "proportional", "contextual")
 
@@ -303,3 +303,17 @@ def test_importance_weights_refuse_slots_that_are_never_drawn(wrong):
     message = f"probabilities must be above 0 and finite, got {wrong}"
     with pytest.raises(ValueError, match=message):
         importance_weights(np.array([0.5, wrong]), 4, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"selector": "contextual"}, False),
+        ({"selector": "proportional"}, True),
+        ({"selector": "uniform"}, True),
+        ({"selector": "uniform", "pace": "rounds"}, False),
+        ({"selector": "uniform", "pace": "rounds", "on_policy": True}, False),
+    ],
+)
+def test_there_are_tables_for_the_selectors_and_the_pace_of_reverb(fields, wanted):
+    assert has_tables(ReplayConfig(capacity=100, min_rows=1, **fields)) == wanted

@@ -27,10 +27,9 @@ from retrax.replay.reverb.library import reverb
 pytestmark = pytest.mark.distributed
 
 
-@pytest.mark.parametrize("selector", ["contextual", "uniform"])
-def test_rows_of_the_same_size_have_other_signatures(selector):
+def test_rows_of_the_same_size_have_other_signatures():
     """Of rows, and of extras of first rows; `test_packing` has other cases."""
-    config, sequence = dataclasses.replace(BIG, selector=selector), sequence_spec(stored=True)
+    config, sequence = BIG, sequence_spec(stored=True)
     one = Layout(SPEC, sequence, config)
     assert one.signature() == Layout(SPEC, sequence_spec(stored=True), config).signature()
     integers = EnvironmentSpec(specs.Array((2,), np.int32), SPEC.actions)
@@ -42,13 +41,10 @@ def test_rows_of_the_same_size_have_other_signatures(selector):
         assert one.signature() != changed.signature()
 
 
-@pytest.mark.parametrize("selector", ["contextual", "uniform"])
-def test_tables_of_another_layout_are_refused_by_writers_and_replays(selector):
-    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector=selector)
-    other = sequence_spec(stored=True)
-    table = {"contextual": "rows", "uniform": "sequences"}[selector]
+def test_tables_of_another_layout_are_refused_by_writers_and_replays():
+    sequence, config, other = sequence_spec(), BIG, sequence_spec(stored=True)
     found, wanted = (Layout(SPEC, each, config).signature()[0].name for each in (other, sequence))
-    sentence = rf"Reverb's table {table} has the columns {found} .* rows make {wanted} [^.]*\.$"
+    sentence = rf"Reverb's table sequences has the columns {found} .* rows make {wanted} [^.]*\.$"
     with server(other, config) as address:
         with pytest.raises(ValueError, match=sentence):
             make_writer(address, sequence, config)
@@ -59,7 +55,7 @@ def test_tables_of_another_layout_are_refused_by_writers_and_replays(selector):
 
 
 def test_a_missing_table_is_named():
-    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector="uniform")
+    sequence, config = sequence_spec(), BIG
     expected = r"has the tables \['other'\], but the config asks for sequences"
     with serve([reverb.Table.queue("other", 1)]) as address:
         with pytest.raises(ValueError, match=expected):

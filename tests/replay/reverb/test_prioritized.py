@@ -12,6 +12,7 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
+    SPEC,
     draw,
     make_writer,
     open_replay,
@@ -22,7 +23,7 @@ from reverb_servers import (
 )
 from waiting import wait_for
 
-from retrax.replay import ReplayConfig
+from retrax.replay import LocalReplay, ReplayConfig
 from retrax.replay.interface import WaitTimeout
 from retrax.replay.reverb.library import reverb
 
@@ -114,7 +115,7 @@ def test_priorities_decide_what_the_table_draws_and_weights_correct_for_it():
         assert replay.status().new_priority == 4.0
 
 
-@pytest.mark.parametrize("selector", ["contextual", "proportional", "uniform"])
+@pytest.mark.parametrize("selector", ["proportional", "uniform"])
 def test_bad_priorities_are_never_sent(selector):
     sequence = sequence_spec(length=2)
     config = dataclasses.replace(BIG, selector=selector, batch_size=2, acting_steps_per_update=2)
@@ -134,30 +135,26 @@ def test_bad_priorities_are_never_sent(selector):
                 writer.write(row, new_priority=np.nan)
 
 
-@pytest.mark.parametrize("selector", ["contextual", "proportional"])
-def test_state_and_restore(selector):
+def test_state_and_restore():
     sequence = sequence_spec(length=3)
-    config = dataclasses.replace(BIG, selector=selector, acting_steps_per_update=4)
+    config = dataclasses.replace(BIG, selector="proportional", acting_steps_per_update=4)
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
         with writing(address, sequence, config, stream(0, 20)):
             keys = draw(replay).keys
         replay.set_priorities(keys, np.array([1.0, 2.0, 3.0, 4.0]))
         state, status = replay.state(), replay.status()
-        counters = {
-            "steps": status.steps or 0,
-            "updates": 1,
-            "learning_since": status.learning_since or -1,
-        }
-        other_selector = {"contextual": "proportional", "proportional": "contextual"}[selector]
-        other = dataclasses.replace(config, selector=other_selector)
         with open_replay(address, sequence, config) as again:
-            again.restore(state, counters)
-            assert again.status().new_priority == status.new_priority
-            if selector == "contextual":
-                assert again.status() == status
+            again.restore(state, {})
+            assert again.status().new_priority == status.new_priority == 4.0
+        local = LocalReplay(SPEC, sequence, config, num_envs=1, seed=0)
+        with pytest.raises(ValueError, match=r"resume with the selector.* of the original run"):
+            replay.restore(local.state(), {})
+        with pytest.raises(ValueError, match=r"resume with the selector.* of the original run"):
+            local.restore(state, {})
+        uniform = dataclasses.replace(config, selector="uniform")
         with (
-            server(sequence, other) as elsewhere,
-            open_replay(elsewhere, sequence, other) as wrong,
-            pytest.raises(ValueError, match=r"resume with the selector.* of the original run"),
+            server(sequence, uniform) as elsewhere,
+            open_replay(elsewhere, sequence, uniform) as wrong,
+            pytest.raises(ValueError, match=r"have selector proportional, and .* uniform"),
         ):
-            wrong.restore(state, counters)
+            wrong.restore(state, {})

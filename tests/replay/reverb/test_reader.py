@@ -5,7 +5,6 @@ import dataclasses
 import threading
 import time
 
-import numpy as np
 import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
@@ -26,7 +25,7 @@ from reverb_servers import (
 )
 from waiting import wait_for
 
-from retrax.replay.reverb import SEQUENCES, Layout, reader
+from retrax.replay.reverb import TABLE, Layout, reader
 from retrax.replay.reverb.library import reverb, tensorflow
 from retrax.replay.reverb.reader import Reader
 
@@ -65,8 +64,8 @@ def reading():
             if batch is None:
                 return None
             assert {len(column) for column in (*batch.info, *batch.data)} == {4}
-            sample = layout.sample(batch.data, np.ones(4))
-            return sample.rows.observation[:, 0, 1].astype(int).tolist()
+            rows, _ = layout.packing.unpack(batch.data)
+            return rows.observation[:, 0, 1].astype(int).tolist()
 
         yield write, take
 
@@ -118,7 +117,7 @@ def test_two_batches_are_drawn_ahead():
         table = reverb.Client(address).server_info
 
         def drawn():
-            return table(timeout=5)[SEQUENCES].rate_limiter_info.sample_stats.completed
+            return table(timeout=5)[TABLE].rate_limiter_info.sample_stats.completed
 
         with open_replay(address, SEQUENCE, config) as replay:
             for number in range(1, 6):

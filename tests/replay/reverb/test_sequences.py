@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import numpy as np
 import pytest
 
 pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
@@ -17,32 +16,28 @@ from reverb_servers import (
     expected_sequences,
     open_replay,
     serve,
-    server,
     shapes_of,
-    stream,
     streams,
     write_all,
-    writing,
 )
-from waiting import wait_for
 
-from retrax.replay.reverb import SEQUENCES
+from retrax.replay.reverb import TABLE
 from retrax.replay.reverb.library import reverb
 
 pytestmark = pytest.mark.distributed
 
-# Length, period, whether they cross episodes, stored extras, frames seen at once.
-LAYOUTS = [
-    (4, 1, True, False, 1),
-    (5, 3, True, True, 1),
-    (4, 1, False, True, 1),
-    (6, 4, False, True, 1),
-    (5, 4, True, False, 4),
-    (4, 1, False, True, 3),
-]
 
-
-@pytest.mark.parametrize(("length", "period", "crosses", "stored", "frame_stack"), LAYOUTS)
+@pytest.mark.parametrize(
+    ("length", "period", "crosses", "stored", "frame_stack"),
+    [
+        (4, 1, True, False, 1),
+        (5, 3, True, True, 1),
+        (4, 1, False, True, 1),
+        (6, 4, False, True, 1),
+        (5, 4, True, False, 4),
+        (4, 1, False, True, 3),
+    ],
+)
 def test_the_table_holds_the_sequences_of_the_local_store(
     length, period, crosses, stored, frame_stack
 ):
@@ -52,7 +47,7 @@ def test_the_table_holds_the_sequences_of_the_local_store(
     wanted = expected_sequences(sequence, 2, 50, stored)
     with serve([each_once(sequence, config)]) as address:
         write_all(address, sequence, config, streams(2, 50, stored), (0, 1))
-        table = reverb.Client(address).server_info(timeout=5)[SEQUENCES]
+        table = reverb.Client(address).server_info(timeout=5)[TABLE]
         assert table.current_size == len(wanted)
         with open_replay(address, sequence, config, 2) as replay:
             for _ in range(len(wanted)):
@@ -60,28 +55,3 @@ def test_the_table_holds_the_sequences_of_the_local_store(
                 assert replay.shapes == [shapes_of(sample)]
                 rows, mask = jax.tree.map(lambda x: x[0], (sample.rows, sample.mask))
                 assert_same((rows, mask), wanted.pop(tuple(rows.observation[0, -2:].tolist())))
-
-
-@pytest.mark.parametrize(("length", "period", "crosses", "stored", "frame_stack"), LAYOUTS)
-def test_the_queue_fills_the_learners_store_as_the_local_one(
-    length, period, crosses, stored, frame_stack
-):
-    """Two writers, one environment each, in threads."""
-    sequence = sequence_spec(length, period, crosses, stored, frame_stack)
-    config = dataclasses.replace(
-        BIG, selector="contextual", min_rows=100, acting_steps_per_update=1e6
-    )
-    wanted = expected_sequences(sequence, 2, 50, stored)
-    with (
-        server(sequence, config, 2) as address,
-        open_replay(address, sequence, config, 2) as replay,
-        writing(address, sequence, config, stream(0, 50, stored), (0,)),
-        writing(address, sequence, config, stream(1, 50, stored), (1,)),
-    ):
-        wait_for(lambda: replay.sample(0.1) or replay.status().num_sequences == len(wanted))
-        slots = np.flatnonzero(replay.state()["selector"]["present"])
-        rows, mask = replay.store.read(slots)
-        assert len(slots) == len(wanted)
-        for i in range(len(slots)):
-            found = jax.tree.map(lambda x, i=i: x[i], (rows, mask))
-            assert_same(found, wanted[tuple(found[0].observation[0, -2:].tolist())])

@@ -33,20 +33,6 @@ def test_more_rows_to_start_with_than_fit_are_refused():
         make_tables(Layout(SPEC, sequence_spec(), config), num_envs=2)
 
 
-@pytest.mark.parametrize(
-    ("fields", "names"),
-    [
-        ({"selector": "contextual"}, ["rows"]),
-        ({"selector": "proportional"}, ["sequences"]),
-        ({"selector": "uniform", "pace": "rounds"}, ["rows"]),
-    ],
-)
-def test_tables_follow_selector_and_pace(fields, names):
-    config = ReplayConfig(capacity=100, min_rows=1, **fields)
-    tables = make_tables(Layout(SPEC, sequence_spec(), config), num_envs=2)
-    assert [table.info.name for table in tables] == names
-
-
 def test_without_reverb_the_error_names_the_requirements(monkeypatch):
     monkeypatch.setitem(sys.modules, "reverb", None)
     monkeypatch.delitem(sys.modules, "retrax.replay.reverb.library")

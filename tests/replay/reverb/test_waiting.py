@@ -17,7 +17,6 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
-    ONLY_ROWS,
     SECONDS,
     SPEC,
     draw,
@@ -34,13 +33,11 @@ from waiting import wait_for
 from retrax.replay.interface import Stopped, WaitTimeout
 from retrax.replay.reverb import Layout
 from retrax.replay.reverb.library import reverb
-from retrax.replay.reverb.tables import CHUNK_ROWS
 from retrax.replay.reverb.waiting import Server, ServerCalls
 
 pytestmark = pytest.mark.distributed
 
-
-SELECTORS = ("contextual", "proportional")
+CONFIG = dataclasses.replace(BIG, selector="proportional", acting_steps_per_update=4)
 
 
 def use(function, times):
@@ -50,35 +47,26 @@ def use(function, times):
 
 def test_without_a_server_everything_ends_with_a_sentence():
     sequence, address = sequence_spec(), free_address()
-    configs = [dataclasses.replace(BIG, selector=selector) for selector in SELECTORS]
     sentence = f"Waited . s for the replay's server: no Reverb server answers at {address}"
     started = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        replays = [
-            stack.enter_context(open_replay(address, sequence, config, max_wait=0.5))
-            for config in configs
-        ]
+    with open_replay(address, sequence, CONFIG, max_wait=0.5) as replay:
         with pytest.raises(WaitTimeout, match=sentence):
-            make_writer(address, sequence, configs[0], max_wait=0.5)
+            make_writer(address, sequence, CONFIG, max_wait=0.5)
         with pytest.raises(Stopped, match="Stopped while waiting for the replay's server"):
-            make_writer(address, sequence, configs[1], stop=lambda: True)
-        for replay in replays:
-            wait_for(lambda replay=replay: not replay._reader._thread.is_alive())
-            for _ in range(2):
-                with pytest.raises(WaitTimeout, match=sentence):
-                    replay.sample(1.0)
+            make_writer(address, sequence, CONFIG, stop=lambda: True)
+        wait_for(lambda: not replay._reader._thread.is_alive())
+        for _ in range(2):
+            with pytest.raises(WaitTimeout, match=sentence):
+                replay.sample(1.0)
     assert time.monotonic() - started < 10
 
 
-STEADY = dataclasses.replace(BIG, acting_steps_per_update=4)
 SERVER = """
 import dataclasses, sys, time
 from replay_rows import sequence_spec
 from reverb_servers import BIG, SPEC, Layout, make_tables, reverb
-tables = []
-for selector in ("contextual", "proportional"):
-    config = dataclasses.replace(BIG, acting_steps_per_update=4, selector=selector)
-    tables += make_tables(Layout(SPEC, sequence_spec(), config), num_envs=1)
+config = dataclasses.replace(BIG, acting_steps_per_update=4, selector="proportional")
+tables = make_tables(Layout(SPEC, sequence_spec(), config), num_envs=1)
 running = reverb.Server(tables, port=int(sys.argv[1]))
 print("up", flush=True)
 time.sleep(300)
@@ -87,7 +75,7 @@ time.sleep(300)
 
 @contextlib.contextmanager
 def server_process(address):
-    """A server over gRPC with both tables: one in the same process is read without."""
+    """A server over gRPC: one in the same process is read without."""
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SERVER, address.split(":")[1]],
         cwd=Path(__file__).parents[2],
@@ -105,27 +93,22 @@ def server_process(address):
 
 def test_nobody_waits_forever_for_a_server_that_died():
     sequence, address = sequence_spec(), free_address()
-    queued, table = (dataclasses.replace(STEADY, selector=selector) for selector in SELECTORS)
     with (
         server_process(address) as process,
-        open_replay(address, sequence, queued, max_wait=0.3) as own,
-        open_replay(address, sequence, table, max_wait=0.3) as replay,
+        open_replay(address, sequence, CONFIG, max_wait=0.3) as replay,
     ):
-        writers = [make_writer(address, sequence, each, max_wait=0.3) for each in (queued, table)]
-        for writer in writers:
-            write_on(writer, stream(0, CHUNK_ROWS))
-        wait_for(lambda: own.sample(0.1) is None and own.status().num_rows == CHUNK_ROWS)
+        writer = make_writer(address, sequence, CONFIG, max_wait=0.3)
+        write_on(writer, stream(0, 16))
         keys = draw(replay).keys
         process.send_signal(signal.SIGKILL)
         process.wait()
         started = time.monotonic()
-        for writer in writers:
-            with pytest.raises(
-                WaitTimeout,
-                match="replay to take the rows of environment 0: no Reverb server answers at",
-            ):
-                write_on(writer, stream(1, 1000))
-            writer.close()
+        with pytest.raises(
+            WaitTimeout,
+            match="replay to take the rows of environment 0: no Reverb server answers at",
+        ):
+            write_on(writer, stream(1, 1000))
+        writer.close()
         for _ in range(10):
             if replay.sample(0.3) is None:
                 break
@@ -135,22 +118,20 @@ def test_nobody_waits_forever_for_a_server_that_died():
             use(lambda: replay.set_priorities(keys, np.ones(4)), 30)
         with pytest.raises(WaitTimeout, match=r"No checkpoint of Reverb: .* no Reverb server"):
             replay.state()
-        assert own.sample(0.1) is None
     assert time.monotonic() - started < 40
 
 
 def test_a_description_names_a_missing_table():
-    config = dataclasses.replace(BIG, selector="contextual")
-    layout = Layout(SPEC, sequence_spec(), dataclasses.replace(config, selector="uniform"))
-    with server(sequence_spec(), config) as address:
+    layout = Layout(SPEC, sequence_spec(), CONFIG)
+    with serve([reverb.Table.queue("rows", 1)]) as address:
         text = Server(address, layout, max_wait=SECONDS).describe()
     assert text == f"the Reverb server at {address} has no table sequences"
 
 
 @pytest.fixture
 def calls():
-    with serve([reverb.Table.queue("rows", 1)]) as address:
-        layout = Layout(SPEC, sequence_spec(), ONLY_ROWS)
+    with server(sequence_spec(), CONFIG) as address:
+        layout = Layout(SPEC, sequence_spec(), CONFIG)
         calls = ServerCalls(Server(address, layout, max_wait=0.5))
         yield calls
         calls.close()
@@ -195,6 +176,6 @@ def test_errors_of_calls_reach_the_caller(calls):
 
 def test_a_call_without_an_answer_times_out(calls):
     answer = threading.Event()
-    with pytest.raises(WaitTimeout, match=r"Waited 0 s for an answer: table rows at .* holds 0"):
+    with pytest.raises(WaitTimeout, match=r"Waited 0 s for an answer: table .* holds 0"):
         calls.result(answer.wait, "an answer")
     answer.set()

@@ -11,14 +11,13 @@ pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, L
 from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
-    ONLY_ROWS,
     SPEC,
+    each_once,
     make_writer,
-    open_replay,
+    serve,
     server,
     stream,
     streams,
-    write_all,
     write_on,
 )
 
@@ -31,8 +30,8 @@ pytestmark = pytest.mark.distributed
 
 def test_rows_of_another_number_of_environments_are_refused():
     sequence = sequence_spec()
-    with server(sequence, ONLY_ROWS, 2) as address:
-        writer = make_writer(address, sequence, ONLY_ROWS, (0, 1))
+    with server(sequence, BIG, 2) as address:
+        writer = make_writer(address, sequence, BIG, (0, 1))
         with pytest.raises(ValueError, match="rows must be of 2 environments, got 1"):
             write_on(writer, stream(0, 1))
         writer.close()
@@ -51,11 +50,10 @@ def test_rows_of_another_number_of_environments_are_refused():
         ({"extras": {}}, "Rows must have the structure .*'mu'.*, got "),
     ],
 )
-@pytest.mark.parametrize("selector", ["contextual", "proportional"])
-def test_rows_that_are_not_as_specified_are_refused(selector, change, expected):
-    sequence, config = sequence_spec(), dataclasses.replace(BIG, selector=selector)
-    with server(sequence, config) as address:
-        writer = make_writer(address, sequence, config)
+def test_rows_that_are_not_as_specified_are_refused(change, expected):
+    sequence = sequence_spec()
+    with server(sequence, BIG) as address:
+        writer = make_writer(address, sequence, BIG)
         (row,) = stream(0, 1)
         with pytest.raises(ValueError, match=expected):
             writer.write(row._replace(**change))
@@ -73,44 +71,29 @@ def test_new_sequences_have_the_priority_that_was_given():
         items = list(reverb.Client(address).sample("sequences", 30, emit_timesteps=False))
     layout, found = Layout(SPEC, sequence, config), {}
     for item in items:
-        sample = layout.sample([item.data[0][None]], np.ones(1))
-        found[tuple(sample.rows.observation[0, :, 1].tolist())] = item.info.priority
+        rows, _ = layout.packing.unpack([item.data[0][None]])
+        found[tuple(rows.observation[0, :, 1].tolist())] = item.info.priority
     assert found == {(0.0, 1.0): 2.0, (1.0, 2.0): 5.0}
 
 
-def test_close_sends_the_last_rows():
-    sequence = sequence_spec()
-    with (
-        server(sequence, ONLY_ROWS) as address,
-        open_replay(address, sequence, ONLY_ROWS) as replay,
-    ):
-        write_all(address, sequence, ONLY_ROWS, stream(0, 5))
-        assert replay.sample(0.3) is None
-        assert replay.status().num_rows == 5
-
-
 def test_rows_of_some_environments():
-    sequence = sequence_spec()
-    with (
-        server(sequence, ONLY_ROWS, 2) as address,
-        open_replay(address, sequence, ONLY_ROWS, 2) as replay,
-    ):
-        writer = make_writer(address, sequence, ONLY_ROWS, range(2))
+    sequence = sequence_spec(length=2)
+    with serve([each_once(sequence, BIG)]) as address:
+        writer = make_writer(address, sequence, BIG, range(2))
         for row in streams(2, 5):
             writer.write(row)
         for row in stream(1, 3):
             writer.write(row, which=np.array([1]))
         writer.close()
-        assert replay.sample(0.3) is None
-        assert replay.status().num_rows == 5 + 8
+        assert reverb.Client(address).server_info(timeout=5)["sequences"].current_size == 4 + 7
 
 
 def test_close_of_many_environments_takes_bounded_time():
     sequence = sequence_spec()
-    with server(sequence, ONLY_ROWS, 1) as address:
-        writer = make_writer(address, sequence, ONLY_ROWS, range(4), max_wait=0.5)
+    with server(sequence, BIG, 4) as address:
+        writer = make_writer(address, sequence, BIG, range(4), max_wait=0.5)
         with pytest.raises(WaitTimeout, match="to take the rows of environment"):
-            write_on(writer, streams(4, 100))  # nobody reads the queue
+            write_on(writer, streams(4, 1000))  # nobody draws
         started = time.monotonic()
         writer.close()
         assert time.monotonic() - started < 6

@@ -1,87 +1,23 @@
 """The learner's side of a replay over Reverb. `B` denotes the batch."""
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..arrivals import Arrivals
-from ..interface import Draw, Replay, ReplayStatus, WaitTimeout
-from ..local import LocalReplay
+from ...datatypes import Sample
+from ..interface import Draw, ReplayStatus, WaitTimeout
 from ..rows import check_stored_as, sample_shapes, stored_as
 from ..selectors import importance_weights
 from ..tree_selector import LARGEST_PRIORITY, check_priorities
 from .reader import Reader
-from .tables import SEQUENCES, Layout
+from .tables import TABLE, Layout
 from .waiting import Server, ServerCalls
 
 _CHECKPOINT = "reverb_checkpoint"
 
 
-def make_replay(
-    address: str, layout: Layout, *, num_envs: int, seed: int, max_wait: float = 600.0
-) -> Replay:
-    """Makes the learner's side of the replay: the class depends on selector and pace.
-
-    Args:
-      address: "host:port" of the server.
-      layout: of the server's tables.
-      num_envs: environments of all actors together.
-      seed: of the learner's draws; Reverb's own draws have no seed.
-      max_wait: seconds to wait for the server, at the start and for each answer.
-
-    Raises:
-      ValueError: the capacity is too small for one sequence per environment, or too large.
-    """
-    if layout.queued:
-        return QueuedReplay(address, layout, num_envs=num_envs, seed=seed, max_wait=max_wait)
-    return PrioritizedReplay(address, layout, num_envs=num_envs, max_wait=max_wait)
-
-
-class QueuedReplay(LocalReplay):
-    """A `LocalReplay` whose rows arrive through a queue.
-
-    No more rows are taken from the queue than the schedule of updates permits, so the queue fills
-    and fast actors wait: for each environment a few chunks at most are in flight. Rows in the queue
-    are part neither of the status nor of the state.
-    """
-
-    def __init__(self, address: str, layout: Layout, *, num_envs: int, seed: int, max_wait: float):
-        """Starts reading the queue; arguments: see `make_replay`."""
-        spec, sequence = layout.environment_spec, layout.sequence
-        super().__init__(spec, sequence, layout.config, num_envs=num_envs, seed=seed)
-        self._arrivals = Arrivals(self)
-        self._reader = Reader(address, layout, batch_size=1, max_wait=max_wait)
-
-    def sample(self, timeout: float = 0.0) -> Draw | None:
-        """Draws if a call is due; takes rows from the queue until one is."""
-        deadline = time.monotonic() + timeout
-        while (draw := super().sample()) is None:
-            item = self._reader.take(deadline - time.monotonic())
-            if item is None:
-                return None
-            rows, origin = (column[0] for column in item.data)
-            environment, writer, number = origin.tolist()
-            self._arrivals.take_in(writer, [number], [environment], rows[:, None], self._add)
-        return draw
-
-    def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Restores a state; the next row of each environment is the first of an episode."""
-        super().restore(state, counters)
-        self.cut()
-        self._arrivals.clear()
-
-    def close(self) -> None:
-        """Ends the reader's thread."""
-        self._reader.close()
-
-    def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
-        self.add_packed(packed, environments)
-        return True
-
-
-class PrioritizedReplay:
+class ReverbReplay:
     """A `Replay` of batches drawn by a Reverb table, read ahead in a thread.
 
     For proportional and uniform selection. The table's rate limiter keeps the ratio of acting steps
@@ -94,8 +30,15 @@ class PrioritizedReplay:
 
     metric_names: tuple[str, ...] = ()
 
-    def __init__(self, address: str, layout: Layout, *, num_envs: int, max_wait: float):
-        """Starts reading; arguments: see `make_replay`."""
+    def __init__(self, address: str, layout: Layout, *, num_envs: int, max_wait: float = 600.0):
+        """Starts reading; Reverb's draws have no seed.
+
+        Args:
+          address: "host:port" of the server.
+          layout: of the server's table.
+          num_envs: environments of all actors together.
+          max_wait: seconds to wait for the server, at the start and for each answer.
+        """
         self._layout, self._config = layout, layout.config
         self.shapes = sample_shapes(
             layout.environment_spec, layout.sequence, layout.config, num_envs=num_envs
@@ -117,7 +60,8 @@ class PrioritizedReplay:
         self._mean_power = float(np.mean(powers / ratios))
         self._table_size = int(batch.info.table_size[-1])
         weights = importance_weights(ratios, 1, self._config.importance_exponent)
-        sample = self._layout.sample(batch.data, weights)
+        rows, mask = self._layout.packing.unpack(batch.data)
+        sample = Sample(rows, weights.astype(np.float32), mask)
         return Draw(batch.info.key, sample, self._config.updates_per_call)
 
     def set_priorities(self, keys: np.ndarray, priorities: np.ndarray) -> None:
@@ -138,7 +82,7 @@ class PrioritizedReplay:
             priorities = (priorities**alpha + bound) ** (1 / alpha)
         updates = dict(zip(keys.tolist(), priorities.tolist(), strict=True))
         self._calls.submit(
-            lambda: self._client.mutate_priorities(SEQUENCES, updates), "priorities to be taken"
+            lambda: self._client.mutate_priorities(TABLE, updates), "priorities to be taken"
         )
 
     def metrics(self, keys: Any) -> dict[str, float]:

@@ -1,0 +1,114 @@
+"""Arithmetic of sequences in rings of rows: where they begin, which rows they have, when they end.
+
+`E` denotes the environments, `C` the rows of an environment's ring, `L` its slots, `P` the period
+and `T + 1` the rows of a sequence. All positions are counted from an environment's very first row,
+and its head is the position of the next row. Integers may be NumPy's or JAX's: the functions use
+operators alone.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..datatypes import ReplayConfig, SequenceSpec
+from .selectors import slots_per_environment
+
+
+class Windows(NamedTuple):
+    """Sequences as windows over the rings of rows.
+
+    A sequence can start at every P-th row. The start k P of environment e has slot e L + k mod L.
+    Where sequences must not cross episodes, an episode begins at a multiple of P, and its end
+    completes the sequences that reach it.
+
+    Attributes:
+      length: T + 1.
+      period: P.
+      before: rows that a sequence needs before its first one, for stacks of frames.
+      num_rows: C, a multiple of P; 0 where there are no rings.
+      num_slots: L, at least C / P.
+    """
+
+    length: int
+    period: int
+    before: int
+    num_rows: int = 0
+    num_slots: int = 0
+
+    @classmethod
+    def of_rows(cls, sequence: SequenceSpec) -> "Windows":
+        """The windows over a stream of rows."""
+        return cls(sequence.length, sequence.period, sequence.frame_stack - 1)
+
+    @classmethod
+    def of(cls, sequence: SequenceSpec, config: ReplayConfig, num_envs: int) -> "Windows":
+        """The windows of a replay of E environments.
+
+        Raises:
+          ValueError: the capacity is too small for one sequence per environment, or for `min_rows`.
+        """
+        config, windows = config.for_environments(num_envs), cls.of_rows(sequence)
+        period, needed = sequence.period, windows.before + sequence.length
+        rows = config.capacity // num_envs // period * period
+        least = -(-needed // period) * period
+        if rows < needed:
+            raise ValueError(
+                f"A replay capacity of {config.capacity} rows over {num_envs} environments keeps "
+                f"{rows} rows each, but a sequence needs {needed}: at least {least} rows each, "
+                f"{num_envs * least} in all, are needed."
+            )
+        slots = slots_per_environment(config.selector, rows // period)
+        return windows._replace(num_rows=rows, num_slots=slots)
+
+    def slots(self, environments: Any, starts: Any) -> Any:
+        """The slots of the sequences that begin at `starts`."""
+        return environments * self.num_slots + starts // self.period % self.num_slots
+
+    def locate(self, slots: Any, heads: Any) -> tuple[Any, Any]:
+        """Environments and starts of present slots `[B]`; heads `[E]`. The inverse of `slots`."""
+        environments, position = divmod(slots, self.num_slots)
+        newest = heads[environments] - 1
+        lap = self.num_slots * self.period
+        return environments, newest - (newest - position * self.period) % lap
+
+    def rows(self, starts: Any) -> Any:
+        """Indices in the ring of the rows of sequences, those before them too: `[B, k + T]`."""
+        return (starts[:, None] + np.arange(-self.before, self.length)) % self.num_rows
+
+    def completed(self, heads: Any, episodes: Any) -> tuple[Any, Any]:
+        """The starts of the sequences that the newest rows complete, and which of them are ones.
+
+        Args:
+          heads: `[...]`, behind these rows.
+          episodes: `[...]`, where the episodes began; 0 where sequences may cross them.
+        """
+        starts = heads - self.length
+        return starts, (starts >= episodes) & (starts % self.period == 0)
+
+    def ended(self, heads: Any, episodes: Any) -> tuple[Any, Any]:
+        """As `completed`: the shorter sequences that the end of an episode completes, `[..., m]`.
+
+        A sequence needs one transition.
+        """
+        first = heads - self.length + 1
+        first = first + -first % self.period
+        at_most = -(-(self.length - 2) // self.period)
+        starts = first[..., None] + self.period * np.arange(at_most)
+        return starts, (starts >= episodes[..., None]) & (starts < heads[..., None] - 1)
+
+    def next_episodes(self, heads: Any) -> Any:
+        """Where the next episodes begin, if sequences must not cross them."""
+        return heads + -heads % self.period
+
+    def overwritten(self, heads: Any) -> tuple[Any, Any]:
+        """As `completed`: sequences `[..., k]` that need the rows which the next ones overwrite.
+
+        They begin there; or up to k - 1 rows later, if their first row shows a stack of k frames.
+        """
+        starts = heads[..., None] - self.num_rows + np.arange(self.before + 1)
+        return starts, starts % self.period == 0
+
+    def newest(self, heads: Any) -> Any:
+        """The starts of the newest complete sequences, where they may cross episodes."""
+        starts = heads - self.length
+        return starts - starts % self.period
