@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .arrivals import Arrivals
 from .local import LocalReplay
 from .packing import PackedDraw
 from .schedule import CallsDue
@@ -22,8 +21,21 @@ class _Made(NamedTuple):
     rng: Any  # the state of the generator before it
 
 
+class _Position(NamedTuple):
+    """Where an environment's rows are expected to continue."""
+
+    writer: int
+    number: int
+    joined: bool  # False: the next row is the first of what is stored after a cut
+
+
 class ReplayNode:
     """A `LocalReplay` for the writers of actors (`NodeWriter`) and one learner (`RemoteReplay`).
+
+    Rows: each environment's are sent by one writer at a time. Those that arrive twice are dropped.
+    Where rows are missing, or a writer or the node has restarted, the episode is cut as by a time
+    limit. The next row that arrives is stored as the first one of an episode, though it may be from
+    the middle: an episode may never end.
 
     Pace: while a call of updates is due that the learner has not drawn, no more than `max_lead`
     rows are added after the one that made it due; writers wait. Nor does a round begin before the
@@ -46,7 +58,7 @@ class ReplayNode:
         self.local = local
         self._max_lead, self._restarts = max_lead, restarts
         self._packing = local.packing
-        self._arrivals = Arrivals(local)
+        self._next: dict[int, _Position] = {}  # by environment; expects new writers
         self.changed = threading.Condition()
         self._rows = 0  # added so far
         self._newest, self._replayed = CallsDue(), CallsDue()  # that are due, see `UpdateSchedule`
@@ -72,7 +84,15 @@ class ReplayNode:
     ) -> bool:
         """Takes in a chunk of rows; waits while its writer is too far ahead of the learner.
 
-        Arguments and result are those of `Arrivals.take_in`.
+        Args:
+          writer: who sent them; unlike all others, and its own earlier lives.
+          numbers: `[n]`, of the first row of each environment, by the writer.
+          environments: `[n]`, whose rows they are.
+          rows: packed, uint8 `[T, n, row_bytes]`: a time step of all of them after the other.
+          timeout: seconds.
+
+        Returns:
+          Whether all rows were taken in; if not, the same chunk must arrive again.
 
         Raises:
           ValueError: rows are of another layout, or of environments that do not exist.
@@ -82,7 +102,7 @@ class ReplayNode:
             raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
         chunk = writer, numbers, environments, rows
         with self.changed:
-            return self.changed.wait_for(lambda: self._arrivals.take_in(*chunk, self._add), timeout)
+            return self.changed.wait_for(lambda: self._take_in(*chunk), timeout)
 
     def begin(self, updates: int) -> tuple[int, int]:
         """A learner begins: the restarts of the node, and the number of the first request.
@@ -183,7 +203,7 @@ class ReplayNode:
         with self.changed:
             self.local.restore(state, counters)
             self.local.cut()
-            self._arrivals.clear()
+            self._next.clear()
             self._used, self._learned = self._number - 1, None
             self._made.clear()
             self._answers.clear()
@@ -199,6 +219,42 @@ class ReplayNode:
         self._used = max(self._used, newest)
         if self._learned is not None:
             self._learned += sum(used)
+
+    def _take_in(
+        self, writer: int, numbers: Sequence[int], environments: Sequence[int], rows: np.ndarray
+    ) -> bool:
+        """Adds the rows of a chunk that are new; whether none had to wait."""
+        packing, pairs = self._packing, list(zip(environments, numbers, strict=True))
+        begins = np.array([self._begin(*pair, writer) for pair in pairs])
+        joined = np.array([self._next[environment].joined for environment in environments])
+        columns, index = np.array(environments), min(int(begins.min()), len(rows))
+        while index < len(rows):
+            begun = begins <= index
+            packed = packing.split(rows[index, begun])  # copies
+            is_first, _ = packing.flags(packed[0])
+            is_first |= ~(joined | (begins < index))[begun]
+            if not self._add(packed, columns[begun]):
+                break
+            index += 1
+        for (environment, number), begin in zip(pairs, begins, strict=True):
+            position = self._next[environment]
+            if number + index > position.number:
+                joins = position.joined or bool(begin < index)
+                self._next[environment] = _Position(writer, number + index, joins)
+        return index == len(rows)
+
+    def _begin(self, environment: int, number: int, writer: int) -> int:
+        """How many rows of a chunk have been added already; cuts where rows are missing."""
+        if not 0 <= environment < self.local.num_envs:
+            raise ValueError(
+                f"Rows of environment {environment} arrived, but the replay was made for "
+                f"{self.local.num_envs}: environments must be numbered from 0."
+            )
+        position = self._next.get(environment)
+        if position is None or position.writer != writer or position.number < number:
+            self.local.cut(environment)
+            position = self._next[environment] = _Position(writer, number, False)
+        return position.number - number
 
     def _add(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> bool:
         """Adds rows if the pace permits, and makes the draws that they make due."""

@@ -38,7 +38,7 @@ BUDGETS = {
     "networks": 1665,
     "agents": 4946,
     "environments": 4157,
-    "replay": 3703,
+    "replay": 3670,
     "training": 4445,
     "device": 950,
     "evaluation": 2316,
