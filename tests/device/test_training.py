@@ -156,7 +156,7 @@ def test_the_first_update_that_diverged_is_noted():
 
 
 def test_what_cannot_be_trained_is_refused():
-    with pytest.raises(ValueError, match="Catch is not an environment written in JAX"):
+    with pytest.raises(ValueError, match="PureVector is not an environment written in JAX"):
         Training(make_agent(), make("catch"), STEADY, num_envs=NUM_ENVS)
     with pytest.raises(ValueError, match="steps must be from 1 to 2147483647, got 0"):
         make_train(make_agent(), PureCatch(), STEADY, num_envs=NUM_ENVS, steps=0)
