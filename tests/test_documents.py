@@ -234,11 +234,8 @@ def test_commands_that_are_not_understood_are_found(monkeypatch, capfd):
     launch = ["launch", "acer", "--environment", "catch"]
     parse_command([*launch, "--num-actors", "2"], monkeypatch)
     train = ["train", "acer", "--environment", "catch"]
-    for words in (
-        [*launch, "--num-actor", "2"],
-        [*train, "--step", "2"],
-        ["plot", "--metrics", "x"],
-    ):
+    wrong = [*launch, "--num-actor", "2"], [*train, "--step", "2"], ["plot", "--metrics", "x"]
+    for words in wrong:
         with pytest.raises((SystemExit, pytest.fail.Exception)):
             parse_command(words, monkeypatch)
         assert f"Unrecognized options: {words[-2]}" in capfd.readouterr().err

@@ -2,6 +2,8 @@
 
 import types
 
+import numpy as np
+
 pruners = types.SimpleNamespace(MedianPruner=lambda n_startup_trials: n_startup_trials)
 
 
@@ -36,7 +38,7 @@ class Study:
                 assert [step for step, _ in trial.reported] == [80, 160]
             else:
                 assert [step for step, _ in trial.reported] == [80, 160, 240]
-                assert value == max(value for _, value in trial.reported)
+                assert np.float32(value) == max(value for _, value in trial.reported)
                 found[value] = trial.params
         assert n_trials == 3
         self.best_params = found[max(found)]
