@@ -184,7 +184,15 @@ def _exported(module: str, tree: ast.Module) -> Iterator[tuple[str, str, str]]:
     sources: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            public = ast.literal_eval(node.value)
+            value = node.value
+            if isinstance(value, ast.Call):  # list(TABLE): the keys of a table of the module
+                (value,) = (
+                    other.value
+                    for other in tree.body
+                    if isinstance(other, ast.Assign)
+                    and ast.unparse(other.targets[0]) == ast.unparse(value.args[0])
+                )
+            public = list(ast.literal_eval(value))
         elif isinstance(node, ast.ImportFrom) and node.level:
             up = node.level - (modules()[module].name == "__init__.py")
             base = module.rsplit(".", up)[0] if up else module
