@@ -39,7 +39,7 @@ BUDGETS = {
     "agents": 4946,
     "environments": 4157,
     "replay": 3670,
-    "training": 4445,
+    "training": 4441,
     "device": 950,
     "evaluation": 2316,
     "command": 2496,

@@ -25,9 +25,6 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
     `begin(config, directory)`, called before the first row with the fields of config.json, nested
     ones under names with dots; and `close()`, called at the end of the run. Of several errors the
     first is logged.
-
-    Attributes:
-      is_used: whether there is a function.
     """
 
     def __init__(
@@ -48,7 +45,6 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
         found = [each for each in (config.find_logger(), on_metrics) if each is not None]
         made = [self._call(each) if isinstance(each, type) else each for each in found]
         self._functions = [each for each in made if callable(each)]
-        self.is_used = bool(self._functions)
 
     def __enter__(self) -> "MetricsLogger":
         for each in self._functions:

@@ -60,7 +60,7 @@ class Progress:
     """Shows steps, rates, return and remaining time; expects the duration of the run once."""
 
     def __init__(self, steps: int, start: Counters, *, plain: bool = False):
-        """Prepares the display of a run that goes on from `start`; `plain` has no bar."""
+        """Prepares the display of a run that continues at `start`; `plain` has no bar."""
         self._steps, self._updates_before = steps, start.updates
         self._measured_from: tuple[float, int] | None = None
         self._warm_at: float | None = None
