@@ -50,10 +50,6 @@ class VectorEnvironment(Protocol):
 
     The step after a last step ignores the action given for that environment and returns the first
     step of its next episode (as in `dm_env`). All arrays have a leading axis `E`.
-
-    Where environments cannot begin an episode while others go on, an attribute `moved`, bool `[E]`,
-    says to which of them the newest time steps are new; None, or no attribute, for all. The others
-    wait: their time step repeats with a reward of 0, and the action that was given before counts.
     """
 
     @property

@@ -81,11 +81,9 @@ def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> An
 def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvironment:
     """A `gymnasium.vector.VectorEnv`, or a pool of EnvPool, as a `VectorEnvironment`.
 
-    Each environment takes the steps that it would take alone, whatever the vector's autoreset mode
-    (`metadata["autoreset_mode"]`): a last observation is a last time step, the first observation of
-    the next episode is a first one. In the mode NEXT_STEP, EnvPool's, both take a step of the
-    vector each. In the modes SAME_STEP and DISABLED they take one together; so after the end of an
-    episode one `step` begins the next one while all other environments wait: see `moved`.
+    Each environment takes the steps that it would take alone. The vector's autoreset mode
+    (`metadata["autoreset_mode"]`) must be NEXT_STEP, Gymnasium's default and EnvPool's: the step
+    after a last one begins the next episode.
 
     Spaces become what those of single environments become; see `gymnasium_spaces`.
 
@@ -95,7 +93,7 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
         None gives none. EnvPool takes its seed where a pool is made.
 
     Raises:
-      ValueError: it is neither, its autoreset mode is unknown, a space is not supported, or a pool
+      ValueError: it is neither, it has another autoreset mode, a space is not supported, or a pool
         is asynchronous (`batch_size` below `num_envs`).
     """
     from .gymnasium_vector import GymnasiumVectorAdapter  # its import takes longer than the rest

@@ -15,7 +15,6 @@ import numpy as np
 from ..agents.base import ActorState, Agent, Params
 from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import drawn
-from ..training.actor import act_where
 from ..training.metrics import RunningReturns
 
 
@@ -100,14 +99,10 @@ def run_episodes(
     while True:
         if on_frame is not None and not is_done(0):
             on_frame(drawn(environment.render))
-        moved = getattr(environment, "moved", None)
-        if moved is None:
-            decision = decide(params, states, timestep)
-        else:
-            decision = _batched_where(agent.exploit)(params, states, timestep, moved)
+        decision = decide(params, states, timestep)
         states = decision.state
         chosen = jax.device_get([decision.extras[name] for name in (*modes, *metrics)])
-        for index, *episode in zip(*running.add(timestep, moved), strict=True):
+        for index, *episode in zip(*running.add(timestep), strict=True):
             if not is_done(index):
                 finished[index].append((*episode, *(extra[index] for extra in chosen)))
         if all(map(is_done, range(num_envs))):
@@ -140,6 +135,3 @@ def batched(
 ) -> Callable[..., Any]:
     """`jax.jit` with options, of a function over the environments of an evaluation."""
     return jax.jit(jax.vmap(function, in_axes=in_axes), **options)
-
-
-_batched_where = functools.lru_cache(maxsize=8)(act_where)

@@ -114,13 +114,12 @@ class Replay(Protocol):
 class Writer(Protocol):
     """An actor's side of a replay: takes the rows of some environments."""
 
-    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
-        """Writes one row of each environment, or of some, each environment's in time order.
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
+        """Writes one row of each environment, in time order.
 
         Args:
           rows: NumPy arrays `[n, ...]`, all extras included, in the order of the environments.
           new_priority: of new sequences, where the replay does not choose it itself.
-          which: integers `[n]`, the places of those environments among the writer's; None for all.
         """
 
     def close(self) -> None:

@@ -190,10 +190,9 @@ class _LocalWriter:
     def __init__(self, replay: LocalReplay, environments: np.ndarray):
         self._replay, self._environments = replay, environments
 
-    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Ignores the priority: the selector chooses it."""
-        chosen = slice(None) if which is None else which
-        self._replay.add(rows, self._environments[chosen])
+        self._replay.add(rows, self._environments)
 
     def close(self) -> None:
         pass

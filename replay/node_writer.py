@@ -1,10 +1,8 @@
 """The actors' side of a `ReplayNode`."""
 
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +16,6 @@ _HOLD_SECONDS = 1.0  # for which the node holds a chunk back before it answers
 _POLL_SECONDS = 0.5  # between the checks of a wait for whether it must end
 _PAUSE_SECONDS = 0.1  # before a node that died is called again
 _CLOSE_SECONDS = 3.0
-
-
-class _Chunk(NamedTuple):
-    numbers: list[int]  # of its first rows, by environment
-    environments: list[int]
-    rows: np.ndarray  # uint8 [T, n, row_bytes]
 
 
 class NodeWriter:
@@ -70,13 +62,13 @@ class NodeWriter:
         self._max_rows, self._stop, self._max_wait = max_chunks * chunk_rows, stop, max_wait
         check_greeting(peer, self._packing, max(self._environments) + 1)
         self._writer = time.time_ns()
-        self._numbers = dict.fromkeys(self._environments, 0)  # of the next rows
-        self._rows: list[tuple[list[int], np.ndarray]] = []  # not sent: environments, row of each
-        self._sent: _Chunk | None = None  # not taken in
+        self._number = 0  # of the first row that was sent
+        self._rows: list[np.ndarray] = []  # not sent: a row of each environment
+        self._sent: np.ndarray | None = None  # not taken in: uint8 [T, E, row_bytes]
         self._answer: Answer | None = None  # to it
         self._sent_at = time.monotonic()
 
-    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes rows as a `Writer`; waits while `max_chunks` are not taken in.
 
         The priority is ignored: the selector chooses it.
@@ -87,14 +79,11 @@ class NodeWriter:
           WaitTimeout: the node took nothing for `max_wait` seconds.
         """
         packed = np.concatenate(self._packing.pack(rows), axis=-1)
-        environments = self._environments
-        if which is not None:
-            environments = [environments[i] for i in which]
-        if len(packed) != len(environments):
+        if len(packed) != len(self._environments):
             raise ValueError(
-                f"rows must be of {len(environments)} environments, got {len(packed)}."
+                f"rows must be of {len(self._environments)} environments, got {len(packed)}."
             )
-        self._rows.append((environments, packed))
+        self._rows.append(packed)
         late = time.monotonic() - self._sent_at >= self._chunk_seconds
         if late or len(self._rows) % self._chunk_rows == 0:
             self._send()
@@ -113,7 +102,7 @@ class NodeWriter:
         """Sends the rows if the chunk before was taken in; waits for that if there are too many."""
         started = time.monotonic()
         while not self._is_taken(0.0):
-            in_flight = len(self._rows) + (len(self._sent.rows) if self._sent else 0)
+            in_flight = len(self._rows) + (0 if self._sent is None else len(self._sent))
             if in_flight < self._max_rows:
                 return
             if self._stop():
@@ -129,13 +118,7 @@ class NodeWriter:
         self._is_taken(0.0)  # known at once where nodes share a process
 
     def _next_chunk(self) -> None:
-        environments = self._rows[0][0]
-        same = itertools.takewhile(lambda row: row[0] == environments, self._rows)
-        rows = np.stack([row for _, row in same])
-        self._rows = self._rows[len(rows) :]
-        self._sent = _Chunk([self._numbers[e] for e in environments], environments, rows)
-        for environment in environments:
-            self._numbers[environment] += len(rows)
+        self._sent, self._rows = np.stack(self._rows), []
         self._sent_at = time.monotonic()
 
     def _is_taken(self, deadline: float) -> bool:
@@ -143,13 +126,13 @@ class NodeWriter:
         while self._sent is not None:
             try:
                 if self._answer is None:
-                    numbers, environments, rows = self._sent
+                    numbers = [self._number] * len(self._environments)
                     hold = 0.0 if self._stop() else _HOLD_SECONDS
                     self._answer = self._peer.send(
-                        "add", self._writer, numbers, environments, rows, hold
+                        "add", self._writer, numbers, self._environments, self._sent, hold
                     )
                 if self._answer.result(max(0.0, deadline - time.monotonic())):
-                    self._sent = None
+                    self._number, self._sent = self._number + len(self._sent), None
             except TimeoutError:
                 return False
             except PeerLost:

@@ -32,19 +32,19 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # The most lines that each room may have: `cat` of its Python files. Whoever makes a room smaller
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
-    "root": 368,
+    "root": 364,
     "basics": 561,
     "losses": 1339,
     "networks": 1665,
     "agents": 4946,
-    "environments": 4157,
-    "replay": 3670,
-    "training": 4441,
+    "environments": 4105,
+    "replay": 3650,
+    "training": 4411,
     "device": 950,
-    "evaluation": 2316,
+    "evaluation": 2308,
     "command": 2496,
     "launchpad_programs": 3831,
-    "tests": 35924,
+    "tests": 35810,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

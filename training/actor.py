@@ -3,7 +3,7 @@
 `E` denotes the environments of one actor.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import StepType
 
-from ..agents.base import Agent, Decision, Params
+from ..agents.base import Agent
 from ..agents.conformance import timestep_shape
 from ..datatypes import Resumable, TimeStep, VectorEnvironment, rows_of
 from ..environments.failures import close_quietly, one_sentence
@@ -59,7 +59,6 @@ class Actor:
         self._agent = agent
         # Donated, the states are updated in place: they may hold a whole episode.
         self._act = jax.jit(jax.vmap(agent.explore, in_axes=(None, 0, 0)), donate_argnums=1)
-        self._act_where = act_where(agent.explore)
         # Jitted, each array has a buffer of its own, which donation requires.
         begin = jax.jit(jax.vmap(agent.begin, in_axes=(0, 0, None)), static_argnums=2)
         ids = first_id + np.arange(len(keys), dtype=np.int32)
@@ -68,7 +67,6 @@ class Actor:
         self._episodes: dict[str, list[float]] = {}
         self.is_stepping = False
         self._timestep: TimeStep | None = None  # the newest
-        self._moved: np.ndarray | None = None  # see `VectorEnvironment`
         self._running = RunningReturns(environment.num_envs)
 
     @classmethod
@@ -102,7 +100,6 @@ class Actor:
         """
         with one_sentence("the environments cannot be reset"):
             self._timestep = self._environment.reset()
-        self._moved = None
         self._running = RunningReturns(self._environment.num_envs)
 
     def compile(self) -> None:
@@ -123,7 +120,7 @@ class Actor:
         """One time step in every environment.
 
         Returns:
-          The transitions taken: E less the environments whose episode was at its end, or that wait.
+          The transitions taken: E less the environments whose episode was at its end.
         """
         before = self._newest().step_type
         actions = self.decide()
@@ -132,8 +129,7 @@ class Actor:
         self.is_stepping = False
         self.observe(timestep)
         self.update()
-        took = np.asarray(before != StepType.LAST)
-        return int(np.sum(took if self._moved is None else took & self._moved))
+        return int(np.sum(before != StepType.LAST))
 
     def decide(self) -> np.ndarray:
         """Decides on the newest time steps, last ones too, and writes their rows.
@@ -141,20 +137,12 @@ class Actor:
         Returns:
           Actions `[E, ...]`.
         """
-        timestep, moved, params = self._newest(), self._moved, self._parameters.params
-        if moved is None:
-            decision = self._act(params, self.state, timestep)
-        else:
-            decision = self._act_where(params, self.state, timestep, moved)
+        timestep = self._newest()
+        decision = self._act(self._parameters.params, self.state, timestep)
         self.state = decision.state
         action, extras = jax.device_get((decision.action, decision.extras))
-        rows = rows_of(timestep, action, extras)
         priority = 1.0 if self._client is None else self._client.new_priority
-        if moved is None:
-            self._writer.write(rows, priority)
-        else:
-            rows = jax.tree.map(lambda x: x[moved], rows)
-            self._writer.write(rows, priority, np.flatnonzero(moved))
+        self._writer.write(rows_of(timestep, action, extras), priority)
         ended = np.asarray(timestep.step_type == StepType.LAST)
         self._note({name: extras[name][ended] for name in self._episode_metrics})
         return np.asarray(action)
@@ -162,8 +150,7 @@ class Actor:
     def observe(self, timestep: TimeStep) -> None:
         """Takes the time steps `[E, ...]` that follow a decision, or that begin episodes."""
         self._timestep = timestep
-        self._moved = getattr(self._environment, "moved", None)
-        _, returns, lengths = self._running.add(timestep, self._moved)
+        _, returns, lengths = self._running.add(timestep)
         self._note({"return": returns, "length": lengths})
 
     def update(self) -> None:
@@ -213,18 +200,3 @@ class Actor:
     def _note(self, ended: dict[str, np.ndarray]) -> None:
         for name, values in ended.items():
             self._episodes.setdefault(name, []).extend(values.tolist())
-
-
-def act_where(act: Callable[..., Decision]) -> Callable[..., Decision]:
-    """`act` for E environments of which only some have a new time step, jitted; donates the states.
-
-    Where `moved`, bool `[E]`, its fourth argument, is False, states stay as they are and the rest
-    of the decision means nothing.
-    """
-
-    def one(params: Params, state: Any, timestep: TimeStep, moved: jax.Array) -> Decision:
-        decision = act(params, state, timestep)
-        kept = jax.tree.map(lambda new, old: jnp.where(moved, new, old), decision.state, state)
-        return decision._replace(state=kept)
-
-    return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)), donate_argnums=1)

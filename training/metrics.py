@@ -42,17 +42,15 @@ class RunningReturns:
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
 
-    def add(
-        self, timestep: TimeStep, moved: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Adds time steps `[E, ...]`; those that have not `moved`, bool `[E]`, are not new.
+    def add(self, timestep: TimeStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Adds time steps `[E, ...]`.
 
         Returns:
           Which environments' episodes ended now, in order; their returns, and their lengths.
         """
         first = timestep.step_type == dm_env.StepType.FIRST
         self._returns = np.where(first, 0.0, self._returns + timestep.reward)
-        self._lengths = np.where(first, 0, self._lengths + (1 if moved is None else moved))
+        self._lengths = np.where(first, 0, self._lengths + 1)
         ended = np.flatnonzero(timestep.step_type == dm_env.StepType.LAST)
         return ended, self._returns[ended], self._lengths[ended]
 

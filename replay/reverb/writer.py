@@ -56,7 +56,7 @@ class ReverbWriter:
         self._layout, self._checked = layout, 1.0
         self._streams = server.connect(lambda: [_Stream(number, server) for number in environments])
 
-    def write(self, rows: Row, new_priority: float = 1.0, which: np.ndarray | None = None) -> None:
+    def write(self, rows: Row, new_priority: float = 1.0) -> None:
         """Writes one row of each environment; waits while the table accepts no items.
 
         Raises:
@@ -68,14 +68,13 @@ class ReverbWriter:
         if new_priority != self._checked:  # also true for NaN
             check_priorities(np.array([new_priority]), 1)
             self._checked = new_priority
-        streams = self._streams if which is None else [self._streams[i] for i in which]
-        if len(rows.is_last) != len(streams):
+        if len(rows.is_last) != len(self._streams):
             raise ValueError(
-                f"rows must be of {len(streams)} environments, got {len(rows.is_last)}."
+                f"rows must be of {len(self._streams)} environments, got {len(rows.is_last)}."
             )
         columns = self._layout.packing.pack(rows)
         for stream, first, last, *packed in zip(
-            streams, rows.is_first, rows.is_last, *columns, strict=True
+            self._streams, rows.is_first, rows.is_last, *columns, strict=True
         ):
             stream.write(packed, new_priority, is_first=bool(first), is_last=bool(last))
 

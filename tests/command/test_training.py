@@ -321,11 +321,9 @@ def test_environments_that_do_not_fit_the_run_are_refused(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_environments_of_gymnasium_that_were_made_before(number, tmp_path):
-    """One, and a vector whose environments wait for each other."""
-    mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
     environment = gymnasium.make("CartPole-v1")
     if number > 1:
-        environment = gymnasium.make_vec("CartPole-v1", number, "sync", vector_kwargs=mode)
+        environment = gymnasium.make_vec("CartPole-v1", number, "sync")
     config = RunConfig(
         agent="noisy_agent:NOISY", environment="CartPole-v1", steps=120, num_envs=number
     )

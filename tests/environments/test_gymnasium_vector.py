@@ -13,8 +13,7 @@ from retrax.environments import check_environment, from_gymnasium_vector, make
 
 FIRST, MID, LAST = range(3)
 NUM_ENVS, COUNT, SEED = 3, 60, 5
-ACTIONS = np.random.default_rng(0).integers(4, size=(NUM_ENVS, 2 * COUNT))
-MODES = list(AutoresetMode)
+ACTIONS = np.random.default_rng(0).integers(4, size=(NUM_ENVS, COUNT))
 FORMS = {
     "Box": spaces.Box(-99, 99, (3,), np.float32),
     "Dict": spaces.Dict({"a": spaces.Box(-9, 9, (2,), np.float32), "b": spaces.Discrete(9)}),
@@ -72,7 +71,7 @@ class Pool(gymnasium.Env):
         return self.inner.step(actions)
 
 
-def vector(mode=AutoresetMode.NEXT_STEP, form="Box"):
+def vector(form="Box", mode=AutoresetMode.NEXT_STEP):
     return SyncVectorEnv([functools.partial(Walk, form)] * NUM_ENVS, autoreset_mode=mode)
 
 
@@ -95,44 +94,35 @@ def alone(e, form):
 
 
 def together(environment):
-    """The new time steps of each environment; whoever waits or has ended gets another action."""
+    """The time steps of each environment."""
     found = [[] for _ in range(NUM_ENVS)]
-    timestep, actions = environment.reset(), np.zeros(NUM_ENVS, np.int32)
-    while min(map(len, found)) < COUNT:
-        moved = np.ones(NUM_ENVS, bool) if environment.moved is None else environment.moved
+    timestep = environment.reset()
+    for actions in ACTIONS.T:
         for e in range(NUM_ENVS):
-            actions[e] = 0
-            if moved[e]:
-                numbers = np.ravel(timestep.observation[e]).tolist()
-                parts = (timestep.step_type, timestep.reward, timestep.discount)
-                found[e].append((*(part[e].item() for part in parts), *numbers))
-                actions[e] = ACTIONS[e, len(found[e]) - 1]
-            else:
-                assert (timestep.step_type[e], timestep.reward[e]) == (MID, 0)
-                assert np.ravel(timestep.observation[e]).tolist() == list(found[e][-1][3:])
+            parts = (timestep.step_type, timestep.reward, timestep.discount)
+            numbers = np.ravel(timestep.observation[e]).tolist()
+            found[e].append((*(part[e].item() for part in parts), *numbers))
         timestep = environment.step(actions)
-    return [steps[:COUNT] for steps in found]
+    return found
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("mode", MODES)
-def test_all_steps_are_those_of_the_environments_one_by_one(mode, form):
-    environment = from_gymnasium_vector(vector(mode, form), seed=SEED)
+def test_all_steps_are_those_of_the_environments_one_by_one(form):
+    environment = from_gymnasium_vector(vector(form), seed=SEED)
     assert together(environment) == [alone(e, form) for e in range(NUM_ENVS)]
 
 
 def test_wrapped_vectors_and_pools():
     wanted = [alone(e, "Box") for e in range(NUM_ENVS)]
-    wrapped = VectorWrapper(vector(AutoresetMode.SAME_STEP))
+    wrapped = VectorWrapper(vector())
     assert together(from_gymnasium_vector(wrapped, seed=SEED)) == wanted
     pool = from_gymnasium_vector(Pool())
     assert together(pool) == wanted
     assert pool.spec.max_episode_steps == 7
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_they_pass_the_conformance_test(mode):
-    environment = from_gymnasium_vector(vector(mode, "Dict"), seed=SEED)
+def test_they_pass_the_conformance_test():
+    environment = from_gymnasium_vector(vector("Dict"), seed=SEED)
     check_environment(environment, steps=50)
     assert environment.render().shape == (2, 2, 3)
     environment.close()
@@ -159,7 +149,7 @@ def test_gymnasiums_own_vectors_from_a_function():
 class Broken(VectorEnv):
     """A vector that lacks something, or that returns something else."""
 
-    num_envs, metadata = 1, {"autoreset_mode": AutoresetMode.SAME_STEP}
+    num_envs, metadata = 1, {"autoreset_mode": AutoresetMode.NEXT_STEP}
     single_observation_space, single_action_space = FORMS["Box"], spaces.Discrete(2)
 
     def __init__(self, **changes):
@@ -188,10 +178,11 @@ def results(**changes):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"metadata": {}}, 'metadata["autoreset_mode"] of Broken must be one of gymnasium.vector.'),
+        (
+            {"metadata": {}},
+            'metadata["autoreset_mode"] of Broken must be AutoresetMode.NEXT_STEP, got None: ',
+        ),
         ({"single_action_space": spaces.Text(3)}, "the action space Text(1, 3, charset="),
-        ({}, "the last observation of environment 0 at step 1 is missing: in the mode SAME_STEP"),
-        (results(info={"final_obs": np.array([None])}), "the last observation of environment 0"),
         (
             {"results": (1, 2)},
             "the vector's step must return observation, reward, terminated, trun",
@@ -219,6 +210,13 @@ def test_what_vectors_lack_is_one_sentence(changes, sentence):
     assert "\n" not in str(caught.value)
 
 
+def test_what_comes_with_a_first_observation_means_nothing():
+    environment = from_gymnasium_vector(Broken())
+    found = [environment.reset(), *(environment.step(np.zeros(1, int)) for _ in range(3))]
+    assert [int(timestep.step_type[0]) for timestep in found] == [FIRST, LAST, FIRST, LAST]
+    assert [float(timestep.reward[0]) for timestep in found] == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("given", "seed", "sentence"),
     [
@@ -233,6 +231,13 @@ def test_what_vectors_lack_is_one_sentence(changes, sentence):
             "a pool must have a batch_size of all its 3 environment",
         ),
         (Pool, 1, "seed must be None for EnvPool"),
+        (
+            lambda: vector(mode=AutoresetMode.SAME_STEP),
+            None,
+            r'metadata\["autoreset_mode"\] of SyncVectorEnv must be AutoresetMode.NEXT_STEP, got '
+            r"AutoresetMode.SAME_STEP: gymnasium.make_vec\(..., vector_kwargs=",
+        ),
+        (lambda: vector(mode=AutoresetMode.DISABLED), None, r"metadata.* got .*DISABLED: gymn"),
     ],
 )
 def test_other_things_are_refused(given, seed, sentence):

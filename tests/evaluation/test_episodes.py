@@ -2,17 +2,14 @@
 
 import chex
 import dm_env
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from dm_env import specs
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import EnvironmentSpec, SequenceSpec
-from retrax.environments import from_gymnasium_vector
 from retrax.evaluation.episodes import run_episodes
 from retrax.evaluation.evaluations import Scores
 
@@ -125,34 +122,6 @@ def test_returns_and_lengths_by_hand():
     np.testing.assert_array_equal(results.lengths, [2, 3, 4, 4])
     assert results.returns.dtype == np.float64
     assert results.lengths.dtype == np.int64
-
-
-class Scripted(gymnasium.Env):
-    """Episodes of given lengths, each step worth its action."""
-
-    observation_space = gymnasium.spaces.Box(0, 9, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(1000)
-
-    def __init__(self, lengths):
-        self.lengths = lengths
-
-    def reset(self, *, seed=None, options=None):
-        self.left = self.lengths.pop(0)
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action):
-        self.left -= 1
-        return np.zeros(3, np.float32), float(action), False, self.left == 0, {}
-
-
-@pytest.mark.parametrize("mode", [*AutoresetMode])
-def test_agents_are_not_called_for_environments_that_wait(mode):
-    makers = [lambda: Scripted([2, 3, 9]), lambda: Scripted([4, 4, 9])]
-    environment = from_gymnasium_vector(SyncVectorEnv(makers, autoreset_mode=mode))
-    results = run(environment, 4)
-    # Actions are 0 and 1; 3, 4 and 5; and in environment 1 from 0 to 3 and from 5 to 8.
-    np.testing.assert_array_equal(results.returns, [1.0, 12.0, 6.0, 26.0])
-    np.testing.assert_array_equal(results.lengths, [2, 3, 4, 4])
 
 
 def test_a_second_call_goes_on_from_the_states_of_the_first():

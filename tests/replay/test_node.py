@@ -104,20 +104,6 @@ def test_all_is_as_in_one_process(selector, cut, changes):
     assert drawn > 20
 
 
-def test_rows_of_some_environments_are_as_in_one_process():
-    """Each environment's rows are numbered by themselves."""
-    sequence = sequence_spec()
-    local, node = local_replay(sequence), ReplayNode(local_replay(sequence), max_lead=1000)
-    writers = local.writer(BOTH), open_writer(DirectPeer(node), sequence=sequence, chunk_rows=4)
-    for index, rows in enumerate(stream(40)):
-        which = (None, np.array([1]), None, np.array([0]), None)[index % 5]
-        for writer in writers:
-            writer.write(rows if which is None else part(rows, which[0]), 1.0, which)
-    writers[1].close()
-    assert local.store.state()["heads"].tolist() == [32, 32]
-    assert_equal(node.local.store.state(), local.store.state())
-
-
 @pytest.mark.parametrize("max_lead", [0, 1, 7])
 @pytest.mark.parametrize("num_envs", [1, 2])
 @pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.4}, ROUNDS])

@@ -3,16 +3,14 @@
 from typing import NamedTuple
 
 import chex
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from retrax.agents.base import Agent, Decision
 from retrax.datatypes import SequenceSpec
-from retrax.environments import from_gymnasium_vector, make
+from retrax.environments import make
 from retrax.training.actor import Actor
 
 
@@ -127,61 +125,6 @@ def test_a_loop_outside_may_do_what_step_does(keys):
     chex.assert_trees_all_equal(writer.rows, other_writer.rows)
     assert parameters.steps == other_parameters.steps == 12
     assert actor.take_episodes() == other.take_episodes()
-
-
-class Streams:
-    """A writer that keeps the rows of each environment apart."""
-
-    def __init__(self, num_envs):
-        self.rows = [[] for _ in range(num_envs)]
-
-    def write(self, rows, new_priority, which=None):
-        for place, e in enumerate(range(len(self.rows)) if which is None else which):
-            self.rows[e].append(jax.tree.map(lambda x, place=place: x[place].tolist(), rows))
-
-    def close(self):
-        pass
-
-
-class Times(gymnasium.Env):
-    """Episodes of 1 to 3 steps that show their time."""
-
-    observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.time, self.length = 0, int(self.np_random.integers(1, 4))
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        self.time += 1
-        seen = np.full(1, self.time, np.float32)
-        return seen, 1.0 + action, self.time == self.length, False, {}
-
-
-def test_environments_that_wait_for_others_change_no_row(keys):
-    """In Gymnasium's modes that reset in the same step, each environment's rows are as alone."""
-
-    def run(mode):
-        vector = SyncVectorEnv([Times] * 2, autoreset_mode=mode)
-        environment = from_gymnasium_vector(vector, seed=1)
-        streams = Streams(2)
-        actor = Actor(AGENT, environment, streams, Parameters(), keys=keys)
-        taken = sum(actor.step() for _ in range(60))
-        ended = sum(row.is_last for rows in streams.rows for row in rows)
-        waiting = 0 if environment.moved is None else 2 - environment.moved.sum()
-        assert taken == sum(map(len, streams.rows)) - ended - waiting
-        episodes = actor.take_episodes()
-        return streams.rows, list(zip(episodes["return"], episodes["length"], strict=True))
-
-    rows, episodes = run(AutoresetMode.NEXT_STEP)
-    for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):
-        found, found_episodes = run(mode)
-        for ours, alone in zip(found, rows, strict=True):
-            assert 40 < len(ours) < 60 == len(alone), "some have waited"
-            assert ours == alone[: len(ours)]
-        assert set(found_episodes) <= set(episodes)
 
 
 def test_compiling_changes_nothing_and_happens_once(keys):

@@ -12,9 +12,7 @@ from replay_rows import sequence_spec
 from reverb_servers import (
     BIG,
     SPEC,
-    each_once,
     make_writer,
-    serve,
     server,
     stream,
     streams,
@@ -74,18 +72,6 @@ def test_new_sequences_have_the_priority_that_was_given():
         rows, _ = layout.packing.unpack([item.data[0][None]])
         found[tuple(rows.observation[0, :, 1].tolist())] = item.info.priority
     assert found == {(0.0, 1.0): 2.0, (1.0, 2.0): 5.0}
-
-
-def test_rows_of_some_environments():
-    sequence = sequence_spec(length=2)
-    with serve([each_once(sequence, BIG)]) as address:
-        writer = make_writer(address, sequence, BIG, range(2))
-        for row in streams(2, 5):
-            writer.write(row)
-        for row in stream(1, 3):
-            writer.write(row, which=np.array([1]))
-        writer.close()
-        assert reverb.Client(address).server_info(timeout=5)["sequences"].current_size == 4 + 7
 
 
 def test_close_of_many_environments_takes_bounded_time():
