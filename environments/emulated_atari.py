@@ -148,7 +148,7 @@ class _Emulator:
             frames.append(self.ale.getScreenGrayscale())
             if self.ale.game_over():
                 break
-        return reward, area_resize(np.maximum.reduce(frames[-2:]), SIDE, SIDE)
+        return reward, area_resize(np.max(frames[-2:], axis=0), SIDE, SIDE)
 
     def screen(self) -> np.ndarray:
         return area_resize(self.ale.getScreenGrayscale(), SIDE, SIDE)

@@ -126,10 +126,7 @@ def begin_states(agent: Agent, key: jax.Array, num_envs: int) -> ActorState:
     return batched(agent.begin, (0, 0, None), static_argnums=2)(keys, ids, num_envs)
 
 
-# Cached, since each new jax.jit function compiles again, and an agent is evaluated repeatedly.
-
-
-@functools.lru_cache(maxsize=24)
+@functools.lru_cache(maxsize=24)  # each new jax.jit compiles again; an agent is evaluated often
 def batched(
     function: Callable[..., Any], in_axes: tuple[int | None, ...], **options: Any
 ) -> Callable[..., Any]:

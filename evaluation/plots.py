@@ -223,5 +223,6 @@ def _draw(panel: "Axes", runs: Sequence[_Run], styles: dict[str, tuple[str, str]
             drawing.draw_seeds(panel, curves, colour, label)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.grid(alpha=0.3)
-    where = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if len(styles) > _MAX_INSIDE else {}
+    outside: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    where = outside if len(styles) > _MAX_INSIDE else {}
     panel.legend(fontsize="small", frameon=False, **where)

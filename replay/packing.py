@@ -272,7 +272,6 @@ class DrawPacking:
             offsets.append(offsets[-1] + blocks * _ALIGNMENT)
         names = ["header", "keys", "weights", "rows", "first"][: len(formats)]
         size = offsets.pop()
-        self._dtypes[batch] = np.dtype(
-            {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-        )
+        layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+        self._dtypes[batch] = np.dtype(layout)
         return self._dtypes[batch]

@@ -228,7 +228,7 @@ class SequenceStore:
     def state(self) -> dict[str, Any]:
         """State for `restore`, a pytree of arrays: views of the filled rings, and the draws."""
         return {
-            **self._leaves(int(min(self._heads.max(), self._windows.num_rows))),
+            **self._leaves(min(int(np.max(self._heads)), self._windows.num_rows)),
             "heads": self._heads.copy(),
             "episodes": self._episodes.copy(),
             "selector": self._selector.state(),
