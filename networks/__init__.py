@@ -3,7 +3,6 @@
 from .acer import *
 from .agent57 import *
 from .base import *
-from .categorical_dueling import *
 from .critic_heads import *
 from .d4pg import *
 from .memory import *
@@ -15,8 +14,6 @@ __all__ = [
     "ActionClassifier",
     "AdvantageModule",
     "Agent57Networks",
-    "CategoricalDuelingHead",
-    "CategoricalDuelingModule",
     "CategoricalOutput",
     "CriticHead",
     "CriticModule",
@@ -42,7 +39,6 @@ __all__ = [
     "make_acer_network",
     "make_advantage_network",
     "make_agent57_networks",
-    "make_categorical_dueling_network",
     "make_d4pg_networks",
     "make_feed_forward_network",
     "make_reactor_network",

@@ -3,9 +3,6 @@
 What they say about the package itself, their commands, links, and the figures that scripts draw.
 """
 
-import ast
-import importlib
-import json
 import re
 import subprocess
 import sys
@@ -101,14 +98,6 @@ def test_every_definition_that_a_page_links_to_exists():
         source = (page.parent / path).read_text(encoding="utf-8")
         assert name == anchor
         assert re.search(rf"^(def|class) {name}\b", source, re.MULTILINE), f"{page.name}: {name}"
-
-
-def test_results_name_no_folder_of_the_machine_that_made_them():
-    """`search_path` of a run's config.json, which is absolute, is replaced by "."."""
-    pages = [json.loads(p.read_text()) for p in (ROOT / "docs/results").glob("*/configs.json")]
-    found = [each for page in pages for each in page]
-    assert len(found) > 100
-    assert not [e["runs"] for e in found if e["config"].get("search_path", ".") != "."]
 
 
 def test_set_up_is_what_we_promise_and_continuous_integration_runs_it():
@@ -222,13 +211,6 @@ def test_commands_are_understood(page, tmp_path, monkeypatch):
         parse_command(arguments, monkeypatch)
 
 
-def test_commands_of_the_scoreboard_are_understood(monkeypatch):
-    commands = re.findall(r"\| `retrax ([^`]+)` \|$", read("docs/results/README.md"), re.M)
-    assert len(commands) > 50
-    for command in commands[::10]:  # they differ in names alone, which the tables' test knows
-        parse_command(command.split(), monkeypatch)
-
-
 def test_commands_that_are_not_understood_are_found(monkeypatch, capfd):
     assert len(PAGES_WITH_COMMANDS) > 12
     launch = ["launch", "acer", "--environment", "catch"]
@@ -241,29 +223,3 @@ def test_commands_that_are_not_understood_are_found(monkeypatch, capfd):
         assert f"Unrecognized options: {words[-2]}" in capfd.readouterr().err
     with pytest.raises(AssertionError, match="--sed"):
         parse_command(["train", "--resume", "run", "--sed", "2"], monkeypatch)
-
-
-def missing(text):
-    """Names that Python imports from retrax, but that are not there."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "retrax":
-                    importlib.import_module(alias.name)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "retrax":
-            module = importlib.import_module(node.module)
-            for alias in node.names:
-                if not hasattr(module, alias.name):
-                    yield f"{node.module}.{alias.name}"
-
-
-@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS])
-def test_python_imports_what_exists(page):
-    python = [block.text for block in blocks(read(page)) if block.language == "python"]
-    assert [name for text in python for name in missing(text)] == []
-
-
-def test_imports_of_what_does_not_exist_are_found():
-    assert [*missing("from retrax.losses import nothing")] == ["retrax.losses.nothing"]
-    with pytest.raises(ImportError):
-        [*missing("import retrax.nothing")]

@@ -14,9 +14,9 @@ from retrax.agents.n_step import NStepTransitions, n_step_transitions
 from retrax.agents.optimization import descend
 from retrax.datatypes import EnvironmentSpec, Sample, SequenceSpec, TimeStep
 from retrax.networks import FeedForwardNetwork as Network
-from retrax.networks import make_categorical_dueling_network
 
 from .config import Config
+from .network import make_network
 
 
 class LearnerState(NamedTuple):
@@ -82,11 +82,10 @@ def make_agent(
         network with other outputs.
     """
     num_actions = count_actions("Rainbow", environment_spec)
-    net = network or make_categorical_dueling_network(
+    net = network or make_network(
         environment_spec.observations,
         num_actions=num_actions,
         num_atoms=config.num_atoms,
-        vector_sizes=(config.hidden_size,),
         hidden_size=config.hidden_size,
     )
     _check_network(net, environment_spec, (num_actions, config.num_atoms))

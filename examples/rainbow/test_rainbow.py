@@ -8,9 +8,9 @@ from dm_env import specs
 
 import rainbow
 import retrax
+from rainbow.network import make_network
 from retrax.datatypes import Row, Sample
 from retrax.environments import make
-from retrax.networks import make_categorical_dueling_network
 from retrax.testing import check_agent, check_agent_shapes
 
 SPEC = make("catch").spec
@@ -28,6 +28,41 @@ def test_it_takes_images():
     spec = SPEC._replace(observations=image)
     assert rainbow.AGENT.default_preset("ALE/Pong-v5", spec) == "paper"
     check_agent_shapes(rainbow.make_agent(spec, rainbow.PRESETS["paper"]()), spec)
+
+
+def test_logits_are_the_definition():
+    """V + A - mean_a A, with loops over actions and atoms."""
+    network = make_network(specs.Array((4,), np.float32), num_actions=3, num_atoms=5, hidden_size=7)
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
+    x = rng.normal(size=(2, 4)).astype(np.float32)
+
+    def layer(name, x):
+        [weights] = [w for path, w in params.items() if path.endswith(name)]
+        return x @ np.float64(weights["w"]) + weights["b"]
+
+    features = np.maximum(layer("torso/~/linear", x), 0)
+    value, advantage = (
+        layer(f"{name}_output", np.maximum(layer(f"{name}_hidden", features), 0))
+        for name in ("value", "advantage")
+    )
+    logits = network.apply(params, x)
+    assert logits.shape == (2, 3, 5)
+    for b, a, n in np.ndindex(2, 3, 5):
+        of_actions = [advantage[b, other * 5 + n] for other in range(3)]
+        expected = value[b, n] + of_actions[a] - sum(of_actions) / 3
+        np.testing.assert_allclose(logits[b, a, n], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_for_images_are_the_papers():
+    """DQN's convolutions, 512 units in each stream, 51 atoms; 18 actions."""
+    image = specs.Array((84, 84, 4), np.uint8)
+    network = make_network(image, num_actions=18, num_atoms=51, hidden_size=512)
+    params = jax.eval_shape(network.init, jax.random.key(0))
+    convolutions = [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    streams = [(7 * 7 * 64, 512)] * 2 + [(512, 51), (512, 18 * 51)]
+    assert sorted(layer["w"].shape for layer in params.values()) == sorted(convolutions + streams)
 
 
 def sample(**changes):
@@ -138,7 +173,7 @@ def test_epsilon_decreases_with_the_steps_of_all_actors():
 
 
 def test_networks_and_configs_of_wrong_sizes_are_refused():
-    network = make_categorical_dueling_network(SPEC.observations, num_actions=4, num_atoms=5)
+    network = make_network(SPEC.observations, num_actions=4, num_atoms=5, hidden_size=8)
     with pytest.raises(
         ValueError, match="logits must be 3 actions x 5 atoms, got 4 actions x 5 atoms"
     ):

@@ -17,7 +17,6 @@ from document_blocks import (
     command_lines,
     read,
     run_block,
-    run_command,
 )
 
 from retrax.datatypes import Row, Sample
@@ -146,25 +145,20 @@ def test_the_example_of_an_agent_learns_by_the_definition_of_dqn(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    "text", ["retrax evaluate nothing", "python nothing.py", "retrax doctor --output nothing.png"]
+    ("text", "message"),
+    [
+        ("retrax evaluate nothing", "retrax evaluate nothing"),
+        ("python nothing.py", "python nothing.py"),
+        ("python -c pass --output empty.png", r"empty\.png"),
+    ],
 )
-def test_a_command_that_fails_is_found(text, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(AssertionError):
-        run_block("page.md", Block("bash", text, 0))
-
-
-def test_a_process_that_fails_is_found(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(AssertionError, match="retrax: "):
-        run_command(["retrax", "evaluate", "nothing"], as_process=True)
-
-
-def test_an_output_that_is_no_picture_is_found(tmp_path, monkeypatch):
+def test_a_command_that_fails_and_an_output_that_is_no_picture_are_found(
+    text, message, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.png").touch()
-    with pytest.raises(AssertionError, match=r"empty\.png"):
-        run_block("page.md", Block("bash", "python -c pass --output empty.png", 0))
+    with pytest.raises(AssertionError, match=message):
+        run_block("page.md", Block("bash", text, 0))
 
 
 def test_a_traceback_names_the_line_of_the_page():
