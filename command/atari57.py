@@ -1,6 +1,5 @@
 """`retrax atari57`: statistics of published scores and of the user's."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -9,15 +8,8 @@ from rich import box, table
 from rich.console import Console
 
 from ..evaluation import atari57
-from .parsing import parse_call
 
 _WIDTH = 120  # columns, if the output is not a terminal
-
-
-def atari57_command(arguments: Sequence[str]) -> int:
-    """Prints the table and writes the chart."""
-    compare(**parse_call(compare, arguments, prog="retrax atari57"))
-    return 0
 
 
 def compare(
@@ -26,7 +18,7 @@ def compare(
     algorithms: tuple[str, ...] | None = None,
     scores: Path | None = None,
     output: Path | None = None,
-) -> None:
+) -> Path | None:
     """Compare algorithms on 57 Atari games: published scores, and yours.
 
     Args:
@@ -52,8 +44,7 @@ def compare(
         grid.add_row(*(cell for _, cell in _cells(entry)), style="bold" if entry.own else "")
     console.print(grid)
     console.print(_notes(compared), highlight=False, soft_wrap=True)
-    if output:
-        print(output)
+    return output
 
 
 def _cells(entry: atari57.Entry) -> list[tuple[str, str]]:

@@ -1,13 +1,10 @@
-"""`retrax benchmark`: an agent on the tasks of a suite; and `retrax report`, which shows it."""
+"""`retrax benchmark`: an agent on the tasks of a suite, and tables of the results."""
 
-import contextlib
 import csv
-import dataclasses
-import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +15,11 @@ import tyro
 from .. import __version__
 from ..agents.entry import find_agent
 from ..basics.validation import Range
-from ..basics.writing import replacing
+from ..basics.writing import replacing, write_json
 from ..environments.bsuite_tasks import PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.comparison import normalised
-from ..evaluation.report import write_report
-from ..evaluation.suites import BSUITE, Suite, Task, find_suite
+from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
 from ..training.assembly import spec_of
 from ..training.checks import checked_agent
 from ..training.config_file import read_config
@@ -31,156 +27,121 @@ from ..training.directory_lock import DirectoryLock
 from ..training.resuming import Start
 from ..training.run_config import RunConfig
 from ..training.snapshots import Snapshots
-from ..training.stop import stop_on_signals
-from .grid import EVALUATION, Cell, grid_screen, run_grid
-from .parsing import parse, parse_call, tell
+from .grid import EVALUATION, Cell, run_shown
+from .parsing import tell
 
 SCORES = "scores.csv"
 CURVES = "curves.csv"
-_PROG = "retrax benchmark"
 _SUITE = "suite.json"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Benchmark:
+def benchmark(
+    suite: str,
+    agent: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="AGENT")],
+    *,
+    tasks: tuple[str, ...] = (),
+    seeds: Annotated[int, Range(1)] = 3,
+    jobs: Annotated[int, Range(1)] = 1,
+    directory: Path | None = None,
+    preset: str | None = None,
+    steps: Annotated[int | None, Range(1)] = None,
+    episodes: Annotated[int | None, Range(1)] = None,
+    num_envs: Annotated[int | None, Range(1)] = None,
+    plain: bool = False,
+) -> int:
     """Train and evaluate an agent on the tasks of a suite, as far as that has not been done.
 
     Ctrl-C leaves snapshots; the same command goes on. Several agents may share a directory, which
     `retrax report` shows.
+
+    Args:
+      suite: atari, atari5, bsuite, classic, control or minatar.
+      agent: a registered agent, or module:NAME of your own.
+      tasks: tasks of the suite; by default all in which the agent can act. `catch` is all ids of
+        bsuite's experiment, `catch-3` one of them.
+      seeds: runs of each task, with seeds from 0 on.
+      jobs: runs at a time.
+      directory: where runs and tables are kept; by default runs/benchmark-SUITE.
+      preset: the preset for all tasks; by default the agent's for each.
+      steps: steps of each run; by default those of the task.
+      episodes: episodes of each evaluation; by default those of the task.
+      num_envs: environments of a run, stepped together; by default 8, in bsuite 1.
+      plain: lines instead of a live table.
     """
-
-    suite: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SUITE")]
-    """atari, atari5, bsuite, classic, control or minatar."""
-
-    agent: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
-    """A registered agent, or module:NAME of your own."""
-
-    tasks: tuple[str, ...] = ()
-    """Tasks of the suite; by default all in which the agent can act. `catch` is all ids of bsuite's
-    experiment, `catch-3` one of them."""
-
-    seeds: Annotated[int, Range(1)] = 3
-    """Runs of each task, with seeds from 0 on."""
-
-    jobs: Annotated[int, Range(1)] = 1
-    """Runs at a time."""
-
-    directory: Path | None = None
-    """Where runs and tables are kept; by default runs/benchmark-SUITE."""
-
-    preset: str | None = None
-    """The preset for all tasks; by default the agent's for each."""
-
-    steps: Annotated[int | None, Range(1)] = None
-    """Steps of each run; by default those of the task."""
-
-    episodes: Annotated[int | None, Range(1)] = None
-    """Episodes of each evaluation; by default those of the task."""
-
-    num_envs: Annotated[int | None, Range(1)] = None
-    """Environments of a run, stepped together; by default 8, in bsuite 1."""
-
-    plain: bool = False
-    """Lines instead of a live table."""
-
-    def run(self) -> int:
-        """Runs what is missing, and writes the tables; 1 if a run failed, else 0."""
-        suite, entry = find_suite(self.suite), find_agent(self.agent)
-        if self.preset is not None:
-            entry.config_of(self.preset)
-        directory = self.directory or Path("runs") / f"benchmark-{suite.name}"
-        directory = directory.absolute()  # environments may change the working directory
-        cells = list(self._cells(suite, directory))
-        with DirectoryLock(directory) as lock:
-            _check(directory, suite, cells)
-            lock.acquire()
-            (directory / _SUITE).write_text(json.dumps(_about(suite), indent=2) + "\n")
-            with stop_on_signals() as stop, grid_screen(cells, plain=self.plain) as show:
-                logs = directory / "logs"
-                end = run_grid(cells, jobs=self.jobs, logs=logs, stop=stop, show=show)
-            found = self._all_cells(suite, directory)
-            write_tables(directory, found)
-            if suite.name == BSUITE:
-                write_bsuite(directory, found)
-        for name in end.failed:
-            tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
-        if stop.is_set():
-            tell("Stopped by you. The same command goes on.")
-        print(
-            f"{end.complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
-            f"{directory / CURVES}. Next: retrax report {directory}"
+    found, entry = find_suite(suite), find_agent(agent)
+    if preset is not None:
+        entry.config_of(preset)
+    if found.num_envs == 1 < (num_envs or 1):
+        raise ValueError(
+            f"--num-envs must be 1 in {suite}, whose scores are of one sequence of episodes, got "
+            f"{num_envs}."
         )
-        return int(bool(end.failed))
-
-    def _cells(self, suite: Suite, directory: Path) -> Iterator[Cell]:
-        """The grid, seed by seed: a grid that is stopped early has all tasks with fewer seeds."""
-        num_envs = self.num_envs or suite.num_envs
-        if suite.num_envs == 1 < num_envs:
-            raise ValueError(
-                f"--num-envs must be 1 in {suite.name}, whose scores are of one sequence of "
-                f"episodes, got {num_envs}."
+    directory = directory or Path("runs") / f"benchmark-{suite}"
+    directory = directory.absolute()  # environments may change the working directory
+    run = f"{directory / 'runs'}/{agent.replace(':', '-')}"
+    fields: dict[str, Any] = {"agent": agent, "num_envs": num_envs or found.num_envs}
+    able = []
+    for task in found.choose(tasks):
+        try:
+            if not Path(f"{run}-{task.name}-0").exists():  # else it was checked before
+                _check_task(RunConfig(environment=task.environment, steps=1, **fields))
+            able.append(task)
+        except ValueError as error:
+            refused = error
+            tell(f"{task.name} is left out: {error}")
+    if not able:
+        raise ValueError(f"{agent} can act in no task: {refused}")
+    cells = []
+    for seed in range(seeds):  # a grid that is stopped early has all tasks with fewer seeds
+        for task in able:
+            config = RunConfig(
+                environment=task.environment,
+                preset=preset,
+                steps=steps or task.steps,
+                seed=seed,
+                **fields,
             )
-        run = f"{directory / 'runs'}/{self.agent.replace(':', '-')}"
-        able, refused = [], {}
-        for task in suite.choose(self.tasks):
-            try:
-                if not Path(f"{run}-{task.name}-0").exists():  # else it was checked before
-                    self._check_task(task, num_envs)
-                able.append(task)
-            except ValueError as error:
-                refused[task.name] = str(error)
-        for name, sentence in refused.items():
-            tell(f"{name} is left out: {sentence}")
-        if not able:
-            raise ValueError(f"{self.agent} can act in no task: {next(iter(refused.values()))}")
-        for seed in range(self.seeds):
-            for task in able:
-                config = RunConfig(
-                    agent=self.agent,
-                    environment=task.environment,
-                    preset=self.preset,
-                    steps=self.steps or task.steps,
-                    seed=seed,
-                    num_envs=num_envs,
-                )
-                episodes = self.episodes or task.episodes
-                yield Cell(task, config, Path(f"{run}-{task.name}-{seed}"), episodes)
-
-    def _check_task(self, task: Task, num_envs: int) -> None:
-        """Raises ValueError if the agent cannot act in a task."""
-        environment = task.environment
-        probe = RunConfig(agent=self.agent, environment=environment, num_envs=num_envs, steps=1)
-        spec = spec_of(probe)
-        checked_agent(probe.resolve(spec), spec)
-
-    def _all_cells(self, suite: Suite, directory: Path) -> list[Cell]:
-        """A cell for every run directory, those of other agents and earlier calls included."""
-        by_environment = {task.environment: task for task in suite.all_tasks}
-        found = []
-        for path in sorted((directory / "runs").glob("*/config.json")):
-            config = read_config(path.parent)
-            task = by_environment[config.environment]
-            found.append(Cell(task, config, path.parent, self.episodes or task.episodes))
-        return found
+            path = Path(f"{run}-{task.name}-{seed}")
+            cells.append(Cell(task, config, path, episodes or task.episodes))
+    with DirectoryLock(directory) as lock:
+        _check(directory, found, cells)
+        lock.acquire()
+        write_json(directory / _SUITE, _about(found))
+        end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
+        every = _all_cells(found, directory, episodes)
+        write_tables(directory, every)
+        if suite == BSUITE:
+            write_bsuite(directory, every)
+    if is_stopped:
+        tell("Stopped by you. The same command goes on.")
+    print(
+        f"{end.complete} of {len(end.states)} runs are complete: {directory / SCORES}, "
+        f"{directory / CURVES}. Next: retrax report {directory}"
+    )
+    return int(bool(end.failed))
 
 
-def benchmark_command(arguments: Sequence[str]) -> int:
-    """Runs what is missing; returns 1 if a run failed, else 0."""
-    return int(parse(Benchmark, arguments, prog=_PROG).run())
+def _check_task(probe: RunConfig) -> None:
+    """Raises ValueError if the agent cannot act in a task."""
+    spec = spec_of(probe)
+    checked_agent(probe.resolve(spec), spec)
 
 
-def report_command(arguments: Sequence[str]) -> int:
-    """Writes the page."""
-    directory = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
-    given = parse_call(write_report, arguments, prog="retrax report", directory=directory)
-    print(write_report(**given))
-    return 0
+def _all_cells(suite: Suite, directory: Path, episodes: int | None) -> list[Cell]:
+    """A cell for every run directory, those of other agents and earlier calls included."""
+    by_environment = {task.environment: task for task in suite.all_tasks}
+    found = []
+    for path in sorted((directory / "runs").glob("*/config.json")):
+        config = read_config(path.parent)
+        task = by_environment[config.environment]
+        found.append(Cell(task, config, path.parent, episodes or task.episodes))
+    return found
 
 
 def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
     """Refuses a directory of another suite or of other runs."""
     path = directory / _SUITE
-    if path.is_file() and (found := json.loads(path.read_text())["suite"]) != suite.name:
+    if path.is_file() and (found := read_json(path, "suite")) != suite.name:
         raise ValueError(f"{directory} is of the suite {found}: choose another --directory.")
     for cell in cells:
         if not (cell.directory / "config.json").is_file():
@@ -196,10 +157,10 @@ def _check(directory: Path, suite: Suite, cells: Sequence[Cell]) -> None:
 
 
 def _about(suite: Suite) -> dict[str, Any]:
-    """What the report says of the machine and the versions: those of the newest call."""
+    """What the report says of the newest call, the machine and the versions."""
     return {
         "suite": suite.name,
-        "command": [_PROG, *sys.argv[2:]],
+        "command": ["retrax", *sys.argv[1:]],
         "retrax": __version__,
         "python": platform.python_version(),
         "jax": metadata.version("jax"),
@@ -210,18 +171,22 @@ def _about(suite: Suite) -> dict[str, Any]:
 
 def write_tables(directory: Path, cells: Sequence[Cell]) -> None:
     """Writes scores.csv and curves.csv of the complete cells."""
-    complete = [(cell, cell.task) for cell in cells if cell.task and cell.score is not None]
-    with _table(directory / SCORES) as write:
-        write("agent preset task seed steps updates seconds episodes score low high normalised")
-        for cell, task in complete:
-            write(_scores_of(cell, task))
-    with _table(directory / CURVES) as write:
-        write("agent task seed steps episode_return")
-        for cell, task in complete:
-            metrics = read_metrics(cell.directory)
-            for steps, value in zip(metrics["steps"], metrics["episode_return"], strict=True):
-                if np.isfinite(value):  # an episode ended
-                    write([cell.config.agent, task.name, cell.config.seed, int(steps), value])
+    scores: list[list[Any]] = []
+    curves: list[list[Any]] = []
+    for cell, task in [(x, x.task) for x in cells if x.task and x.score is not None]:
+        metrics, config = read_metrics(cell.directory), read_config(cell.directory)
+        path = cell.directory / EVALUATION
+        episodes, score, low, high = read_json(path, "episodes", "mean_return", "low", "high")
+        updates, seconds = int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)
+        row = [config.agent, config.preset, task.name, config.seed, config.steps, updates, seconds]
+        row += [episodes, score, low, high, normalised(score, task.low, task.high)]
+        scores.append(row)
+        for step, value in zip(metrics["steps"], metrics["episode_return"], strict=True):
+            if np.isfinite(value):  # an episode ended
+                curves.append([config.agent, task.name, config.seed, int(step), value])
+    columns = "agent preset task seed steps updates seconds episodes score low high normalised"
+    _write_table(directory / SCORES, columns, scores)
+    _write_table(directory / CURVES, "agent task seed steps episode_return", curves)
 
 
 def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
@@ -232,34 +197,19 @@ def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
     """
     records: dict[tuple[str, int], dict[str, list[dict[str, Any]]]] = {}
     for cell in cells:
-        if cell.score is not None and (rows := record_of(cell.directory)):
+        if cell.score is not None and (record := record_of(cell.directory)):
             of_seed = records.setdefault((cell.config.agent, cell.config.seed), {})
-            of_seed[cell.config.environment.removeprefix(PREFIX)] = rows
-    with _table(directory / bsuite.SCORES) as write:
-        write("agent seed kind name score ids finished")
-        for (agent, seed), found in sorted(records.items()):
-            for score in bsuite.scores(found):
-                write([agent, seed, *score])
-
-
-@contextlib.contextmanager
-def _table(path: Path) -> Iterator[Callable[[str | list[Any]], None]]:
-    """Writes a CSV file, whole or not at all; names of columns are given as one text."""
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        yield lambda row: writer.writerow(row.split() if isinstance(row, str) else row)
-
-
-def _scores_of(cell: Cell, task: Task) -> list[Any]:
-    found = json.loads((cell.directory / EVALUATION).read_text())
-    metrics, config = read_metrics(cell.directory), read_config(cell.directory)
-    score = found["mean_return"]
-    return [
-        *(config.agent, config.preset, task.name, config.seed, config.steps),
-        *(int(metrics["updates"][-1]), round(float(metrics["seconds"][-1]), 1)),
-        *(found["episodes"], score, found["low"], found["high"]),
-        normalised(score, task.low, task.high),
+            of_seed[cell.config.environment.removeprefix(PREFIX)] = record
+    rows = [
+        [*run, *score] for run, found in sorted(records.items()) for score in bsuite.scores(found)
     ]
+    _write_table(directory / bsuite.SCORES, "agent seed kind name score ids finished", rows)
+
+
+def _write_table(path: Path, columns: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Writes a CSV file, whole or not at all."""
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns.split(), *rows])
 
 
 def record_of(run: Path) -> list[dict[str, Any]]:

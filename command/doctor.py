@@ -16,7 +16,6 @@ from rich.text import Text
 
 from .. import __version__
 from ..basics.subprocess_probe import devices
-from .parsing import parse_call
 
 _TIERS = ("core", "distributed", "cluster", "mujoco", "minatar", "bsuite", "video")
 _MEND = {tier: f'pip install "retrax[{tier}]"' for tier in _TIERS}
@@ -34,13 +33,13 @@ class Check(NamedTuple):
     mend: str | None = None
 
 
-def doctor_command(arguments: Sequence[str]) -> int:
-    """Prints what works on this machine; returns 1 if the core does not work, else 0."""
-    return print_report(Console(), report(**parse_call(report, arguments, prog="retrax doctor")))
+def doctor() -> int:
+    """Versions, tiers and devices, and the command that installs what is missing."""
+    return print_report(Console(), report())  # 1 if the core does not work
 
 
 def report() -> list[Check]:
-    """Versions, tiers and devices, and the command that installs what is missing."""
+    """All checks, those of what is needed first."""
     core, *extras = _tiers()
     return [_python(), core, _jax(), *extras]
 

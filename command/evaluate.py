@@ -1,4 +1,4 @@
-"""`retrax evaluate` and `retrax export`: what can be done with the trained agent of a run."""
+"""`retrax evaluate` and `retrax plot`: what a person sees of runs."""
 
 import dataclasses
 import json
@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
+from ..basics.validation import Range
+from ..evaluation import plot_learning_curves
+from ..evaluation.drawing import check_png
 from ..evaluation.evaluations import Scores
+from ..evaluation.plots import plot_arms
 from ..evaluation.statistics import LEAST_EPISODES
-from .exporting import Platform, export
 from .parsing import parse_call
-from .trained import evaluate
-
-_SNAPSHOT: dict[str, Any] = {
-    "run": Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")],
-    "snapshot": Annotated[str, tyro.conf.arg(metavar="newest|best|STEPS")],
-}
+from .trained import evaluate, evaluate_arms
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,17 +25,20 @@ class _Output:
     of each), metrics (the agent's own), policy (what acted)."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Arms:
+    arms: bool = False
+    """Instead, evaluate each policy of an agent that has a family of them (Agent57), and draw
+    return (with its 95 % interval), intrinsic return and length over the numbers of the arms, in
+    arms.png."""
+
+    episodes: Annotated[int, Range(1)] = 20
+    """Episodes of each arm."""
+
+
 def evaluate_command(arguments: Sequence[str]) -> int:
     """Evaluates a run and prints the result."""
-    given = parse_call(
-        evaluate,
-        arguments,
-        prog="retrax evaluate",
-        base=_Output,
-        **_SNAPSHOT,
-        starts=tuple[str, ...],
-        video=Path | None,
-    )
+    given = parse_call(evaluate, arguments, prog="retrax evaluate", base=_Output)
     as_json = given.pop("json")
     result = evaluate(**given)
     if as_json:
@@ -50,12 +49,27 @@ def evaluate_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def export_command(arguments: Sequence[str]) -> int:
-    """Exports a run and prints the directory."""
-    output = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-    types = {**_SNAPSHOT, "output": output, "platforms": tuple[Platform, ...]}
-    print(export(**parse_call(export, arguments, prog="retrax export", **types)))
+def plot_command(arguments: Sequence[str]) -> int:
+    """Plots runs and prints the file."""
+    given = parse_call(plot_learning_curves, arguments, prog="retrax plot", base=_Arms)
+    has_arms, episodes = given.pop("arms"), given.pop("episodes")
+    output = given.pop("output") or Path("arms.png" if has_arms else "curves.png")
+    if has_arms:
+        _plot_arms(given["runs"], output, episodes)
+    else:
+        plot_learning_curves(output=output, **given)
+    print(output)
     return 0
+
+
+def _plot_arms(runs: Sequence[Path], output: Path, episodes: int) -> None:
+    if len(runs) != 1:
+        raise ValueError(f"--arms draws one run, got {len(runs)}.")
+    check_png(output)  # before the evaluations, which take long
+    place = output.absolute()  # the environment may change the working directory
+    found = evaluate_arms(runs[0], episodes=episodes)
+    title = f"{runs[0]}, {found[0].steps} steps: means of {episodes} episodes of each arm"
+    plot_arms(found, place, title=title)
 
 
 def _print(result: Scores, video: Path | None) -> None:

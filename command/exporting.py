@@ -36,7 +36,7 @@ def export(
     output: Path | str,
     *,
     snapshot: int | str = "newest",
-    platforms: Sequence[str] = PLATFORMS,
+    platforms: Sequence[Platform] = PLATFORMS,
 ) -> Path:
     """Writes the trained agent of a run as plain files that act without retrax.
 
@@ -44,7 +44,7 @@ def export(
       run: the run directory.
       output: the directory to write, which is empty or does not exist: act.py, agent.json,
         config.json, parameters.npz, and the functions as StableHLO.
-      snapshot: which one; `best` of those that --evaluate-every or a program's evaluator evaluated.
+      snapshot: `newest`, a number of steps, or `best`: see `retrax evaluate`.
       platforms: where the functions can run: at least one of cpu, cuda, rocm, tpu.
 
     Returns:

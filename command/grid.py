@@ -5,7 +5,6 @@ leaves the others alone, and a grid continues where it was stopped or killed.
 """
 
 import contextlib
-import json
 import math
 import os
 import signal
@@ -24,10 +23,10 @@ from rich.table import Table
 
 from ..basics.subprocess_probe import shared_programs
 from ..evaluation import read_metrics
-from ..evaluation.suites import Task
+from ..evaluation.suites import Task, read_json
 from ..training.run_config import RunConfig
 from ..training.snapshots import newest_snapshot
-from ..training.stop import StopEvent
+from ..training.stop import StopEvent, stop_on_signals
 from .parsing import tell, words_of
 
 EVALUATION = "evaluation.json"  # in a run directory
@@ -45,19 +44,12 @@ sys.exit(main())
 
 
 class Cell(NamedTuple):
-    """A run of the grid.
+    """A run of the grid, in its directory."""
 
-    Attributes:
-      task: its task, in a benchmark.
-      config: its run, not resolved.
-      directory: its run directory.
-      episodes: of its evaluation; 0 for none.
-    """
-
-    task: Task | None
-    config: RunConfig
+    task: Task | None  # of a benchmark
+    config: RunConfig  # not resolved
     directory: Path
-    episodes: int
+    episodes: int  # of its evaluation; 0 for none
 
     @property
     def name(self) -> str:
@@ -69,7 +61,7 @@ class Cell(NamedTuple):
         """The mean return of the evaluation, or else the last one in training; None before."""
         path = self.directory / EVALUATION
         if path.is_file():
-            return float(json.loads(path.read_text())["mean_return"])
+            return float(read_json(path, "mean_return"))
         if self.episodes or not self._is_trained:
             return None
         returns = read_metrics(self.directory)["episode_return"]
@@ -99,13 +91,11 @@ class Cell(NamedTuple):
 
 
 class GridState(NamedTuple):
-    """How far a grid is.
+    """How far a grid is: of each cell, by name, its state and its steps of training so far.
 
-    Attributes:
-      states: of each cell, by name: "waiting", "training", "evaluating", "complete", "stopped" by
-        its own logger, or the last line of what it printed when it failed.
-      steps: of each cell, by name: those of its training so far.
-      eta: seconds that are left, by the steps so far; None before there are any.
+    States are "waiting", "training", "evaluating", "complete", "stopped" by its own logger, or the
+    last line of what it printed when it failed. `eta` are the seconds that are left, by the steps
+    so far; None before there are any.
     """
 
     states: dict[str, str]
@@ -114,14 +104,36 @@ class GridState(NamedTuple):
 
     @property
     def complete(self) -> int:
-        """How many cells are complete."""
+        """How many cells are."""
         return list(self.states.values()).count("complete")
 
     @property
     def failed(self) -> list[str]:
-        """Names of cells that failed."""
+        """Names of the cells that are."""
         usual = ("waiting", "training", "evaluating", "complete", "stopped")
         return [name for name, state in self.states.items() if state not in usual]
+
+
+def run_shown(
+    cells: Sequence[Cell], *, jobs: int, directory: Path, plain: bool
+) -> tuple[GridState, bool]:
+    """Runs what is missing with its progress on the screen, and prints what failed.
+
+    Args:
+      cells: the grid, in the order in which they begin.
+      jobs: processes at a time.
+      directory: where the folder of their output is.
+      plain: lines instead of a live table.
+
+    Returns:
+      Its end, and whether Ctrl-C stopped it, with snapshots.
+    """
+    logs = directory / "logs"
+    with stop_on_signals() as stop, _screen(cells, plain=plain) as show:
+        end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)
+    for name in end.failed:
+        tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
+    return end, stop.is_set()
 
 
 def run_grid(
@@ -132,15 +144,7 @@ def run_grid(
     stop: StopEvent,
     show: Callable[[GridState], None],
 ) -> GridState:
-    """Runs what is missing.
-
-    Args:
-      cells: the grid, in the order in which they begin.
-      jobs: processes at a time, at least 1.
-      logs: the folder of their output.
-      stop: ends them, with snapshots.
-      show: called about twice a second.
-    """
+    """Runs what is missing, until `stop` is set; calls `show` about twice a second."""
     logs.mkdir(parents=True, exist_ok=True)
     states = {cell.name: "waiting" if cell.score is None else "complete" for cell in cells}
     steps = {cell.name: cell.steps for cell in cells}
@@ -209,7 +213,7 @@ def _end(cell: Cell, states: dict[str, str], status: int, logs: Path) -> str:
 
 
 @contextlib.contextmanager
-def grid_screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[GridState], None]]:
+def _screen(cells: Sequence[Cell], *, plain: bool) -> Iterator[Callable[[GridState], None]]:
     """Shows progress: a live table in a terminal, a line for each event elsewhere."""
     console = Console(stderr=True)
     if console.is_terminal and not plain:

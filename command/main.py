@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from .. import __version__
 from ..basics.imports import registered_names
@@ -56,9 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             hint = f" (did you mean train {command}?)"
         return _refuse(f"Unknown command {command!r}{hint}: allowed are {allowed}.")
     try:
-        module, function = _COMMANDS[command].split(":")
-        status: int = getattr(importlib.import_module(module), function)(rest)
-        return status
+        return _run(command, rest)
     except SystemExit as stop:  # tyro has printed help or a message
         return int(stop.code or 0)
     except BrokenPipeError:  # the reader has ended: `retrax train reactor --help | head`
@@ -74,23 +73,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse("Interrupted.", _INTERRUPTED)
 
 
+def _run(command: str, arguments: list[str]) -> int:
+    module, name = _COMMANDS[command].split(":")
+    function = getattr(importlib.import_module(f"retrax.{module}"), name)
+    if name.endswith("_command"):
+        status: int = function(arguments)
+        return status
+    from .parsing import parse_call
+
+    found = function(**parse_call(function, arguments, prog=f"retrax {command}"))
+    if isinstance(found, Path):
+        print(found)
+    return found if isinstance(found, int) else 0
+
+
 def _refuse(sentence: str, status: int = 2) -> int:
     print(f"retrax: {sentence}", file=sys.stderr)
     return status
 
 
-# Each command's module is imported when it runs: `--help` and `doctor` must not wait for JAX.
-# `launch` lives above this folder.
+# The function behind each command: `x_command` takes the arguments as they are; the signature and
+# the docstring of any other one are the command's interface, and it returns the exit status, a file
+# that it has written, or None. It is imported when it runs: `--help` and `doctor` must not wait for
+# JAX. `launch` lives above this folder.
 _COMMANDS = {
-    "train": "retrax.command.train:train_command",
-    "launch": "retrax.launchpad_programs.launch_command:launch_command",
-    "evaluate": "retrax.command.evaluate:evaluate_command",
-    "evaluate-suite": "retrax.command.suite:evaluate_suite_command",
-    "record-states": "retrax.command.suite:record_states_command",
-    "plot": "retrax.command.plot:plot_command",
-    "export": "retrax.command.evaluate:export_command",
-    "benchmark": "retrax.command.benchmark:benchmark_command",
-    "report": "retrax.command.benchmark:report_command",
-    "atari57": "retrax.command.atari57:atari57_command",
-    "doctor": "retrax.command.doctor:doctor_command",
+    "train": "command.train:train_command",
+    "launch": "launchpad_programs.launch_command:launch_command",
+    "evaluate": "command.evaluate:evaluate_command",
+    "evaluate-suite": "command.suite:evaluate_suite",
+    "record-states": "command.suite:record_states",
+    "plot": "command.evaluate:plot_command",
+    "export": "command.exporting:export",
+    "benchmark": "command.benchmark:benchmark",
+    "report": "evaluation.report:write_report",
+    "atari57": "command.atari57:compare",
+    "doctor": "command.doctor:doctor",
 }

@@ -1,13 +1,15 @@
 """Command lines into dataclasses and functions' arguments: tyro, with the bounds of fields."""
 
+import collections.abc
 import dataclasses
 import functools
 import inspect
 import re
 import sys
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import tyro
 
@@ -47,28 +49,30 @@ def parse(
 
 
 def parse_call(
-    function: Callable[..., Any],
-    arguments: Sequence[str],
-    *,
-    prog: str,
-    base: type = object,
-    **types: Any,
+    function: Callable[..., Any], arguments: Sequence[str], *, prog: str, base: type = object
 ) -> dict[str, Any]:
     """Parses arguments into keyword arguments of a function, whose signature and docs they have.
+
+    Its first parameter is positional. Where it accepts several types, the command line has one: a
+    path instead of text, text instead of a number, a tuple instead of a sequence.
 
     Args:
       function: its docstring has `Args`.
       arguments: of the command line.
       prog: the command, for the help.
       base: a dataclass of options that the command has besides.
-      **types: of parameters for which the command line takes less than the function.
 
     Raises:
       ValueError: see `parse`.
     """
     fields: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        fields.append([name, types.get(name, parameter.annotation)])
+        hint = _one_type(parameter.annotation)
+        if not fields and parameter.default is parameter.empty:
+            is_many = get_origin(hint) is tuple
+            metavar = f"{name.upper().removesuffix('S')}..." if is_many else name.upper()
+            hint = Annotated[hint, tyro.conf.Positional, tyro.conf.arg(metavar=metavar)]
+        fields.append([name, hint])
         if parameter.default is not parameter.empty:
             fields[-1].append(dataclasses.field(default=parameter.default))
     doc = inspect.getdoc(function) or ""
@@ -78,6 +82,16 @@ def parse_call(
         "Call", fields, bases=(base,), namespace={"__doc__": doc}, frozen=True, kw_only=True
     )
     return vars(parse(form, arguments, prog=prog))
+
+
+def _one_type(hint: Any) -> Any:
+    members = get_args(hint)
+    if get_origin(hint) is collections.abc.Sequence:
+        return tuple[_one_type(members[0]), ...]  # type: ignore[misc]
+    if get_origin(hint) is types.UnionType and str in members:
+        other = Path if Path in members else str
+        return other | None if type(None) in members else other
+    return hint
 
 
 def parse_known(

@@ -2,123 +2,101 @@
 
 import contextlib
 import csv
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+import dm_env
 import numpy as np
-import tyro
 
 from ..basics.validation import Range
+from ..datatypes import TimeStep
 from ..environments.atari import FRAME_SKIP
 from ..environments.emulated_atari import EmulatedAtari, emulated_game
 from ..environments.start_states import StartStates, check_states_path, save_states
 from ..environments.switches import split
 from ..evaluation.atari57 import game_slug
 from ..evaluation.evaluations import Evaluation, states_of
-from ..evaluation.state_recorder import StateRecorder
 from ..training.config_file import read_config
 from ..training.seeds import Purpose, derive_seed
 from ..training.snapshots import Snapshots
-from .parsing import parse, parse_call, tell
+from .parsing import tell
 from .trained import evaluate, load_for
 
 _COLUMNS = ("algorithm", "regime", "game", "seed", "score")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SuiteEvaluation:
-    """Evaluate runs of Atari games and write a CSV file of scores for `retrax atari57 --scores`."""
+def evaluate_suite(
+    runs: tuple[Path, ...],
+    *,
+    output: Path = Path("scores.csv"),
+    games: tuple[str, ...] | None = None,
+    algorithm: str | None = None,
+    episodes: Annotated[int, Range(1)] = 100,
+    seed: int = 0,
+    starts: tuple[str, ...] = ("noop",),
+) -> Path:
+    """Evaluate runs of Atari games and write a CSV file of scores for `retrax atari57 --scores`.
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories, each of one of the 57 games; those of one game must differ in the seed."""
-
-    output: Path = Path("scores.csv")
-    """The CSV file to write; it must not exist. Each score is written as soon as it is known."""
-
-    games: tuple[str, ...] | None = None
-    """The games to evaluate, as slugs (ms-pacman) or ids; default: the games of all runs."""
-
-    algorithm: str | None = None
-    """Name of the algorithm in the file; default: `own-` and the agent's name."""
-
-    episodes: Annotated[int, Range(1)] = 100
-    """Episodes for each run."""
-
-    seed: int = 0
-    """Seed of the evaluation's environments."""
-
-    starts: tuple[str, ...] = ("noop",)
-    """How episodes begin: `noop`, or `states FOLDER` with a file `GAME.npz` (ms-pacman.npz) of
-    record-states for each game."""
-
-    def evaluate(self) -> None:
-        """Evaluates the runs in turn. Everything is checked before the first episode."""
-        if self.output.exists():
-            raise ValueError(f"--output {self.output} exists already: choose another.")
-        tasks = self._tasks()
-        self.output.parent.mkdir(parents=True, exist_ok=True)
-        with self.output.open("w", newline="", encoding="utf-8", buffering=1) as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_COLUMNS)
-            for number, (row, (run, starts)) in enumerate(tasks.items(), start=1):
-                found = evaluate(run, episodes=self.episodes, seed=self.seed, starts=starts)
-                writer.writerow([*row, f"{found.mean_return:.10g}"])
-                _, _, game, seed = row
-                tell(f"{number} of {len(tasks)}: {game}, seed {seed}: {found.mean_return:.6g}")
-        print(self.output)
-
-    def _tasks(self) -> dict[tuple[str, str, str, int], tuple[Path, tuple[str, ...]]]:
-        """From the cells of a row, but for the score, to the run and its starts."""
-        wanted = None if self.games is None else {game_slug(game) for game in self.games}
-        tasks: dict[tuple[str, str, str, int], tuple[Path, tuple[str, ...]]] = {}
-        for run in self.runs:
-            config = read_config(run)
-            try:
-                game = game_slug(split(config.environment)[0])
-            except ValueError as error:
-                raise ValueError(f"{run}: {error}.") from None
-            Snapshots(run).find()
-            starts = self._starts_of(game, config.environment)
-            if wanted is not None and game not in wanted:
-                continue
-            row = self.algorithm or f"own-{config.entry.name}", starts[0], game, config.seed
-            if row in tasks:
-                raise ValueError(
-                    f"{tasks[row][0]} and {run} are both of {game} with seed {config.seed}."
-                )
-            tasks[row] = run, starts
-        missing = (wanted or set()) - {game for _, _, game, _ in tasks}
-        if missing or not tasks:
-            raise ValueError(f"There is no run of {', '.join(sorted(missing)) or 'any game'}.")
-        return tasks
-
-    def _starts_of(self, game: str, environment: str) -> tuple[str, ...]:
-        if self.starts[:1] == ("states",) and len(self.starts) == 2:
-            path = Path(self.starts[1]) / f"{game}.npz"
-            states_of(emulated_game(environment)[0], path)
-            return ("states", str(path))
-        if self.starts != ("noop",):
-            given = " ".join(self.starts)
-            raise ValueError(f"--starts must be noop or states FOLDER, got {given!r}.")
-        return self.starts
+    Args:
+      runs: run directories, each of one of the 57 games; those of one game must differ in the seed.
+      output: the CSV file to write; it must not exist. Each score is written as soon as it is
+        known.
+      games: the games to evaluate, as slugs (ms-pacman) or ids; default: the games of all runs.
+      algorithm: name of the algorithm in the file; default: `own-` and the agent's name.
+      episodes: episodes for each run.
+      seed: seed of the evaluation's environments.
+      starts: how episodes begin: `noop`, or `states FOLDER` with a file `GAME.npz` (ms-pacman.npz)
+        of record-states for each game.
+    """
+    if output.exists():
+        raise ValueError(f"--output {output} exists already: choose another.")
+    wanted = None if games is None else {game_slug(game) for game in games}
+    tasks: dict[tuple[str, str, str, int], tuple[Path, tuple[str, ...]]] = {}  # by cells of a row
+    for run in runs:
+        config = read_config(run)
+        try:
+            game = game_slug(split(config.environment)[0])
+        except ValueError as error:
+            raise ValueError(f"{run}: {error}.") from None
+        Snapshots(run).find()
+        found = _starts_of(game, config.environment, starts)
+        if wanted is not None and game not in wanted:
+            continue
+        row = algorithm or f"own-{config.entry.name}", found[0], game, config.seed
+        if row in tasks:
+            raise ValueError(
+                f"{tasks[row][0]} and {run} are both of {game} with seed {config.seed}."
+            )
+        tasks[row] = run, found
+    missing = (wanted or set()) - {game for _, _, game, _ in tasks}
+    if missing or not tasks:
+        raise ValueError(f"There is no run of {', '.join(sorted(missing)) or 'any game'}.")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w", newline="", encoding="utf-8", buffering=1) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for number, (row, (run, found)) in enumerate(tasks.items(), start=1):
+            scores = evaluate(run, episodes=episodes, seed=seed, starts=found)
+            writer.writerow([*row, f"{scores.mean_return:.10g}"])
+            _, _, game, its_seed = row
+            tell(f"{number} of {len(tasks)}: {game}, seed {its_seed}: {scores.mean_return:.6g}")
+    return output
 
 
-def evaluate_suite_command(arguments: Sequence[str]) -> int:
-    """Evaluates the runs in turn."""
-    parse(SuiteEvaluation, arguments, prog="retrax evaluate-suite").evaluate()
-    return 0
-
-
-def record_states_command(arguments: Sequence[str]) -> int:
-    """Records states and writes them to a file."""
-    record_states(**parse_call(record_states, arguments, prog="retrax record-states"))
-    return 0
+def _starts_of(game: str, environment: str, starts: tuple[str, ...]) -> tuple[str, ...]:
+    """`starts` of an evaluation of one game."""
+    if starts[:1] == ("states",) and len(starts) == 2:
+        path = Path(starts[1]) / f"{game}.npz"
+        states_of(emulated_game(environment)[0], path)
+        return ("states", str(path))
+    if starts != ("noop",):
+        raise ValueError(f"--starts must be noop or states FOLDER, got {' '.join(starts)!r}.")
+    return starts
 
 
 def record_states(
-    run: tyro.conf.Positional[Path],
+    run: Path,
     *,
     output: Path,
     states: Annotated[int, Range(1)] = 30,
@@ -149,3 +127,30 @@ def record_states(
         evaluation.run(trained.params, None, trained.steps)
     save_states(output, StartStates(game, recorder.states))
     print(f"{states} states of {game} in {output}")
+
+
+class StateRecorder:
+    """Records one state of each episode in one environment; `before_step` of `run_episodes`.
+
+    The state is uniformly distributed over the episode's time steps except the last one (reservoir
+    sampling: the k-th state replaces the recorded one with probability 1 / k).
+
+    Its `states` are in the order of the episodes.
+    """
+
+    def __init__(self, state: Callable[[], bytes], generator: np.random.Generator) -> None:
+        """Records `state()` at time steps that the generator draws."""
+        self._state, self._generator, self._moments = state, generator, 0
+        self.states: list[bytes] = []
+
+    def __call__(self, timestep: TimeStep) -> None:
+        """Watches a time step `[1, ...]`."""
+        kind = timestep.step_type[0]
+        if kind == dm_env.StepType.LAST:
+            return
+        if kind == dm_env.StepType.FIRST:
+            self._moments = 0
+            self.states.append(b"")
+        self._moments += 1
+        if self._generator.integers(self._moments) == 0:
+            self.states[-1] = self._state()

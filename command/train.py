@@ -20,7 +20,6 @@ from ..training.config_file import (
 )
 from ..training.directory_lock import DirectoryLock
 from ..training.run_config import RunConfig
-from ..training.stop import stop_on_signals
 from .parsing import tell
 from .run_arguments import AgentConfig, RunArguments, parse_run
 from .training import RunFailedError, train_together
@@ -70,7 +69,7 @@ def train_command(arguments: Sequence[str]) -> int:
                 f"--resume {directory}"
             )
         if spec is None and seed_runs(directory):
-            return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
+            return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
         if given.seeds == 1:
             environment = made[0] if made else None
             options: dict[str, Any] = {"resume": spec is None, "environment": environment}
@@ -84,24 +83,15 @@ def train_command(arguments: Sequence[str]) -> int:
     for path, config in runs.items():
         path.mkdir(parents=True)
         write_config(path, config)
-    return train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
+    return _train_seeds(run, directory, jobs=given.jobs, plain=given.plain)
 
 
-def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -> int:
-    """Trains those runs of a directory that are not finished, and prints what to do next.
+def _train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -> int:
+    """Trains those runs of a directory that are not finished.
 
-    Ctrl-C ends all of them with snapshots.
-
-    Args:
-      config: of all runs but for the seed; replaces theirs.
-      directory: of the runs.
-      jobs: runs at a time.
-      plain: lines instead of a live table.
-
-    Returns:
-      The exit status: 1 if a run failed, else 0.
+    `config` replaces their configs but for the seed. Ctrl-C ends all of them with snapshots.
     """
-    from .grid import Cell, grid_screen, run_grid  # with all that benchmarks need
+    from .grid import Cell, run_shown  # with all that benchmarks need
 
     with DirectoryLock(directory) as lock:
         lock.acquire()
@@ -114,12 +104,8 @@ def train_seeds(config: RunConfig, directory: Path, *, jobs: int, plain: bool) -
             left = [cell for cell in cells if cell.score is None] or cells
             runs = {cell.directory: cell.config for cell in left}
             return _train(runs, directory, resume=True, plain=plain)
-        with stop_on_signals() as stop, grid_screen(cells, plain=plain) as show:
-            logs = directory / "logs"
-            end = run_grid(cells, jobs=jobs, logs=logs, stop=stop, show=show)
-    for name in end.failed:
-        tell(f"{name} failed: {end.states[name]} (all of it: {logs / name}.txt)")
-    return _finish(directory, is_stopped=stop.is_set(), has_failed=bool(end.failed))
+        end, is_stopped = run_shown(cells, jobs=jobs, directory=directory, plain=plain)
+    return _finish(directory, is_stopped=is_stopped, has_failed=bool(end.failed))
 
 
 def _train(runs: Mapping[Path, RunConfig], directory: Path, **options: Any) -> int:

@@ -113,7 +113,8 @@ def evaluate(
 
     Args:
       run: the run directory.
-      snapshot: which one; `best` of those that --evaluate-every or a program's evaluator evaluated.
+      snapshot: `newest`, a number of steps, or `best` of those that --evaluate-every or a program's
+        evaluator evaluated.
       episodes: episodes to run.
       seed: seed of the evaluation's environments.
       starts: how episodes begin: `noop`, the environment's own reset (Atari: 0 to 30 no-ops), or

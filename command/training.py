@@ -120,15 +120,8 @@ def train_together(
 ) -> tuple[list[Summary], bool]:
     """`train` for one run, or for several on a device that differ in their seeds alone.
 
-    The console shows the first of them. One that fails does not end the others.
-
-    Args:
-      runs: by their directories.
-      resume: see `train`, as the others; the last three are for one run alone.
-      plain: of the first run.
-      environment: checked.
-      data: to learn from.
-      on_metrics: gets metrics.
+    The console shows the first of them. One that fails does not end the others. The last three
+    arguments are for one run alone; `environment` has been checked.
 
     Returns:
       How each run ended, and whether a signal stopped them.
@@ -137,14 +130,12 @@ def train_together(
     configs = {directory.absolute(): config.anchored() for directory, config in runs.items()}
     with contextlib.ExitStack() as stack:
         locks = [stack.enter_context(DirectoryLock(directory)) for directory in configs]
-        starts = [
-            Start.resumed(directory, config) if resume else NEW
-            for directory, config in configs.items()
-        ]
+        starts = [Start.resumed(*run) if resume else NEW for run in configs.items()]
         with contextlib.ExitStack() as on_error:
             config, *_ = configs.values()
-            environments = [environment] if environment else []
-            if not environments:
+            if environment:
+                environments = [environment]
+            else:
                 environments, starts[0] = environments_at(config, starts[0])
             for made in environments:
                 on_error.callback(close_quietly, made)
@@ -164,24 +155,13 @@ def train_together(
                 loops = [make_loop(config, agent, environments, starts[0], data)]
             on_error.pop_all()
         stop = stack.enter_context(stop_on_signals(loops[0].doing))
+        shared: dict[str, Any] = {"agent": agent, "spec": spec, "resume": resume, "plain": plain}
+        shared |= {"from_data": data is not None, "on_metrics": on_metrics}
         parts: dict[_Part, contextvars.Context] = {}
         for directory, lock, start, loop in zip(configs, locks, starts, loops, strict=True):
             context = contextvars.copy_context()
-            part = _run(
-                configs[directory],
-                directory,
-                lock,
-                start,
-                loop,
-                agent,
-                spec,
-                stop=EitherStop(stop),
-                resume=resume,
-                console=not parts,
-                plain=plain,
-                from_data=data is not None,
-                on_metrics=on_metrics,
-            )
+            own: dict[str, Any] = {"stop": EitherStop(stop), "console": not parts}
+            part = _run(configs[directory], directory, lock, start, loop, **own, **shared)
             parts[part] = context
             stack.callback(context.run, part.close)
         return in_turn(parts), stop.is_set()
@@ -216,12 +196,12 @@ def _run(
     lock: DirectoryLock,
     start: Start,
     loop: "Loop | DeviceLoop",
-    agent: Agent,
-    spec: EnvironmentSpec,
     *,
     stop: threading.Event,
-    resume: bool,
     console: bool,
+    agent: Agent,
+    spec: EnvironmentSpec,
+    resume: bool,
     plain: bool,
     from_data: bool,
     on_metrics: Callable[[int, dict[str, float]], Any] | None,
@@ -287,8 +267,8 @@ def _run(
             recorder.write(loop.counters, *loop.flush(), returns)
 
         def running() -> bytes:
-            outputs = [recorder.evaluation, evaluation.next, recorder.last_return]
-            return pack_running(loop, outputs)
+            found = [recorder.evaluation, evaluation.next, recorder.last_return]
+            return pack_running(loop, found)
 
         def save(running: bytes | None) -> None:
             at, began = loop.counters.steps, time.perf_counter()

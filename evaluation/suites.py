@@ -18,8 +18,11 @@ Sources of the published scores in `data/suite_scores.csv`:
 
 import csv
 import functools
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from ..basics.sentences import reason
 
 BSUITE = "bsuite"
 _DATA = Path(__file__).parent / "data"
@@ -136,6 +139,20 @@ def find_suite(name: str) -> Suite:
     if name not in suites():
         raise ValueError(f"There is no suite {name!r}: allowed are {', '.join(suites())}.")
     return suites()[name]
+
+
+def read_json(path: Path, *names: str) -> Any:
+    """The values of these names in a JSON file, of one name the value itself.
+
+    Raises:
+      ValueError: the file is damaged, or lacks one of them.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        found = [values[name] for name in names]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({reason(error)}): remove it.") from error
+    return found if len(names) > 1 else found[0]
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -42,8 +42,8 @@ BUDGETS = {
     "replay": 3649,
     "training": 4411,
     "device": 950,
-    "evaluation": 2306,
-    "command": 2496,
+    "evaluation": 2284,
+    "command": 2399,
     "launchpad_programs": 3831,
     "tests": 35269,
 }

@@ -107,7 +107,7 @@ def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
 )
 def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr(benchmark, "run_grid")  # what is not refused fails at once
+    monkeypatch.delattr(benchmark, "run_shown")  # what is not refused fails at once
     status, out, err = retrax("benchmark", *arguments)
     assert sentence in err
     assert (status, out, list(tmp_path.iterdir())) == (2, "", [])

@@ -3,8 +3,8 @@
 import dm_env
 import numpy as np
 
+from retrax.command.suite import StateRecorder
 from retrax.environments.emulated_atari import EmulatedAtari
-from retrax.evaluation.state_recorder import StateRecorder
 
 
 def record(lengths, episodes, seed=0):
