@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from retrax.replay.priority_tree import ContextualPriorityTree
-from retrax.replay.selectors import slots_per_environment
+from retrax.replay import ReplayConfig
+from retrax.replay.selectors import TreeSelector, slots_per_environment
 
 BATCHES = (1, 4, 64, 4096)
 
@@ -27,7 +27,7 @@ def calls_per_second(function: Callable[[], object], seconds: float) -> float:
 
 
 def operations(
-    tree: ContextualPriorityTree, rng: np.random.Generator, keys: int, n: int
+    tree: TreeSelector, rng: np.random.Generator, keys: int, n: int
 ) -> dict[str, Callable[[], object]]:
     """One closure for each operation, with different slots in each call."""
     batches = rng.integers(keys, size=(64, n))
@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     rng = np.random.default_rng(0)
     priorities = rng.random(options.keys)
-    tree = ContextualPriorityTree(slots_per_environment("contextual", options.keys))
+    tree = TreeSelector(
+        ReplayConfig(selector="contextual", uniform_fraction=0.0),
+        slots_per_environment("contextual", options.keys),
+    )
     tree.insert(np.arange(options.keys))
     tree.set_priorities(np.arange(options.keys), priorities)
 

@@ -9,9 +9,8 @@ from .peer import DirectPeer, Peer
 from .priority_tree import ContextualPriorityTree
 from .remote import RemoteReplay
 from .schedule import UpdateKind, UpdateSchedule
-from .selectors import importance_weights, make_selector
+from .selectors import TreeSelector, importance_weights
 from .store import SequenceStore
-from .tree_selector import TreeSelector
 
 __all__ = [
     "ContextualPriorityTree",
@@ -35,5 +34,4 @@ __all__ = [
     "UpdateSchedule",
     "Writer",
     "importance_weights",
-    "make_selector",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
 from .interface import Draw, ReplayStatus, Writer
-from .packing import DrawPacking, PackedDraw
+from .packing import PackedDraw
 from .rows import check_stored_as, stored_as
 from .schedule import UpdateSchedule
 from .store import SequenceStore
@@ -27,8 +27,7 @@ class LocalReplay:
       capacity, nbytes: see `RowStore`.
       store: holds the rows.
       schedule: of the updates.
-      packing: of the rows.
-      draws: the packing of what `draw` returns.
+      packing: of the rows and of what `draw` returns.
     """
 
     metric_names: tuple[str, ...] = ("replay_age",)
@@ -42,13 +41,12 @@ class LocalReplay:
         num_envs: int,
         seed: int,
     ):
-        """Makes an empty replay; arguments and errors are those of `SequenceStore`."""
+        """Makes an empty replay; see `SequenceStore`."""
         self._sequence, self._config = sequence, config
         self.store = SequenceStore(environment_spec, sequence, config, num_envs=num_envs, seed=seed)
         self.num_envs, self.shapes = num_envs, self.store.shapes
         self.capacity, self.nbytes = self.store.capacity, self.store.nbytes
         self.packing = self.store.packing
-        self.draws = DrawPacking(self.packing)
         self.schedule = UpdateSchedule(config, num_envs=num_envs, seed=seed)
         self._lock = threading.Lock()
 
@@ -63,19 +61,18 @@ class LocalReplay:
         return self.schedule.steps, self.schedule.updates, self.schedule.learning_since
 
     def add(self, rows: Row, environments: np.ndarray | None = None) -> None:
-        """Appends one row to every environment, or to some; arguments: see the store's `add`."""
-        every = np.arange(self.num_envs)
-        self.add_packed(self.packing.pack(rows), every if environments is None else environments)
+        """Appends one row to every environment, or to some; see `SequenceStore.add`."""
+        self.add_packed(self.packing.pack(rows), environments)
 
-    def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> None:
-        """Appends one row to some environments: packed, the parts `[n, bytes]`."""
+    def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray | None) -> None:
+        """`add` of packed rows: the parts `[n, bytes]`."""
         is_last = self.packing.flags(packed[0])[1]
         with self._lock:
             self.store.add_packed(packed, environments)
             self._observe(len(is_last) - int(np.count_nonzero(is_last)))
 
     def cut(self, environment: int | None = None) -> None:
-        """Ends the running episode of every environment, or of one: see the store's `cut`."""
+        """Ends the running episode of every environment, or of one; see `SequenceStore.cut`."""
         with self._lock:
             self.store.cut(environment)
 
@@ -87,7 +84,7 @@ class LocalReplay:
         """Draws if a call is due; never waits."""
         del timeout
         draw = self.draw()
-        return None if draw is None else Draw(draw.keys, self.draws.sample(draw), draw.updates)
+        return None if draw is None else Draw(draw.keys, self.packing.sample(draw), draw.updates)
 
     def draw(self) -> PackedDraw | None:
         """`sample`, packed."""
@@ -95,12 +92,8 @@ class LocalReplay:
             kind = self.schedule.due
             if kind is None:
                 return None
-            slots, weights = self.store.draw(newest=kind == "newest")
-            draw = self.draws.empty(len(slots))
+            draw = self.store.draw(newest=kind == "newest")
             draw.header[1:3] = self.schedule.done(), kind == "newest"
-            draw.keys[:] = slots, self.store.starts(slots), self.store.ages(slots)
-            draw.weights[:] = weights
-            self.store.take(slots, draw.parts)
             return draw
 
     @property
@@ -109,7 +102,7 @@ class LocalReplay:
         return self.store.rng.bit_generator.state
 
     def undo(self, draws: Sequence[tuple[PackedDraw, Any]]) -> None:
-        """Takes the newest draws back: in their order, each with `rng` before it."""
+        """Rolls the newest draws back: in their order, each with `rng` before it."""
         with self._lock:
             for draw, rng in reversed(draws):
                 self.schedule.undo(draw.updates, newest=draw.newest)
@@ -117,7 +110,7 @@ class LocalReplay:
 
     @contextlib.contextmanager
     def undone(self, draws: Sequence[tuple[PackedDraw, Any]]) -> Iterator[None]:
-        """In this block the draws are taken back; nothing else may change it meanwhile."""
+        """In this block the draws are rolled back; nothing else may change it meanwhile."""
         schedule, rng = copy.deepcopy(self.schedule), self.rng
         self.undo(draws)
         try:

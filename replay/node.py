@@ -1,6 +1,7 @@
 """A replay that other nodes call: rows in, draws out, priorities back."""
 
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -8,7 +9,6 @@ import numpy as np
 
 from .local import LocalReplay
 from .packing import PackedDraw
-from .schedule import CallsDue
 
 Priorities: TypeAlias = Sequence[tuple[int, np.ndarray]]  # numbers of draws, in their order
 _LATE = 16  # draws by which priorities may be later than those of newer draws
@@ -52,7 +52,7 @@ class ReplayNode:
     """
 
     def __init__(self, local: LocalReplay, *, max_lead: int, restarts: int = 0):
-        """Takes an empty replay, the lead in rows (ValueError if negative), and restarts."""
+        """Serves an empty replay; ValueError if the lead, in rows, is negative."""
         if max_lead < 0:
             raise ValueError(f"max_lead must be at least 0 rows, got {max_lead}.")
         self.local = local
@@ -61,7 +61,8 @@ class ReplayNode:
         self._next: dict[int, _Position] = {}  # by environment; expects new writers
         self.changed = threading.Condition()
         self._rows = 0  # added so far
-        self._newest, self._replayed = CallsDue(), CallsDue()  # that are due, see `UpdateSchedule`
+        # `_rows` when each call became due that is: on newest, and on replayed sequences.
+        self._due: tuple[deque[int], deque[int]] = deque(), deque()
         self._number = 0  # of the next draw
         self._used = -1  # the newest draw that was used
         self._learned: int | None = None  # updates of the learner's state, with all those used
@@ -82,17 +83,17 @@ class ReplayNode:
         rows: np.ndarray,
         timeout: float,
     ) -> bool:
-        """Takes in a chunk of rows; waits while its writer is too far ahead of the learner.
+        """Adds a chunk of rows; waits while its writer is too far ahead of the learner.
 
         Args:
-          writer: who sent them; unlike all others, and its own earlier lives.
-          numbers: `[n]`, of the first row of each environment, by the writer.
-          environments: `[n]`, whose rows they are.
-          rows: packed, uint8 `[T, n, row_bytes]`: a time step of all of them after the other.
+          writer: the sender, unlike all others and its own earlier lives.
+          numbers: `[n]`, the writer's number of the first row of each environment.
+          environments: `[n]`.
+          rows: packed, uint8 `[T, n, row_bytes]`.
           timeout: seconds.
 
         Returns:
-          Whether all rows were taken in; if not, the same chunk must arrive again.
+          Whether all rows were added; if not, the same chunk must arrive again.
 
         Raises:
           ValueError: rows are of another layout, or of environments that do not exist.
@@ -100,15 +101,16 @@ class ReplayNode:
         shape = (len(rows), len(environments), self._packing.row_bytes)
         if rows.shape != shape or rows.dtype != np.uint8:
             raise ValueError(f"Rows must be uint8 {shape}, got {rows.dtype} {rows.shape}.")
-        chunk = writer, numbers, environments, rows
         with self.changed:
-            return self.changed.wait_for(lambda: self._take_in(*chunk), timeout)
+            return self.changed.wait_for(
+                lambda: self._take_in(writer, numbers, environments, rows), timeout
+            )
 
     def begin(self, updates: int) -> tuple[int, int]:
-        """A learner begins: the restarts of the node, and the number of the first request.
+        """Begins with a learner of so many updates: restarts of the node, first request's number.
 
-        Draws that were not used by an earlier learner are not made after all. Updates that an
-        earlier one made and this one does not have, whose state has so many, are due again.
+        Draws that an earlier learner did not use are rolled back. Updates that it made beyond those
+        of this learner are due again.
         """
         with self.changed:
             self.local.undo(self._unused)
@@ -127,23 +129,22 @@ class ReplayNode:
         priorities: Priorities = (),
         count: int = 1,
     ) -> np.ndarray | None:
-        """The next draws, one buffer for `DrawPacking.read`; None if none is due in time.
+        """The next draws, one buffer for `SequencePacking.read_draws`; None if none is due in time.
 
-        Their headers have the restarts and their numbers besides. A request that comes twice has
-        the same draws twice.
+        Their headers have the restarts and their numbers. A repeated request has the same draws.
 
         Args:
-          restarts: of the node, as the learner knows them. For others the buffer has no sequences.
-          request: one more than that of the request before.
+          restarts: of the node, as the learner knows them; for others the buffer has no sequences.
+          request: one more than in the request before.
           timeout: seconds to wait for the first draw.
           priorities: for `set_priorities`, before.
-          count: draws at most, of those that are due then.
+          count: the most draws, of those that are due then.
 
         Raises:
           ValueError: the draws of the request have been used, or a priority is wrong.
         """
         if restarts != self._restarts:
-            return self.local.draws.empty(0).data
+            return self._packing.empty_draw(0).data
         self.set_priorities(restarts, priorities)
         with self.changed:
             self._waiting[request] = count
@@ -158,9 +159,9 @@ class ReplayNode:
         )
 
     def set_priorities(self, restarts: int, priorities: Priorities) -> None:
-        """Sets the priorities of draws, which are thereby used, as are those before them.
+        """Sets the priorities of draws; they and those before them count as used.
 
-        Nothing happens if they were set before, or the draws were made before a restart.
+        Does nothing if they were set before, or the draws were made before a restart.
 
         Raises:
           ValueError: a priority is NaN, infinite or negative.
@@ -168,7 +169,11 @@ class ReplayNode:
         with self.changed:
             if restarts != self._restarts:
                 return
-            self._use(max((number for number, _ in priorities), default=-1))
+            newest = max((number for number, _ in priorities), default=-1)
+            used = [made.draw.updates for n, made in self._made.items() if self._used < n <= newest]
+            self._used = max(self._used, newest)
+            if self._learned is not None:
+                self._learned += sum(used)
             for number, values in priorities:
                 made = self._made.pop(number, None)
                 if made is not None:
@@ -183,7 +188,7 @@ class ReplayNode:
         return tuple(self.local.status())
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs, a pytree of arrays, as if draws that are not used were not made.
+        """What `restore` needs, a pytree of arrays; draws that are not used count as not made.
 
         Its rows are views: they change unless the caller holds `changed`.
         """
@@ -212,13 +217,6 @@ class ReplayNode:
     @property
     def _unused(self) -> list[tuple[PackedDraw, Any]]:
         return [made for number, made in self._made.items() if number > self._used]
-
-    def _use(self, newest: int) -> None:
-        """Counts the updates of the draws up to one, which are used."""
-        used = [made.draw.updates for n, made in self._made.items() if self._used < n <= newest]
-        self._used = max(self._used, newest)
-        if self._learned is not None:
-            self._learned += sum(used)
 
     def _take_in(
         self, writer: int, numbers: Sequence[int], environments: Sequence[int], rows: np.ndarray
@@ -269,17 +267,16 @@ class ReplayNode:
     def _is_held(self, environments: np.ndarray) -> bool:
         """Whether further rows of these would be too far ahead of a call that is due."""
         rows = self._rows + len(environments)
-        for calls in (self._newest, self._replayed):
-            if calls.oldest is not None and rows - calls.oldest > self._max_lead:
-                return True
-        if self._newest.oldest is None:
-            return False
-        return self.local.store.rounds(environments) > self.local.schedule.rounds
+        if any(since and rows - since[0] > self._max_lead for since in self._due):
+            return True
+        begun = self.local.schedule.rounds
+        return bool(self._due[0]) and self.local.store.rounds(environments) > begun
 
     def _note_due(self) -> None:
-        newest, replayed = self.local.schedule.calls
-        self._newest.note(newest, self._rows)
-        self._replayed.note(replayed, self._rows)
+        for since, count in zip(self._due, self.local.schedule.calls, strict=True):
+            since.extend([self._rows] * (count - len(since)))
+            while len(since) > count:
+                since.popleft()
 
     def _serve(self) -> bool:
         """Makes the draws that are due and waited for; False, as others may still be waited for."""

@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ class TreePacking:
     """
 
     def __init__(self, what: str, like: Any):
-        """Takes what is packed, as the beginning of a sentence, and trees like it."""
+        """Packs trees like `like`; `what` they are begins a sentence."""
         self._what = what
         self.like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), like)
         self._packing = Packing((self.like,))  # its leaves need names
@@ -104,12 +105,43 @@ class TreePacking:
         return jax.tree.map(lambda x: x[0], *self._packing.unpack(packed))
 
 
+class PackedDraw(NamedTuple):
+    """The sequences of one call of updates: views of one buffer.
+
+    Attributes:
+      data: the buffer, uint8 `[n]`.
+      header: int64: B, updates in the call, whether the sequences are the newest; the rest is
+        reserved for the transport.
+      keys: int64 `[3, B]` (see `LocalReplay`).
+      weights: float32 `[B]`.
+      parts: packed sequences, for `SequencePacking.unpack`.
+    """
+
+    data: np.ndarray
+    header: np.ndarray
+    keys: np.ndarray
+    weights: np.ndarray
+    parts: list[np.ndarray]
+
+    @property
+    def updates(self) -> int:
+        """Updates in the call."""
+        return int(self.header[1])
+
+    @property
+    def newest(self) -> bool:
+        """Whether these are the newest sequences, and not replayed ones."""
+        return bool(self.header[2])
+
+
 class SequencePacking:
     """Packs rows, and apart from them the extras of a sequence's first row, if there are any.
 
+    A draw is one buffer, which another process can read in place.
+
     Attributes:
       sequence: how sequences are cut.
-      parts: the packing of rows and, if there are any, that of these extras.
+      parts: the packing of rows and, if there are any, of these extras.
       before: rows that a sequence needs before its first one, for stacks of frames.
       row_bytes: of a row, all extras included.
       layout: a hash of the layouts of the parts, and of how sequences are cut.
@@ -175,59 +207,18 @@ class SequencePacking:
         extras = {**rows.extras, **(first[0] if first else {})}
         return rows._replace(extras=extras), mask
 
-    def _split(self, row: Row) -> list[Any]:
-        names = self.sequence.first_row_extras
-        return list(split_extras(row, names)) if names else [row]
-
-
-class PackedDraw(NamedTuple):
-    """The sequences of one call of updates: views of one buffer.
-
-    Attributes:
-      data: the buffer, uint8 `[n]`.
-      header: int64: B, updates in the call, whether the sequences are the newest; the rest is for
-        those who carry it.
-      keys: int64 `[3, B]` (see `LocalReplay`).
-      weights: float32 `[B]`.
-      parts: packed sequences, for `SequencePacking.unpack`.
-    """
-
-    data: np.ndarray
-    header: np.ndarray
-    keys: np.ndarray
-    weights: np.ndarray
-    parts: list[np.ndarray]
-
-    @property
-    def updates(self) -> int:
-        """Updates in the call."""
-        return int(self.header[1])
-
-    @property
-    def newest(self) -> bool:
-        """Whether these are the newest sequences, and not replayed ones."""
-        return bool(self.header[2])
-
-
-class DrawPacking:
-    """The arrays of a draw in one buffer, which another process can read in place."""
-
-    def __init__(self, packing: SequencePacking):
-        self._packing = packing
-        self._dtypes: dict[int, np.dtype[np.void]] = {}  # of buffers, by the batch
-
-    def empty(self, batch: int) -> PackedDraw:
+    def empty_draw(self, batch: int) -> PackedDraw:
         """A new buffer for B sequences; 0 makes one that has only a header."""
-        draw = self._views(np.empty(self.num_bytes(batch), np.uint8), batch)
+        draw = self._views(np.empty(self.draw_bytes(batch), np.uint8), batch)
         draw.header[:] = 0
         draw.header[0] = batch
         return draw
 
-    def num_bytes(self, batch: int) -> int:
+    def draw_bytes(self, batch: int) -> int:
         """Bytes of a draw of B sequences."""
-        return self._dtype(batch).itemsize
+        return sum(_aligned(dtype, shape) for dtype, shape in self._arrays(batch))
 
-    def read(self, data: np.ndarray) -> list[PackedDraw]:
+    def read_draws(self, data: np.ndarray) -> list[PackedDraw]:
         """The draws in a buffer, which has one or more.
 
         Raises:
@@ -236,42 +227,40 @@ class DrawPacking:
         draws = []
         while len(data):
             batch = int(data[:8].view(np.int64)[0])
-            size = self.num_bytes(batch)
+            size = self.draw_bytes(batch)
             draws.append(self._views(data[:size], batch))
             data = data[size:]
         return draws
 
     def sample(self, draw: PackedDraw) -> Sample:
-        """The sample: its arrays are views of the buffer, but the mask and stacks of frames."""
-        rows, mask = self._packing.unpack(draw.parts)
+        """The sample of a draw: views of its buffer, but the mask and stacks of frames."""
+        rows, mask = self.unpack(draw.parts)
         return Sample(rows, draw.weights, mask)
 
     def _views(self, data: np.ndarray, batch: int) -> PackedDraw:
-        dtype = self._dtype(batch)
-        if len(data) != dtype.itemsize:
+        if len(data) != self.draw_bytes(batch):
             raise ValueError(
-                f"A draw of {batch} sequences has {dtype.itemsize} bytes, got {len(data)}: "
+                f"A draw of {batch} sequences has {self.draw_bytes(batch)} bytes, got {len(data)}: "
                 "learner and replay need the same agent, environment and config."
             )
-        record = data.view(dtype)
-        header, keys, weights, *parts = [record[name][0] for name in dtype.names or ()]
+        views, begin = [], 0
+        for dtype, shape in self._arrays(batch):
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            views.append(data[begin : begin + size].view(dtype).reshape(shape))
+            begin += _aligned(dtype, shape)
+        header, keys, weights, *parts = views
         return PackedDraw(data, header, keys, weights, parts)
 
-    def _dtype(self, batch: int) -> "np.dtype[np.void]":
-        if batch in self._dtypes:
-            return self._dtypes[batch]
-        formats: list[Any] = [
-            (np.int64, (_HEADER,)),
-            (np.int64, (3, batch)),
-            (np.float32, (batch,)),
-            *((np.uint8, shape) for shape in self._packing.shapes(batch)),
-        ]
-        offsets = [0]
-        for each in formats:
-            blocks = -(-np.dtype(each).itemsize // _ALIGNMENT)
-            offsets.append(offsets[-1] + blocks * _ALIGNMENT)
-        names = ["header", "keys", "weights", "rows", "first"][: len(formats)]
-        size = offsets.pop()
-        layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
-        self._dtypes[batch] = np.dtype(layout)
-        return self._dtypes[batch]
+    def _arrays(self, batch: int) -> list[tuple[Any, tuple[int, ...]]]:
+        """Dtypes and shapes of a draw's header, keys, weights and parts."""
+        parts = [(np.uint8, shape) for shape in self.shapes(batch)]
+        return [(np.int64, (_HEADER,)), (np.int64, (3, batch)), (np.float32, (batch,)), *parts]
+
+    def _split(self, row: Row) -> list[Any]:
+        names = self.sequence.first_row_extras
+        return list(split_extras(row, names)) if names else [row]
+
+
+def _aligned(dtype: Any, shape: tuple[int, ...]) -> int:
+    """Bytes of an array and of the gap behind it."""
+    return -(-math.prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT

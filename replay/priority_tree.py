@@ -8,15 +8,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .tree_selector import TreeSelector
-
 # For batches at least this large, recomputing whole levels near the root is faster than following
 # the path of each slot.
 LARGE_BATCH = 256
 
 
-class ContextualPriorityTree(TreeSelector):
-    """A `TreeSelector` of the kind "contextual"; priorities stand for their powers here.
+class ContextualPriorityTree:
+    """The tree of a contextual `TreeSelector`, which checks slots and priorities.
 
     Slots `0 .. capacity - 1` are in time order. A slot is absent, present with an unknown priority,
     or present with a known one.
@@ -45,28 +43,38 @@ class ContextualPriorityTree(TreeSelector):
 
     Counts are integers and masses are recomputed from children, so rounding errors do not
     accumulate. Every operation takes `O(n log capacity)`; memory is 48 to 88 bytes per slot.
+
+    Attributes:
+      counts: by slot, above 0 where it is present.
     """
 
-    def __init__(self, capacity: int, **options: float) -> None:
-        super().__init__("contextual", capacity, **options)
-        self._depth = (self.capacity - 1).bit_length()
+    def __init__(self, capacity: int) -> None:
+        self._depth = (capacity - 1).bit_length()
         self._leaves = 1 << self._depth
         # Node 1 is the root, node i has children 2i and 2i + 1, slot s is node `_leaves + s`.
         self._count = np.zeros(2 * self._leaves, np.int32)  # c
         self._known = np.zeros(2 * self._leaves, np.int32)  # how many of them are known
         self._mass = np.zeros(2 * self._leaves)  # c * m, and 0 where m is unknown
         self._left = np.zeros(self._leaves)  # probability of the left child
-        self._slots = slice(self._leaves, self._leaves + self.capacity)
-        self._counts = self._count[self._slots]
+        self._slots = slice(self._leaves, self._leaves + capacity)
+        self.counts = self._count[self._slots]
         self._shifts = np.arange(self._depth + 1)[:, None]
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         """The number of present slots."""
         return int(self._count[1])
 
-    def _assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
-        last = self._last(slots)
-        slots, powers = slots[last], None if powers is None else powers[last]
+    @property
+    def mass(self) -> float:
+        """The sum of all masses."""
+        return float(self._mass[1])
+
+    def assign(self, slots: np.ndarray, present: bool | None, powers: np.ndarray | None) -> None:
+        """Makes distinct slots present or absent; None if they are present.
+
+        Powers of priorities are None if they are unknown.
+        """
         leaves = slots + self._leaves
         self._mass[leaves] = 0.0 if powers is None else powers
         # A large batch reaches most nodes of the upper levels many times.
@@ -79,20 +87,19 @@ class ContextualPriorityTree(TreeSelector):
         self._refresh(paths[1:])
         self._rebuild(dense)
 
-    def _masses(self, slots: np.ndarray) -> np.ndarray:
+    def masses(self, slots: np.ndarray) -> np.ndarray:
+        """The powers or estimates of present slots."""
         paths = self._paths(slots, self._depth)
         nearest = (self._known[paths] > 0).argmax(axis=0)  # the first ancestor with a known mean
         nodes = paths[nearest, np.arange(slots.size)]
         return self._mass[nodes] / self._count[nodes]
 
-    def _mass_of_all(self) -> float:
-        return float(self._mass[1])
+    def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Draws in proportion to masses; uniformly if all are 0.
 
-    def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """At every level a uniform number is compared with the probability of the left child.
-
-        It is exactly 0 or 1 where one side has no mass. So rounding never selects an absent slot,
-        nor one of mass zero while another has more.
+        At every level a uniform number is compared with the probability of the left child. It is
+        exactly 0 or 1 where one side has no mass. So rounding never selects an absent slot, nor one
+        of mass zero while another has more.
         """
         nodes = np.ones(n, np.int64)
         for uniform in rng.random((self._depth, n)):
@@ -101,9 +108,9 @@ class ContextualPriorityTree(TreeSelector):
             nodes += right
         return nodes - self._leaves
 
-    def _draw_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Exact: it uses the counts."""
-        ranks = rng.integers(len(self), size=n)
+    def draw_uniform(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Draws present slots uniformly, by their counts."""
+        ranks = rng.integers(self.count, size=n)
         nodes = np.ones(n, np.int64)
         for _ in range(self._depth):
             nodes += nodes
@@ -113,11 +120,12 @@ class ContextualPriorityTree(TreeSelector):
             nodes += right
         return nodes - self._leaves
 
-    def _state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, np.ndarray]:
+        """See `TreeSelector`."""
         return {"known": self._known[self._slots] > 0, "priorities": self._mass[self._slots].copy()}
 
-    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Inner nodes are recomputed."""
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restores the leaves; inner nodes are recomputed."""
         self._count[self._slots] = state["present"]
         self._known[self._slots] = state["known"]
         self._mass[self._slots] = np.where(state["known"], state["priorities"], 0.0)

@@ -10,10 +10,10 @@ import numpy as np
 from ..datatypes import EnvironmentSpec, ReplayConfig, SequenceSpec
 from .interface import Draw, PeerLost, ReplayStatus
 from .local import LocalReplay
-from .packing import DrawPacking, PackedDraw, SequencePacking
+from .packing import PackedDraw, SequencePacking
 from .peer import Answer, Peer, check_greeting
 from .rows import check_stored_as, sample_shapes, stored_as
-from .tree_selector import check_priorities
+from .selectors import check_priorities
 
 _DUE_SECONDS = 1.0  # for which the node waits for a call to be due
 _ANSWER_SECONDS = 1.0  # for the answer to a draw that is not made ahead
@@ -23,16 +23,16 @@ _DRAWS_EACH, REQUEST_BYTES = 4, 2**20
 
 
 class _Keys(NamedTuple):
-    """Of a draw: where its priorities go, and the keys of the `LocalReplay`."""
+    """Identifies a draw of the node."""
 
     restarts: int
     number: int
-    local: np.ndarray
+    local: np.ndarray  # keys of the `LocalReplay`
 
 
 class _Request(NamedTuple):
     answer: Answer
-    priorities: list[tuple[int, np.ndarray]]  # that were sent with it
+    priorities: list[tuple[int, np.ndarray]]  # sent with it
 
 
 class RemoteReplay:
@@ -53,23 +53,20 @@ class RemoteReplay:
         num_envs: int,
         ahead: int = 2,
     ):
-        """Waits for the node, a `ReplayNode`, if it is not there yet.
+        """Waits for the `ReplayNode`; `ahead` is the number of requests before draws are needed.
 
-        Other arguments are those of its `LocalReplay`, and `ahead`: requests of draws that are made
-        before they are asked for.
+        Other arguments are as in its `LocalReplay`.
 
         Raises:
           ValueError: the node's rows have another layout.
           Stopped: the program stops before the node answers.
           WaitTimeout: the node did not answer.
         """
-        self._peer, self._sequence, self._config = peer, sequence, config
-        self._ahead = ahead
+        self._peer, self._sequence, self._config, self._ahead = peer, sequence, config, ahead
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
-        packing = SequencePacking(environment_spec, sequence)
-        check_greeting(peer, packing, num_envs)
-        self._draws = DrawPacking(packing)
-        size = self._draws.num_bytes(config.draw_size)
+        self._packing = SequencePacking(environment_spec, sequence)
+        check_greeting(peer, self._packing, num_envs)
+        size = self._packing.draw_bytes(config.draw_size)
         self._count = max(1, min(_DRAWS_EACH, REQUEST_BYTES // size)) if ahead else 1
         self._requests: deque[_Request] = deque()  # the next one first
         self._arrived: deque[PackedDraw] = deque()
@@ -93,7 +90,12 @@ class RemoteReplay:
             if self._restarts < 0:
                 self._begin()
             if self._arrived:
-                return self._use(self._arrived.popleft(), deadline)
+                draw = self._arrived.popleft()
+                self._updates += draw.updates
+                self._request(self._ahead, deadline)
+                restarts, number = draw.header[3:5].tolist()
+                keys = _Keys(restarts, number, draw.keys)
+                return Draw(keys, self._packing.sample(draw), draw.updates)
             self._request(max(1, self._ahead), deadline)
             try:
                 data = self._requests[0].answer.result(max(0.0, patience - time.monotonic()))
@@ -105,7 +107,7 @@ class RemoteReplay:
             self._requests.popleft()
             if data is not None:
                 self._number += 1
-                self._arrived.extend(self._draws.read(data))
+                self._arrived.extend(self._packing.read_draws(data))
                 if len(self._arrived[0].weights):
                     continue
                 self._begin()  # the node was restarted
@@ -115,11 +117,7 @@ class RemoteReplay:
                 return None
 
     def set_priorities(self, keys: _Keys, priorities: np.ndarray) -> None:
-        """Sends priorities with the next request of a draw; those before a restart are dropped.
-
-        Raises:
-          ValueError: a priority is NaN, infinite or negative.
-        """
+        """Sends priorities with the next request of a draw; of draws before a restart, none."""
         priorities = check_priorities(priorities, keys.local.shape[1])
         if keys.restarts == self._restarts:
             self._priorities.append((keys.number, priorities))
@@ -137,16 +135,13 @@ class RemoteReplay:
         return self._status
 
     def state(self) -> dict[str, Any]:
-        """How sequences are cut and selected; the rows are in what the node keeps (`keep`)."""
+        """How sequences are cut and selected; the node keeps the rows (`keep`)."""
         return stored_as(self._sequence, self._config)
 
     def restore(self, state: Mapping[str, Any], counters: Mapping[str, int]) -> None:
-        """Checks a state. Rows that are in it go to the node, if it has none.
+        """Checks a state; see `Replay`. Rows that are in it go to the node, if it has none.
 
-        A node restores what it kept by itself; after a run with Reverb it is filled again.
-
-        Raises:
-          ValueError: the state is that of other sequences or another selector.
+        A node restores by itself what it kept; after a run with Reverb it is filled again.
         """
         check_stored_as(state, self._sequence, self._config)
         self._updates = counters["updates"]
@@ -154,17 +149,14 @@ class RemoteReplay:
             self._peer.call("restore", state, dict(counters))
 
     def keep(self, steps: int) -> None:
-        """Has the node keep its state for the snapshot at some steps.
-
-        After all priorities are set, those of requests too that may still be on their way.
-        """
+        """Has the node keep its state for a snapshot, after all priorities sent so far are set."""
         sent = [priorities for request in self._requests for priorities in request.priorities]
         self._peer.call("set_priorities", self._restarts, [*sent, *self._priorities])
         self._priorities = []
         self._peer.call("keep", steps)
 
     def prune(self, steps: Sequence[int]) -> None:
-        """Has the node remove the states of all snapshots but those at some steps."""
+        """Has the node remove the states of all other snapshots."""
         self._peer.call("prune", list(steps))
 
     def close(self) -> None:
@@ -176,12 +168,6 @@ class RemoteReplay:
         self._requests.clear()
         self._arrived.clear()
         self._priorities = []
-
-    def _use(self, draw: PackedDraw, deadline: float) -> Draw:
-        self._updates += draw.updates
-        self._request(self._ahead, deadline)
-        restarts, number = draw.header[3:5].tolist()
-        return Draw(_Keys(restarts, number, draw.keys), self._draws.sample(draw), draw.updates)
 
     def _request(self, count: int, deadline: float) -> None:
         while len(self._requests) < count:

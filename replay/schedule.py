@@ -10,7 +10,6 @@ round of E environments adds E sequences and a batch has `batch_size`, so n ~ Po
 """
 
 import json
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -81,7 +80,7 @@ class UpdateSchedule:
         return int(self._newest), max(0, updates // self._config.updates_per_call)
 
     def done(self) -> int:
-        """Records that the call that was due has been made, and returns its number of updates."""
+        """Records that the call that was due has been made; returns its number of updates."""
         if self._newest:
             self._newest, count = False, 1
         else:
@@ -120,28 +119,3 @@ def generator_state(rng: np.random.Generator) -> np.ndarray:
 def set_generator_state(rng: np.random.Generator, state: Any) -> None:
     """Sets what `generator_state` returned."""
     rng.bit_generator.state = json.loads(np.asarray(state).tobytes())
-
-
-class CallsDue:
-    """How many calls of one kind are due, and since when.
-
-    Attributes:
-      oldest: rows that had been added when the first of them became due; None if none is.
-    """
-
-    def __init__(self) -> None:
-        self.oldest: int | None = None
-        self._count = 0
-        self._since: deque[tuple[int, int]] = deque()  # rows, and calls that became due then
-
-    def note(self, count: int, rows: int) -> None:
-        """Records how many are due after so many rows."""
-        if count > self._count:
-            self._since.append((rows, count - self._count))
-        made, self._count = self._count - count, count
-        while made > 0:
-            since, calls = self._since.popleft()
-            if calls > made:
-                self._since.appendleft((since, calls - made))
-            made -= calls
-        self.oldest = self._since[0][0] if self._since else None

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..basics.memory import check_memory
 from ..datatypes import EnvironmentSpec, ReplayConfig, Row, Sample, SequenceSpec
-from .packing import SequencePacking
+from .packing import PackedDraw, SequencePacking
 from .rows import sample_shapes
 from .schedule import generator_state, set_generator_state
-from .selectors import importance_weights, make_selector
+from .selectors import TreeSelector, importance_weights
 from .windows import Windows
 
 
@@ -53,7 +53,7 @@ class SequenceStore:
           environment_spec: of one environment.
           sequence: length, period and extras of the sequences.
           config: capacity, selection, batch size.
-          num_envs: E >= 1, those of all actors together.
+          num_envs: E >= 1, of all actors together.
           seed: of the draws.
 
         Raises:
@@ -71,12 +71,7 @@ class SequenceStore:
         ]
         self._is_last = self.packing.flags(self._rings[0])[1]
         self.nbytes = sum(ring.nbytes for ring in self._rings)
-        self._selector = make_selector(
-            config.selector,
-            num_envs * self._windows.num_slots,
-            priority_exponent=config.priority_exponent,
-            uniform_fraction=config.uniform_fraction,
-        )
+        self._selector = TreeSelector(config, num_envs * self._windows.num_slots)
         self.shapes = sample_shapes(environment_spec, sequence, config, num_envs=num_envs)
         self.rng = np.random.default_rng(seed)
         self._heads = np.zeros(num_envs, np.int64)  # rows ever written, skipped ones included
@@ -102,29 +97,30 @@ class SequenceStore:
         Raises:
           ValueError: environments are not distinct or not in 0 .. E - 1, or rows not as specified.
         """
-        every = np.arange(self.num_envs)
-        self.add_packed(self.packing.pack(rows), every if environments is None else environments)
+        self.add_packed(self.packing.pack(rows), environments)
 
-    def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray) -> None:
-        """Appends one row to some environments: packed, the parts `[n, bytes]`."""
+    def add_packed(self, packed: Sequence[np.ndarray], environments: np.ndarray | None) -> None:
+        """`add` of packed rows: the parts `[n, bytes]`."""
+        if environments is None:
+            environments = np.arange(self.num_envs)
         if len(set(environments.tolist()) & set(range(self.num_envs))) != len(environments):
             raise ValueError(
                 f"environments must be distinct and from 0 to {self.num_envs - 1}, got "
                 f"{environments.tolist()}."
             )
         heads, windows = self._heads[environments], self._windows
-        gone = self._chosen(environments[:, None], *windows.overwritten(heads))
+        starts, are_gone = windows.overwritten(heads)
+        gone = windows.slots(environments[:, None], starts)[are_gone]
         # A start without a sequence (the end of an episode) has no slot.
         gone = gone[self._selector.are_present(gone)]
         if gone.size:
             self._selector.remove(gone)
-        position = self._positions(environments, heads)
+        position = windows.positions(environments, heads)
         for ring, period, part in zip(self._rings, self._periods, packed, strict=True):
             kept = position % period == 0
             ring[position[kept] // period] = part[kept]
         self._heads[environments] = heads = heads + 1
-        found = windows.completed(heads, self._episodes[environments])
-        self._insert(self._chosen(environments, *found))
+        self._insert(environments, *windows.completed(heads, self._episodes[environments]))
         self._end_episodes(environments[self.packing.flags(packed[0])[1]])
 
     def cut(self, environment: int | None = None) -> None:
@@ -135,7 +131,7 @@ class SequenceStore:
         """
         candidates = np.arange(self.num_envs) if environment is None else np.array([environment])
         environments = candidates[self._heads[candidates] != self._episodes[candidates]]
-        newest = self._positions(environments, self._heads[environments] - 1)
+        newest = self._windows.positions(environments, self._heads[environments] - 1)
         running = ~self._is_last[newest]
         self._is_last[newest] = True
         self._end_episodes(environments[running])
@@ -150,8 +146,8 @@ class SequenceStore:
         complete = (heads - self._sequence.length) // self._sequence.period + 1
         return int(np.maximum(complete, 0).min())
 
-    def draw(self, *, newest: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Draws the sequences of one call of updates: slots `[B]` and weights, float32 `[B]`.
+    def draw(self, *, newest: bool = False) -> PackedDraw:
+        """Draws the sequences of one call of updates, packed; see `LocalReplay` for their keys.
 
         B is the config's `draw_size`; E for the newest complete sequence of every environment.
 
@@ -164,42 +160,23 @@ class SequenceStore:
             if not self.rounds():
                 raise ValueError("Not every environment has a complete sequence yet.")
             starts = self._windows.newest(self._heads)
-            return self._windows.slots(np.arange(self.num_envs), starts), np.ones(
-                self.num_envs, np.float32
-            )
+            slots = self._windows.slots(np.arange(self.num_envs), starts)
+            return self._packed(slots, np.ones(self.num_envs))
         slots, probabilities = self._selector.sample(self.rng, self._config.draw_size)
-        weights = importance_weights(
-            probabilities, self.num_sequences, self._config.importance_exponent
-        )
-        return slots, weights.astype(np.float32)
+        beta = self._config.importance_exponent
+        return self._packed(slots, importance_weights(probabilities, self.num_sequences, beta))
 
     def sample(self, *, newest: bool = False) -> tuple[np.ndarray, Sample]:
         """Draws as `draw`: slots `[B]`, and their sequences."""
-        slots, weights = self.draw(newest=newest)
-        rows, mask = self.read(slots)
-        return slots, Sample(rows, weights, mask)
+        draw = self.draw(newest=newest)
+        return draw.keys[0], self.packing.sample(draw)
 
     def read(self, slots: np.ndarray) -> tuple[Row, np.ndarray]:
         """The sequences of present slots `[B]`: a `Row` of arrays, and the mask `[B, T+1]`.
 
         Arrays of the `Row` are `[B, T+1, ...]`; extras of the first row alone are `[B, ...]`.
         """
-        packed = [np.empty(shape, np.uint8) for shape in self.packing.shapes(len(slots))]
-        self.take(slots, packed)
-        return self.packing.unpack(packed)
-
-    def take(self, slots: np.ndarray, out: Sequence[np.ndarray]) -> None:
-        """Copies the packed sequences of present slots `[B]` into parts `[B, ...]`.
-
-        Rows become zeros where the mask is False.
-        """
-        environments, starts = self._windows.locate(slots, self._heads)
-        rows = self._positions(environments[:, None], self._windows.rows(starts))
-        index = rows, self._positions(environments, starts) // self._sequence.period
-        for ring, i, part in zip(self._rings, index, out, strict=False):
-            np.take(ring, i, axis=0, out=part, mode="clip")  # "raise" copies twice
-        if not self._sequence.crosses_episodes:
-            out[0][:, self.packing.before :][~self.packing.mask(out[0])] = 0
+        return self.packing.unpack(self._packed(slots, np.ones(len(slots))).parts)
 
     def starts(self, slots: np.ndarray) -> np.ndarray:
         """The row at which each slot's sequence begins, counted from its environment's very first.
@@ -208,15 +185,6 @@ class SequenceStore:
         """
         starts = self._windows.locate(slots, self._heads)[1]
         return np.where(self._selector.are_present(slots), starts, -1)
-
-    def ages(self, slots: np.ndarray) -> np.ndarray:
-        """Time steps since the first row of each present slot's sequence was added: int64 `[B]`.
-
-        Those of all E environments: E for each later row of the sequence's environment.
-        """
-        environments, starts = self._windows.locate(slots, self._heads)
-        ages: np.ndarray = (self._heads[environments] - 1 - starts) * self.num_envs
-        return ages
 
     def set_priorities(
         self, slots: np.ndarray, priorities: np.ndarray, starts: np.ndarray | None = None
@@ -256,18 +224,24 @@ class SequenceStore:
                 found[name] = rings[:, : -(-filled // period)]
         return parts
 
-    def _positions(self, environments: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """In the array of all rings."""
-        positions: np.ndarray = (
-            environments * self._windows.num_rows + rows % self._windows.num_rows
-        )
-        return positions
+    def _packed(self, slots: np.ndarray, weights: np.ndarray) -> PackedDraw:
+        """Copies the sequences of present slots `[B]`, zeros where the mask is False."""
+        draw, windows, packing = self.packing.empty_draw(len(slots)), self._windows, self.packing
+        environments, starts = windows.locate(slots, self._heads)
+        draw.keys[:2] = slots, starts
+        # The age in time steps of all E environments: E for each later row of the sequence's.
+        draw.keys[2] = (self._heads[environments] - 1 - starts) * self.num_envs
+        draw.weights[:] = weights
+        rows = windows.positions(environments[:, None], windows.rows(starts))
+        index = rows, windows.positions(environments, starts) // self._sequence.period
+        for ring, i, part in zip(self._rings, index, draw.parts, strict=False):
+            np.take(ring, i, axis=0, out=part, mode="clip")  # "raise" copies twice
+        if not self._sequence.crosses_episodes:
+            draw.parts[0][:, packing.before :][~packing.mask(draw.parts[0])] = 0
+        return draw
 
-    def _chosen(self, environments: np.ndarray, starts: np.ndarray, are: np.ndarray) -> np.ndarray:
-        slots: np.ndarray = self._windows.slots(environments, starts)[are]
-        return slots
-
-    def _insert(self, slots: np.ndarray) -> None:
+    def _insert(self, environments: np.ndarray, starts: np.ndarray, chosen: np.ndarray) -> None:
+        slots = self._windows.slots(environments, starts)[chosen]
         if slots.size:
             self._selector.insert(slots)
 
@@ -277,7 +251,7 @@ class SequenceStore:
             return
         heads = self._heads[environments]
         found = self._windows.ended(heads, self._episodes[environments])
-        self._insert(self._chosen(environments[:, None], *found))
+        self._insert(environments[:, None], *found)
         heads = self._windows.next_episodes(heads)
         self._heads[environments] = self._episodes[environments] = heads
 

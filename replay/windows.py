@@ -71,6 +71,10 @@ class Windows(NamedTuple):
         lap = self.num_slots * self.period
         return environments, newest - (newest - position * self.period) % lap
 
+    def positions(self, environments: Any, rows: Any) -> Any:
+        """Indices of rows in all rings, put one behind the other."""
+        return environments * self.num_rows + rows % self.num_rows
+
     def rows(self, starts: Any) -> Any:
         """Indices in the ring of the rows of sequences, those before them too: `[B, k + T]`."""
         return (starts[:, None] + np.arange(-self.before, self.length)) % self.num_rows

@@ -39,13 +39,13 @@ BUDGETS = {
     "networks": 1562,
     "agents": 4946,
     "environments": 4105,
-    "replay": 3649,
+    "replay": 3492,
     "training": 4411,
     "device": 950,
     "evaluation": 2284,
     "command": 2399,
     "launchpad_programs": 3831,
-    "tests": 35269,
+    "tests": 35258,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

@@ -20,7 +20,7 @@ import cloudpickle
 from ...agents.base import Agent
 from ...basics.sentences import first_line
 from ...replay.node_writer import CHUNK_ROWS, MAX_CHUNKS
-from ...replay.packing import DrawPacking, SequencePacking
+from ...replay.packing import SequencePacking
 from ...replay.remote import REQUEST_BYTES
 from ...training.parameters import packing_of
 from ...training.stop import stop_on_signals
@@ -203,7 +203,7 @@ def object_bytes(config: ProgramConfig, agent: Agent) -> int:
     run, sequence = config.run, agent.sequence
     packing = SequencePacking(config.spec, sequence)
     # Small draws travel together, see `RemoteReplay`.
-    draws = max(DrawPacking(packing).num_bytes(run.replay.draw_size), REQUEST_BYTES)
+    draws = max(packing.draw_bytes(run.replay.draw_size), REQUEST_BYTES)
     chunk = CHUNK_ROWS * packing.row_bytes * run.environments_per_actor
     each = MAX_CHUNKS * chunk + 2 * packing_of(agent).num_bytes
     return max(_LEAST_OBJECT_BYTES, 2 * (_ANSWERS * draws + run.num_actors * each))

@@ -8,8 +8,7 @@ import numpy as np
 from ...datatypes import Sample
 from ..interface import Draw, ReplayStatus, WaitTimeout
 from ..rows import check_stored_as, sample_shapes, stored_as
-from ..selectors import importance_weights
-from ..tree_selector import LARGEST_PRIORITY, check_priorities
+from ..selectors import LARGEST_PRIORITY, check_priorities, importance_weights
 from .reader import Reader
 from .tables import TABLE, Layout
 from .waiting import Server, ServerCalls

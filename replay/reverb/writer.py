@@ -8,7 +8,7 @@ import numpy as np
 
 from ...datatypes import Row
 from ..interface import never
-from ..tree_selector import check_priorities
+from ..selectors import check_priorities
 from ..windows import Windows
 from .library import reverb
 from .tables import TABLE, Layout

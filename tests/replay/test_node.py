@@ -33,7 +33,7 @@ def part(rows, column):
 
 
 def one_draw(node, data):
-    (draw,) = node.local.draws.read(data)
+    (draw,) = node.local.packing.read_draws(data)
     return draw
 
 
@@ -159,7 +159,7 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
     for number, draw in enumerate(wanted):
         assert found[number].header[1:5].tolist()[::3] == [draw.updates, number]
         assert_equal(found[number].keys, draw.keys)
-        assert_equal(node.local.draws.sample(found[number]), draw.sample)
+        assert_equal(node.local.packing.sample(found[number]), draw.sample)
     assert not node._waiting
 
 
@@ -468,7 +468,7 @@ def test_a_request_has_as_many_draws_as_are_due_and_wanted():
     wanted = list(iter(local.draw, None))
     assert len(wanted) == 9
     answers = [node.draw(0, request, 0.0, (), 4) for request in range(3)]
-    read = [node.local.draws.read(data) for data in answers]
+    read = [node.local.packing.read_draws(data) for data in answers]
     assert [len(draws) for draws in read] == [4, 4, 1]
     found = [*itertools.chain(*read)]
     for ours, theirs in zip(wanted, found, strict=True):
@@ -518,12 +518,12 @@ def test_a_restored_node_cuts_the_running_episodes(crosses):
 
 def test_a_buffer_of_another_size_is_refused():
     """Config and batch of the learner do not give the size, the header does."""
-    draws = local_replay().draws
-    data = draws.empty(3).data
-    (draw,) = draws.read(data)
+    packing = local_replay().packing
+    data = packing.empty_draw(3).data
+    (draw,) = packing.read_draws(data)
     assert [part.shape for part in draw.parts] == [(3, 4, 32)]
     with pytest.raises(ValueError, match=r"A draw of 3 sequences has 640 bytes, got 639: learner"):
-        draws.read(data[:-1])
+        packing.read_draws(data[:-1])
 
 
 def test_wrong_rows_are_refused():

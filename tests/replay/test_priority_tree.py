@@ -8,12 +8,16 @@ import pytest
 import scipy.stats
 from benchmark_modules import load
 
-from retrax.replay import make_selector
+from retrax.replay import ReplayConfig, TreeSelector
 
 UNKNOWN = np.nan
 CAPACITIES = (1, 2, 3, 5, 8, 13, 37)
 # A tree of blocks has 1 to 3 nodes in each level; of four values for 5,000 slots, of five for more.
 BLOCK_CAPACITIES = (1, 2, 5, 16, 17, 37, 5_000, 20_000)
+
+
+def make(kind, capacity, fraction=0.0):
+    return TreeSelector(ReplayConfig(selector=kind, uniform_fraction=fraction), capacity)
 
 
 def array(*slots):
@@ -22,7 +26,7 @@ def array(*slots):
 
 def make_tree(capacity, slots, known=None, kind="contextual"):
     """A tree with `slots` present and the priorities of the dictionary `known`."""
-    tree = make_selector(kind, capacity)
+    tree = make(kind, capacity)
     tree.insert(np.array(slots, np.int64))
     if known:
         tree.set_priorities(array(*known), np.array(list(known.values()), np.float64))
@@ -35,7 +39,7 @@ def draw(tree, rng, n):
 
 def uniform(tree, kind="contextual"):
     """The same slots and priorities, with uniform draws alone."""
-    other = make_selector(kind, tree.capacity, uniform_fraction=1.0)
+    other = make(kind, tree.capacity, 1.0)
     other.restore(tree.state())
     return other
 
@@ -89,7 +93,7 @@ def operations(*others):
 
 
 def check_operations(kind, capacity, operations):
-    tree, largest = make_selector(kind, capacity), 1.0
+    tree, largest = make(kind, capacity), 1.0
     present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
     for name, entries in operations:
         slots = np.array([slot % capacity for slot, _ in entries])
@@ -130,7 +134,7 @@ def test_small_batches_and_one_large_batch_build_the_same_tree(capacity):
     slots = rng.permutation(capacity)[: capacity // 2]
     priorities = rng.random(len(slots))
     whole = make_tree(capacity, slots, dict(zip(slots, priorities, strict=True)))
-    pieces = make_selector("contextual", capacity)
+    pieces = make("contextual", capacity)
     for slot, priority in zip(slots, priorities, strict=True):
         pieces.insert(array(slot))
         pieces.set_priorities(array(slot), np.array([priority]))
@@ -246,7 +250,7 @@ def test_frequencies_are_the_probabilities(kind, capacity):
 
 def test_a_ring_that_overwrites_keeps_its_length_and_forgets_priorities():
     capacity = 6
-    tree = make_selector("contextual", capacity)
+    tree = make("contextual", capacity)
     present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
     for step in range(20):
         slot = array(step % capacity)
