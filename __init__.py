@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .replay.logged import Episode as Episode
     from .replay.logged import episodes_of as episodes_of
     from .training.run_config import RunConfig as RunConfig
-    from .training.workers.options import WorkerOptions as WorkerOptions
+    from .training.run_config import WorkerOptions as WorkerOptions
 
     load_metrics, plot = plots.read_metrics, plots.plot_learning_curves
 
@@ -41,7 +41,7 @@ _EXPORTS = {
     "Scores": "evaluation.evaluations:Scores",
     "Summary": "command.training:Summary",
     "TrainedAgent": "command.trained:TrainedAgent",
-    "WorkerOptions": "training.workers.options:WorkerOptions",
+    "WorkerOptions": "training.run_config:WorkerOptions",
     "episodes_of": "replay.logged:episodes_of",
     "evaluate": "command.trained:evaluate",
     "export": "command.exporting:export",

@@ -23,7 +23,7 @@ import psutil
 
 import retrax
 from retrax.command.main import main
-from retrax.training.resuming import open_snapshots
+from retrax.training.assembly import open_snapshots
 from retrax.training.snapshots import newest_snapshot
 
 # The smallest agent that still has all its parts.

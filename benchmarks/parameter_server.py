@@ -22,9 +22,8 @@ import numpy as np
 from distributed import learning_rows, mean, rate  # beside this file
 
 from retrax.training.assembly import spec_of
-from retrax.training.run_config import RunConfig
-from retrax.training.workers.assembly import WorkerFactory
-from retrax.training.workers.options import WorkerOptions
+from retrax.training.run_config import RunConfig, WorkerOptions
+from retrax.training.workers import WorkerFactory
 
 MAIN = "import sys; from retrax.command.main import main; sys.exit(main())"
 

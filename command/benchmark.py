@@ -20,11 +20,10 @@ from ..environments.bsuite_tasks import PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.comparison import normalised
 from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
-from ..training.assembly import spec_of
+from ..training.assembly import Start, spec_of
 from ..training.checks import checked_agent
 from ..training.config_file import read_config
 from ..training.directory_lock import DirectoryLock
-from ..training.resuming import Start
 from ..training.run_config import RunConfig
 from ..training.snapshots import Snapshots
 from .grid import EVALUATION, Cell, run_shown

@@ -10,8 +10,7 @@ import tyro
 from ..agents.entry import agent_names, find_agent
 from ..datatypes import EnvironmentSpec
 from ..training.config_file import new_directory, read_config, seed_runs
-from ..training.run_config import RunConfig
-from ..training.workers.options import NO_WORKERS, WorkerOptions
+from ..training.run_config import NO_WORKERS, RunConfig, WorkerOptions
 from .parsing import parse, parse_known, part, wants_help
 
 _USAGE = """\

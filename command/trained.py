@@ -20,10 +20,9 @@ from ..evaluation import VideoWriter
 from ..evaluation.episodes import begin_states
 from ..evaluation.evaluations import MAX_ENVS, Evaluation, Scores, evaluation_environments
 from ..training.config_file import PROGRAM, read_config
-from ..training.other_states import BestParameters, actor_files, read_actor
 from ..training.run_config import RunConfig
 from ..training.seeds import Purpose, derive_seed
-from ..training.snapshots import Snapshots
+from ..training.snapshots import BestParameters, Snapshots, actor_files, read_actor
 
 
 class TrainedAgent(NamedTuple):

@@ -15,7 +15,7 @@ from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.evaluations import PeriodicEvaluation
-from ..training.assembly import environments_at, given_environments, make_loop
+from ..training.assembly import Start, environments_at, given_environments, make_loop, pack_running
 from ..training.checks import checked_agent
 from ..training.config_file import check_new_directory, new_directory, write_config
 from ..training.directory_lock import DirectoryLock
@@ -23,7 +23,6 @@ from ..training.log import close_log, setup_log
 from ..training.loop import Loop
 from ..training.progress import Progress, describe
 from ..training.recorder import Recorder
-from ..training.resuming import NEW, Start, pack_running
 from ..training.run_config import RunConfig
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import EitherStop, stop_on_signals
@@ -130,7 +129,7 @@ def train_together(
     configs = {directory.absolute(): config.anchored() for directory, config in runs.items()}
     with contextlib.ExitStack() as stack:
         locks = [stack.enter_context(DirectoryLock(directory)) for directory in configs]
-        starts = [Start.resumed(*run) if resume else NEW for run in configs.items()]
+        starts = [Start.resumed(*run) if resume else Start() for run in configs.items()]
         with contextlib.ExitStack() as on_error:
             config, *_ = configs.values()
             if environment:

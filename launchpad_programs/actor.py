@@ -7,8 +7,8 @@ from typing import Any
 
 from ..replay.interface import Stopped
 from ..training.actor import Actor
-from ..training.other_states import pack_actor, unpack_actor
 from ..training.parameters import ParameterClient, packing_of
+from ..training.snapshots import pack_actor, unpack_actor
 from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .kinds import publisher_of

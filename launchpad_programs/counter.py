@@ -14,8 +14,8 @@ from ..basics.checksums import read_sealed, sealed
 from ..basics.writing import write_json
 from ..training.log import FILE_ONLY
 from ..training.metrics import Counters, MetricsAccumulator, Rate
-from ..training.other_states import actor_file
 from ..training.recorder import Recorder
+from ..training.snapshots import actor_file
 from ..training.stop import StopEvent
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import RESTARTS_COLUMN, kind_of, newest_values

@@ -10,9 +10,9 @@ from ..datatypes import TimeStep, VectorEnvironment
 from ..environments.failures import close_quietly
 from ..evaluation.evaluations import Evaluation, evaluation_environments
 from ..replay.interface import Stopped
-from ..training.other_states import BestParameters
 from ..training.parameters import ParameterClient, packing_of
 from ..training.seeds import Purpose
+from ..training.snapshots import BestParameters
 from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .kinds import publisher_of

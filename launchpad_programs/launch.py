@@ -15,14 +15,12 @@ from ..command.parsing import part, tell, words_of
 from ..command.run_arguments import AgentConfig, RunArguments, parse_run
 from ..datatypes import EnvironmentSpec
 from ..replay.selectors import has_tables
-from ..training.assembly import spec_of
+from ..training.assembly import open_snapshots, spec_of
 from ..training.checks import check_devices, checked_agent
 from ..training.config_file import PROGRAM, check_new_directory, new_directory, read_config
 from ..training.directory_lock import DirectoryLock
-from ..training.other_states import check_states
-from ..training.resuming import open_snapshots
 from ..training.run_config import RunConfig
-from ..training.snapshots import newest_snapshot
+from ..training.snapshots import check_states, newest_snapshot
 from .config import ProgramConfig, read_options, write_program
 from .engines import isolation
 from .engines.engine import Engine

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 
 from ..replay.interface import Replay, Stopped
+from ..training.gradient_server import GradientServer
 from ..training.learner import Learner
 from ..training.parameters import ParameterServer, packing_of
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import StopEvent
-from ..training.workers.server import GradientServer
 from .config import ProgramConfig
 from .kinds import program_columns
 from .node import CounterClient, LearningNode

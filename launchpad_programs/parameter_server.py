@@ -2,7 +2,7 @@
 
 from ..training.parameters import ParameterServer, packing_of
 from ..training.stop import StopEvent
-from ..training.workers.assembly import WorkerFactory
+from ..training.workers import WorkerFactory
 from .config import ProgramConfig
 from .learner import LearnerNode
 from .peers import Peers

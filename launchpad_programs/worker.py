@@ -7,13 +7,11 @@ from typing import Any
 import jax
 
 from ..replay.interface import Stopped
-from ..training.actor import Actor
+from ..training.gradient_server import STALENESS
 from ..training.loop import Loop
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import StopEvent
-from ..training.workers.assembly import WorkerFactory
-from ..training.workers.remote_updates import STALENESS
-from ..training.workers.worker import LearningThread, Worker
+from ..training.workers import LearningThread, Worker, WorkerFactory
 from .config import ProgramConfig
 from .kinds import publisher_of
 from .node import CounterClient, LearningNode
@@ -31,7 +29,6 @@ class WorkerNode(LearningNode):
         config: ProgramConfig,
         index: int,
         worker: Worker,
-        actor: Actor,
         peers: Peers,
         *,
         stop: StopEvent,
@@ -43,8 +40,8 @@ class WorkerNode(LearningNode):
         folder.mkdir(parents=True, exist_ok=True)
         snapshots = Snapshots(folder, keep=run.keep_snapshots)
         super().__init__(worker.learner, counter, snapshots, stop)
-        self._worker, self._actor = worker, actor
-        self._loop = Loop([actor], worker.learner, [worker.replay])
+        self._worker = worker
+        self._loop = Loop([worker.actor], worker.learner, [worker.replay])
         if not config.continues:
             snapshots.remove_newer(-1)  # of a program that ended before its first snapshot
         elif snapshots.steps():
@@ -60,7 +57,7 @@ class WorkerNode(LearningNode):
     def start(self) -> None:
         """Compiles, and fetches the first parameters."""
         self._counter.report(state="compiling")
-        self._actor.compile()
+        self._worker.actor.compile()
         self._worker.learner.compile()
         self._loop.start()
         super().start()
@@ -135,7 +132,7 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEv
     environment = config.make_actors_environment(index)
     factory = WorkerFactory(config.run, config.make_agent(environment.spec), environment.spec)
     server = peers.peer(publisher_of(config.run))
-    worker, actor = factory.worker(
+    worker = factory.worker(
         index,
         environment,
         apply=functools.partial(server.call, "apply"),
@@ -143,4 +140,4 @@ def make_worker(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEv
         restored=functools.partial(server.call, "restored"),
         restarts=config.restarts,
     )
-    return WorkerNode(config, index, worker, actor, peers, stop=stop)
+    return WorkerNode(config, index, worker, peers, stop=stop)

@@ -6,8 +6,7 @@ import average_agent
 
 from retrax.agents.reactor import AGENT
 from retrax.launchpad_programs.config import ProgramConfig
-from retrax.training.run_config import RunConfig
-from retrax.training.workers.options import WorkerOptions
+from retrax.training.run_config import RunConfig, WorkerOptions
 
 
 def make_run(**changes):

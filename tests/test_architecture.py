@@ -40,11 +40,11 @@ BUDGETS = {
     "agents": 4946,
     "environments": 4105,
     "replay": 3492,
-    "training": 4411,
+    "training": 4115,
     "device": 950,
     "evaluation": 2284,
-    "command": 2399,
-    "launchpad_programs": 3831,
+    "command": 2395,
+    "launchpad_programs": 3826,
     "tests": 35258,
 }
 # At the root: what users import, above everything.

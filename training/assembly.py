@@ -1,8 +1,10 @@
 """A run in one process, put together: environments, replay, learner, actors."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ..agents.base import Agent
@@ -10,25 +12,22 @@ from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
 from ..environments.custom import as_vector
 from ..environments.failures import close_quietly, closing_quietly, one_sentence
+from ..environments.plain_data import pack
 from ..replay.local import LocalReplay
 from .actor import Actor
 from .checks import checked_agent
 from .learner import Learner
 from .loop import Loop
 from .parameters import ParameterClient, ParameterServer, packing_of
-from .resuming import NEW, Start
 from .run_config import RunConfig
 from .seeds import Purpose, derive_seed
+from .snapshots import Snapshots, check_states, newest_snapshot
 
 MANY = 256  # environments; so many are made only after the run has been checked with one
 
 
 def spec_of(config: RunConfig) -> EnvironmentSpec:
-    """The spec of the run's environment; makes one, and resets it.
-
-    Raises:
-      ValueError: it cannot be made or reset.
-    """
+    """The spec of the run's environment; makes one, and resets it."""
     with closing_quietly(config.make_environment(seed=config.seed, num_envs=1)) as environment:
         with one_sentence("the environment cannot be reset"):
             environment.reset()
@@ -38,11 +37,7 @@ def spec_of(config: RunConfig) -> EnvironmentSpec:
 def given_environments(
     environment: Any, config: RunConfig, resume: bool
 ) -> VectorEnvironment | None:
-    """The environments that a caller made, see `as_vector`; None if the run makes its own.
-
-    Raises:
-      ValueError: they are no environments, or do not fit the run.
-    """
+    """The environments that a caller made, if they fit; None if the run makes its own."""
     if environment is None:
         return None
     if resume:
@@ -54,12 +49,107 @@ def given_environments(
     return as_vector(environment, "environment", num_envs=config.num_envs, seed=config.seed)
 
 
+def open_snapshots(
+    directory: Path, last_step: int | None = None, *, check: Callable[[int], None] | None = None
+) -> tuple[Snapshots | None, list[str]]:
+    """The snapshots of a run that is resumed, and warnings about newer ones that are damaged.
+
+    The snapshots are None if the run was stopped before its first.
+
+    Raises:
+      ValueError: no snapshot is whole, or the newest whole one is at the last step already.
+    """
+    if newest_snapshot(directory) is None:
+        has_begun = (directory / "metrics.csv").is_file()
+        note = f"{directory} holds no snapshot yet: the run starts from the beginning."
+        return None, [note] if has_begun else []
+    snapshots = Snapshots(directory, check=check)
+    steps, notes = snapshots.newest_whole(), snapshots.passed_over()
+    if last_step is not None and steps >= last_step:
+        raise ValueError(
+            f"{directory} is at {steps} steps already: to continue, give more steps than that, "
+            f"got {last_step}."
+        )
+    return snapshots, notes
+
+
+class Start(NamedTuple):
+    """Where a run begins, and how it continues there: by default at 0 steps.
+
+    `notes` are warnings for its log, `outputs` are the recorder's. Where `running` is None, the
+    environments begin new episodes, for a `reason`.
+    """
+
+    snapshots: Snapshots | None = None
+    notes: Sequence[str] = ()
+    open_metrics: list[Any] | None = None  # see `Loop`
+    outputs: list[Any] | None = None
+    running: Mapping[str, Any] | None = None  # see `Loop`
+    reason: str = "the snapshot has no state of them"
+
+    @classmethod
+    def resumed(cls, directory: Path, config: RunConfig) -> "Start":
+        """The start of a resumed run, whose files are checked; see `open_snapshots`."""
+        snapshots, notes = open_snapshots(directory, config.steps)
+        start = cls(None, notes) if snapshots is None else cls.at(snapshots, notes)
+        check_states(directory)
+        # On a device, the snapshot's replay has the environments.
+        return start._replace(running={}) if config.on_device else start
+
+    @classmethod
+    def at(cls, snapshots: Snapshots, notes: Sequence[str] = ()) -> "Start":
+        """The start at the newest whole snapshot; ValueError if there is none."""
+        found: Any = snapshots.read(snapshots.newest_whole(), running=None).running
+        return cls(snapshots, notes, *(found or ()))
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of the snapshot; None if there is none."""
+        return None if self.snapshots is None else self.snapshots.newest_whole()
+
+    @property
+    def environment_states(self) -> list[Any]:
+        """States of each actor's environments; none where they cannot continue."""
+        actors = (self.running or {}).get("actors", [])
+        return [actor["environment"] for actor in actors]
+
+    def restore(self, loop: Any) -> float:
+        """Restores the snapshot, if there is one; returns the seconds that its run had taken."""
+        if self.snapshots is None:
+            return 0.0
+        steps = self.snapshots.newest_whole()
+        learner, actors = jax.eval_shape(lambda: (loop.learner_state, loop.actor_states()))
+        snapshot = self.snapshots.read(steps, learner=learner, actors=actors, replay=None)
+        try:
+            counters = dict(snapshot.counters)
+            seconds = float(counters.pop("seconds"))
+            loop.restore(snapshot._replace(counters=counters), self.open_metrics, self.running)
+        except Exception as error:
+            raise self.snapshots.misfit(error, steps) from error
+        return seconds
+
+    def describe(self, steps: int) -> str:
+        """A line for the log of a run that is resumed at a number of steps."""
+        new = f" The environments begin new episodes: {self.reason}."
+        return f"Resumed at {steps} steps.{new * (self.running is None)}"
+
+
+_NEW = Start()
+
+
+def pack_running(loop: Any, outputs: list[Any]) -> bytes:
+    """`running` of a snapshot, for `Start.at`: with episodes where environments can continue."""
+    found = loop.open_metrics(), outputs
+    try:
+        return pack([*found, loop.running(), ""])
+    except (Exception, SystemExit) as error:  # of a user's environment, which may have no state
+        return pack([*found, None, first_line(error).rstrip(".")])
+
+
 def make_environments(config: RunConfig, resumed_at: int | None = None) -> list[VectorEnvironment]:
     """The environments of each actor, before their first episodes.
 
-    Args:
-      config: of the run.
-      resumed_at: steps of the snapshot at which other episodes begin than those of a new run.
+    Those that a snapshot of `resumed_at` steps begins are others than those of a new run.
 
     Raises:
       ValueError: they cannot be made, or there are too many for the memory or the replay.
@@ -82,14 +172,7 @@ def make_environments(config: RunConfig, resumed_at: int | None = None) -> list[
 
 
 def environments_at(config: RunConfig, start: Start) -> tuple[list[VectorEnvironment], Start]:
-    """The environments of each actor, in their running episodes where they can continue.
-
-    Returns:
-      The environments; and `start`, without `running` if they refused their states.
-
-    Raises:
-      ValueError: see `make_environments`.
-    """
+    """The environments of each actor, and `start`, without `running` if they cannot continue."""
     if start.running is None:
         return make_environments(config, start.steps), start
     environments = make_environments(config)
@@ -111,7 +194,7 @@ def make_loop(
     config: RunConfig,
     agent: Agent,
     environments: list[VectorEnvironment],
-    start: Start = NEW,
+    start: Start = _NEW,
     data: Iterable[Any] | None = None,
 ) -> Loop:
     """The loop of a resolved run in one process, at its beginning; closes the environments.
@@ -140,7 +223,7 @@ def make_loop(
 
 def _acting_loop(config: RunConfig, agent: Agent, environments: list[VectorEnvironment]) -> Loop:
     if config.workers.num_workers:
-        from .workers.assembly import make_workers
+        from .workers import make_workers
 
         return make_workers(config, agent, environments)
     replay = LocalReplay(

@@ -33,9 +33,9 @@ def checked_agent(config: RunConfig, spec: EnvironmentSpec) -> Agent:
     """The agent of a resolved run, once its config has been found to be possible.
 
     Raises:
-      ValueError: the agent does not fit the environment or the contract, a number of its config is
-        too large, the replay is too small for one sequence, memory would not suffice, or there is
-        no such logger. Nothing has been allocated then.
+      ValueError: the agent does not fit the environment or the contract, a number is too large, the
+        replay is too small, memory would not suffice, or there is no such logger. Nothing has been
+        allocated then.
     """
     config.find_logger()
     integers = list(_integers(config.agent_config, "agent_config"))
@@ -75,12 +75,7 @@ def _check_batches(config: RunConfig, spec: EnvironmentSpec, sequence: SequenceS
 
 
 def _check_states(config: RunConfig, spec: EnvironmentSpec, make: Callable[[], Agent]) -> None:
-    """Refuses states of learner and actors, and batches, that do not fit into the memory.
-
-    Raises:
-      ValueError: names the largest of them, and the numbers.
-      _NotTraceableError: `make`, `init` or `begin` cannot be traced.
-    """
+    """Refuses states of learner and actors, and batches, that do not fit into the memory."""
     sequences: list[SequenceSpec] = []
 
     def states(key: jax.Array) -> tuple[Any, Any]:

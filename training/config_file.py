@@ -27,11 +27,7 @@ def values_of(run: Any) -> dict[str, Any]:
 
 
 def _run_of(values: Any) -> RunConfig:
-    """The inverse of `values_of`, from parsed JSON.
-
-    Raises:
-      ValueError: it is of another version, or fields are missing or unknown; names all of them.
-    """
+    """The inverse of `values_of`, from parsed JSON; ValueError names all wrong fields."""
     values = {**_object(values, "config.json")}
     version = values.pop("version", None)
     if not (type(version) is int and version == VERSION):
@@ -47,10 +43,7 @@ def _run_of(values: Any) -> RunConfig:
 
 
 def _build(kind: Any, values: Any, prefix: str, problems: list[str]) -> Any:
-    """A config from JSON, with nested configs and tuples; None if there are problems.
-
-    Fields that are missing or unknown are added to `problems`, their names with the prefix.
-    """
+    """A config from JSON, nested ones included; None if fields are added to `problems`."""
     values = _object(values, prefix.rstrip("."))
     fields = {field.name: field for field in dataclasses.fields(kind)}
     problems += [f"{prefix}{name} is missing" for name in fields if name not in values]
@@ -97,8 +90,7 @@ def read_config(directory: Path) -> RunConfig:
     """Reads config.json.
 
     Raises:
-      ValueError: the directory holds no run, its agent cannot be found, or its config does not fit
-        this version: fields that are missing or unknown are named.
+      ValueError: the directory holds no run, its agent cannot be found, or fields are wrong.
     """
     path = directory / "config.json"
     if not path.is_file():
@@ -154,9 +146,7 @@ def seed_runs(directory: Path) -> list[Path]:
 
 
 def new_seed_runs(directory: Path, config: RunConfig, count: int) -> dict[Path, RunConfig]:
-    """The run directories of new runs, which are not made yet, and their runs.
-
-    `config` is that of the first of `count` seeds, one after the other.
+    """The runs of `count` seeds, from that of `config` on, by directories that are yet to be made.
 
     Raises:
       ValueError: the directory is a file, or holds something; or a seed is too large.

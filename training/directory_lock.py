@@ -23,11 +23,7 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
     # as any part of the process closes the file.
 
     def __init__(self, directory: Path):
-        """Takes the lock at once if the directory exists; if not, `acquire` makes it later.
-
-        Raises:
-          ValueError: see `acquire`.
-        """
+        """Takes the lock at once if the directory exists; if not, `acquire` makes it later."""
         self._directory, self._path = directory, directory / LOCK
         self._file: int | None = None
         self._is_new = not directory.is_dir()
@@ -38,7 +34,7 @@ class DirectoryLock(contextlib.AbstractContextManager["DirectoryLock"]):
         """Makes the directory if there is none, and takes the lock; nothing if it is held already.
 
         Raises:
-          ValueError: another process holds it, or the directory cannot be written to; one sentence.
+          ValueError: another process holds it, or the directory cannot be written to.
         """
         if self._file is not None:
             return

@@ -21,7 +21,7 @@ from .learner import Learner, Snapshot
 from .metrics import Counters, MetricsAccumulator
 
 if TYPE_CHECKING:
-    from .workers.in_turn import WorkersInTurn
+    from .workers import WorkersInTurn
 
 
 class Tally:

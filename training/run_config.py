@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,13 +16,44 @@ from ..datatypes import EnvironmentSpec, ReplayConfig, VectorEnvironment
 from ..environments.pure import PureVector
 from ..environments.pure_factory import make_pure
 from .seeds import MAX_SEED
-from .workers.options import NO_WORKERS, WorkerOptions
 
 _ENVS = 8  # of one actor
 _ENVS_OF_SEVERAL = 4  # of each of several; two have as many as one alone
 _SNAPSHOTS = 5  # in a run, by default
 _LOGS = 100
 _MAX_LOG_STEPS = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """Workers around a parameter server, as Reactor's (3.5) and ACER's actor-learners (4)."""
+
+    num_workers: Annotated[int, Range(0)] = 0
+    """Workers, which act, store and compute gradients, around a server that applies them, as
+    Reactor's (3.5) and ACER's (4); each has environments, a replay and an update schedule of its
+    own. 0: actors, a replay and one learner."""
+
+    max_staleness: Annotated[int | None, Range(0)] = None
+    """Gradients of parameters that are more versions older than the server's are dropped; by
+    default none is."""
+
+    gradients_per_fetch: Annotated[int, Range(1)] = 1
+    """Gradients that a worker sends between two fetches of parameters."""
+
+    decoupled: bool = False
+    """Each worker acts and learns in two threads, as Reactor's (3.5), instead of in turn. Acting
+    waits while a call of updates is due behind the running one and the next."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for field in dataclasses.fields(self):
+            if not self.num_workers and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"WorkerOptions.{field.name} is of workers: give num_workers, got 0."
+                )
+
+
+NO_WORKERS = WorkerOptions()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,24 +142,15 @@ class RunConfig:
                 f"RunConfig.num_envs must be a multiple of num_actors {self.num_actors}, got "
                 f"{self.num_envs}."
             )
-        self.workers.check_run(self)
-        _check_device_run(self)
+        _check_together(self)
 
     @functools.cached_property
     def entry(self) -> AgentEntry:
-        """The agent's entry, looked up once.
-
-        Raises:
-          ValueError: there is none of that name.
-        """
+        """The agent's entry, looked up once; ValueError if there is none of that name."""
         return find_agent(self.agent, search_path=self._search_path)
 
     def find_logger(self) -> Any:
-        """What `logger` names: a function, an object or a class of them; None for None.
-
-        Raises:
-          ValueError: it cannot be imported, or is no function.
-        """
+        """What `logger` names: a function, an object or a class of them, or a ValueError."""
         if self.logger is None:
             return None
         module, _, name = self.logger.partition(":")
@@ -165,11 +188,7 @@ class RunConfig:
 
     @property
     def schedule(self) -> tuple[int, int, int]:
-        """The last step, and the steps between rows of metrics.csv and between snapshots.
-
-        Raises:
-          ValueError: the run is not resolved.
-        """
+        """The last step, and the steps between rows of metrics.csv and between snapshots."""
         if self.steps is None or self.log_every is None or self.snapshot_every is None:
             raise ValueError("The run is not resolved: see RunConfig.resolve.")
         return self.steps, self.log_every, self.snapshot_every
@@ -203,11 +222,7 @@ class RunConfig:
         return dataclasses.replace(self, search_path=str(Path(self.search_path).absolute()))
 
     def resolve(self, spec: EnvironmentSpec) -> "RunConfig":
-        """The same run with every None replaced by its default for the environment.
-
-        Raises:
-          ValueError: the entry has no such preset.
-        """
+        """The same run with every None replaced by its default for the environment."""
         entry = self.entry
         preset = self.preset
         if preset is None:
@@ -226,17 +241,23 @@ class RunConfig:
         )
 
 
-def _check_device_run(run: RunConfig) -> None:
-    """Refuses a `RunConfig` that is on a device and has what only processes have.
-
-    Raises:
-      ValueError: names the field and its only value.
-    """
-    allowed = {"num_actors": 1, "learner_devices": 1, "actor_update_period": None}
-    found = {name: getattr(run, name) for name in allowed}
-    allowed["workers.num_workers"], found["workers.num_workers"] = 0, run.workers.num_workers
-    for name, value in found.items():
-        if run.on_device and value != allowed[name]:
-            raise ValueError(
-                f"RunConfig.{name} must be {allowed[name]} if on_device is True, got {value}."
-            )
+def _check_together(run: RunConfig) -> None:
+    """Refuses values of fields that workers, or a run on a device, do not have."""
+    count = run.workers.num_workers
+    on_one = "1 with workers, whose gradients are computed on one device each"
+    for applies, name, allowed, text in (
+        (count, "num_actors", count, f"num_workers {count}, since every worker acts"),
+        (
+            count,
+            "actor_update_period",
+            None,
+            "None with workers, which act with what they learn with",
+        ),
+        (count, "learner_devices", 1, on_one),
+        (run.on_device, "num_actors", 1, "1 if on_device is True"),
+        (run.on_device, "learner_devices", 1, "1 if on_device is True"),
+        (run.on_device, "actor_update_period", None, "None if on_device is True"),
+        (run.on_device, "workers.num_workers", 0, "0 if on_device is True"),
+    ):
+        if applies and (found := operator.attrgetter(name)(run)) != allowed:
+            raise ValueError(f"RunConfig.{name} must be {text}, got {found}.")

@@ -1,42 +1,42 @@
-"""Snapshots of a run: numbered state files, each whole or not at all.
+"""Snapshots of a run, states of its actors, its best parameters: files, each whole or not at all.
 
-None is read before it was compared with its checksum.
+Snapshots are compared with their checksums before they are read. An actor of a program gives its
+state (random numbers, a bandit's counts) to the counter, which writes it, from time to time and at
+its end; a resumed one asks for it. Its moment is shortly before or after the snapshot's.
 """
 
+import io
+import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..agents.base import ActorState, Params
 from ..basics.checksums import check_sealed
 from ..basics.sentences import first_line
 from ..environments.plain_data import pack, unpack
 from .learner import Snapshot
 from .metrics import next_multiple
-from .other_states import BEST
-from .state_file import SUFFIX, read_state, write_state
+from .state_file import SUFFIX, pack_state, read_kept, read_state, write_state
 
+BEST = f"best{SUFFIX}"  # in the run directory
+_ACTORS = "actors"  # the folder of their files
+_PART = "actor"
 _OPTIONAL = {"running"}  # parts that not all snapshots have
 _SHARE = 0.05  # of the time, at most: a replay of gigabytes takes a minute to write
 
 
 class Snapshots:
-    """The snapshots/ folder of a run; each snapshot is named after its number of steps.
+    """The snapshots/ folder of a run directory; each snapshot is named after its number of steps.
 
-    Attributes:
-      directory: the folder, which `save` makes.
+    `save` makes the folder, and leaves the newest `keep`, or all if that is 0. `check` is a further
+    check of the snapshot at some steps, which raises ValueError.
     """
 
     def __init__(
         self, directory: Path, *, keep: int = 0, check: Callable[[int], None] | None = None
     ):
-        """Takes the folder; changes nothing.
-
-        Args:
-          directory: the run directory.
-          keep: how many of the newest are kept; 0 keeps all.
-          check: a further check of the snapshot at some steps, which raises ValueError.
-        """
         self.directory = directory.absolute() / "snapshots"
         self._keep, self._check = keep, check
         self._damage: dict[int, str] = {}  # of the snapshots that were checked; "" if whole
@@ -46,11 +46,7 @@ class Snapshots:
         return self.directory / f"{steps}{SUFFIX}"
 
     def steps(self) -> list[int]:
-        """The steps of all snapshots, damaged or not, in order.
-
-        Raises:
-          ValueError: the folder has snapshots of an older version.
-        """
+        """The steps of all snapshots, damaged or not, in order; ValueError of an older version."""
         found = [*self.directory.iterdir()] if self.directory.is_dir() else []
         if any(path.name.isdecimal() for path in found):
             raise ValueError(
@@ -64,7 +60,7 @@ class Snapshots:
         """The steps of a snapshot, `newest` or a number of steps, damaged or not.
 
         Raises:
-          ValueError: there is no such snapshot; names those that there are.
+          ValueError: there is none; names all others.
         """
         steps = self.steps()
         if not steps:
@@ -84,11 +80,7 @@ class Snapshots:
         )
 
     def newest_whole(self) -> int:
-        """Steps of the newest of those that are as they were written.
-
-        Raises:
-          ValueError: there is none; names a damaged file.
-        """
+        """Steps of the newest that is as it was written; ValueError if none is."""
         newest = self.find()
         found = self._newest_whole(newest)
         if found is None:
@@ -106,11 +98,7 @@ class Snapshots:
         ]
 
     def save(self, steps: int, snapshot: Snapshot) -> None:
-        """Writes a snapshot; it appears when it is complete. Then removes those too many.
-
-        Raises:
-          OSError: it cannot be written; names its path. The older snapshots stay.
-        """
+        """Writes a snapshot, then removes those too many; an OSError leaves the older ones."""
         parts = {**snapshot._asdict(), "counters": pack(snapshot.counters)}
         parts = {name: part for name, part in parts.items() if part is not None}
         write_state(self.path(steps), parts)
@@ -130,12 +118,9 @@ class Snapshots:
             path.unlink()
 
     def read(self, steps: int, **templates: Any) -> Snapshot:
-        """The counters and some parts of a snapshot; its other parts are None.
+        """The counters and the parts of a snapshot that have templates; see `read_state`.
 
-        Args:
-          steps: of the snapshot.
-          **templates: by part, such as `learner`: a pytree like it, or its shapes and dtypes; None
-            for `replay` and `running`. The last one comes unpacked, and may be missing.
+        `running` comes unpacked, and may be missing.
 
         Raises:
           ValueError: it is damaged, or of another agent, config or version.
@@ -189,14 +174,12 @@ class Snapshots:
 
 
 class SnapshotInterval:
-    """A snapshot is due after so many steps, or after so many seconds where those take longer.
+    """A snapshot is due `every` so many steps, at `next`, or after `seconds` if those pass before.
 
-    Attributes:
-      next: steps at which the next one is due in any case.
+    The seconds are more if writing takes long.
     """
 
     def __init__(self, steps: int, *, every: int, seconds: float):
-        """Begins at some steps; `every` is in steps, `seconds` are more if writing takes long."""
         self._every, self._seconds = every, seconds
         self.saved(steps, took=0.0)
 
@@ -213,3 +196,94 @@ class SnapshotInterval:
 def newest_snapshot(directory: Path) -> int | None:
     """Steps of the newest snapshot in a run directory, damaged or not; None if there is none."""
     return max(Snapshots(directory).steps(), default=None)
+
+
+def actor_file(directory: Path, index: int) -> Path:
+    """The file of one actor's packed state in a run directory."""
+    return directory / _ACTORS / f"{index}{SUFFIX}"
+
+
+def actor_files(directory: Path) -> list[Path]:
+    """The files of all actors, in their order."""
+    files = (directory / _ACTORS).glob(f"*{SUFFIX}")
+    return sorted(files, key=lambda path: (len(path.stem), path.stem))
+
+
+def read_actor(path: Path, template: ActorState) -> ActorState:
+    """The state in an actor's file, which is like `template`; see `read_kept`."""
+    return read_kept("The actor state", path, {_PART: template})[_PART]
+
+
+def pack_actor(state: ActorState) -> bytes:
+    """An actor's state as bytes."""
+    file = io.BytesIO()
+    pack_state(file, {_PART: state})
+    return file.getvalue()
+
+
+def unpack_actor(data: bytes, template: ActorState) -> ActorState:
+    """The inverse of `pack_actor`; ValueError if the state is not like the template."""
+    try:
+        return read_state(io.BytesIO(data), {_PART: template})[_PART]
+    except ValueError as error:
+        raise ValueError(f"The actor's state is of another agent or config ({error}).") from error
+
+
+class Evaluated(NamedTuple):
+    """Acting parameters with their evaluation; None for what was not kept or not read."""
+
+    mean_return: float
+    steps: int  # of the run when the parameters were made or fetched
+    params: Params
+    actors: ActorState = None  # of all actors at that moment, `[num_envs, ...]`
+
+
+class BestParameters:
+    """`best.npz` of a run directory: the parameters with the largest return; of equal, the newer.
+
+    They are kept when their evaluation ends: the learner of a program has made further updates
+    then. A damaged file is a ValueError.
+    """
+
+    def __init__(self, directory: Path):
+        self._path = directory / BEST
+
+    @property
+    def exists(self) -> bool:
+        """Whether parameters were evaluated."""
+        return self._path.is_file()
+
+    @property
+    def mean_return(self) -> float:
+        """Of the best evaluation; NaN if there was none."""
+        return self.read().mean_return if self.exists else math.nan
+
+    def offer(
+        self, params: Params, *, mean_return: float, steps: int, actors: ActorState = None
+    ) -> bool:
+        """Keeps the parameters if no earlier ones were better; whether it did. NaN is the worst."""
+        if math.isnan(mean_return) or self.mean_return > mean_return:
+            return False
+        parts = {"evaluation": pack([float(mean_return), steps]), "params": params}
+        write_state(self._path, parts if actors is None else {**parts, "actors": actors})
+        return True
+
+    def read(self, **templates: Any) -> Evaluated:
+        """The best parameters so far, which exist; templates of `params` and `actors` to read."""
+        found = read_kept("The best parameters", self._path, {"evaluation": None, **templates})
+        mean_return, steps = unpack(found["evaluation"])
+        return Evaluated(mean_return, steps, found.get("params"), found.get("actors"))
+
+    def forget(self) -> None:
+        """Removes the file of a run that begins again."""
+        self._path.unlink(missing_ok=True)
+
+
+def check_states(directory: Path) -> None:
+    """Refuses damaged files of actors' states and the best parameters."""
+    for path in [*actor_files(directory), directory / BEST]:
+        if path.is_file():
+            try:
+                check_sealed(path)
+            except ValueError as error:
+                raise ValueError(f"{error}: remove the file to start with a new state.") from None

@@ -61,15 +61,10 @@ def pack_state(file: Any, parts: Mapping[str, Any]) -> None:
 def read_state(
     source: Path | BinaryIO, templates: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Reads parts of an archive. What a file's checksum covers is not all compared: `check_sealed`.
+    """Reads parts of an archive, but for those that it lacks. Checksums are left to `check_sealed`.
 
-    Args:
-      source: a file, or a packed state.
-      templates: of the parts to read, by name: pytrees like them, or their shapes and dtypes. None
-        for bytes, and for pytrees that are read as dictionaries. Without templates, all are read.
-
-    Returns:
-      The parts; those that are missing are left out.
+    Templates, by name, are pytrees like the parts, or their shapes and dtypes; None for bytes, and
+    for pytrees that are read as dictionaries. Without templates, all parts are read.
 
     Raises:
       ValueError: the archive is damaged, or a part is not like its template.
@@ -91,11 +86,7 @@ def read_state(
 
 
 def read_kept(what: str, path: Path, templates: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a file that its user may remove; arguments: see `read_state`.
-
-    Raises:
-      ValueError: the file is damaged, or of another agent; begins with what it is.
-    """
+    """As `read_state`, of a checked file that its user may remove; errors begin with `what`."""
     try:
         check_sealed(path)
         return read_state(path, templates)

@@ -28,7 +28,6 @@ class EitherStop(threading.Event):
     """Is set with another event, which it does not set."""
 
     def __init__(self, other: StopEvent):
-        """Takes the other one."""
         super().__init__()
         self._other = other
 
@@ -55,7 +54,7 @@ def stop_on_signals(doing: Callable[[], str] | None = None) -> Iterator[threadin
     in_main_thread = threading.current_thread() is threading.main_thread()
     before = {n: signal.signal(n, request) for n in numbers} if in_main_thread else {}
     ended = threading.Event()
-    # A thread tells: signal handlers may neither wait nor start one.
+    # A thread prints the message; signal handlers must not block.
     telling = threading.Thread(target=_tell, args=(doing, stop, ended), daemon=True)
     telling.start()
     try:

@@ -25,10 +25,9 @@ from retrax.environments import make
 from retrax.evaluation import drawing, statistics
 from retrax.evaluation.episodes import begin_states, run_episodes
 from retrax.evaluation.evaluations import Evaluation, PeriodicEvaluation
-from retrax.training.other_states import BestParameters
 from retrax.training.run_config import RunConfig
 from retrax.training.seeds import Purpose, derive_seed
-from retrax.training.snapshots import Snapshots
+from retrax.training.snapshots import BestParameters, Snapshots
 from retrax.training.state_file import read_state
 
 EPISODES = 5

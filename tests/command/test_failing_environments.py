@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from retrax.training import stop
-from retrax.training.resuming import open_snapshots
+from retrax.training.assembly import open_snapshots
 
 MODULE = """
 import os

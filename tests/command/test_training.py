@@ -25,9 +25,8 @@ from retrax.environments import make
 from retrax.evaluation import read_metrics
 from retrax.training import progress
 from retrax.training.loop import Loop
-from retrax.training.other_states import BestParameters
 from retrax.training.run_config import RunConfig
-from retrax.training.snapshots import Snapshots
+from retrax.training.snapshots import BestParameters, Snapshots
 
 
 def make_config(**changes):

@@ -3,8 +3,8 @@
 from run_files import rows
 
 from retrax.training.config_file import read_config
-from retrax.training.workers.options import WorkerOptions
-from retrax.training.workers.remote_updates import DROPPED
+from retrax.training.gradient_server import DROPPED
+from retrax.training.run_config import WorkerOptions
 
 
 def test_workers_in_turn_from_the_command_line(retrax, tmp_path):

@@ -14,7 +14,7 @@ from retrax.datatypes import EnvironmentSpec
 from retrax.launchpad_programs.actor import ActorNode
 from retrax.replay.interface import Stopped
 from retrax.training.actor import Actor
-from retrax.training.other_states import pack_actor, unpack_actor
+from retrax.training.snapshots import pack_actor, unpack_actor
 
 
 class Environments:

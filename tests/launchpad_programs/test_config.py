@@ -22,8 +22,7 @@ from retrax.launchpad_programs.launch import resumed
 from retrax.replay.selectors import has_tables
 from retrax.training.config_file import read_config
 from retrax.training.learner import Snapshot
-from retrax.training.other_states import actor_file
-from retrax.training.snapshots import Snapshots
+from retrax.training.snapshots import Snapshots, actor_file
 from retrax.training.state_file import write_state
 
 RAY = EngineOptions(engine="ray")

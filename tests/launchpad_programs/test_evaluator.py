@@ -15,8 +15,8 @@ from retrax.evaluation.episodes import EpisodeResults
 from retrax.launchpad_programs import evaluator
 from retrax.launchpad_programs.evaluator import EvaluatorNode
 from retrax.replay.interface import Stopped
-from retrax.training.other_states import BestParameters
 from retrax.training.run_config import RunConfig
+from retrax.training.snapshots import BestParameters
 
 
 def exploit(params, state, timestep):

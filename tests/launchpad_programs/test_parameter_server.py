@@ -17,10 +17,10 @@ from retrax.launchpad_programs.parameter_server import make_parameter_server
 from retrax.launchpad_programs.progress import line, table
 from retrax.launchpad_programs.worker import make_worker
 from retrax.replay.interface import Stopped
+from retrax.training.gradient_server import STALENESS
 from retrax.training.parameters import ParameterClient, packing_of
+from retrax.training.run_config import WorkerOptions
 from retrax.training.snapshots import Snapshots
-from retrax.training.workers.options import WorkerOptions
-from retrax.training.workers.remote_updates import STALENESS
 
 
 @pytest.fixture

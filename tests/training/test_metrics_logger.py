@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from retrax.training.metrics_logger import MetricsLogger
+from retrax.training.recorder import MetricsLogger
 from retrax.training.run_config import RunConfig
 
 

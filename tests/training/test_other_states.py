@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retrax.basics.checksums import sealed
-from retrax.training.other_states import (
+from retrax.training.snapshots import (
     BestParameters,
     actor_file,
     actor_files,

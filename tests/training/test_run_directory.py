@@ -17,8 +17,7 @@ from retrax.agents.entry import AgentEntry, agent_names, find_agent
 from retrax.datatypes import EnvironmentSpec
 from retrax.replay.store import check_capacity
 from retrax.training import config_file as configs
-from retrax.training.run_config import RunConfig
-from retrax.training.workers.options import WorkerOptions
+from retrax.training.run_config import RunConfig, WorkerOptions
 
 DOCS = Path(retrax.__file__).parent / "docs"
 

@@ -15,9 +15,8 @@ from retrax.command.training import train
 from retrax.environments.plain_data import pack, unpack
 from retrax.training.assembly import make_environments, make_loop
 from retrax.training.config_file import read_config
-from retrax.training.run_config import RunConfig
-from retrax.training.workers.options import WorkerOptions
-from retrax.training.workers.remote_updates import DROPPED, STALENESS, RemoteUpdates
+from retrax.training.gradient_server import DROPPED, STALENESS, RemoteUpdates
+from retrax.training.run_config import RunConfig, WorkerOptions
 
 _REPLAY = dataclasses.replace(acer.Config.small().replay, min_rows=40, batch_size=2, capacity=400)
 TINY = {

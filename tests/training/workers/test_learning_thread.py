@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from retrax.training.workers.worker import LearningThread
+from retrax.training.workers import LearningThread
 
 
 class Learner:

@@ -8,9 +8,15 @@ import pytest
 
 from retrax.datatypes import Sample
 from retrax.replay.packing import TreePacking
+from retrax.training.gradient_server import (
+    DROPPED,
+    STALENESS,
+    GradientServer,
+    Receipt,
+    RemoteUpdates,
+    StatePacking,
+)
 from retrax.training.learner import update_shapes
-from retrax.training.workers.remote_updates import DROPPED, STALENESS, RemoteUpdates
-from retrax.training.workers.server import GradientServer, Receipt, StatePacking
 
 RATE = average_agent.Config().rate
 

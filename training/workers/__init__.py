@@ -1,1 +1,0 @@
-"""Workers around a parameter server: they act, store and compute gradients; it applies them."""
