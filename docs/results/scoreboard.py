@@ -1,15 +1,15 @@
-"""Writes the scoreboard: all rows into docs/results/README.md, the ten best into README.md.
+"""Writes the scoreboard: all rows into docs/results/README.md, one of each agent into README.md.
 
     python docs/results/scoreboard.py
 
 A row is an agent on a task after some steps, with the default preset: one for each, from the first
-page of `PAGES` that has it. The ten best are those highest above the best published score of their
-task, in parts of what lies between uniform play and the score that counts as 1 in the suite, each
-task once.
+page of `PAGES` that has it. An agent's best row has three seeds or more and the largest margin: its
+mean minus the best published score, divided by the range from uniform play to the score that counts
+as 1 in the suite.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,13 @@ from result_files import (
 from retrax.evaluation import mean_and_interval
 from retrax.evaluation.suites import Published, Task, suites
 
-TITLES = {"acer": "ACER", "agent57": "Agent57", "d4pg": "D4PG", "reactor": "Reactor"}
+TITLES = {"reactor": "Reactor", "acer": "ACER", "d4pg": "D4PG", "agent57": "Agent57"}
+ABOUT = {  # actions and paper
+    "reactor": ("discrete", "Gruslys et al. 2018"),
+    "acer": ("discrete, continuous", "Wang et al. 2017"),
+    "d4pg": ("continuous", "Barth-Maron et al. 2018"),
+    "agent57": ("discrete", "Badia et al. 2020"),
+}
 PAGES: dict[str, str] = {  # names of runs, as a pattern
     "classic": r".*",
     "control": r"(small|acer)-.*",
@@ -42,9 +48,10 @@ SCORES: dict[str, Callable[[Run], float]] = {  # where training returns are publ
     "minatar": lambda run: training_return(run, 10),
     "atari": last_million_frames,
 }
-BEST = 10
+ENOUGH = 3  # seeds of an agent's best row
 BEGIN, END = "<!-- scoreboard: {} -->", "<!-- end -->"
 COLUMNS = ("agent", "task", "steps", "score", "published", "seconds", "command")
+BEST_COLUMNS = ("agent", "actions", "paper", *COLUMNS[1:])
 ALL_ACTIONS = ",use_minimal_action_set=False"  # of MinAtar's ids
 
 
@@ -181,19 +188,25 @@ def cells(row: Row, *, brief: bool = False) -> dict[str, str]:
     }
 
 
-def table(rows: list[Row], *, brief: bool = False) -> list[str]:
+def table(lines: list[dict[str, str]], columns: Sequence[str]) -> list[str]:
     """The lines of a table."""
-    lines = [cells(row, brief=brief) for row in rows]
-    head = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    return head + [f"| {' | '.join(line[column] for column in COLUMNS)} |" for line in lines]
+    head = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    return head + [f"| {' | '.join(line[column] for column in columns)} |" for line in lines]
 
 
 def best_rows(rows: list[Row]) -> list[Row]:
-    """The ten best."""
-    of_task: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: row.margin, reverse=True):
-        of_task.setdefault(row.key[1], row)
-    return list(of_task.values())[:BEST]
+    """The best row of each agent."""
+    found = [row for row in rows if len(row.runs) >= ENOUGH]
+    of_agent = [[row for row in found if row.key[0] == agent] for agent in TITLES]
+    return [max(each, key=lambda row: row.margin) for each in of_agent]
+
+
+def best_cells(row: Row) -> dict[str, str]:
+    """The cells of an agent's row in README.md."""
+    line, agent = cells(row, brief=True), row.key[0]
+    line["task"] = line["task"].replace("](", "](docs/results/")
+    line["agent"] = f"[{TITLES[agent]}](agents/{agent}/README.md)"
+    return {**line, **dict(zip(("actions", "paper"), ABOUT[agent], strict=True))}
 
 
 def written(text: str, name: str, lines: list[str]) -> str:
@@ -212,9 +225,10 @@ def written(text: str, name: str, lines: list[str]) -> str:
 def pages() -> dict[Path, str]:
     """Both pages, with their tables."""
     rows, ours, first = all_rows(), FOLDER / "README.md", FOLDER.parents[1] / "README.md"
-    best = [line.replace("](", "](docs/results/") for line in table(best_rows(rows), brief=True)]
+    best = table([best_cells(row) for row in best_rows(rows)], BEST_COLUMNS)
+    lines = table([cells(row) for row in rows], COLUMNS)
     return {
-        ours: written(ours.read_text(encoding="utf-8"), "all", table(rows)),
+        ours: written(ours.read_text(encoding="utf-8"), "all", lines),
         first: written(first.read_text(encoding="utf-8"), "best", best),
     }
 
