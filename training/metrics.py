@@ -158,7 +158,7 @@ class EqualReturns:
         return (
             f"All episodes of the first tenth of the run returned {self._returns[0]:g}: no reward "
             "has told yet which actions are better. Agent57 seeks what is new, D4PG's noise moves "
-            "what has inertia, ACER and Reactor meet rare rewards by chance (docs/guide.md)."
+            "what has inertia, ACER and Reactor meet rare rewards by chance (docs/environments.md)."
         )
 
 
