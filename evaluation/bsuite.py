@@ -27,20 +27,13 @@ _PUBLISHED = Path(__file__).parent / "data" / "bsuite_scores.csv"
 
 
 class Score(NamedTuple):
-    """A score of an experiment or a tag.
+    """A score of an experiment or a tag."""
 
-    Attributes:
-      kind: "experiment" or "tag".
-      score: in [0, 1].
-      ids: how many ids it is from.
-      finished: whether all of them have bsuite's number of episodes.
-    """
-
-    kind: str
+    kind: str  # "experiment" or "tag"
     name: str
-    score: float
-    ids: int
-    finished: bool
+    score: float  # in [0, 1]
+    ids: int  # how many ids it is from
+    finished: bool  # whether all of them have bsuite's number of episodes
 
 
 def scores(records: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Score]:
@@ -100,7 +93,7 @@ def _old_pandas(pandas: Any) -> Iterator[None]:
 
 
 def published() -> dict[str, dict[str, float]]:
-    """From algorithm to experiment to score: the reports that bsuite's authors published."""
+    """Scores in the reports of bsuite's authors, by algorithm and experiment."""
     found: dict[str, dict[str, float]] = {}
     for row in read_rows(_PUBLISHED):
         found.setdefault(row["algorithm"], {})[row["experiment"]] = float(row["score"])
@@ -108,7 +101,9 @@ def published() -> dict[str, dict[str, float]]:
 
 
 def report_sections(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """HTML of the rows of bsuite.csv, of which there is at least one."""
+    """HTML of the rows of bsuite.csv; nothing if there are none."""
+    if not rows:
+        return
     agents = sorted({row["agent"] for row in rows})
     found: dict[str, dict[str, dict[str, list[Mapping[str, str]]]]] = {EXPERIMENT: {}, TAG: {}}
     for row in rows:

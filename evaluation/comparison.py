@@ -27,11 +27,9 @@ def interquartile_mean(scores: np.ndarray) -> np.ndarray:
 
 
 def optimality_gap(scores: np.ndarray, target: float = 1.0) -> np.ndarray:
-    """By how much scores are below the target on average; none counts beyond it (section 4.3).
+    """By how much scores `[..., N, G]` are below the target on average (section 4.3).
 
-    Args:
-      scores: `[..., N, G]`.
-      target: a normalised score.
+    None counts beyond the target, a normalised score.
     """
     return target - np.mean(np.minimum(scores, target), axis=(-2, -1))
 
@@ -39,14 +37,8 @@ def optimality_gap(scores: np.ndarray, target: float = 1.0) -> np.ndarray:
 def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
     """How probable it is that a run beats another algorithm's, on a random task (section 4.3).
 
-    The Mann-Whitney statistic of each task, in which a tie is half a win, and their mean.
-
-    Args:
-      scores: `[..., N, G]`.
-      others: `[..., M, G]`, on the same tasks.
-
-    Returns:
-      `[...]`, in [0, 1].
+    The mean over tasks of their Mann-Whitney statistics, in which a tie is half a win: `[...]` in
+    [0, 1], from scores `[..., N, G]` and others `[..., M, G]` on the same tasks.
     """
     scores, others = np.asarray(scores), np.asarray(others)
     if scores.shape[-1] != others.shape[-1]:

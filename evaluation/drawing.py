@@ -76,12 +76,12 @@ def picture(figure: "Figure", description: str) -> str:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A `<table>` of texts, which are escaped."""
-    lines = [_line("th", header), *(_line("td", row) for row in rows)]
+    lines = []
+    for number, row in enumerate([header, *rows]):
+        kind = "td" if number else "th"
+        cells = "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
     return "<table>\n" + "\n".join(lines) + "\n</table>"
-
-
-def _line(kind: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in cells) + "</tr>"
 
 
 def mean_cell(values: Sequence[float], form: str) -> str:

@@ -35,10 +35,6 @@ class EpisodeResults(NamedTuple):
     metrics: dict[str, np.ndarray]
     states: ActorState = None
 
-    def returns_by_mode(self) -> dict[str, np.ndarray]:
-        """The returns of each mode's episodes."""
-        return {name: self.returns[chosen] for name, chosen in self.modes.items()}
-
 
 def run_episodes(
     agent: Agent,

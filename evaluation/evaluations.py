@@ -82,7 +82,7 @@ class Evaluation:
         **options: Any,
     ):
         self._config, self._agent, self._environment = config, agent, environment
-        self._key, self._episodes, self._options = jax.random.key(seed), episodes, options
+        self._options = {"key": jax.random.key(seed), "num_episodes": episodes, **options}
         self._states: ActorState = None
 
     def run(self, params: Params, actors: ActorState, steps: int) -> Scores:
@@ -98,27 +98,22 @@ class Evaluation:
         config, entry = self._config, self._config.entry
         states, self._states = self._states, None  # they are donated, also where an error ends it
         if entry.warm_start is not None and actors is not None:
-            fresh = begin_states(self._agent, self._key, self._environment.num_envs)
+            fresh = begin_states(self._agent, self._options["key"], self._environment.num_envs)
             states = batched(entry.warm_start, (0, None))(fresh, actors)
         results = run_episodes(
             self._agent,
             params,
             self._environment,
-            key=self._key,
-            num_episodes=self._episodes,
             states=states,
             modes=entry.evaluation_modes,
             metrics=entry.episode_metrics,
             **self._options,
         )
         self._states = results.states
-        modes = {
-            name: {
-                "mean_return": float(returns.mean()) if len(returns) else math.nan,
-                "episodes": len(returns),
-            }
-            for name, returns in results.returns_by_mode().items()
-        }
+        modes = {}
+        for name, chosen in results.modes.items():
+            mean = float(results.returns[chosen].mean()) if chosen.any() else math.nan
+            modes[name] = {"mean_return": mean, "episodes": int(chosen.sum())}
         describe = entry.evaluation_policy
         return Scores(
             *interval_of_episodes(results.returns),
@@ -141,12 +136,7 @@ def evaluation_environments(
 ) -> VectorEnvironment:
     """Makes the environments of an evaluation, without switches that are for training only.
 
-    Args:
-      config: of the run.
-      starts: `("noop",)`, or `("states", FILE)` for Atari games.
-      seed: see `environments.make`.
-      num_envs: their number.
-      render: whether frames are wanted.
+    `starts` is `("noop",)`, or `("states", FILE)` for Atari games; the rest: `environments.make`.
 
     Raises:
       ValueError: `make` refuses the environment, other starts, or a file that is not of this game.
@@ -176,52 +166,42 @@ class PeriodicEvaluation:
 
     An evaluation depends on parameters, actor states, the run's seed and the number of steps only:
     its environments are new, so a resumed run makes the same evaluations. Training never depends on
-    evaluations.
-
-    Attributes:
-      columns: names of the metrics.
-      next: steps at which the next evaluation is due; that at the run's end comes besides.
+    evaluations. `columns` are names of metrics; at `next` steps the next evaluation is due.
     """
 
     def __init__(self, config: RunConfig, agent: Agent, *, start: int):
         """Prepares the evaluations of a resolved run that is at `start` steps."""
         self._config, self._agent = config, agent
-        self._every, self._last = config.evaluate_every, config.schedule[0]
         modes = (f"return_{name}" for name in config.entry.evaluation_modes)
-        names = ("return", "length", *modes) if self._every else ()
+        names = ("return", "length", *modes) if config.evaluate_every else ()
         self.columns = [f"{_PREFIX}{name}" for name in names]
         self.next = self._after(start)
 
     def is_due(self, steps: int) -> bool:
         """Whether the run has to be evaluated at this number of steps."""
-        return self._every > 0 and (steps >= self.next or steps >= self._last)
+        last = self._config.schedule[0]
+        return self._config.evaluate_every > 0 and (steps >= self.next or steps >= last)
 
     def run(
         self, steps: int, params: Params, actors: ActorState, stop: StopEvent
     ) -> dict[str, float]:
         """Means of an evaluation at a number of steps, named as in `columns`; {} if stopped."""
-        config = self._config
+        config, episodes = self._config, self._config.evaluation_episodes
         seed = derive_seed(config.seed, Purpose.PERIODIC_EVALUATION, steps)
-        num_envs = min(config.evaluation_episodes, MAX_ENVS)
-        environment = evaluation_environments(config, seed=seed, num_envs=num_envs)
+        environment = evaluation_environments(config, seed=seed, num_envs=min(episodes, MAX_ENVS))
 
         def check_stop(_: TimeStep) -> None:
             if stop.is_set():
                 raise Stopped("Stopped in the middle of an episode.")
 
         with closing_quietly(environment), contextlib.suppress(Stopped):
-            evaluation = Evaluation(
-                config,
-                self._agent,
-                environment,
-                seed=seed,
-                episodes=config.evaluation_episodes,
-                before_step=check_stop,
-            )
+            made = config, self._agent, environment
+            evaluation = Evaluation(*made, seed=seed, episodes=episodes, before_step=check_stop)
             means = evaluation.run(params, actors, steps).means()
             self.next = self._after(steps)
             return {f"{_PREFIX}{name}": value for name, value in means.items()}
         return {}
 
     def _after(self, steps: int) -> int:
-        return next_multiple(steps, self._every) if self._every else 0
+        every = self._config.evaluate_every
+        return next_multiple(steps, every) if every else 0

@@ -113,13 +113,7 @@ def plot_learning_curves(
 
 
 def plot_arms(arms: Sequence[Scores], output: Path, *, title: str) -> None:
-    """Plots return with its interval, intrinsic return if there is one, and length of each arm.
-
-    Args:
-      arms: their evaluations, in the order of their numbers, from 0.
-      output: see `plot_learning_curves`.
-      title: above the panels.
-    """
+    """Plots return with its interval, intrinsic return if there is one, and length of each arm."""
     drawing.check_png(output)
     from matplotlib.ticker import MaxNLocator
 

@@ -15,7 +15,7 @@ import numpy as np
 from . import bsuite, comparison
 from .drawing import draw_seeds, mean_cell, new_figure, new_panels, picture, table
 from .statistics import Curve
-from .suites import Suite, Task, find_suite, read_rows
+from .suites import Suite, Task, find_suite, naming, read_json, read_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,21 +32,13 @@ h1, p { overflow-wrap: anywhere; }
 
 
 class Results(NamedTuple):
-    """What a benchmark's directory holds.
-
-    Attributes:
-      suite: of the tasks.
-      scores: from (agent, task) to the mean return of each seed.
-      curves: from (agent, task) to steps and training returns of each seed.
-      runs: the rows of scores.csv.
-      about: what suite.json has: command, versions, machine.
-    """
+    """What a benchmark's directory holds."""
 
     suite: Suite
-    scores: dict[tuple[str, str], dict[int, float]]
-    curves: dict[tuple[str, str], list[Curve]]
-    runs: list[dict[str, str]]
-    about: dict[str, Any]
+    scores: dict[tuple[str, str], dict[int, float]]  # by agent and task: each seed's mean return
+    curves: dict[tuple[str, str], list[Curve]]  # each seed's steps and training returns
+    runs: list[dict[str, str]]  # the rows of scores.csv
+    about: dict[str, Any]  # suite.json: command, versions, machine
 
     @property
     def agents(self) -> list[str]:
@@ -72,26 +64,28 @@ class Results(NamedTuple):
 
 def read_results(directory: Path) -> Results:
     """Reads a benchmark's directory; a ValueError says that it is none, or has no complete run."""
-    try:
-        about = json.loads((directory / "suite.json").read_text(encoding="utf-8"))
-        runs, points = read_rows(directory / "scores.csv"), read_rows(directory / "curves.csv")
-        suite = find_suite(about["suite"])
-    except (OSError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"{directory} has no results of retrax benchmark: {error}.") from error
+    paths = [directory / name for name in ("suite.json", "scores.csv", "curves.csv")]
+    if lacking := [path.name for path in paths if not path.is_file()]:
+        raise ValueError(f"{directory} has no results of retrax benchmark: no {lacking[0]}.")
+    suite = find_suite(read_json(paths[0], "suite"))
+    scores: dict[tuple[str, str], dict[int, float]] = {}
+    with naming(paths[1]):
+        runs = read_rows(paths[1])
+        for row in runs:
+            of_task = scores.setdefault((row["agent"], row["task"]), {})
+            of_task[int(row["seed"])] = float(row["score"])
     if not runs:
         raise ValueError(f"{directory} has no complete run yet.")
-    scores: dict[tuple[str, str], dict[int, float]] = {}
-    for row in runs:
-        scores.setdefault((row["agent"], row["task"]), {})[int(row["seed"])] = float(row["score"])
     found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
-    for row in points:
-        point = float(row["steps"]), float(row["episode_return"])
-        found.setdefault((row["agent"], row["task"], row["seed"]), []).append(point)
+    with naming(paths[2]):
+        for row in read_rows(paths[2]):
+            point = float(row["steps"]), float(row["episode_return"])
+            found.setdefault((row["agent"], row["task"], row["seed"]), []).append(point)
     curves: dict[tuple[str, str], list[Curve]] = {}
     for (agent, task, _), curve in found.items():
         steps, returns = np.transpose(curve)
         curves.setdefault((agent, task), []).append((steps, returns))
-    return Results(suite, scores, curves, runs, about)
+    return Results(suite, scores, curves, runs, json.loads(paths[0].read_text(encoding="utf-8")))
 
 
 def write_report(directory: Path, *, output: Path | None = None) -> Path:
@@ -109,15 +103,17 @@ def write_report(directory: Path, *, output: Path | None = None) -> Path:
     """
     output = output or directory / "report.html"
     results = read_results(directory)
-    path = directory / bsuite.SCORES
-    scores_of_bsuite = read_rows(path) if path.is_file() else []
+    of_bsuite, path = list[str](), directory / bsuite.SCORES
+    if path.is_file():
+        with naming(path):
+            of_bsuite = list(bsuite.report_sections(read_rows(path)))
     title = f"{results.suite.name}: {', '.join(results.agents)}"
     sections = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(results.suite.about)}.</p>",
         "<h2>Mean return</h2><p>Greedy evaluation at the end of training: the mean over seeds, with"
         " the lowest and the highest seed. Published scores with their environment steps.</p>",
         _score_table(results),
-        *(bsuite.report_sections(scores_of_bsuite) if scores_of_bsuite else ()),
+        *of_bsuite,
         "<h2>Over all tasks</h2>",
         *_statistics(results),
         "<h2>Training returns</h2><p>Thin: a seed. Bold: their mean.</p>",

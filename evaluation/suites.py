@@ -16,9 +16,11 @@ Sources of the published scores in `data/suite_scores.csv`:
   not returns of single ids (see `retrax.evaluation.bsuite`).
 """
 
+import contextlib
 import csv
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,23 +50,16 @@ class Published(NamedTuple):
 class Task(NamedTuple):
     """A task of a suite.
 
-    Attributes:
-      name: within the suite; in names of files.
-      environment: its id.
-      steps: environment steps of training.
-      episodes: of the greedy evaluation at the end.
-      low: the return of uniform random play, or 0. Measured: 100 episodes, MinAtar's Freeway 20;
-        Atari: as published.
-      high: the return that counts as 1; above `low`.
-      published: scores of others.
+    `low` is the return of uniform random play, or 0: measured over 100 episodes (MinAtar's Freeway
+    20), for Atari as published.
     """
 
-    name: str
-    environment: str
-    steps: int
-    episodes: int
+    name: str  # within the suite; in names of files
+    environment: str  # its id
+    steps: int  # of training
+    episodes: int  # of the greedy evaluation at the end
     low: float
-    high: float
+    high: float  # the return that counts as 1; above `low`
     published: tuple[Published, ...]
 
 
@@ -121,16 +116,11 @@ def suites() -> dict[str, Suite]:
         published.setdefault((row["suite"], row["task"]), []).append(score)
     tasks: dict[str, list[Task]] = {name: [] for name in _ABOUT}
     for row in read_rows(_DATA / "suite_tasks.csv"):
-        task = Task(
-            name=row["task"],
-            environment=row["environment"],
-            steps=int(row["steps"]),
-            episodes=int(row["episodes"]),
-            low=float(row["low"]),
-            high=float(row["high"]),
-            published=tuple(published.get((row["suite"], row["task"]), ())),
-        )
-        tasks[row["suite"]].append(task)
+        suite, name = row["suite"], row["task"]
+        budget, episodes = int(row["steps"]), int(row["episodes"])
+        low, high, others = float(row["low"]), float(row["high"]), published.get((suite, name), [])
+        task = Task(name, row["environment"], budget, episodes, low, high, tuple(others))
+        tasks[suite].append(task)
     return {name: Suite(name, about, tuple(tasks[name])) for name, about in _ABOUT.items()}
 
 
@@ -141,18 +131,23 @@ def find_suite(name: str) -> Suite:
     return suites()[name]
 
 
-def read_json(path: Path, *names: str) -> Any:
-    """The values of these names in a JSON file, of one name the value itself.
-
-    Raises:
-      ValueError: the file is damaged, or lacks one of them.
-    """
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names a file of a benchmark, which the code inside reads, where it is damaged."""
     try:
+        yield
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{path} is damaged ({reason(error)}): remove it, and start retrax benchmark again."
+        ) from error
+
+
+def read_json(path: Path, *names: str) -> Any:
+    """The values of these names in a JSON file, of one name the value itself; see `naming`."""
+    with naming(path):
         values = json.loads(path.read_text(encoding="utf-8"))
         found = [values[name] for name in names]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({reason(error)}): remove it.") from error
-    return found if len(names) > 1 else found[0]
+        return found if len(names) > 1 else found[0]
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

@@ -1,7 +1,6 @@
 """Videos of episodes: MP4 and GIF."""
 
 import subprocess
-import types
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,7 @@ class VideoWriter:
         self._inside, self._encoder = True, None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, *error: object) -> None:
         self._inside = False
         try:
             if self._encoder is not None:

@@ -42,10 +42,10 @@ BUDGETS = {
     "replay": 3492,
     "training": 4115,
     "device": 950,
-    "evaluation": 2284,
+    "evaluation": 2179,
     "command": 2395,
     "launchpad_programs": 3826,
-    "tests": 35253,
+    "tests": 35251,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

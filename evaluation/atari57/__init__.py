@@ -5,10 +5,12 @@ of each algorithm (median, mean rank, Elo ...) beside the papers' values, `plot_
 """
 
 from .charts import plot_scores
-from .games import GAMES, ale_id, game_slug
 from .scores import (
+    GAMES,
     REGIMES,
     Headline,
+    ale_id,
+    game_slug,
     load_headlines,
     load_scores,
     read_scores,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..drawing import check_png, new_figure, save_png
-from .games import GAMES
+from .scores import GAMES
 from .table import Entry, Table
 
 if TYPE_CHECKING:

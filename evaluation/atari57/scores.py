@@ -1,4 +1,4 @@
-"""Published scores of 57 games, and a user's scores in the same form.
+"""57 Atari games: their ids, published scores, and a user's scores in the same form.
 
 A file of scores is CSV with a header. Its columns, in any order, are `game` (slug or ALE id) and
 `score`, and optionally `algorithm`, `regime` and `seed`.
@@ -6,15 +6,25 @@ A file of scores is CSV with a header. Its columns, in any order, are `game` (sl
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from ...basics.sentences import did_you_mean
 from ..suites import read_rows
-from .games import GAMES, game_slug
 
+_SLUGS = """
+alien amidar assault asterix asteroids atlantis bank-heist battle-zone beam-rider berzerk
+bowling boxing breakout centipede chopper-command crazy-climber defender demon-attack
+double-dunk enduro fishing-derby freeway frostbite gopher gravitar hero ice-hockey jamesbond
+kangaroo krull kung-fu-master montezuma-revenge ms-pacman name-this-game phoenix pitfall pong
+private-eye qbert riverraid road-runner robotank seaquest skiing solaris space-invaders
+star-gunner surround tennis time-pilot tutankham up-n-down venture video-pinball wizard-of-wor
+yars-revenge zaxxon
+"""
+GAMES = tuple(_SLUGS.split())  # all arrays of scores in this package have this order
 # How an episode begins: after 0 to 30 no-ops, or in a state that a human player reached.
 REGIMES = ("noop", "human_start")
 # Scores from saved states are compared with human starts, whose states were never published.
@@ -24,32 +34,35 @@ _DATA = Path(__file__).parents[1] / "data"
 
 
 class Headline(NamedTuple):
-    """A statistic that a paper prints for an algorithm.
+    """A statistic that a paper prints for an algorithm."""
 
-    Attributes:
-      paper: authors and year.
-      regime: one of `REGIMES`.
-      algorithm: as in the scores.
-      statistic: an attribute of `Summary`, `mean_rank` or `elo`.
-      value: as printed.
-    """
-
-    paper: str
-    regime: str
-    algorithm: str
-    statistic: str
-    value: float
+    paper: str  # authors and year
+    regime: str  # one of `REGIMES`
+    algorithm: str  # as in the scores
+    statistic: str  # an attribute of `Summary`, `mean_rank` or `elo`
+    value: float  # as printed
 
 
-class _Record(NamedTuple):
-    """A score with its line in the file; what is between them identifies it."""
+def ale_id(slug: str) -> str:
+    """The id of a game: `ALE/MsPacman-v5` for `ms-pacman`; ValueError for other names."""
+    if slug not in GAMES:
+        raise ValueError(_unknown(slug))
+    return f"ALE/{slug.title().replace('-', '')}-v5"
 
-    line: int
-    algorithm: str
-    regime: str
-    game: str
-    seed: int
-    score: float
+
+def game_slug(name: str) -> str:
+    """The slug of a game, from its slug or its id; a ValueError suggests the most similar one."""
+    slug = _BY_ID.get(name, name)
+    if slug not in GAMES:
+        raise ValueError(_unknown(name))
+    return slug
+
+
+_BY_ID = {ale_id(slug): slug for slug in GAMES}
+
+
+def _unknown(name: str) -> str:
+    return f"{name!r} is not one of the 57 games{did_you_mean(name, [*GAMES, *_BY_ID])}"
 
 
 def load_scores(regime: str = "noop") -> dict[str, np.ndarray]:
@@ -104,32 +117,50 @@ def read_scores(path: Path, regime: str) -> dict[str, np.ndarray]:
       ValueError: a score is not a finite number, a game or regime is unknown, a seed is not an
         integer, or a game is repeated or missing. The message names line and value.
     """
-    runs: dict[tuple[str, int], dict[str, _Record]] = {}
-    for record in _records(path, regime):
-        if record.regime == regime:
-            runs.setdefault((record.algorithm, record.seed), {})[record.game] = record
+    scores: dict[tuple[str, str, int], dict[str, tuple[int, float]]] = {}  # to line and score
+    for line, where, cell in _lines(path, regime):
+        if not cell["algorithm"]:
+            raise ValueError(f"{where} has no algorithm name.")
+        if cell["regime"] not in _COUNTS_AS:
+            allowed = ", ".join(_COUNTS_AS)
+            raise ValueError(f"{where}: regime must be one of {allowed}, got {cell['regime']!r}.")
+        try:
+            game = game_slug(cell["game"])
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}.") from None
+        seed, score = _number(where, "seed", cell["seed"]), _number(where, "score", cell["score"])
+        if seed != int(seed):
+            raise ValueError(f"{where}: seed must be an integer, got {cell['seed']!r}.")
+        of = _COUNTS_AS[cell["regime"]], cell["algorithm"], int(seed)
+        games = scores.setdefault(of, {})
+        if game in games:
+            raise ValueError(
+                f"{where} repeats {game} of {cell['algorithm']!r}, with score {score:g}: it is "
+                f"already on line {games[game][0]}."
+            )
+        games[game] = line, score
+    runs = {(name, seed): games for (of, name, seed), games in scores.items() if of == regime}
     if not runs:
         raise ValueError(f"{path} has no scores in the regime {regime!r}.")
     found: dict[str, list[list[float]]] = {}
     for (algorithm, seed), games in runs.items():
         missing = [game for game in GAMES if game not in games]
         if missing:
-            lines = [record.line for record in games.values()]
+            lines = [line for line, _ in games.values()]
             has_seeds = len([name for name, _ in runs if name == algorithm]) > 1
             raise ValueError(
                 f"{path} lines {min(lines)} to {max(lines)} have {len(lines)} of 57 games of "
                 f"{algorithm!r}{f' with seed {seed}' if has_seeds else ''}: {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
             )
-        found.setdefault(algorithm, []).append([games[game].score for game in GAMES])
-    return {algorithm: np.array(scores) for algorithm, scores in found.items()}
+        found.setdefault(algorithm, []).append([games[game][1] for game in GAMES])
+    return {algorithm: np.array(seeds) for algorithm, seeds in found.items()}
 
 
-def _records(path: Path, regime: str) -> Iterator[_Record]:
-    """The checked records of a file; those without a regime are of the given one."""
+def _lines(path: Path, regime: str) -> Iterator[tuple[int, str, dict[str, str]]]:
+    """The lines of a file: their numbers, what to call them, and all cells by their columns."""
     if not path.is_file():
         raise ValueError(f"{path} is not a file.")
-    lines: dict[tuple[str | int, ...], int] = {}
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         header = [name.strip() for name in next(reader, [])]
@@ -144,30 +175,7 @@ def _records(path: Path, regime: str) -> Iterator[_Record]:
                 raise ValueError(f"{where} must have {len(header)} cells, got {','.join(cells)!r}.")
             given = dict(zip(header, map(str.strip, cells), strict=True))
             cell = {"algorithm": path.stem, "regime": regime, "seed": "0", **given}
-            record = _record(where, reader.line_num, cell)
-            first = lines.setdefault(record[1:5], record.line)
-            if first != record.line:
-                raise ValueError(
-                    f"{where} repeats {record.game} of {record.algorithm!r}, with score "
-                    f"{record.score:g}: it is already on line {first}."
-                )
-            yield record
-
-
-def _record(where: str, line: int, cell: Mapping[str, str]) -> _Record:
-    if not cell["algorithm"]:
-        raise ValueError(f"{where} has no algorithm name.")
-    if cell["regime"] not in _COUNTS_AS:
-        allowed = ", ".join(_COUNTS_AS)
-        raise ValueError(f"{where}: regime must be one of {allowed}, got {cell['regime']!r}.")
-    try:
-        game = game_slug(cell["game"])
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}.") from None
-    seed, score = _number(where, "seed", cell["seed"]), _number(where, "score", cell["score"])
-    if seed != int(seed):
-        raise ValueError(f"{where}: seed must be an integer, got {cell['seed']!r}.")
-    return _Record(line, cell["algorithm"], _COUNTS_AS[cell["regime"]], game, int(seed), score)
+            yield reader.line_num, where, cell
 
 
 def _number(where: str, name: str, text: str) -> float:

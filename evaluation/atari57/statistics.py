@@ -15,19 +15,11 @@ _ELO = 400.0 / np.log(10.0)  # rating points in one unit of log odds
 
 
 class Summary(NamedTuple):
-    """Summary statistics of human-normalised scores: 0 is random play, 1 is human play.
-
-    Attributes:
-      median: over the games.
-      mean: over the games.
-      capped_mean: the mean of scores clipped to [0, 1] (Badia et al. 2020).
-      percentile_5: the 5th percentile over the games.
-      games_above_human: number of games with a score above the human's.
-    """
+    """Statistics over games of human-normalised scores: 0 is random play, 1 is human play."""
 
     median: float
     mean: float
-    capped_mean: float
+    capped_mean: float  # of scores clipped to [0, 1] (Badia et al. 2020)
     percentile_5: float
     games_above_human: int
 

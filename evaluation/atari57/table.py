@@ -11,8 +11,7 @@ import numpy as np
 from ...basics.sentences import did_you_mean
 from ..comparison import interquartile_mean, stratified_bootstrap
 from ..statistics import Interval
-from .games import GAMES
-from .scores import load_headlines, load_scores
+from .scores import GAMES, load_headlines, load_scores
 from .statistics import Summary, count_wins, elo, human_normalised, mean_rank, summarise
 
 # Part of every comparison: ranks include both, and the human's rating is 0.
@@ -21,29 +20,17 @@ _RESAMPLING_SEED = 0
 
 
 class Entry(NamedTuple):
-    """The statistics of one algorithm.
-
-    Attributes:
-      algorithm: its name.
-      own: whether the scores are the user's.
-      normalised: `[57]`, human-normalised scores, averaged over seeds.
-      summary: of `normalised`.
-      mean_rank: among all algorithms of the table, as `elo`.
-      elo: 0 for the human; infinite for an algorithm that won or lost every game.
-      iqm: interquartile mean over seeds and games, with limits if there are several seeds.
-      seeds: number of seeds.
-      printed: the papers' values: from `median`, `mean_rank`, `elo` ... to a number.
-    """
+    """The statistics of one algorithm; rank and Elo are among all of the table."""
 
     algorithm: str
-    own: bool
-    normalised: np.ndarray
-    summary: Summary
+    own: bool  # whether the scores are the user's
+    normalised: np.ndarray  # `[57]`, human-normalised scores, averaged over seeds
+    summary: Summary  # of `normalised`
     mean_rank: float
-    elo: float
-    iqm: Interval
+    elo: float  # 0 for the human; infinite for an algorithm that won or lost every game
+    iqm: Interval  # of seeds and games, with limits if there are several seeds
     seeds: int
-    printed: dict[str, float]
+    printed: dict[str, float]  # the papers' values, by `median`, `mean_rank`, `elo` ...
 
 
 class Table(NamedTuple):

@@ -91,8 +91,8 @@ def expected(directory, which):
             modes=entry.evaluation_modes,
         )
     found = {"evaluation_return": results.returns, "evaluation_length": results.lengths}
-    for name, returns in results.returns_by_mode().items():
-        found[f"evaluation_return_{name}"] = returns
+    for name, chosen in results.modes.items():
+        found[f"evaluation_return_{name}"] = results.returns[chosen]
     return {name: np.float32(np.mean(x)) if len(x) else None for name, x in found.items()}
 
 
