@@ -21,6 +21,15 @@ def f32(*values):
     return [jnp.asarray(x, kinds.get(np.asarray(x).dtype.kind, jnp.float32)) for x in values]
 
 
+def by_hand(function, expected, rtol=1e-7, **arguments):
+    """Checks an example; numbers and lists of them become float32, integers `a` are actions."""
+    arrays = {
+        name: jnp.int32(x) if name in ("a", "a_t") else np.asarray(x, np.float32)
+        for name, x in arguments.items()
+    }
+    np.testing.assert_allclose(function(**arrays), expected, rtol=rtol)
+
+
 def _compiled(function):
     static = _STATIC.intersection(inspect.signature(function).parameters)
     return jax.jit(function, static_argnames=sorted(static))

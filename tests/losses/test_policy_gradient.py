@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
-from compiled_losses import f32
+from compiled_losses import by_hand, f32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,28 +40,15 @@ def test_gradients_are_minus_the_estimators(seed, size, c):
     rng = np.random.default_rng(seed)
     a, return_, v = int(rng.integers(size)), rng.normal(), rng.normal()
     beta = min(c, 1 / mu[a])
-    cases = [
-        (
-            losses.beta_loo_loss,
-            f32(q, a, return_, beta),
-            oracles.beta_leave_one_out(grad_pi, q, a, return_, beta),
-        ),
-        (
-            losses.beta_loo_loss,
-            f32(q, a, return_, 1.0),
-            oracles.leave_one_out(grad_pi, q, a, return_),
-        ),
-        (losses.islr_loss, f32(mu[a], v, a, return_), oracles.islr(grad_pi, pi, mu, v, a, return_)),
-        (
-            losses.tislr_loss,
-            f32(mu, q, v, a, return_, c),
-            oracles.tislr(grad_pi, pi, mu, q, v, a, return_, c),
-        ),
-    ]
-    for loss, arguments, estimator in cases:
-        np.testing.assert_allclose(
-            minus_gradient(loss, logits, *arguments), estimator, rtol=2e-4, atol=2e-4
-        )
+    loo, truncated = (q, a, return_), (mu, q, v, a, return_, c)
+    for loss, arguments, estimator in [
+        (losses.beta_loo_loss, (*loo, beta), oracles.beta_leave_one_out(grad_pi, *loo, beta)),
+        (losses.beta_loo_loss, (*loo, 1.0), oracles.leave_one_out(grad_pi, *loo)),
+        (losses.islr_loss, (mu[a], v, a, return_), oracles.islr(grad_pi, pi, mu, v, a, return_)),
+        (losses.tislr_loss, truncated, oracles.tislr(grad_pi, pi, *truncated)),
+    ]:
+        found = minus_gradient(loss, logits, *f32(*arguments))
+        np.testing.assert_allclose(found, estimator, rtol=2e-4, atol=2e-4)
 
 
 def expected_estimate(loss, logits, mu, arguments):
@@ -110,21 +97,13 @@ def test_limits_of_tislrs_truncation():
 
 def test_leave_one_out_by_hand():
     # pi = (1/2, 1/2), Q = (1, 2), action 0 returned 3: -(1 * (3 - 1) * 1/2 + 1/2 + 1) = -2.5.
-    loss = losses.beta_loo_loss(
-        pi=jnp.array([0.5, 0.5]),
-        q=jnp.array([1.0, 2.0]),
-        a=jnp.array(0),
-        return_=jnp.array(3.0),
-        beta=jnp.array(1.0),
-    )
-    np.testing.assert_allclose(loss, -2.5)
+    by_hand(losses.beta_loo_loss, -2.5, pi=[0.5, 0.5], q=[1, 2], a=0, return_=3, beta=1)
 
 
 def test_truncated_beta_is_one_at_c_one_and_on_padding():
-    mu_a = jnp.array([0.01, 0.25, 1.0])
-    np.testing.assert_allclose(losses.truncated_beta(mu_a, 1.0), [1.0, 1.0, 1.0])
-    np.testing.assert_allclose(losses.truncated_beta(mu_a, 5.0), [5.0, 4.0, 1.0])
-    np.testing.assert_array_equal(losses.truncated_beta(jnp.zeros(2), np.inf), [1.0, 1.0])
+    by_hand(losses.truncated_beta, [1, 1, 1], mu_a=[0.01, 0.25, 1], c=1)
+    by_hand(losses.truncated_beta, [5, 4, 1], mu_a=[0.01, 0.25, 1], c=5)
+    by_hand(losses.truncated_beta, [1, 1], mu_a=[0, 0], c=np.inf)
 
 
 @settings(max_examples=10, deadline=None)
@@ -165,5 +144,5 @@ def masked_gradients(pi, mu, q, v, a, return_, c, valid):
 
 
 def test_entropy():
-    np.testing.assert_allclose(losses.policy_entropy(jnp.full(4, 0.25)), np.log(4), rtol=1e-6)
-    np.testing.assert_allclose(losses.policy_entropy(jnp.array([1.0, 0.0])), 0.0)
+    by_hand(losses.policy_entropy, np.log(4), 1e-6, pi=[0.25, 0.25, 0.25, 0.25])
+    by_hand(losses.policy_entropy, 0, pi=[1, 0])
