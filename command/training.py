@@ -279,7 +279,7 @@ def _run(
 
         def save_last(running: bytes | None) -> None:
             """With a row, which is not in `running`: a resumed run writes that of the interval."""
-            if loop.has_new_steps:
+            if loop.counters.steps > loop.flushed_at:
                 write_row()
             save(running)
 

@@ -93,11 +93,7 @@ class Actor:
         )
 
     def reset(self) -> None:
-        """Starts a new episode in every environment.
-
-        Raises:
-          ValueError: an environment cannot be reset; one sentence.
-        """
+        """Starts a new episode in every environment; ValueError if one cannot be reset."""
         with one_sentence("the environments cannot be reset"):
             self._timestep = self._environment.reset()
         self._running = RunningReturns(self._environment.num_envs)
@@ -159,11 +155,7 @@ class Actor:
             self._client.step()
 
     def running(self) -> dict[str, Any]:
-        """The running episodes, for `restore_running`: plain data, not copied.
-
-        Raises:
-          ValueError: the environments have no state.
-        """
+        """The running episodes, for `restore_running`: plain data, not copied, or a ValueError."""
         environment = self._environment
         if not isinstance(environment, Resumable):
             raise ValueError(f"{type(environment).__name__} has no state that could be kept")

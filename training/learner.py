@@ -1,7 +1,4 @@
-"""A learner: an agent's updates on batches of a replay, on one or several devices.
-
-`B` denotes the sequences of one call of updates.
-"""
+"""A learner: an agent's updates on batches of a replay, on one or several devices."""
 
 import time
 from collections.abc import Sequence
@@ -12,14 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..agents.base import (
-    Agent,
-    LearnerState,
-    Params,
-    Update,
-    UpdatesFunction,
-    updates_in_one_call,
-)
+from ..agents.base import Agent, LearnerState, Params, Update, updates_in_one_call
 from ..datatypes import Sample
 from ..replay.interface import Draw, Replay
 from .metrics import MetricsAccumulator
@@ -30,21 +20,12 @@ _AXIS = "batch"
 
 
 class Snapshot(NamedTuple):
-    """One moment of a run.
+    """One moment of a run; `running` is packed data of episodes, and of metrics without a row."""
 
-    Attributes:
-      learner: the agent's `LearnerState`.
-      replay: `Replay.state`.
-      counters: plain data: steps, episodes, updates, learning_since, seconds.
-      actors: the agent's actor states; None where actors keep their own (programs).
-      running: packed plain data of running episodes, and of metrics that no row has yet; None in
-        programs.
-    """
-
-    learner: Any
-    replay: Any
-    counters: dict[str, Any]
-    actors: Any = None
+    learner: LearnerState
+    replay: Any  # `Replay.state`
+    counters: dict[str, Any]  # plain data: steps, episodes, updates, learning_since, seconds
+    actors: Any = None  # their states; None, as `running`, in programs
     running: bytes | None = None
 
 
@@ -65,11 +46,7 @@ class Updates:
     """
 
     def __init__(self, agent: Agent, num_devices: int = 1):
-        """Uses the first local devices of this process.
-
-        Raises:
-          ValueError: there are not so many.
-        """
+        """Uses the first local devices of this process; ValueError if there are not so many."""
         devices = jax.local_devices()[:num_devices]
         if len(devices) < num_devices:
             raise ValueError(too_few(num_devices, [str(device) for device in devices]))
@@ -77,7 +54,18 @@ class Updates:
         self._is_one = num_devices == 1
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._split = NamedSharding(mesh, PartitionSpec(_AXIS))
-        self._jitted = self._jit(agent)
+
+        def gradients(state: LearnerState, sample: Sample) -> tuple[Any, Update]:
+            split = jax.lax.with_sharding_constraint(sample, self._split)
+            return agent.gradients(state, split)
+
+        shared, shardings = agent, dict[str, Any]()
+        if not self._is_one:
+            shared = agent._replace(gradients=gradients)
+            shardings["in_shardings"] = self._replicated, self._split
+            shardings["out_shardings"] = self._replicated
+        several = updates_in_one_call(shared)
+        self._jitted = jax.jit(several, static_argnums=2, donate_argnums=0, **shardings)
 
     def __call__(
         self, state: LearnerState, sample: Sample, count: int
@@ -114,22 +102,6 @@ class Updates:
             return state
         return jax.tree.map(lambda x: x.addressable_data(0), state)
 
-    def _jit(self, agent: Agent) -> UpdatesFunction:
-        if self._is_one:
-            return jax.jit(updates_in_one_call(agent), static_argnums=2, donate_argnums=0)
-
-        def gradients(state: LearnerState, sample: Sample) -> tuple[Any, Update]:
-            split = jax.lax.with_sharding_constraint(sample, self._split)
-            return agent.gradients(state, split)
-
-        return jax.jit(
-            updates_in_one_call(agent._replace(gradients=gradients)),
-            static_argnums=2,
-            donate_argnums=0,
-            in_shardings=(self._replicated, self._split),
-            out_shardings=self._replicated,
-        )
-
 
 class Learner:
     """Draws batches, updates, sets priorities and publishes parameters.
@@ -158,8 +130,8 @@ class Learner:
     ):
         """Makes the initial state by `agent.init(key)`.
 
-        Parameters are published to `parameters`, unless actors read `params`. `updates` are the
-        agent's own on one device, and `metrics` the learner's own, if None.
+        Parameters are published to `parameters`, unless actors read `params`. `updates` are on one
+        device if None.
         """
         self._agent, self._replay, self._parameters = agent, replay, parameters
         self._per_call = updates_per_call
@@ -179,19 +151,17 @@ class Learner:
         agent: Agent,
         replay: Replay,
         *,
-        parameters: ParameterServer | None = None,
         updates: Updates | None = None,
-        metrics: MetricsAccumulator | None = None,
+        **options: Any,
     ) -> "Learner":
-        """The learner of a resolved run."""
+        """The learner of a resolved run; options as above."""
         return cls(
             agent,
             replay,
             key=config.prng_keys()[0],
             updates_per_call=config.replay.updates_per_call,
-            parameters=parameters,
             updates=updates or Updates(agent, config.learner_devices),
-            metrics=metrics,
+            **options,
         )
 
     @property
@@ -313,11 +283,7 @@ def diverged(update: int) -> FloatingPointError:
 
 
 def check_finite(update: Update, before: int, count: int) -> None:
-    """Checks the outputs, on the host, of a call of `count` updates that follows `before` others.
-
-    Raises:
-      FloatingPointError: a priority is not finite.
-    """
+    """Refuses priorities, on the host, of `count` updates after `before` others: see `diverged`."""
     wrong = ~np.isfinite(update.priorities.reshape(count, -1)).all(axis=1)
     if wrong.any():
         raise diverged(before + 1 + int(np.argmax(wrong)))

@@ -82,11 +82,7 @@ def setup_log(directory: Path, *, console: bool = True) -> logging.Logger:
 
     It is the logger `retrax`, from level INFO on; a log that this context (`contextvars`) set up
     before is closed first. Runs in other contexts, as in other threads, have logs of their own;
-    what is logged where there is no run goes to all of them. Tracebacks go to the file alone, and
-    the file is made with its first line.
-
-    Returns:
-      The logger; `close_log` closes it.
+    what is logged where there is no run goes to all of them. Tracebacks go to the file alone.
     """
     directory.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger("retrax")

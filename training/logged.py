@@ -36,9 +36,7 @@ class LoggedLoop(Loop):
         environment: VectorEnvironment,
         episodes: Iterable[Any],
     ):
-        """Takes in the episodes: `Episode`s, or others with the same attributes.
-
-        The environment says what observations and actions are, and is closed here.
+        """Converts `Episode`s, or what has their attributes, by the environment, then closes it.
 
         Raises:
           ValueError: an episode is not as the environment says, or lacks what the agent needs.

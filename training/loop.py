@@ -1,8 +1,6 @@
 """The loop of one process, without files: act, store, learn, in a fixed order.
 
-With one actor it is `retrax train`. With several, each with environments of its own, and with
-parameters of its own where the run has an `actor_update_period`, it is a program in one thread:
-`retrax train --num-actors N`.
+With several actors, which may have parameters of their own, it is a program in one thread.
 """
 
 import time
@@ -58,11 +56,6 @@ class Tally:
         return "the evaluation or the snapshot"
 
     @property
-    def has_new_steps(self) -> bool:
-        """Whether steps were taken since the last `flush`."""
-        return self.counters.steps > self._since.steps
-
-    @property
     def flushed_at(self) -> int:
         """Steps at the last `flush`."""
         return self._since.steps
@@ -100,11 +93,7 @@ class Tally:
 
 
 class Loop(Tally):
-    """Actors and a learner, stepped in turn; deterministic for a seed.
-
-    Attributes:
-      learner: the learner.
-    """
+    """Actors and a learner, stepped in turn; deterministic for a seed."""
 
     def __init__(
         self,
@@ -199,11 +188,7 @@ class Loop(Tally):
         return super().open_metrics()
 
     def running(self) -> dict[str, Any]:
-        """The running episodes, for `restore`: plain data, not copied.
-
-        Raises:
-          ValueError: an environment has no state.
-        """
+        """The running episodes, for `restore`: plain data, not copied; see `Actor.running`."""
         return {
             "actors": [actor.running() for actor in self._actors],
             "order": self._order,

@@ -20,19 +20,12 @@ _EPISODES = 20  # fewer may have the same return by chance
 
 @dataclasses.dataclass(kw_only=True)
 class Counters:
-    """How far a run has come.
+    """How far a run has come."""
 
-    Attributes:
-      steps: transitions taken in all environments.
-      episodes: episodes that have ended.
-      updates: updates of the learner.
-      learning_since: steps at which learning began, -1 before.
-    """
-
-    steps: int = 0
-    episodes: int = 0
-    updates: int = 0
-    learning_since: int = -1
+    steps: int = 0  # transitions taken in all environments
+    episodes: int = 0  # that have ended
+    updates: int = 0  # of the learner
+    learning_since: int = -1  # steps at which learning began, -1 before
 
 
 class RunningReturns:
@@ -144,10 +137,7 @@ class EqualReturns:
         self._returns: list[float] = []
 
     def sentence(self, steps: int, returns: Sequence[float]) -> str | None:
-        """The sentence, after a tenth of the run in which all episodes had the same return.
-
-        `returns` are of the episodes that ended since the last call.
-        """
+        """The sentence, after a tenth of the run whose `returns`, of all calls, are the same."""
         if self._is_over:
             return None
         self._returns.extend(returns)

@@ -52,18 +52,14 @@ class MetricsTable:
     """
 
     def __init__(self, directory: Path, names: Sequence[str], *, resumed_at: int | None):
-        """Starts new metrics, or continues those of a resumed run.
+        """Starts new metrics, or continues those of a run that is resumed at so many steps.
 
-        Rows after the snapshot from which a run is resumed are dropped, and so is an incomplete
-        last line. An event makes TensorBoard drop them too. Damaged rows are removed, and a missing
-        file is started again; the log says so.
+        Later rows are dropped, and so is an incomplete last line. An event makes TensorBoard drop
+        them too. Damaged rows are removed, and a missing file is started again; the log says so.
+        A config.json in the run directory is TensorBoard's hyper-parameters.
 
-        Args:
-          directory: the run directory, made if it does not exist. Its config.json, if there is one,
-            is TensorBoard's hyper-parameters.
-          names: of the columns between the counters and the rates, besides the episodes' two. A
-            resumed run may have more than its file; they are empty in earlier rows.
-          resumed_at: steps of the snapshot from which the run is resumed; None for a new run.
+        `names` are of the columns between the counters and the rates, besides the episodes' two. A
+        resumed run may have more than its file; they are empty in earlier rows.
 
         Raises:
           ValueError: a name comes twice, a new run has a `metrics.csv`, or that of a resumed one
@@ -93,19 +89,10 @@ class MetricsTable:
     def write(
         self, counters: Counters, means: Mapping[str, float], clock: Mapping[str, float]
     ) -> dict[str, float]:
-        """Writes one row.
+        """Writes one row: counters, means of metrics, and `WALL_CLOCK_COLUMNS`.
 
-        Args:
-          counters: of the run; `steps` is no less than in the row before.
-          means: as `MetricsAccumulator.flush` gives them; names without a column are left out, and
-            columns without a value stay empty.
-          clock: `WALL_CLOCK_COLUMNS`.
-
-        Returns:
-          The numbers that were written, by column, without `steps`.
-
-        Raises:
-          OSError: a file cannot be written; names it.
+        Names without a column are left out, and columns without a value stay empty. Returns the
+        numbers by column, without `steps`. An OSError names its file.
         """
         values = {**means, **clock, **dataclasses.asdict(counters)}
         row = [_number(values.get(name, math.nan)) for name in self._columns]

@@ -33,10 +33,7 @@ def packing_of(agent: Agent) -> TreePacking:
 class ParameterServer:
     """The learner's side. `get` may be called by any thread, and by other processes.
 
-    Attributes:
-      packing: of the parameters; clients need the same.
-      version: the newest published version, -1 before the first.
-      wanted: whether `get` was called since the last `publish`; if not, packing is not needed.
+    `wanted` says whether it was called since the last `publish`; if not, packing is not needed.
     """
 
     def __init__(self, packing: TreePacking, *, max_wait: float = 0.2):
@@ -62,10 +59,7 @@ class ParameterServer:
             self._changed.notify_all()
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
-        """The newest version, and its bytes unless the caller has it already.
-
-        Waits a moment for a newer version. Calling it twice does no harm.
-        """
+        """The newest version, for which it waits a moment, and its bytes if the caller lacks it."""
         with self._changed:
             self.wanted = True
             self._changed.wait_for(lambda: self.version > known_version, self._max_wait)
@@ -76,9 +70,7 @@ class ParameterClient:
     """An actor's side, which fetches asynchronously.
 
     Attributes:
-      params: the newest parameters that have arrived; None before the first.
-      version: theirs, -1 before.
-      new_priority: as published with them.
+      params: the newest parameters that have arrived, of `version`; None before the first.
       staleness: versions by which the parameters were old when they were last replaced.
       failures: calls that failed since the last success. The actor continues meanwhile.
     """
@@ -98,10 +90,8 @@ class ParameterClient:
         of one thread have not, they are within `step`. `stop` says whether the program must end.
         """
         self.params: Params = None
-        self.version = -1
-        self.new_priority = 1.0
-        self.staleness = 0
-        self.failures = 0
+        self.version, self.new_priority = -1, 1.0
+        self.staleness = self.failures = 0
         self._get, self._packing = get, packing
         self._period, self._stop = update_period, stop
         self._steps, self._reason = 0, "no call was made yet"
@@ -114,12 +104,7 @@ class ParameterClient:
             self._thread.start()
 
     def wait(self, max_wait: float = 600.0) -> None:
-        """Waits for the first parameters.
-
-        Raises:
-          Stopped: the program must end.
-          WaitTimeout: there were none for `max_wait` seconds.
-        """
+        """Waits for the first parameters, for `max_wait` seconds, or until the program ends."""
         started = time.monotonic()
         while self.params is None:
             self._ask()

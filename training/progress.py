@@ -116,8 +116,7 @@ class Progress:
         """A log line about the duration of the run, once; "" before and after.
 
         It is expected from the first seconds of learning: before the first update there is acting
-        alone, which is faster, and compilation. `looped` are seconds of acting and learning alone,
-        `elapsed` of the whole run.
+        alone, which is faster, and compilation. `looped` are seconds of acting and learning alone.
         """
         if self._is_told or counters.updates == self._updates_before:
             return ""

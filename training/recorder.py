@@ -42,11 +42,7 @@ class MetricsLogger(contextlib.AbstractContextManager["MetricsLogger"]):
         *,
         stop: threading.Event,
     ):
-        """Takes the resolved run, its directory, a function, and what stops the run.
-
-        Raises:
-          ValueError: see `RunConfig.find_logger`.
-        """
+        """`stop` is set where the run must be stopped."""
         self._values, self._directory, self._stop = flat(values_of(config)), directory, stop
         self._has_failed = False
         found = [each for each in (config.find_logger(), on_metrics) if each is not None]
@@ -98,7 +94,6 @@ class Recorder(contextlib.ExitStack):
       next_row: steps at which a row is due.
       evaluation: means of the newest evaluation, until a row has them.
       last_return: mean return of the newest row in which an episode ended, NaN before.
-      best: the best parameters so far.
     """
 
     def __init__(
@@ -114,7 +109,7 @@ class Recorder(contextlib.ExitStack):
         on_metrics: Callable[[int, dict[str, float]], Any] | None = None,
         progress: Progress | None = None,
     ):
-        """Opens metrics.csv; `close` closes it.
+        """Opens metrics.csv, see `MetricsTable`; `close` closes it.
 
         Args:
           config: resolved.
@@ -122,13 +117,10 @@ class Recorder(contextlib.ExitStack):
           names: of columns besides the counters, the agent's episode metrics and the rates.
           stop: set if a logger asks for it.
           start: counters of the run now.
-          resumed_at: as for `MetricsTable`.
+          resumed_at: steps of the newest row that is kept; None for a new run.
           seconds: that earlier parts of the run took.
           on_metrics: gets each row, as `config.logger` does.
           progress: shows it.
-
-        Raises:
-          ValueError: metrics.csv is of another run; see `MetricsTable`.
         """
         super().__init__()
         self._config, self._progress = config, progress
@@ -196,11 +188,7 @@ class Recorder(contextlib.ExitStack):
         clock: Mapping[str, float],
         returns: Sequence[float] = (),
     ) -> None:
-        """A row is due, or the run ends.
-
-        `means` and `returns` are of what happened since the row before; `clock` has
-        `WALL_CLOCK_COLUMNS` without `seconds`.
-        """
+        """Writes a row: `means`, `returns` and the rates of `clock` are since the row before."""
         clock = {**clock, "seconds": self.seconds}
         row = self._table.write(counters, {**means, **self.evaluation, **self._extra}, clock)
         self._logger.write(counters.steps, row)

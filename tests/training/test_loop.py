@@ -311,13 +311,13 @@ def test_returns_and_lengths_of_episodes():
     loop, _ = make_loop()
     for _ in range(30):
         loop.advance()
-    assert loop.has_new_steps
+    assert loop.flushed_at < loop.counters.steps
     means, clock = loop.flush()
     assert means["episode_length"] == 9
     assert -1.0 <= means["episode_return"] <= 1.0
     assert (loop.counters.steps, loop.counters.episodes) == (81, 9)
     assert clock["acting_steps_per_second"] > clock["steps_per_second"] > 0
-    assert not loop.has_new_steps
+    assert loop.flushed_at == loop.counters.steps
     means, clock = loop.flush()
     assert means == {}
     assert np.isnan(list(clock.values())).all()
@@ -343,7 +343,7 @@ def test_restore_continues_from_the_counters():
     assert fresh.counters == Counters(**counters)
     np.testing.assert_array_equal(fresh.snapshot().actors, snapshot.actors)
     assert store.num_rows == 24
-    assert not fresh.has_new_steps
+    assert fresh.flushed_at == fresh.counters.steps
     fresh.advance()
     assert fresh.counters.steps == 27
     assert fresh.counters.updates == 3
