@@ -1,9 +1,13 @@
-"""Stand-ins for what the nodes of a program call."""
+"""Stand-ins for what actors, learners and the nodes of a program call."""
 
+import time
+
+import jax
 import numpy as np
 
 from retrax.agents.base import Agent
 from retrax.datatypes import SequenceSpec
+from retrax.replay.interface import Draw, ReplayStatus
 from retrax.replay.peer import DirectPeer
 
 
@@ -74,3 +78,39 @@ class Parameters:
 
     def close(self):
         self.closed = True
+
+
+class BatchReplay:
+    """Serves samples in turn, each with the number of those left as its key and metric."""
+
+    metric_names = ("key",)
+
+    def __init__(self, samples, *, like=None, updates=1, wait=0.0):
+        self.samples, self._updates, self._wait = list(samples), updates, wait
+        self.shapes = [jax.eval_shape(lambda: like or self.samples[0])]
+        self.priorities, self.restored = [], None
+
+    def sample(self, timeout=0.0):
+        if not self.samples:
+            time.sleep(min(timeout, self._wait))
+            return None
+        sample = self.samples.pop(0)
+        return Draw(len(self.samples), sample, self._updates)
+
+    def set_priorities(self, keys, priorities):
+        self.priorities.append((keys, priorities.tolist()))
+
+    def metrics(self, keys):
+        return {"key": float(keys)}
+
+    def status(self):
+        return ReplayStatus(0, 0, None, None, 7.0)
+
+    def state(self):
+        return {"left": np.array(len(self.samples))}
+
+    def restore(self, state, counters):
+        self.restored = counters
+
+    def close(self):
+        pass

@@ -11,6 +11,7 @@ import numpy as np
 
 from retrax.environments import make
 from retrax.environments.plain_data import unpack
+from retrax.training.assembly import make_environments, make_loop
 from retrax.training.config_file import write_config
 from retrax.training.learner import Snapshot
 from retrax.training.loop import Loop
@@ -62,6 +63,15 @@ def write_untrained_run(directory, config):
     snapshot = Snapshot(learner, {"nothing": np.zeros(1)}, {"steps": config.steps})
     Snapshots(directory).save(config.steps, snapshot)
     return directory
+
+
+def loop_of(config, wrap=lambda environment, index: environment):
+    """The loop of a run without files; `wrap` may change each actor's environments."""
+    environments = make_environments(config)
+    config = config.resolve(environments[0].spec)
+    agent = config.entry.make_agent(environments[0].spec, config.agent_config)
+    environments = [wrap(made, index) for index, made in enumerate(environments)]
+    return make_loop(config, agent, environments)
 
 
 def read_rows(directory):

@@ -12,14 +12,14 @@ import jax
 import noisy_agent
 import numpy as np
 from linear_agents import random_sample
-from run_files import rows
+from node_fakes import BatchReplay
+from run_files import plain, rows
 
 import retrax
 from retrax.agents.entry import find_agent
 from retrax.command.training import train_together
 from retrax.device import make_train
 from retrax.environments.pure_tasks import PureCatch
-from retrax.replay.interface import Draw, ReplayStatus
 from retrax.training.config_file import read_config
 from retrax.training.learner import Learner, Updates
 from retrax.training.run_config import RunConfig
@@ -34,40 +34,9 @@ CASES = [("reactor", 1), ("acer", 1), ("agent57", 1), ("d4pg", 2)]  # with updat
 BATCH, UPDATES = 8, 2
 
 
-class Replay:
-    """Serves given batches in turn."""
-
-    def __init__(self, batches, per_call):
-        self.batches, self.priorities, self.per_call = list(batches), [], per_call
-        self.shapes = [
-            jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), batches[0]),
-        ]
-
-    def sample(self, timeout=0.0):
-        return Draw(None, self.batches.pop(0), self.per_call) if self.batches else None
-
-    def set_priorities(self, keys, priorities):
-        self.priorities.append(priorities)
-
-    def metrics(self, keys):
-        return {}
-
-    def status(self):
-        return ReplayStatus(0, 0, None, None, 1.0)
-
-    def state(self):
-        return {}
-
-    def restore(self, state, counters):
-        pass
-
-    def close(self):
-        pass
-
-
 def learn(agent, batches, *, per_call, num_devices):
     """State, priorities and metrics after the batches, and the devices of the learner's state."""
-    replay = Replay(batches, per_call)
+    replay = BatchReplay(batches, updates=per_call)
     updates = Updates(agent, num_devices)
     learner = Learner(
         agent, replay, key=jax.random.key(1), updates_per_call=per_call, updates=updates
@@ -76,7 +45,7 @@ def learn(agent, batches, *, per_call, num_devices):
     while learner.step():
         pass
     snapshot = learner.snapshot()
-    leaves = [np.asarray(x) for x in jax.tree.leaves(jax.tree.map(plain, snapshot.learner))]
+    leaves = [np.asarray(x) for x in jax.tree.leaves(plain(snapshot.learner))]
     assert all(len(x.devices()) == 1 for x in jax.tree.leaves(snapshot.learner))
     assert all(len(x.devices()) == 1 for x in jax.tree.leaves(learner.params))
     held = {len(x.devices()) for x in jax.tree.leaves(learner.state)}
@@ -87,15 +56,11 @@ def learn(agent, batches, *, per_call, num_devices):
     metrics = learner.metrics.flush()
     return {
         "state": leaves,
-        "priorities": np.concatenate(replay.priorities),
+        "priorities": np.concatenate([x for _, x in replay.priorities]),
         "metrics": np.array([metrics[name] for name in sorted(metrics)]),
         "held": sorted(held),
         "operations": compiled.cost_analysis()["flops"],  # of one device
     }
-
-
-def plain(x):
-    return jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
 
 
 def difference(one, many):
@@ -116,7 +81,7 @@ def compare(name, per_call):
     batches = [random_sample(agent, spec, seed, per_call * BATCH) for seed in range(UPDATES)]
     one = learn(agent, batches, per_call=per_call, num_devices=1)
     many = learn(agent, batches, per_call=per_call, num_devices=jax.local_device_count())
-    before = jax.tree.leaves(jax.tree.map(plain, jax.jit(agent.init)(jax.random.key(1))))
+    before = jax.tree.leaves(plain(jax.jit(agent.init)(jax.random.key(1))))
     changes = [
         difference(*x) for x in zip(before, one["state"], strict=True) if x[0].dtype == np.float32
     ]

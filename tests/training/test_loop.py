@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import plain
+from node_fakes import acting_agent
+from run_files import loop_of, plain
 
 from retrax.agents import reactor
 from retrax.agents.base import Agent, Decision, Update, update, updates_in_one_call
@@ -20,7 +21,7 @@ from retrax.training.actor import Actor
 from retrax.training.learner import Learner, check_finite
 from retrax.training.loop import Loop
 from retrax.training.metrics import Counters
-from retrax.training.parameters import ParameterClient, ParameterServer, packing_of
+from retrax.training.run_config import RunConfig
 
 NUM_ENVS = 3
 
@@ -30,7 +31,7 @@ def make_replay(**changes):
     return ReplayConfig(**{**fields, **changes})
 
 
-def constant_agent(priority=1.0, period=1):
+def constant_agent(priority=1.0, period=1, **changes):
     """Acts 0; its learner counts updates, and the count is a metric."""
 
     def gradients(learner, sample):
@@ -41,28 +42,35 @@ def constant_agent(priority=1.0, period=1):
     def act(params, state, timestep):
         return Decision(jnp.int32(0), {"seen": jnp.sum(timestep.observation)}, state + 1)
 
-    return Agent(
+    agent = acting_agent(act, seen=jax.ShapeDtypeStruct((), jnp.float32))
+    return agent._replace(
         init=lambda key: jnp.int32(0),
         acting_params=lambda learner: learner,
-        begin=lambda key, actor_id, num_actors: jnp.int32(0),
-        explore=act,
-        exploit=act,
         gradients=gradients,
         apply=lambda learner, gradients: learner + gradients.astype(jnp.int32),
-        sequence=SequenceSpec(
-            length=4, period=period, extras={"seen": jax.ShapeDtypeStruct((), jnp.float32)}
-        ),
-    )
+        sequence=dataclasses.replace(agent.sequence, length=4, period=period),
+    )._replace(**changes)
+
+
+def traced(agent):
+    """The agent, and a list that grows when its functions are traced."""
+    traces = []
+
+    def watched(function):
+        return lambda *arguments: traces.append(arguments) or function(*arguments)
+
+    names = ("explore", "gradients")
+    return agent._replace(**{name: watched(getattr(agent, name)) for name in names}), traces
 
 
 class Tape:
-    """Writes down the names of the methods that are called on what it wraps.
+    """Writes down the names of the methods that are called on what it wraps, or the `label`.
 
     A draw of the newest sequences is "newest".
     """
 
-    def __init__(self, wrapped, names, events):
-        self._wrapped, self._names, self._events = wrapped, names, events
+    def __init__(self, wrapped, names, events, label=None):
+        self._wrapped, self._names, self._events, self._label = wrapped, names, events, label
 
     def __getattr__(self, name):
         method = getattr(self._wrapped, name)
@@ -70,7 +78,8 @@ class Tape:
             return method
 
         def call(*arguments, **options):
-            self._events.append("newest" if options.get("newest") else name)
+            event = "newest" if options.get("newest") else name
+            self._events.append(event if self._label is None else self._label)
             return method(*arguments, **options)
 
         return call
@@ -100,24 +109,22 @@ def make_loop(agent=None, replay=None, *, environment="catch", seed=0, events=No
     return Loop([actor], learner, [local]), local.store
 
 
+def advance(loop, count):
+    for _ in range(count):
+        loop.advance()
+    return loop
+
+
 def noisy(spec):
     """With sequences that are those of rounds too."""
     agent = noisy_agent.make_agent(spec, noisy_agent.Config())
     return agent._replace(sequence=dataclasses.replace(agent.sequence, crosses_episodes=True))
 
 
-def tiny_reactor(spec, **changes):
-    config = reactor.Config.small(
-        shared_size=4, memory_size=4, head_size=4, num_atoms=5, sequence_length=4, vector_sizes=(4,)
-    )
-    return reactor.make_agent(spec, dataclasses.replace(config, **changes))
-
-
 def test_order_of_events():
     events = []
     loop, _ = make_loop(events=events)
-    for _ in range(3):
-        loop.advance()
+    advance(loop, 3)
     assert events == ["reset", *["add_packed", "step"] * 3]
     events.clear()
     loop.advance()  # 12 rows: learning may begin, but no update is due yet
@@ -127,31 +134,20 @@ def test_order_of_events():
 
 
 def test_episode_metrics_are_read_on_an_episodes_last_row():
-    """The agent numbers its calls: Catch's last rows are the 10th, the 20th ..."""
+    """The agent's `seen` numbers its calls: Catch's last rows are the 10th, the 20th ..."""
 
     def act(params, state, timestep):
-        return Decision(jnp.int32(0), {"call": state + 1.0}, state + 1.0)
+        return Decision(jnp.int32(0), {"seen": state + 1.0}, state + 1)
 
-    call = jax.ShapeDtypeStruct((), jnp.float32)
-    agent = constant_agent()._replace(
-        begin=lambda key, actor_id, num_actors: jnp.zeros(()),
-        explore=act,
-        sequence=SequenceSpec(length=4, extras={"call": call}),
-    )
-    loop, _ = make_loop(agent, episode_metrics=("call",))
-    for _ in range(9):
-        loop.advance()
-    assert "episode_call" not in loop.flush()[0]
-    for _ in range(12):
-        loop.advance()
-    assert loop.flush()[0]["episode_call"] == (10 + 20) / 2
+    loop, _ = make_loop(constant_agent(explore=act), episode_metrics=("seen",))
+    assert "episode_seen" not in advance(loop, 9).flush()[0]
+    assert advance(loop, 12).flush()[0]["episode_seen"] == (10 + 20) / 2
 
 
 def test_batches_in_a_row_are_drawn_ahead_but_never_over_an_acting_step():
     events = []
     loop, _ = make_loop(replay=make_replay(acting_steps_per_update=1.0), events=events)
-    for _ in range(4):
-        loop.advance()
+    advance(loop, 4)
     for _ in range(2):  # 3 steps, 3 updates
         events.clear()
         loop.advance()
@@ -194,35 +190,28 @@ def test_updates_of_one_call_wait_for_each_other():
 
 
 def test_rounds_of_one_update_on_the_newest_and_calls_of_several_on_replayed_ones():
-    events, batches = [], set()
+    events = []
     replay = make_replay(pace="rounds", replay_ratio=3.0, on_policy=True, updates_per_call=3)
-    agent = constant_agent(period=3)
-    gradients = agent.gradients
-
-    def traced(learner, sample):
-        batches.add(sample.weights.shape[0])
-        return gradients(learner, sample)
-
-    loop, store = make_loop(agent._replace(gradients=traced), replay, events=events)
+    agent, traces = traced(constant_agent(period=3))
+    loop, store = make_loop(agent, replay, events=events)
     loop.learner.compile()
-    traces = loop.learner._updates._jitted._cache_size()
-    for _ in range(40):
-        loop.advance()
+    advance(loop, 1)
+    compiled = len(traces)
+    advance(loop, 39)
     newest, replayed = events.count("newest"), events.count("draw")
     assert newest == store.rounds() == 13
     assert replayed > 5
     assert loop.counters.updates == int(loop.learner.state) == newest + 3 * replayed
-    means, _ = loop.flush()
-    assert means["count"] == (loop.counters.updates - 1) / 2, "each update counts alike"
+    assert loop.flush()[0]["count"] == (loop.counters.updates - 1) / 2, "each update counts alike"
+    batches = {sample.weights.shape[0] for _, sample in filter(lambda x: len(x) == 2, traces)}
     assert batches == {NUM_ENVS, 2}
-    assert loop.learner._updates._jitted._cache_size() == traces, "nothing is compiled later"
+    assert len(traces) == compiled, "nothing is compiled later"
 
 
 def test_several_updates_in_one_call_do_what_each_does_alone():
     """In order, each with its own part of the batch."""
     loop, store = make_loop(noisy, make_replay(updates_per_call=3))
-    for _ in range(20):
-        loop.advance()
+    advance(loop, 20)
     _, sample = store.sample()
     agent = noisy(make("catch").spec)
     one = jax.jit(update(agent))
@@ -266,8 +255,7 @@ def test_each_priority_goes_to_its_own_sequence(updates_per_call):
         replace(slots, priorities, starts)
 
     store.set_priorities = set_priorities
-    for _ in range(40):
-        loop.advance()
+    advance(loop, 40)
     priorities, numbers = map(np.concatenate, zip(*given, strict=True))
     np.testing.assert_array_equal(priorities, numbers)
     assert len(set(priorities)) > 30
@@ -284,20 +272,24 @@ def test_the_update_that_diverged_is_named_within_a_call():
 def test_counters_by_hand():
     """Catch: 9 actions, then a step that begins the next episode and is no transition."""
     loop, store = make_loop()
-    for _ in range(9):
-        loop.advance()
-    assert (loop.counters.steps, loop.counters.episodes) == (27, 3)
-    loop.advance()
-    assert (loop.counters.steps, loop.counters.episodes) == (27, 3)
-    loop.advance()
-    assert (loop.counters.steps, loop.counters.episodes) == (30, 3)
-    assert store.num_rows == 33
+    for count, steps, episodes in ((9, 27, 3), (1, 27, 3), (1, 30, 3), (19, 81, 9)):
+        advance(loop, count)
+        assert (loop.counters.steps, loop.counters.episodes) == (steps, episodes)
+    assert store.num_rows == 90
+    assert loop.flushed_at < loop.counters.steps
+    means, clock = loop.flush()
+    assert means["episode_length"] == 9
+    assert -1.0 <= means["episode_return"] <= 1.0
+    assert clock["acting_steps_per_second"] > clock["steps_per_second"] > 0
+    assert loop.flushed_at == loop.counters.steps
+    means, clock = loop.flush()
+    assert means == {}
+    assert np.isnan(list(clock.values())).all()
 
 
 def test_rows_are_in_arrival_form():
     loop, store = make_loop()
-    for _ in range(12):
-        loop.advance()
+    advance(loop, 12)
     rows, _ = store.read(np.array([7]))  # rows 7 to 10 of the first environment
     assert rows.is_last[0].tolist() == [False, False, True, False]
     assert rows.is_first[0].tolist() == [False, False, False, True]
@@ -307,55 +299,31 @@ def test_rows_are_in_arrival_form():
     np.testing.assert_array_equal(rows.extras["seen"], rows.observation.sum(-1))
 
 
-def test_returns_and_lengths_of_episodes():
-    loop, _ = make_loop()
-    for _ in range(30):
-        loop.advance()
-    assert loop.flushed_at < loop.counters.steps
-    means, clock = loop.flush()
-    assert means["episode_length"] == 9
-    assert -1.0 <= means["episode_return"] <= 1.0
-    assert (loop.counters.steps, loop.counters.episodes) == (81, 9)
-    assert clock["acting_steps_per_second"] > clock["steps_per_second"] > 0
-    assert loop.flushed_at == loop.counters.steps
-    means, clock = loop.flush()
-    assert means == {}
-    assert np.isnan(list(clock.values())).all()
-
-
 @pytest.mark.parametrize("priority", [np.nan, np.inf])
 def test_a_diverged_learner_is_named(priority):
     loop, _ = make_loop(constant_agent(priority))
-    for _ in range(5):
-        loop.advance()
+    advance(loop, 5)
     with pytest.raises(FloatingPointError, match=r"Update 1 gave priorities that are not finite"):
         loop.advance()
 
 
 def test_restore_continues_from_the_counters():
-    loop, _ = make_loop()
-    for _ in range(8):
-        loop.advance()
-    snapshot = jax.tree.map(np.array, loop.snapshot())
+    snapshot = jax.tree.map(np.array, advance(make_loop()[0], 8).snapshot())
     fresh, store = make_loop()
     counters = {"steps": 24, "episodes": 2, "updates": 3, "learning_since": 12}
     fresh.restore(snapshot._replace(counters=counters))
     assert fresh.counters == Counters(**counters)
     np.testing.assert_array_equal(fresh.snapshot().actors, snapshot.actors)
-    assert store.num_rows == 24
-    assert fresh.flushed_at == fresh.counters.steps
-    fresh.advance()
-    assert fresh.counters.steps == 27
-    assert fresh.counters.updates == 3
-    fresh.advance()
-    assert fresh.counters.updates == 4
+    assert store.num_rows == fresh.flushed_at == 24
+    for steps, updates in ((27, 3), (30, 4)):
+        advance(fresh, 1)
+        assert (fresh.counters.steps, fresh.counters.updates) == (steps, updates)
 
 
 @pytest.mark.parametrize("continues", [False, True])
 def test_restored_episodes_are_cut_unless_they_continue(continues):
     loop, store = make_loop(replay=make_replay(min_rows=100))
-    for _ in range(5):
-        loop.advance()
+    advance(loop, 5)
     snapshot = jax.tree.map(np.array, loop.snapshot())
     running, metrics = unpack(pack([loop.running(), loop.open_metrics()]))
     events = []
@@ -374,35 +342,22 @@ def test_restored_episodes_are_cut_unless_they_continue(continues):
         assert fresh.flush()[0] == loop.flush()[0]
 
 
-@pytest.fixture(scope="module")
-def reactor_loop():
-    """Reactor with all its parts; its recurrent state is stored, the harder case."""
-    return make_loop(lambda spec: tiny_reactor(spec, initial_state="stored"))[0]
-
-
-def test_donation_never_meets_a_shared_buffer(reactor_loop):
-    """The target network begins as a copy of the online one, not as the same memory."""
-    pointers = [
-        leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(reactor_loop.learner.state)
-    ]
+def test_reactor_is_compiled_once_and_its_buffers_are_its_own():
+    """With all its parts; the target network begins as a copy of the online one."""
+    config = reactor.Config.small(
+        shared_size=4, memory_size=4, head_size=4, num_atoms=5, sequence_length=4, vector_sizes=(4,)
+    )
+    config = dataclasses.replace(config, initial_state="stored")  # the harder case
+    agent, traces = traced(reactor.make_agent(make("catch").spec, config))
+    loop, _ = make_loop(agent)
+    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(loop.learner.state)]
     assert len(set(pointers)) == len(pointers)
-
-
-def test_actors_of_different_environments_draw_differently(reactor_loop):
-    keys = jax.random.key_data(reactor_loop._actors[0].state.actor.key)
-    assert len(np.unique(np.asarray(keys), axis=0)) == NUM_ENVS
-
-
-def test_nothing_is_compiled_twice(reactor_loop):
-    loop = reactor_loop
-    for _ in range(60):
-        loop.advance()
-    loop.restore(loop.snapshot())
-    for _ in range(10):
-        loop.advance()
-    assert loop.counters.updates > 20
-    assert loop._actors[0]._act._cache_size() == 1
-    assert loop.learner._updates._jitted._cache_size() == 1
+    loop.learner.compile()
+    advance(loop, 2)
+    compiled = len(traces)
+    loop.restore(advance(loop, 60).snapshot())
+    assert advance(loop, 10).counters.updates > 20
+    assert len(traces) == compiled
 
 
 def test_rounds_begin_with_the_newest_segments():
@@ -428,8 +383,7 @@ def test_rounds_begin_with_the_newest_segments():
 
 
 def advanced(loop, count):
-    for _ in range(count):
-        loop.advance()
+    advance(loop, count)
     state = jax.device_get(plain(loop.learner.state))
     return state, dataclasses.asdict(loop.counters)
 
@@ -458,55 +412,27 @@ def test_rounds_are_repeatable_and_continue_from_a_snapshot():
 # Several actors: a program in one thread
 
 
-def make_program(num_actors=3, *, seed=0, period=5, agent=None, events=None):
-    """A loop of actors with one environment each, whose parameters are published."""
-    config, agent = make_replay(), agent or constant_agent()
-    environments = [make("catch", seed=10 + index) for index in range(num_actors)]
-    spec = environments[0].spec
-    local = LocalReplay(spec, agent.sequence, config, num_envs=num_actors, seed=seed)
-    server = ParameterServer(packing_of(agent), max_wait=0.0)
-    learner_key, actor_key = jax.random.split(jax.random.key(seed))
-    learner = Learner(agent, local, key=learner_key, parameters=server)
-    keys = jax.random.split(actor_key, num_actors)
-    actors = []
-    for index, made in enumerate(environments):
-        if events is not None:
-            made = Tape(made, {"step"}, Recorder(events, index))
-        actors.append(
-            Actor(
-                agent,
-                made,
-                local.writer([index]),
-                ParameterClient(
-                    server.get, packing_of(agent), update_period=period, threaded=False
-                ),
-                keys=keys[index : index + 1],
-                first_id=index,
-                num_actors=num_actors,
-            )
-        )
-    loop = Loop(actors, learner, [local], order=np.random.default_rng(seed))
-    loop.start()
-    return loop, actors
+def make_program(events=None):
+    """Of three actors with an environment each, which fetch parameters every 5 steps."""
+    run = RunConfig(
+        agent="noisy_agent:NOISY",
+        environment="catch",
+        num_actors=3,
+        num_envs=3,
+        actor_update_period=5,
+    )
 
+    def taped(environment, index):
+        return environment if events is None else Tape(environment, {"step"}, events, index)
 
-class Recorder:
-    """Appends an actor's number in place of the event's name."""
-
-    def __init__(self, events, index):
-        self._events, self._index = events, index
-
-    def append(self, event):
-        self._events.append(self._index)
+    return loop_of(run, taped)
 
 
 def test_each_actor_steps_once_in_a_seeded_order():
     orders = []
     for _ in range(2):
         events = []
-        loop, _ = make_program(events=events)
-        for _ in range(12):
-            loop.advance()
+        advance(make_program(events), 12)
         rounds = np.array(events).reshape(12, 3)
         assert (np.sort(rounds, axis=1) == np.arange(3)).all()
         orders.append(rounds.tolist())
@@ -516,11 +442,10 @@ def test_each_actor_steps_once_in_a_seeded_order():
 
 def test_actors_parameters_are_as_old_as_their_period_makes_them():
     """An actor asks every 5 steps; what it asked for is published at the next update."""
-    loop, actors = make_program(period=5)
-    versions = []
+    loop, versions = make_program(), []
     for _ in range(40):
-        loop.advance()
-        versions.append(actors[0]._parameters.version)
+        actor, *_ = advance(loop, 1).running()["actors"]
+        versions.append(actor["parameters"]["version"])
     changes = np.flatnonzero(np.diff(versions)) + 2
     assert (changes % 5 == 0).all()
     assert versions[-1] > 10
@@ -528,13 +453,10 @@ def test_actors_parameters_are_as_old_as_their_period_makes_them():
 
 
 def test_a_program_in_one_thread_is_repeatable_and_its_actors_are_restored():
-    first, second = make_program()[0], make_program()[0]
-    for loop in (first, second):
-        for _ in range(25):
-            loop.advance()
-    ours, theirs = (jax.device_get(loop.snapshot()) for loop in (first, second))
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-    assert ours.actors.tolist() == [25] * 3
-    fresh, actors = make_program()
-    fresh.restore(ours._replace(actors=np.arange(3, dtype=np.int32)))
-    assert [int(actor.state[0]) for actor in actors] == [0, 1, 2]
+    ours, theirs = (advance(make_program(), 25).snapshot() for _ in range(2))
+    states = [plain((each.learner, each.replay, each.actors)) for each in (ours, theirs)]
+    chex.assert_trees_all_equal(*states)
+    assert ours.actors.calls.tolist() == [25] * 3
+    fresh, calls = make_program(), np.arange(3, dtype=np.int32)
+    fresh.restore(ours._replace(actors=ours.actors._replace(calls=calls)))
+    assert fresh.actor_states().calls.tolist() == [0, 1, 2]

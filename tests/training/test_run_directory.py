@@ -20,6 +20,12 @@ from retrax.training import config_file as configs
 from retrax.training.run_config import RunConfig, WorkerOptions
 
 DOCS = Path(retrax.__file__).parent / "docs"
+SMALL = specs.Array((5,), np.float32)
+IMAGE = specs.Array((84, 84, 1), np.uint8)
+CHOICE = EnvironmentSpec(SMALL, specs.DiscreteArray(2))
+LONG = EnvironmentSpec(SMALL, specs.DiscreteArray(2), max_episode_steps=200)
+GAME = EnvironmentSpec(IMAGE, specs.DiscreteArray(2))
+CONTROL = EnvironmentSpec(SMALL, specs.BoundedArray((1,), np.float32, -1, 1))
 
 
 def make_run(**changes):
@@ -43,46 +49,43 @@ def make_run(**changes):
         reactor.Config.paper(),
         reactor.Config.small(learning_rate=1 / 3, vector_sizes=(), distributional=False),
         reactor.Config.paper(policy_gradient="tislr"),
+        reactor.Config.small(discount=np.float32(0.5), sequence_length=np.int64(8)),
     ],
 )
 def test_config_round_trip(tmp_path, agent_config):
-    run = make_run(agent_config=agent_config, seed=2**32 - 1)
+    """Numbers of NumPy included."""
+    run = make_run(agent_config=agent_config, seed=np.int64(2**32 - 1)).resolve(CHOICE)
     configs.write_config(tmp_path, run)
     assert configs.read_config(tmp_path) == run.anchored()
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
-
-
-def test_config_is_readable_json(tmp_path):
-    configs.write_config(tmp_path, make_run())
     values = json.loads((tmp_path / "config.json").read_text())
-    assert values["agent"] == "reactor"
+    assert (values["agent"], values["seed"]) == ("reactor", 2**32 - 1)
     assert values["agent_config"]["replay"]["selector"] == "contextual"
 
 
 @pytest.mark.parametrize(
-    "field",
+    ("fields", "sentence"),
     [
-        *("steps", "snapshot_every", "log_every"),
-        *("keep_snapshots", "evaluation_episodes"),
+        *(
+            ({name: 0}, rf"{name} must be an integer >= 1( or None)?, got 0\.")
+            for name in ("steps", "snapshot_every", "log_every", "keep_snapshots")
+        ),
+        ({"evaluation_episodes": 0}, r"evaluation_episodes must be an integer >= 1, got 0\."),
+        *(
+            ({name: value}, rf"{name} must be .*, got {value}\.")
+            for name, value in (
+                *(("seed", -1), ("seed", 2**32), ("evaluate_every", -1)),
+                *(("num_envs", -1), ("num_actors", -1)),
+            )
+        ),
+        ({"num_envs": 3, "num_actors": 2}, "num_envs must be a multiple of num_actors 2"),
+        ({"num_envs": 1, "num_actors": 4}, "num_envs must be a multiple of num_actors 4"),
+        ({"environment": make_run}, "environment must be text, got <function"),
     ],
 )
-def test_zero_is_refused(field):
-    with pytest.raises(
-        ValueError, match=rf"RunConfig\.{field} must be an integer >= 1( or None)?, got 0\."
-    ):
-        make_run(**{field: 0})
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *(("seed", -1), ("seed", 2**32), ("evaluate_every", -1)),
-        *(("num_envs", -1), ("num_actors", -1)),
-    ],
-)
-def test_values_out_of_range_are_refused(field, value):
-    with pytest.raises(ValueError, match=rf"RunConfig\.{field} must be .*, got {value}\."):
-        make_run(**{field: value})
+def test_values_out_of_range_are_refused(fields, sentence):
+    with pytest.raises(ValueError, match=rf"RunConfig\.{sentence}"):
+        make_run(**fields)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +103,8 @@ def test_numbers_of_environments_and_actors(num_envs, num_actors, num_workers, f
     workers = WorkerOptions(num_workers=num_workers)
     run = make_run(num_envs=num_envs, num_actors=num_actors, workers=workers)
     assert (run.num_envs, run.num_actors) == found
-
-
-def test_directory_without_config(tmp_path):
-    with pytest.raises(ValueError, match=r"nothing is not a run directory: it has no config.json"):
-        configs.read_config(tmp_path / "nothing")
+    each = run.environments_per_actor
+    assert run.environments_of(1) == range(each, 2 * each)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,8 @@ def test_directory_without_config(tmp_path):
     [b"", b"{", b"[]", b"3", b"{}", b'{"agent": "reactor"}', b'{"agent_conf', b"\xff\xfe\x00"],
 )
 def test_damaged_config(tmp_path, data):
+    with pytest.raises(ValueError, match=r"is not a run directory: it has no config.json"):
+        configs.read_config(tmp_path)
     (tmp_path / "config.json").write_bytes(data)
     with pytest.raises(ValueError, match=r"config\.json is damaged or of another version") as error:
         configs.read_config(tmp_path)
@@ -181,9 +183,13 @@ def test_published_runs_can_be_read(tmp_path):
         assert configs.read_config(tmp_path).steps == config["steps"]
 
 
-def test_unknown_preset():
-    with pytest.raises(ValueError, match=r"Unknown preset 'smal' of reactor \(did you mean small"):
-        find_agent("reactor").config_of("smal")
+@pytest.mark.parametrize(
+    ("preset", "hint"), [("smal", r" \(did you mean small"), ("", "")], ids=["smal", "empty"]
+)
+def test_unknown_presets_are_refused(preset, hint):
+    run = RunConfig(agent="reactor", environment="catch", preset=preset)
+    with pytest.raises(ValueError, match=f"Unknown preset '{preset}' of reactor{hint}"):
+        run.resolve(CHOICE)
 
 
 @pytest.mark.parametrize("agent", agent_names())
@@ -194,67 +200,42 @@ def test_every_registered_agent_has_presets_of_its_config(agent):
         assert isinstance(entry.config_of(preset), entry.Config)
 
 
-SMALL = specs.Array((5,), np.float32)
-IMAGE = specs.Array((84, 84, 1), np.uint8)
-DISCRETE = specs.DiscreteArray(2)
-CONTINUOUS = specs.BoundedArray((1,), np.float32, -1, 1)
-
-
 @pytest.mark.parametrize(
     ("agent", "spec", "sentence"),
     [
-        (
-            "acer",
-            EnvironmentSpec(IMAGE, DISCRETE),
-            "Observations are images of shape (84, 84, 1), with 2 discrete actions: the default "
-            "preset of acer for them is atari_laptop.",
-        ),
-        (
-            "d4pg",
-            EnvironmentSpec(SMALL, CONTINUOUS),
-            "Observations are arrays of shape (5,), with continuous actions of shape (1,): the "
-            "default preset of d4pg for them is small.",
-        ),
+        ("acer", GAME, "images of shape (84, 84, 1), with 2 discrete actions: atari_laptop"),
+        ("d4pg", CONTROL, "arrays of shape (5,), with continuous actions of shape (1,): small"),
         (
             "agent57",
-            EnvironmentSpec(SMALL, DISCRETE, max_episode_steps=200),
-            "Observations are arrays of shape (5,), with 2 discrete actions and episodes of at "
-            "most 200 steps: the default preset of agent57 for them is small_long.",
+            LONG,
+            "arrays of shape (5,), with 2 discrete actions and episodes of at most 200 steps: "
+            "small_long",
         ),
     ],
 )
 def test_the_default_preset_is_described_with_its_reason(agent, spec, sentence):
-    assert find_agent(agent).describe_preset("x", spec) == sentence
+    what, preset = sentence.split(": ")
+    assert find_agent(agent).describe_preset("x", spec) == (
+        f"Observations are {what}: the default preset of {agent} for them is {preset}."
+    )
 
 
 @pytest.mark.parametrize(
     ("agent", "environment", "spec", "preset", "steps"),
     [
-        ("reactor", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 20_000),
-        ("reactor", "CartPole-v1", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
-        ("reactor", "Acrobot-v1", EnvironmentSpec(SMALL, DISCRETE), "small", OTHER_STEPS),
-        ("reactor", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "paper", PAPER_STEPS),
-        ("acer", "catch", EnvironmentSpec(SMALL, DISCRETE), "small", 40_000),
-        ("acer", "CartPole-v1", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
-        ("acer", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small_continuous", 100_000),
-        ("acer", "ALE/Pong-v5", EnvironmentSpec(IMAGE, DISCRETE), "atari_laptop", 2_500_000),
-        ("d4pg", "Pendulum-v1", EnvironmentSpec(SMALL, CONTINUOUS), "small", 40_000),
-        (
-            "d4pg",
-            "dm_control:cartpole/swingup",
-            EnvironmentSpec(SMALL, CONTINUOUS),
-            "small",
-            OTHER_STEPS,
-        ),
-        ("agent57", "deep_sea", EnvironmentSpec(SMALL, DISCRETE), "small", 60_000),
-        ("agent57", "memory", EnvironmentSpec(SMALL, DISCRETE), "small", 20_000),
-        (
-            "agent57",
-            "Acrobot-v1",
-            EnvironmentSpec(SMALL, DISCRETE, max_episode_steps=500),
-            "small_long",
-            OTHER_STEPS,
-        ),
+        ("reactor", "catch", CHOICE, "small", 20_000),
+        ("reactor", "CartPole-v1", CHOICE, "small", 60_000),
+        ("reactor", "Acrobot-v1", CHOICE, "small", OTHER_STEPS),
+        ("reactor", "ALE/Pong-v5", GAME, "paper", PAPER_STEPS),
+        ("acer", "catch", CHOICE, "small", 40_000),
+        ("acer", "CartPole-v1", CHOICE, "small", 60_000),
+        ("acer", "Pendulum-v1", CONTROL, "small_continuous", 100_000),
+        ("acer", "ALE/Pong-v5", GAME, "atari_laptop", 2_500_000),
+        ("d4pg", "Pendulum-v1", CONTROL, "small", 40_000),
+        ("d4pg", "dm_control:cartpole/swingup", CONTROL, "small", OTHER_STEPS),
+        ("agent57", "deep_sea", CHOICE, "small", 60_000),
+        ("agent57", "memory", CHOICE, "small", 20_000),
+        ("agent57", "Acrobot-v1", LONG, "small_long", OTHER_STEPS),
     ],
 )
 def test_defaults_of_an_environment(agent, environment, spec, preset, steps):
@@ -271,31 +252,19 @@ def test_more_rows_to_start_with_than_the_environments_keep_are_refused():
     small = acer.Config.small()
     replay = dataclasses.replace(small.replay, capacity=100, min_rows=250)
     config = dataclasses.replace(small, replay=replay)
-    spec = EnvironmentSpec(SMALL, DISCRETE)
-    run = make_run(agent="acer", agent_config=config, num_envs=3).resolve(spec)
-    sequence = run.entry.make_agent(spec, config).sequence
-    check_capacity(spec, sequence, run.replay, num_envs=run.environments_per_replay)
+    run = make_run(agent="acer", agent_config=config, num_envs=3).resolve(CHOICE)
+    sequence = run.entry.make_agent(CHOICE, config).sequence
+    check_capacity(CHOICE, sequence, run.replay, num_envs=run.environments_per_replay)
     sentence = r"ReplayConfig\.min_rows must be an integer >= 1 and <= 200, got 250\."
     with pytest.raises(ValueError, match=sentence):
-        check_capacity(spec, sequence, run.replay, num_envs=2)
+        check_capacity(CHOICE, sequence, run.replay, num_envs=2)
 
 
 def test_what_is_given_is_kept():
     given = make_run(steps=7, snapshot_every=3, log_every=2, preset="paper_workers")
-    run = given.resolve(EnvironmentSpec(SMALL, DISCRETE))
-    assert dataclasses.replace(run, search_path="") == given
-    assert (
-        RunConfig(agent="reactor", environment="catch", preset="paper_workers", steps=3)
-        .resolve(EnvironmentSpec(SMALL, DISCRETE))
-        .agent_config
-        == reactor.Config.paper_workers()
-    )
-
-
-def test_an_empty_preset_is_none_of_the_presets():
-    run = RunConfig(agent="reactor", environment="catch", preset="")
-    with pytest.raises(ValueError, match="Unknown preset '' of reactor"):
-        run.resolve(EnvironmentSpec(SMALL, DISCRETE))
+    assert dataclasses.replace(given.resolve(CHOICE), search_path="") == given
+    run = RunConfig(agent="reactor", environment="catch", preset="paper_workers", steps=3)
+    assert run.resolve(CHOICE).agent_config == reactor.Config.paper_workers()
 
 
 def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
@@ -305,29 +274,9 @@ def test_the_first_preset_is_the_default_and_steps_must_come_from_somewhere():
         Config=reactor.Config,
         presets={"one": reactor.Config.small, "two": reactor.Config.paper},
     )
-    spec = EnvironmentSpec(SMALL, DISCRETE)
-    assert entry.preset_of("catch", spec) == "one"
+    assert entry.preset_of("catch", CHOICE) == "one"
     with pytest.raises(ValueError, match="mine has no default number of steps: give steps"):
         entry.steps_of("catch", "one")
-
-
-@pytest.mark.parametrize(
-    "fields", [{"num_envs": 3, "num_actors": 2}, {"num_envs": 1, "num_actors": 4}]
-)
-def test_actors_share_environments_evenly(fields):
-    with pytest.raises(ValueError, match="num_envs must be a multiple of num_actors"):
-        make_run(**fields)
-    run = make_run(num_envs=6, num_actors=2)
-    assert (run.environments_per_actor, run.environments_of(1)) == (3, range(3, 6))
-
-
-def test_numbers_of_numpy_are_written(tmp_path):
-    config = reactor.Config.small(discount=np.float32(0.5), sequence_length=np.int64(8))
-    run = make_run(seed=np.int64(3), agent_config=config)
-    run = run.resolve(EnvironmentSpec(SMALL, DISCRETE))
-    configs.write_config(tmp_path, run)
-    assert configs.read_config(tmp_path) == run
-    assert run.seed == 3
 
 
 @pytest.mark.parametrize(
@@ -343,9 +292,7 @@ def test_numbers_of_numpy_are_written(tmp_path):
 )
 def test_a_config_of_another_class_is_refused(fields, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        make_run(**fields).resolve(EnvironmentSpec(SMALL, DISCRETE))
-    with pytest.raises(ValueError, match=r"RunConfig.environment must be text, got <function"):
-        make_run(environment=make_run)
+        make_run(**fields).resolve(CHOICE)
 
 
 def test_an_agents_config_that_json_cannot_hold_is_refused_early():

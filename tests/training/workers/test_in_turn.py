@@ -8,12 +8,11 @@ import jax
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import plain, rows
+from run_files import loop_of, plain, rows
 
 from retrax.agents import acer, reactor
 from retrax.command.training import train
 from retrax.environments.plain_data import pack, unpack
-from retrax.training.assembly import make_environments, make_loop
 from retrax.training.config_file import read_config
 from retrax.training.gradient_server import DROPPED, STALENESS, RemoteUpdates
 from retrax.training.run_config import RunConfig, WorkerOptions
@@ -42,13 +41,6 @@ def make_run(agent, *, num_workers=1, num_envs=4, steps=240, workers=(), **chang
 
 def average_run(**changes):
     return make_run("average_agent:ENTRY", num_envs=2, num_workers=2, **changes)
-
-
-def loop_of(config):
-    environments = make_environments(config, None)
-    config = config.resolve(environments[0].spec)
-    agent = config.entry.make_agent(environments[0].spec, config.agent_config)
-    return make_loop(config, agent, environments)
 
 
 def with_updates_per_call(config, count):
