@@ -68,13 +68,13 @@ class Counter:
 class Parameters:
     """A parameter client whose parameters never change."""
 
-    staleness, version, params, new_priority, closed = 2, 7, None, 1.0, False
+    staleness, version, params, new_priority, closed, steps = 2, 7, None, 1.0, False, 0
 
     def wait(self):
         self.version = 1
 
     def step(self):
-        pass
+        self.steps += 1
 
     def close(self):
         self.closed = True

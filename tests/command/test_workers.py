@@ -1,4 +1,4 @@
-"""Workers in turn from the command line; what they do: tests/training/workers/test_in_turn.py."""
+"""Workers in turn from the command line; what they do: tests/training/test_workers.py."""
 
 from run_files import rows
 

@@ -37,18 +37,15 @@ def read_csv(directory):
     return "".join(",".join(line) + "\n" for line in lines)
 
 
-def test_csv_by_hand(tmp_path):
-    write(tmp_path / "run", [make_row(0), make_row(100, loss=0.1, episode_return=-21)])
-    assert read_csv(tmp_path / "run") == "steps,loss,episode_return\n0,0.5,1.0\n100,0.1,-21\n"
-
-
-def test_tensorboard_reads_the_same(tmp_path):
-    write(tmp_path, [make_row(0), make_row(2**40, loss=0.1, episode_return=-21)])
-    found, _ = read_tensorboard(tmp_path)
+def test_a_table_by_hand(tmp_path):
+    write(tmp_path / "run", [make_row(0), make_row(2**40, loss=0.1, episode_return=-21)])
+    rows = "steps,loss,episode_return\n0,0.5,1.0\n1099511627776,0.1,-21\n"
+    assert read_csv(tmp_path / "run") == rows
+    found, _ = read_tensorboard(tmp_path / "run")
     assert found["loss"] == [(0, 0.5), (2**40, float(np.float32(0.1)))]
     assert found["episode_return"] == [(0, 1.0), (2**40, -21.0)]
     assert found.keys() == {"loss", "episode_return", "episodes", "updates", "learning_since"}
-    (path,) = tmp_path.glob("events.out.tfevents.*")
+    (path,) = (tmp_path / "run").glob("events.out.tfevents.*")
     assert path.name.split(".")[3].isdigit()
 
 
@@ -85,17 +82,11 @@ def test_numbers_come_back_as_the_same_float32(tmp_path):
     np.testing.assert_array_equal(np.array(cells, np.float32), values)
 
 
-def test_nan_is_nothing(tmp_path):
-    write(tmp_path, [make_row(0, loss=np.nan), make_row(1), make_row(2, loss=np.nan)])
-    assert read_csv(tmp_path).splitlines()[1:] == ["0,,1.0", "1,0.5,1.0", "2,,1.0"]
-    assert read_tensorboard(tmp_path)[0]["loss"] == [(1, 0.5)]
-
-
-def test_rows_are_there_before_the_end(tmp_path):
+def test_rows_are_there_before_the_end_and_nan_is_nothing(tmp_path):
     with contextlib.closing(MetricsTable(tmp_path, ["loss"], resumed_at=None)) as table:
-        assert read_csv(tmp_path) == "steps,loss,episode_return\n"
-        table.write(*make_row(7))
-        assert read_csv(tmp_path).endswith("\n7,0.5,1.0\n")
+        for row in (make_row(0, loss=np.nan), make_row(7), make_row(9, loss=np.nan)):
+            table.write(*row)
+        assert read_csv(tmp_path).splitlines()[1:] == ["0,,1.0", "7,0.5,1.0", "9,,1.0"]
         assert read_tensorboard(tmp_path)[0]["loss"] == [(7, 0.5)]
 
 
@@ -120,15 +111,6 @@ def test_resumed_is_the_same_as_never_interrupted(tmp_path):
     parts, whole = (tmp_path / name / "metrics.csv" for name in ("parts", "whole"))
     assert parts.read_bytes() == whole.read_bytes()
     assert read_tensorboard(tmp_path / "parts") == read_tensorboard(tmp_path / "whole")
-
-
-def test_resume_drops_a_broken_last_line(tmp_path):
-    write(tmp_path, [make_row(1), make_row(2)])
-    with (tmp_path / "metrics.csv").open("a") as file:
-        file.write("3,0.")
-    write(tmp_path, [], resumed_at=100)
-    assert read_csv(tmp_path) == "steps,loss,episode_return\n1,0.5,1.0\n2,0.5,1.0\n"
-    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_resumes_again_and_again(tmp_path):
@@ -204,14 +186,12 @@ def test_rows_that_a_spreadsheet_wrote_are_kept(tmp_path, caplog):
 def test_tensorflow_is_never_imported(tmp_path):
     program = f"""
 import pathlib, sys
-from retrax.training.metrics import Counters
-from retrax.training.metrics_writer import MetricsTable
+from retrax.training.metrics_writer import Counters, MetricsTable
 table = MetricsTable(pathlib.Path({str(tmp_path)!r}), ["loss"], resumed_at=None)
 table.write(Counters(steps=1), {{"loss": 2.0}}, {{}})
 assert "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=120)
-    assert read_tensorboard(tmp_path)[0]["loss"] == [(1, 2.0)]
 
 
 def test_a_table_has_counters_episodes_names_and_the_clock(tmp_path):

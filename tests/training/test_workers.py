@@ -8,12 +8,10 @@ import jax
 import noisy_agent
 import numpy as np
 import pytest
-from run_files import loop_of, plain, rows
+from run_files import loop_of, plain
 
 from retrax.agents import acer, reactor
-from retrax.command.training import train
 from retrax.environments.plain_data import pack, unpack
-from retrax.training.config_file import read_config
 from retrax.training.gradient_server import DROPPED, STALENESS, RemoteUpdates
 from retrax.training.run_config import RunConfig, WorkerOptions
 
@@ -43,6 +41,27 @@ def average_run(**changes):
     return make_run("average_agent:ENTRY", num_envs=2, num_workers=2, **changes)
 
 
+@pytest.fixture
+def make_loop():
+    """Makes loops, which are closed at the end of the test; advances them to some steps."""
+    loops = []
+
+    def make(config, steps=0):
+        loops.append(loop_of(config))
+        return advance(loops[-1], steps)
+
+    yield make
+    for loop in loops:
+        loop.close()
+
+
+def advance(loop, steps):
+    loop.start()
+    while loop.counters.steps < steps:
+        loop.advance()
+    return loop
+
+
 def with_updates_per_call(config, count):
     replay = dataclasses.replace(config.agent_config.replay, updates_per_call=count)
     agent_config = dataclasses.replace(config.agent_config, replay=replay)
@@ -52,33 +71,28 @@ def with_updates_per_call(config, count):
 @pytest.mark.parametrize(
     ("agent", "per_call"), [("acer", 1), ("noisy_agent:NOISY", 1), ("noisy_agent:NOISY", 3)]
 )
-def test_one_worker_does_what_one_process_does(agent, per_call):
+def test_one_worker_does_what_one_process_does(agent, per_call, make_loop):
     """Bit for bit, or up to rounding where that makes several updates in one program of XLA.
 
     If it fetches after each gradient, as ACER's do; others act with what they fetched before it.
     """
     runs = [make_run(agent, num_workers=number) for number in (0, 1)]
-    loops = [loop_of(with_updates_per_call(run, per_call)) for run in runs]
-    [only] = loops[1].learner._workers
+    process, worker = (make_loop(with_updates_per_call(run, per_call)) for run in runs)
+    [only] = worker.learner._workers
     assert only.updates._fetches_first == (agent != "acer")
     only.updates._fetches_first = False
-    for loop in loops:
-        loop.start()
-        while loop.counters.steps < 240:
-            loop.advance()
-    process, worker = loops
+    for loop in (process, worker):
+        advance(loop, 240)
     assert process.counters == worker.counters
     assert process.counters.updates > 20
     tolerance = {"rtol": 0.0 if per_call == 1 else 1e-4, "atol": 0.0 if per_call == 1 else 1e-6}
-    states = [plain(jax.device_get(loop.learner.state)) for loop in loops]
+    states = [plain(jax.device_get(loop.learner.state)) for loop in (process, worker)]
     chex.assert_trees_all_close(*states, **tolerance)
     if per_call == 1:
-        chex.assert_trees_all_equal(*(jax.device_get(loop.actor_states()) for loop in loops))
+        chex.assert_trees_all_equal(*map(plain, (process.actor_states(), worker.actor_states())))
     means, more = process.flush()[0], worker.flush()[0]
     assert (more.pop(STALENESS), more.pop(DROPPED)) == (0.0, 0.0)
     chex.assert_trees_all_close(more, means, **tolerance)
-    for loop in loops:
-        loop.close()
 
 
 @pytest.fixture
@@ -108,12 +122,9 @@ def tape(monkeypatch):
     [{}, {"gradients_per_fetch": 3}, {"gradients_per_fetch": 3, "max_staleness": 0}],
     ids=str,
 )
-def test_two_workers_are_a_replay_of_their_gradients(options, tape):
+def test_two_workers_are_a_replay_of_their_gradients(options, tape, make_loop):
     """NumPy repeats the order of the gradients, of two copies of the parameters."""
-    loop, rate = loop_of(average_run(workers=options)), 0.1
-    loop.start()
-    while loop.counters.steps < 120:
-        loop.advance()
+    loop, rate = make_loop(average_run(workers=options), 120), 0.1
     period, bound = options.get("gradients_per_fetch", 1), options.get("max_staleness", np.inf)
     mean, version, copies, dropped = 1.0, 0, {0: (1.0, 0), 1: (1.0, 0)}, 0
     for number, (worker, reward, before, receipt) in enumerate(tape):
@@ -133,42 +144,30 @@ def test_two_workers_are_a_replay_of_their_gradients(options, tape):
     assert loop.counters.updates == version
     assert (dropped > 10) == ("max_staleness" in options)
     np.testing.assert_allclose(loop.flush()[0][DROPPED], dropped / len(tape))
-    loop.close()
 
 
-def test_workers_alternate_where_several_updates_are_due(tape):
+def test_workers_alternate_where_several_updates_are_due(tape, make_loop):
     replay = dataclasses.replace(average_agent.Config().replay, acting_steps_per_update=0.5)
     config = dataclasses.replace(average_run(), agent_config=average_agent.Config(replay=replay))
-    loop = loop_of(config)
-    loop.start()
-    while loop.counters.steps < 40:
-        loop.advance()
+    make_loop(config, 40)
     assert [worker for worker, *_ in tape] == [0, 1] * (len(tape) // 2)
     assert len(tape) > 40
-    loop.close()
 
 
-def test_each_worker_keeps_its_own_ratio_of_acting_to_learning(tape):
-    loop = loop_of(average_run(steps=60))
-    loop.start()
-    while loop.counters.steps < 120:
-        loop.advance()
+def test_each_worker_keeps_its_own_ratio_of_acting_to_learning(tape, make_loop):
+    loop = make_loop(average_run(steps=60), 120)
     for worker in range(2):  # 60 steps each; the sixth row is that of the fifth or sixth step
         made = sum(index == worker for index, *_ in tape)
         assert made in (60 - 6) // 3 + np.arange(2)
     assert loop.counters.learning_since in (10, 12)  # of both workers
     rows = [replay.status().num_rows for replay in loop.replays]
     assert rows[0] == rows[1] > 60
-    loop.close()
 
 
 @pytest.mark.parametrize("continues", [True, False])
-def test_workers_continue_from_a_snapshot(continues):
+def test_workers_continue_from_a_snapshot(continues, make_loop):
     config = average_run(workers={"gradients_per_fetch": 3})
-    loop, other = loop_of(config), loop_of(config)
-    loop.start()
-    while loop.counters.steps < 80:
-        loop.advance()
+    loop, other = make_loop(config, 80), loop_of(config)
     snapshot, metrics = loop.snapshot(), pack(loop.open_metrics())
     running = unpack(pack(loop.running()))
     if continues:
@@ -176,38 +175,19 @@ def test_workers_continue_from_a_snapshot(continues):
             actor._environment.restore(state["environment"])
     other.restore(snapshot, unpack(metrics), running if continues else None)
     assert other.counters == loop.counters
-    other.start()
     for each in (loop, other):
-        while each.counters.steps < 160:
-            each.advance()
+        advance(each, 160)
     assert other.counters.updates == loop.counters.updates
     if continues:
         chex.assert_trees_all_equal(*(jax.device_get(x.learner.state.means) for x in (loop, other)))
         assert other.flush()[0] == loop.flush()[0]
-    loop.close()
     other.close()
 
 
-def test_a_snapshot_of_other_workers_is_refused():
-    loop, other = loop_of(average_run()), loop_of(make_run("average_agent:ENTRY", num_envs=1))
+def test_a_snapshot_of_other_workers_is_refused(make_loop):
+    other = make_loop(make_run("average_agent:ENTRY", num_envs=1))
     with pytest.raises(ValueError, match="it has 2 workers instead of 1"):
-        other.learner.restore(loop.snapshot())
-    loop.close()
-    other.close()
-
-
-def test_a_run_of_workers_is_resumed_as_it_was(tmp_path):
-    """With files: two parts give the metrics of the whole."""
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(average_run(steps=160), whole, plain=True)
-    train(average_run(steps=80), parts, plain=True)
-    run = read_config(parts)
-    assert run.workers == WorkerOptions(num_workers=2)
-    train(dataclasses.replace(run, steps=160), parts, resume=True, plain=True)
-    last = rows(whole)[-1]
-    assert rows(parts)[-1] == last
-    assert float(last[STALENESS]) == 0.0  # in turn, each gradient is of the newest
-    assert float(last[DROPPED]) == 0.0
+        other.learner.restore(make_loop(average_run()).snapshot())
 
 
 def test_presets_of_the_papers_workers():

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from waiting import wait_for
 
 from retrax.training.workers import LearningThread
 
@@ -12,11 +13,9 @@ class Learner:
     """Its updates are due when a test says so, and end when a test says so."""
 
     def __init__(self):
-        self.due = self.updates = 0
-        self.running = threading.Event()
-        self.may_end = threading.Event()
+        self.due, self.updates, self.error = 0, 0, None
+        self.running, self.may_end = threading.Event(), threading.Event()
         self.may_end.set()
-        self.error = None
 
     def step(self):
         if self.error is not None:
@@ -44,24 +43,17 @@ def learning(learner):
     thread.close()
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(1e-3)
-
-
 def begin_updates(learner, learning, number):
     """The first of so many runs, and does not end before `may_end`."""
     learner.may_end.clear()
     learner.due = number
-    wait_until(lambda: learning.wake() or learner.running.is_set())
+    wait_for(lambda: learning.wake() or learner.running.is_set())
 
 
 def test_it_makes_all_updates_that_are_due(learner, learning):
     for number in (3, 4):
         learner.due = number
-        wait_until(lambda: learning.wake() or not learner.due)
+        wait_for(lambda: learning.wake() or not learner.due)
     assert learner.updates == 7
 
 
@@ -70,14 +62,14 @@ def test_acting_goes_on_while_an_update_runs(learner, learning):
     learning.wake()  # waits for nothing
     assert learner.updates == 0
     learner.may_end.set()
-    wait_until(lambda: learner.updates == 2)
+    wait_for(lambda: learner.updates == 2)
 
 
 def test_no_update_runs_in_a_pause(learner, learning):
     begin_updates(learner, learning, 3)
 
     def end_once_paused():
-        wait_until(lambda: learning._is_paused)
+        wait_for(lambda: learning._is_paused)
         learner.may_end.set()
 
     ending = threading.Thread(target=end_once_paused)
@@ -89,13 +81,13 @@ def test_no_update_runs_in_a_pause(learner, learning):
         time.sleep(0.05)
         assert learner.updates == 1
     ending.join()
-    wait_until(lambda: learning.wake() or learner.updates == 3)
+    wait_for(lambda: learning.wake() or learner.updates == 3)
 
 
 def test_its_errors_are_raised_where_steps_are_taken(learner, learning):
     learner.error = FloatingPointError("the learner diverged")
     with pytest.raises(FloatingPointError, match="diverged"):
-        wait_until(learning.wake)
+        wait_for(learning.wake)
     with learning.paused():  # nothing to wait for
         pass
     with pytest.raises(FloatingPointError, match="diverged"):
