@@ -1,14 +1,21 @@
+"""Selectors against slow definitions: which slots are drawn, how often, and what is refused."""
+
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import oracles
 import pytest
 import scipy.stats
+from benchmark_modules import load
 
 from retrax.replay import ReplayConfig, TreeSelector, importance_weights
 from retrax.replay.selectors import has_tables, slots_per_environment
 
 KINDS = ("uniform", "proportional", "contextual")
+UNKNOWN = np.nan
+CAPACITIES = (1, 2, 3, 5, 8, 13, 37)
+# A tree of blocks has 1 to 3 nodes in each level; of four values for 5,000 slots, of five for more.
+BLOCK_CAPACITIES = (1, 2, 5, 16, 17, 37, 5_000, 20_000)
 
 
 def array(*slots):
@@ -20,24 +27,140 @@ def make(kind, capacity=8, exponent=1.0, fraction=0.0):
     return TreeSelector(ReplayConfig(selector=kind, **options), capacity)
 
 
-def probabilities_of(selector, slots):
-    """Probabilities that `sample` reports, 0 for slots that are never drawn."""
-    found = dict(zip(*selector.sample(np.random.default_rng(0), 20_000), strict=True))
-    return np.array([found.get(slot, 0.0) for slot in slots])
+def make_tree(capacity, slots, known=None, kind="contextual", **options):
+    """A selector with `slots` present and the priorities of the dictionary `known`."""
+    tree = make(kind, capacity, **options)
+    tree.insert(np.array(slots, np.int64))
+    if known:
+        tree.set_priorities(array(*known), np.array(list(known.values()), np.float64))
+    return tree
 
 
-def test_uniform_is_uniform_whatever_the_priorities():
-    selector = make("uniform")
-    selector.insert(np.arange(5))
-    selector.set_priorities(array(0, 1), np.array([100.0, 0.0]))
-    np.testing.assert_array_equal(probabilities_of(selector, np.arange(5)), np.full(5, 0.2))
-    assert set(selector.sample(np.random.default_rng(0), 200)[0]) == set(range(5))
+def draw(tree, rng, n):
+    return tree.sample(rng, n)[0]
+
+
+def probabilities_of(kind, present, priorities):
+    """Of all slots, by the definition."""
+    if kind == "contextual":
+        return oracles.priority_tree_probabilities(present, priorities)
+    masses = np.where(present, priorities, 0.0)
+    return masses / masses.sum() if masses.any() else present / present.sum()
+
+
+def assert_same(selector, other):
+    for key, value in other.state().items():
+        np.testing.assert_array_equal(selector.state()[key], value)
+    slots = np.flatnonzero(other.state()["present"])
+    np.testing.assert_array_equal(selector.probabilities(slots), other.probabilities(slots))
+
+
+def assert_invariants(tree, kind, present, priorities):
+    """Compares all results of a tree with slow definitions over (present, priorities)."""
+    assert len(tree) == present.sum()
+    known = present & ~np.isnan(priorities)
+    state = tree.state()
+    np.testing.assert_array_equal(state["present"], present)
+    np.testing.assert_array_equal(state.get("known", present), known)
+    np.testing.assert_array_equal(state["priorities"], np.where(known, priorities, 0))
+    if not present.any():
+        return
+    expected = probabilities_of(kind, present, priorities)
+    slots, rtol = np.flatnonzero(present), 1e-9 if kind == "contextual" else 1e-12
+    np.testing.assert_allclose(tree.probabilities(slots), expected[slots], rtol=rtol)
+    np.testing.assert_allclose(tree.probabilities(slots).sum(), 1.0, rtol=1e-12)
+    rng, uniform = np.random.default_rng(0), make(kind, tree.capacity, fraction=1.0)
+    uniform.restore(state)
+    assert (expected[draw(tree, rng, 50)] > 0).all()
+    assert present[draw(uniform, rng, 50)].all()
+
+
+def operations(*others):
+    """Zero often, so that subtrees without mass occur; and `others`, so that rounding does."""
+    priorities = st.one_of(st.just(0.0), st.floats(1e-2, 10.0), st.sampled_from(others))
+    entries = st.lists(st.tuples(st.integers(0, 10**6), priorities), min_size=1, max_size=6)
+    names = st.sampled_from(["insert", "insert", "set", "set", "remove"])
+    return st.lists(st.tuples(names, entries), max_size=20)
+
+
+def check_operations(kind, capacity, operations):
+    tree, largest = make(kind, capacity), 1.0
+    present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
+    for name, entries in operations:
+        slots = np.array([slot % capacity for slot, _ in entries])
+        values = np.array([value for _, value in entries])
+        if name == "insert":
+            tree.insert(slots)
+            present[slots] = True
+            priorities[slots] = UNKNOWN if kind == "contextual" else largest
+        elif name == "remove":
+            slots = np.unique(slots[present[slots]])
+            tree.remove(slots)
+            present[slots], priorities[slots] = False, UNKNOWN
+        else:
+            values, slots = values[present[slots]], slots[present[slots]]
+            tree.set_priorities(slots, values)
+            for slot, value in zip(slots, values, strict=True):  # the last of a repeated one counts
+                priorities[slot], largest = value, max(largest, value)
+        assert_invariants(tree, kind, present, priorities)
+
+
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(capacity=st.sampled_from(CAPACITIES), operations=operations(1e-11, 1e11))
+def test_random_operations_agree_with_the_recursive_definition(capacity, operations):
+    check_operations("contextual", capacity, operations)
+
+
+@hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+@hypothesis.given(
+    capacity=st.sampled_from(BLOCK_CAPACITIES), operations=operations(5e-324, 1e-11, 1e11, 1e100)
+)
+def test_random_operations_are_those_of_two_arrays(capacity, operations):
+    check_operations("proportional", capacity, operations)
+
+
+@pytest.mark.parametrize(
+    ("kind", "capacity", "fraction"),
+    [
+        *((kind, 11, fraction) for kind in KINDS for fraction in (0.0, 0.3, 1.0)),
+        *(("contextual", size, 0.0) for size in CAPACITIES),
+        ("proportional", 40, 0.0),
+        ("proportional", 20_000, 0.0),
+    ],
+)
+def test_frequencies_are_the_mixed_probabilities(kind, capacity, fraction):
+    rng = np.random.default_rng(capacity)
+    slots = rng.permutation(capacity)[: max(1, min(40, 4 * capacity // 5))]
+    known = slots[::2] if kind == "contextual" else slots
+    given = {slot: rng.integers(0, 4) for slot in known}
+    tree = make_tree(capacity, slots, given, kind, fraction=fraction)
+    present, priorities = np.zeros(capacity, bool), np.full(capacity, UNKNOWN)
+    present[slots] = True
+    priorities[[*given]] = [*given.values()] if kind != "uniform" else 1.0
+    wanted = fraction * present / len(slots)
+    wanted += (1 - fraction) * probabilities_of(kind, present, priorities)
+    drawn, reported = tree.sample(rng, 40_000)
+    assert (drawn.dtype, reported.dtype) == (np.int64, np.float64)
+    np.testing.assert_allclose(reported, wanted[drawn], rtol=1e-12)
+    counts, possible = np.bincount(drawn, minlength=capacity), wanted > 0
+    assert not counts[~possible].any()
+    if possible.sum() > 1:
+        expected = 40_000 * wanted[possible] / wanted.sum()
+        assert scipy.stats.chisquare(counts[possible], expected).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_of_a_batch_are_exchangeable(kind):
+    """Each draw chooses for itself whether it is uniform: the first is as the last."""
+    selector = make_tree(4, range(4), {0: 0.0, 1: 0.0, 2: 0.0, 3: 1.0}, kind, fraction=0.5)
+    rng = np.random.default_rng(0)
+    batches = np.stack([draw(selector, rng, 2) for _ in range(4000)])
+    expected = 0.25 if kind == "uniform" else 0.5 / 4 + 0.5
+    np.testing.assert_allclose((batches == 3).mean(axis=0), expected, atol=0.03)
 
 
 def test_proportional_gives_new_slots_the_largest_priority_so_far():
-    selector = make("proportional")
-    selector.insert(array(0, 1))  # 1, 1
-    selector.set_priorities(array(1), np.array([0.5]))  # 1 stays the largest
+    selector = make_tree(8, (0, 1), {1: 0.5}, "proportional")  # 1 stays the largest
     selector.insert(array(2))
     selector.set_priorities(array(0), np.array([3.0]))
     selector.insert(array(3))
@@ -45,38 +168,284 @@ def test_proportional_gives_new_slots_the_largest_priority_so_far():
     selector.insert(array(1))
     expected = np.array([0.5, 3.0, 1.0, 3.0])
     np.testing.assert_allclose(
-        probabilities_of(selector, np.arange(4)), expected / expected.sum(), rtol=1e-12
+        selector.probabilities(np.arange(4)), expected / expected.sum(), rtol=1e-12
     )
 
 
 def test_proportional_applies_the_exponent_to_the_largest_priority_once():
-    selector = make("proportional", exponent=2.0)
-    selector.insert(array(0))
-    selector.set_priorities(array(0), np.array([3.0]))
+    selector = make_tree(8, [0], {0: 3.0}, "proportional", exponent=2.0)
     selector.insert(array(1))
-    np.testing.assert_array_equal(probabilities_of(selector, array(0, 1)), [0.5, 0.5])
+    np.testing.assert_array_equal(selector.probabilities(array(0, 1)), [0.5, 0.5])
 
 
 def test_contextual_estimates_new_slots_from_their_neighbourhood():
-    selector = make("contextual", exponent=0.5)
-    selector.insert(np.arange(8))
-    selector.set_priorities(array(0, 6), np.array([4.0, 25.0]))
-    roots = np.full(8, np.nan)
+    selector = make_tree(8, range(8), {0: 4.0, 6: 25.0}, exponent=0.5)
+    roots = np.full(8, UNKNOWN)
     roots[[0, 6]] = 2.0, 5.0
     expected = oracles.priority_tree_probabilities(np.ones(8, bool), roots)
-    np.testing.assert_allclose(probabilities_of(selector, np.arange(8)), expected, rtol=1e-12)
+    np.testing.assert_allclose(selector.probabilities(np.arange(8)), expected, rtol=1e-12)
 
 
 def test_contextual_equals_proportional_once_everything_is_known():
     priorities = np.random.default_rng(0).random(8)
-    selectors = [make(kind, exponent=0.6, fraction=0.1) for kind in ("proportional", "contextual")]
-    for selector in selectors:
-        selector.insert(np.arange(8))
-        selector.set_priorities(np.arange(8), priorities)
     powers = priorities**0.6
     expected = 0.1 / 8 + 0.9 * powers / powers.sum()
-    for selector in selectors:
-        np.testing.assert_allclose(probabilities_of(selector, np.arange(8)), expected, rtol=1e-12)
+    for kind in ("proportional", "contextual"):
+        known = dict(enumerate(priorities))
+        selector = make_tree(8, range(8), known, kind, exponent=0.6, fraction=0.1)
+        np.testing.assert_allclose(selector.probabilities(np.arange(8)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+def test_exponent_zero_makes_every_priority_one(kind):
+    selector = make_tree(8, range(3), {0: 0.0, 1: 50.0}, kind, exponent=0.0)
+    np.testing.assert_allclose(selector.probabilities(np.arange(3)), np.full(3, 1 / 3))
+
+
+@pytest.mark.parametrize("capacity", [64, 1500])
+def test_small_batches_and_one_large_batch_build_the_same_tree(capacity):
+    rng = np.random.default_rng(1)
+    slots = rng.permutation(capacity)[: capacity // 2]
+    priorities = rng.random(len(slots))
+    whole = make_tree(capacity, slots, dict(zip(slots, priorities, strict=True)))
+    pieces = make("contextual", capacity)
+    for slot, priority in zip(slots, priorities, strict=True):
+        pieces.insert(array(slot))
+        pieces.set_priorities(array(slot), np.array([priority]))
+    assert_same(whole, pieces)
+    np.testing.assert_array_equal(
+        *(draw(tree, np.random.default_rng(2), 500) for tree in (whole, pieces))
+    )
+
+
+def test_example_of_the_paper():
+    # Left half: 0, 1, 2 unknown. Right half: 4 known and alone in its pair; 6 known, 7 not.
+    # So 7 has the priority of 6, and 0, 1, 2 have 1/3 of that of 4 and 2/3 of that of 6.
+    tree = make_tree(8, [0, 1, 2, 4, 6, 7], {4: 3.0, 6: 12.0})
+    estimates = np.array([9.0, 9.0, 9.0, 3.0, 12.0, 12.0])
+    np.testing.assert_allclose(
+        tree.probabilities(array(0, 1, 2, 4, 6, 7)), estimates / estimates.sum(), rtol=1e-15
+    )
+
+
+@pytest.mark.parametrize("cell_length", [1, 2, 4, 16])
+def test_one_known_priority_in_each_aligned_cell_is_the_partition_of_the_paper(cell_length):
+    capacity = 32
+    rng = np.random.default_rng(cell_length)
+    cell_of = np.arange(capacity) // cell_length
+    cells = capacity // cell_length
+    known = np.arange(cells) * cell_length + rng.integers(cell_length, size=cells)
+    priorities = np.full(capacity, UNKNOWN)
+    priorities[known] = rng.random(cells)
+    tree = make_tree(capacity, range(capacity), dict(zip(known, priorities[known], strict=True)))
+    estimates = oracles.partition_estimates(cell_of, priorities, collection_of=np.arange(cells))
+    np.testing.assert_allclose(
+        tree.probabilities(np.arange(capacity)), estimates / estimates.sum(), rtol=1e-12
+    )
+
+
+def test_an_unknown_half_has_the_weighted_mean_of_the_partition_of_the_other_half():
+    # Cells of the right half: {4} and {5 absent, 6, 7}; slots 0 to 3 look at both.
+    priorities = np.array([5.0, UNKNOWN, 2.0])  # slots 4, 6, 7
+    tree = make_tree(8, [0, 1, 2, 3, 4, 6, 7], {4: 5.0, 7: 2.0})
+    inside = oracles.partition_estimates([0, 1, 1], priorities, collection_of=[0, 1])
+    estimates = np.concatenate([np.full(4, inside.mean()), inside])
+    np.testing.assert_allclose(
+        tree.probabilities(array(0, 1, 2, 3, 4, 6, 7)), estimates / estimates.sum(), rtol=1e-12
+    )
+
+
+def test_zero_mass_is_never_drawn_beside_the_smallest_mass():
+    tree = make_tree(100, range(100), {**dict.fromkeys(range(100), 0.0), 63: 5e-324})
+    assert (draw(tree, np.random.default_rng(0), 1000) == 63).all()
+    assert tree.probabilities(array(63, 62)).tolist() == [1.0, 0.0]
+
+
+class ConstantGenerator:
+    """Stands in for `np.random.Generator` at the ends of its range."""
+
+    def __init__(self, uniform):
+        self.uniform = uniform
+
+    def random(self, shape):
+        return np.full(shape, self.uniform)
+
+
+@pytest.mark.parametrize("uniform", [0.0, np.nextafter(1.0, 0.0)])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_ends_of_the_range_of_random_numbers_reach_slots_with_mass(uniform, seed):
+    rng = np.random.default_rng(seed)
+    slots = np.flatnonzero(rng.random(37) < 0.3)
+    known = {slot: rng.integers(0, 2) * rng.random() for slot in slots[:-1:2]}
+    tree = make_tree(37, slots, known)
+    (drawn,) = draw(tree, ConstantGenerator(uniform), 1)
+    assert tree.probabilities(array(drawn)) > 0
+
+
+def test_the_largest_random_number_draws_the_last_slot_with_a_priority():
+    largest = ConstantGenerator(np.nextafter(1.0, 0.0))
+    for priority in (5e-324, 1e-300, 0.1, 1.0, 1e100):
+        known = dict.fromkeys(range(30), priority) | dict.fromkeys(range(30, 37), 0.0)
+        tree = make_tree(37, range(37), known, "proportional")
+        np.testing.assert_array_equal(draw(tree, largest, 3), [29] * 3)
+
+
+def test_largest_priorities_do_not_overflow():
+    tree = make_tree(1000, range(1000), dict.fromkeys(range(0, 1000, 7), 1e100))
+    np.testing.assert_allclose(tree.probabilities(np.arange(1000)), np.full(1000, 1e-3))
+
+
+def test_empty_batches_do_nothing():
+    tree, other, none = make_tree(40, [3], {3: 2.0}), make_tree(40, [3], {3: 2.0}), array()
+    tree.insert(none)
+    tree.remove(none)
+    tree.set_priorities(none, np.zeros(0))
+    assert tree.probabilities(none).shape == (0,)
+    assert_same(tree, other)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.uint64])
+def test_any_integer_dtype_is_taken(dtype):
+    tree = make_tree(200, [3, 199])
+    tree.set_priorities(np.array([3, 199], dtype), np.array([1, 3], np.float32))
+    np.testing.assert_allclose(tree.probabilities(np.array([199], dtype)), [0.75])
+
+
+@pytest.mark.parametrize(
+    ("kind", "capacity"),
+    [
+        *((kind, 8) for kind in KINDS),
+        *(("contextual", size) for size in CAPACITIES),
+        ("proportional", 2_000),
+    ],
+)
+def test_state_restores_everything_that_follows(kind, capacity):
+    known = {0: 7.0, (capacity - 1) // 2 * 2: 0.5}
+    tree = make_tree(capacity, range(0, capacity, 2), known, kind, fraction=0.2)
+    other = make_tree(capacity, range(capacity), {capacity - 1: 9.0}, kind, fraction=0.2)
+    state = tree.state()
+    other.restore(state)
+    for each in (tree, other):
+        each.insert(array(capacity - 1))
+        each.set_priorities(array(0), np.array([0.1]))
+    assert_same(tree, other)
+    seeds = [3, 3, 4]
+    drawn = [
+        draw(t, np.random.default_rng(seed), 100)
+        for t, seed in zip((tree, other, tree), seeds, strict=True)
+    ]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert capacity < 3 or (drawn[0] != drawn[2]).any(), "the seed decides"
+    tree.remove(array(0))  # copies: the state that was taken stays, and so does the other tree
+    assert len(other) == len(tree) + 1
+    assert state["present"][0]
+    assert kind == "uniform" or state["priorities"][0] == (7.0 if capacity > 2 else 0.5)
+
+
+def test_priorities_of_unknown_slots_are_not_restored():
+    tree = make_tree(4, range(4), {1: 2.0})
+    tree.restore({**tree.state(), "priorities": np.array([9.0, 2.0, 9.0, 9.0])})
+    assert tree.state()["priorities"].tolist() == [0.0, 2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_is_refused_whole_or_taken_whole(kind):
+    tree, same = (make_tree(4, range(3), {1: 2.0}, kind) for _ in range(2))
+    good = tree.state()
+    wrong = [
+        (make_tree(5, range(5), kind=kind).state(), r"'present'\] must be bool .*\(4,\), .*\(5,\)"),
+        ({**good, "priorities": np.zeros(4, np.float32)}, r"must be float64 of .* got float32"),
+        ({"present": good["present"]}, r"state\['(known|priorities)'\] must be"),
+        ({**good, "priorities": np.array([0, np.nan, 0, 0])}, "got nan"),
+    ]
+    absent = {"priorities": np.array([0.0, 2.0, 0.0, 1.0])}
+    if kind == "proportional":
+        missing = {name: array for name, array in good.items() if name != "largest"}
+        wrong.append((missing, r"'largest'\] must be float64"))
+        wrong.append(({**good, "largest": np.asarray(np.nan)}, "got nan"))
+    if kind == "contextual":
+        absent = {"known": np.array([True, True, False, True])}
+        wrong.append(({**good, "known": np.zeros(4, int)}, r"'known'\] must be bool .* got int64"))
+    wrong.append(({**good, **absent}, "must be present, 3 is absent"))
+    for state, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            tree.restore(state)
+        assert_same(tree, same)
+
+
+REJECTIONS = {
+    "float slots": (lambda t: t.insert(np.array([1.0])), r"integers of shape \[n\], got float64"),
+    "bool slots": (lambda t: t.insert(np.array([True])), r"integers of shape \[n\], got bool"),
+    "scalar": (lambda t: t.insert(np.int64(3)), r"got int64 of shape \[\]"),
+    "matrix": (lambda t: t.insert(np.zeros((2, 1), int)), r"got int64 of shape \[2, 1\]"),
+    "too large": (lambda t: t.insert(array(1, 10, 11)), "slots must be from 0 to 9, got 10"),
+    "negative": (lambda t: t.insert(array(-1)), "slots must be from 0 to 9, got -1"),
+    "huge": (lambda t: t.insert(np.array([2**64 - 1], np.uint64)), "from 0 to 9, got 18446744"),
+    "remove absent": (lambda t: t.remove(array(1, 8)), r"must be present \(inserted\), 8 is not"),
+    "remove twice": (lambda t: t.remove(array(1, 2, 1)), "must be distinct, got 1 twice"),
+    "set absent": (lambda t: t.set_priorities(array(1, 9), np.ones(2)), "present.*9 is not"),
+    "ask absent": (lambda t: t.probabilities(array(8)), "present.*8 is not"),
+    "too much": (lambda t: t.set_priorities(array(1), np.array([1e101])), r"at most 1e.*1e\+101"),
+    "shape": (lambda t: t.set_priorities(array(1, 2), np.ones(3)), r"shape \(2,\), got \(3,\)"),
+    "no draw": (lambda t: t.sample(np.random.default_rng(0), 0), "n must be at least 1.*got 0"),
+}
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+@pytest.mark.parametrize("name", REJECTIONS)
+def test_refused_calls_change_nothing(kind, name):
+    act, message = REJECTIONS[name]
+    selector, other = (make_tree(10, range(8), {0: 1.0, 5: 3.0}, kind) for _ in range(2))
+    with pytest.raises(ValueError, match=message):
+        act(selector)
+    assert_same(selector, other)
+    for each in (selector, other):  # the refused call left nothing behind
+        each.insert(array(0))
+    assert_same(selector, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
+@pytest.mark.parametrize("kept", [None, np.array([True, False])])
+def test_wrong_priorities_are_refused_before_the_exponent_hides_them(kind, exponent, wrong, kept):
+    selector, other = (make_tree(8, range(3), kind=kind, exponent=exponent) for _ in range(2))
+    with pytest.raises(ValueError, match=f"priorities must be finite.*got {wrong}"):
+        selector.set_priorities(array(0, 1), np.array([5.0, wrong]), kept)
+    assert_same(selector, other)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+def test_a_power_beyond_the_range_is_refused(kind):
+    selector, other = (make_tree(8, [0], {0: 1e10}, kind, exponent=10.0) for _ in range(2))
+    assert selector.state()["priorities"][0] == pytest.approx(1e100)
+    selector.restore(selector.state())
+    with pytest.raises(ValueError, match=r"at most 1e\+10, got 1e\+60"):
+        selector.set_priorities(array(0), np.array([1e60]))
+    assert_same(selector, other)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "contextual"])
+def test_priorities_are_set_where_they_are_kept(kind):
+    """New slots have the largest of these, too."""
+    selector, other = (make_tree(8, range(3), kind=kind) for _ in range(2))
+    kept = np.array([False, True, True, False])
+    selector.set_priorities(array(7, 1, 2, 0), np.array([9.0, 3.0, 0.5, 8.0]), kept)
+    other.set_priorities(array(1, 2), np.array([3.0, 0.5]))
+    assert_same(selector, other)
+    for each in (selector, other):
+        each.insert(array(4))
+    assert_same(selector, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
+    selector = make(kind)
+    with pytest.raises(ValueError, match="insert slots first"):
+        selector.sample(np.random.default_rng(0), 1)
+    with pytest.raises(ValueError, match="0 is not"):
+        selector.remove(array(0))
+    assert not selector.state()["present"].any()
 
 
 @pytest.mark.parametrize(
@@ -102,176 +471,10 @@ def test_subtrees_below_that_of_a_ring_hold_contiguous_runs_of_time(num_starts, 
     assert size == length, "the ring is a subtree"
 
 
-@pytest.mark.parametrize("kind", ["proportional", "contextual"])
-def test_exponent_zero_makes_every_priority_one(kind):
-    selector = make(kind, exponent=0.0)
-    selector.insert(np.arange(3))
-    selector.set_priorities(array(0, 1), np.array([0.0, 50.0]))
-    np.testing.assert_allclose(probabilities_of(selector, np.arange(3)), np.full(3, 1 / 3))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
-def test_frequencies_are_the_mixed_probabilities(kind, fraction):
-    selector = make(kind, capacity=11, fraction=fraction)
-    selector.insert(np.arange(10))
-    selector.remove(array(4))
-    selector.set_priorities(array(0, 1, 2, 9), np.array([5.0, 1.0, 0.0, 2.0]))
-    slots = np.delete(np.arange(10), 4)
-    probabilities = probabilities_of(selector, slots)
-    np.testing.assert_allclose(probabilities.sum(), 1.0, rtol=1e-12)
-    assert (probabilities >= fraction / 9).all()
-    drawn, reported = selector.sample(np.random.default_rng(7), 20_000)
-    assert (drawn.dtype, reported.dtype) == (np.int64, np.float64)
-    counts = np.bincount(drawn, minlength=11)
-    assert counts[[4, 10]].sum() == 0
-    possible = probabilities > 0
-    assert counts[slots][~possible].sum() == 0
-    expected = 20_000 * probabilities[possible]
-    assert scipy.stats.chisquare(counts[slots][possible], expected).pvalue > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_draws_of_a_batch_are_exchangeable(kind):
-    # Each draw chooses for itself whether it is uniform: the first is no different from the last.
-    selector = make(kind, fraction=0.5)
-    selector.insert(np.arange(4))
-    selector.set_priorities(np.arange(4), np.array([0.0, 0.0, 0.0, 1.0]))
-    rng = np.random.default_rng(0)
-    batches = np.stack([selector.sample(rng, 2)[0] for _ in range(4000)])
-    share = (batches == 3).mean(axis=0)
-    expected = 0.25 if kind == "uniform" else 0.5 / 4 + 0.5
-    np.testing.assert_allclose(share, expected, atol=0.03)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_draws_the_same(kind):
-    selector = make(kind, fraction=0.5)
-    selector.insert(np.arange(8))
-    first, again, other = (selector.sample(np.random.default_rng(n), 40)[0] for n in (3, 3, 4))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_state_restores_everything_that_follows(kind):
-    selector, other = make(kind, fraction=0.2), make(kind, fraction=0.2)
-    selector.insert(np.arange(6))
-    selector.set_priorities(array(2, 3), np.array([0.5, 7.0]))
-    other.insert(array(7))
-    other.restore(selector.state())
-    np.testing.assert_array_equal(other.state()["present"], np.arange(8) < 6)
-    for each in (selector, other):
-        each.insert(array(6))
-        each.set_priorities(array(3), np.array([0.1]))
-        each.insert(array(7, 0))
-    np.testing.assert_array_equal(
-        probabilities_of(selector, np.arange(8)), probabilities_of(other, np.arange(8))
-    )
-    draws = [each.sample(np.random.default_rng(0), 50) for each in (selector, other)]
-    np.testing.assert_array_equal(*draws)
-
-
-REJECTIONS = {
-    "float slots": (lambda t: t.insert(np.array([1.0])), r"integers of shape \[n\], got float64"),
-    "bool slots": (lambda t: t.insert(np.array([True])), r"integers of shape \[n\], got bool"),
-    "scalar": (lambda t: t.insert(np.int64(3)), r"got int64 of shape \[\]"),
-    "matrix": (lambda t: t.insert(np.zeros((2, 1), int)), r"got int64 of shape \[2, 1\]"),
-    "too large": (lambda t: t.insert(array(1, 10, 11)), "slots must be from 0 to 9, got 10"),
-    "negative": (lambda t: t.insert(array(-1)), "slots must be from 0 to 9, got -1"),
-    "huge": (lambda t: t.insert(np.array([2**64 - 1], np.uint64)), "from 0 to 9, got 18446744"),
-    "remove absent": (lambda t: t.remove(array(1, 8)), r"must be present \(inserted\), 8 is not"),
-    "remove twice": (lambda t: t.remove(array(1, 2, 1)), "must be distinct, got 1 twice"),
-    "set absent": (lambda t: t.set_priorities(array(1, 9), np.ones(2)), "present.*9 is not"),
-    "ask absent": (lambda t: t.probabilities(array(8)), "present.*8 is not"),
-    "too much": (lambda t: t.set_priorities(array(1), np.array([1e101])), r"at most 1e.*1e\+101"),
-    "shape": (lambda t: t.set_priorities(array(1, 2), np.ones(3)), r"shape \(2,\), got \(3,\)"),
-    "no draw": (lambda t: t.sample(np.random.default_rng(0), 0), "n must be at least 1.*got 0"),
-}
-
-
-def assert_same(selector, other):
-    for key, value in other.state().items():
-        np.testing.assert_array_equal(selector.state()[key], value)
-    slots = np.flatnonzero(other.state()["present"])
-    np.testing.assert_array_equal(selector.probabilities(slots), other.probabilities(slots))
-
-
-@pytest.mark.parametrize("kind", ["proportional", "contextual"])
-@pytest.mark.parametrize("name", REJECTIONS)
-def test_refused_calls_change_nothing(kind, name):
-    act, message = REJECTIONS[name]
-    selector, other = make(kind, capacity=10), make(kind, capacity=10)
-    for each in (selector, other):
-        each.insert(np.arange(8))
-        each.set_priorities(array(0, 5), np.array([1.0, 3.0]))
-    with pytest.raises(ValueError, match=message):
-        act(selector)
-    assert_same(selector, other)
-    for each in (selector, other):  # the refused call left nothing behind
-        each.insert(array(0))
-    assert_same(selector, other)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
-@pytest.mark.parametrize("kept", [None, np.array([True, False])])
-def test_wrong_priorities_are_refused_before_the_exponent_hides_them(kind, exponent, wrong, kept):
-    selector, other = make(kind, exponent=exponent), make(kind, exponent=exponent)
-    for each in (selector, other):
-        each.insert(np.arange(3))
-    with pytest.raises(ValueError, match=f"priorities must be finite.*got {wrong}"):
-        selector.set_priorities(array(0, 1), np.array([5.0, wrong]), kept)
-    assert_same(selector, other)
-
-
-@pytest.mark.parametrize("kind", ["proportional", "contextual"])
-def test_a_power_beyond_the_range_is_refused(kind):
-    selector = make(kind, exponent=10.0)
-    selector.insert(array(0))
-    selector.set_priorities(array(0), np.array([1e10]))
-    assert selector.state()["priorities"][0] == pytest.approx(1e100)
-    selector.restore(selector.state())
-    before = selector.state()
-    with pytest.raises(ValueError, match=r"at most 1e\+10, got 1e\+60"):
-        selector.set_priorities(array(0), np.array([1e60]))
-    for key, value in selector.state().items():
-        np.testing.assert_array_equal(value, before[key])
-
-
-@pytest.mark.parametrize("kind", ["proportional", "contextual"])
-def test_priorities_are_set_where_they_are_kept(kind):
-    """The largest one that was set is that of new slots: it is one of those."""
-    selector, other = make(kind), make(kind)
-    for each in (selector, other):
-        each.insert(np.arange(3))
-    kept = np.array([False, True, True, False])
-    selector.set_priorities(array(7, 1, 2, 0), np.array([9.0, 3.0, 0.5, 8.0]), kept)
-    other.set_priorities(array(1, 2), np.array([3.0, 0.5]))
-    assert_same(selector, other)
-    for each in (selector, other):
-        each.insert(array(4))
-    assert_same(selector, other)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_empty_selector_has_nothing_to_draw_or_remove(kind):
-    selector = make(kind)
-    with pytest.raises(ValueError, match="insert slots first"):
-        selector.sample(np.random.default_rng(0), 1)
-    with pytest.raises(ValueError, match="0 is not"):
-        selector.remove(array(0))
-    assert not selector.state()["present"].any()
-
-
 def test_importance_weights_make_the_mean_unbiased():
     values = np.random.default_rng(0).normal(size=8)
-    selector = make("contextual", fraction=0.1)
-    selector.insert(np.arange(8))
-    selector.set_priorities(array(1, 2, 5), np.array([0.0, 4.0, 1.0]))
-    probabilities = probabilities_of(selector, np.arange(8))
-    assert (probabilities > 0).all(), "every slot was drawn"
+    selector = make_tree(8, range(8), {1: 0.0, 2: 4.0, 5: 1.0}, fraction=0.1)
+    probabilities = selector.probabilities(np.arange(8))
     weights = importance_weights(probabilities, 8, 1.0)
     np.testing.assert_allclose((probabilities * weights * values).sum(), values.mean(), rtol=1e-12)
 
@@ -302,3 +505,12 @@ def test_importance_weights_refuse_slots_that_are_never_drawn(wrong):
 )
 def test_there_are_tables_for_the_selectors_and_the_pace_of_reverb(fields, wanted):
     assert has_tables(ReplayConfig(capacity=100, min_rows=1, **fields)) == wanted
+
+
+def test_the_benchmark_runs(capsys):
+    """benchmarks/priority_tree.py"""
+    module = load("priority_tree")
+    module.main(["--keys", "1000", "--seconds", "0.001"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1000 keys")
+    assert len(lines) == 1 + len(module.BATCHES) * 5
