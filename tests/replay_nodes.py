@@ -1,21 +1,19 @@
-"""Rows and replays for tests of the replay that other nodes call."""
+"""Replays, writers and peers for tests of the replay that other nodes call."""
 
 import functools
 
-import jax
 import numpy as np
 import replay_rows
-from dm_env import specs
+from replay_rows import SPEC
 
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row
+from retrax.datatypes import ReplayConfig
 from retrax.replay import LocalReplay
 from retrax.replay.interface import PeerLost
+from retrax.replay.node import ReplayNode
 from retrax.replay.node_writer import NodeWriter
 from retrax.replay.remote import RemoteReplay
 
-SPEC = EnvironmentSpec(specs.Array((2, 1, 1), np.uint8), specs.DiscreteArray(3))
-MEMORY = jax.ShapeDtypeStruct((5,), np.float64)
-sequence_spec = functools.partial(replay_rows.sequence_spec, period=2, memory=MEMORY)
+sequence_spec = functools.partial(replay_rows.sequence_spec, period=2)
 
 
 def replay_config(**changes):
@@ -29,15 +27,27 @@ def local_replay(sequence=None, num_envs=2, seed=0, **changes):
     return LocalReplay(SPEC, sequence, config, num_envs=num_envs, seed=seed)
 
 
+def make_node(*arguments, rows=(), max_lead=1000, restarts=0, node=ReplayNode, **changes):
+    """A node of a `local_replay` with some rows."""
+    made = node(local_replay(*arguments, **changes), max_lead=max_lead, restarts=restarts)
+    assert not rows or feed(made, rows)
+    return made
+
+
+def packed(node, rows):
+    """Rows in a list as a chunk for `ReplayNode.add`."""
+    return np.stack([np.concatenate(node.local.packing.pack(row), axis=-1) for row in rows])
+
+
+def feed(node, rows, first=0):
+    """Sends a chunk of all environments, whose first rows have a number; whether all are added."""
+    count = node.local.num_envs
+    return node.add(7, [first] * count, [*range(count)], packed(node, rows), 0.0)
+
+
 def open_replay(peer, sequence=None, num_envs=2, ahead=0, **changes):
-    return RemoteReplay(
-        peer,
-        SPEC,
-        sequence or sequence_spec(),
-        replay_config(**changes),
-        num_envs=num_envs,
-        ahead=ahead,
-    )
+    sequence, config = sequence or sequence_spec(), replay_config(**changes)
+    return RemoteReplay(peer, SPEC, sequence, config, num_envs=num_envs, ahead=ahead)
 
 
 def open_writer(peer, environments=(0, 1), sequence=None, **options):
@@ -45,42 +55,14 @@ def open_writer(peer, environments=(0, 1), sequence=None, **options):
     return NodeWriter(peer, SPEC, sequence, environments=environments, **options)
 
 
-def stream(num_rows, num_envs=2, seed=0, ends=0.15, sequence=None):
-    """Rows `[E, ...]`, all of their numbers random; episodes end at random."""
-    rng = np.random.default_rng(seed)
-    extras = (sequence or sequence_spec()).extras
-    last, size = np.ones(num_envs, bool), num_envs
-    for _ in range(num_rows):
-        first, last = last, ~last & (rng.random(size) < ends)
-        yield Row(
-            observation=rng.integers(256, size=(size, 2, 1, 1), dtype=np.uint8),
-            reward=rng.normal(size=size).astype(np.float32),
-            discount=np.where(last & (rng.random(size) < 0.5), 0, 1).astype(np.float32),
-            is_first=first,
-            is_last=last,
-            action=rng.integers(3, size=size).astype(np.int32),
-            extras={
-                name: rng.normal(size=(size, *spec.shape)).astype(spec.dtype)
-                for name, spec in extras.items()
-            },
-        )
+def priorities_of(node):
+    """Powers of the priorities by slot."""
+    return node.local.store.state()["selector"]["priorities"]
 
 
-def packed(rows, sequence=None):
-    """Rows in a list as a chunk for `ReplayNode.add`."""
-    packing = local_replay(sequence).store.packing
-    return np.stack([np.concatenate(packing.pack(row), axis=-1) for row in rows])
-
-
-def assert_equal(found, wanted):
-    """Equal in structure, dtypes and every bit."""
-
-    def check(one, other):
-        one, other = np.asarray(one), np.asarray(other)
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-
-    jax.tree.map(check, found, wanted)
+def with_counters(local):
+    """The state of a `LocalReplay` as its node gives it."""
+    return {**local.state(), "counters": np.array(local.counters)}
 
 
 class LatePeer:

@@ -6,42 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dm_env import specs
+from replay_rows import SPEC, sequence_spec, stream
 
-from retrax.datatypes import EnvironmentSpec, ReplayConfig, Row, SequenceSpec
+from retrax.datatypes import ReplayConfig
 from retrax.device import DeviceReplay
 from retrax.device.replay import choose
 from retrax.replay import SequenceStore
 
-SPEC = EnvironmentSpec(specs.Array((2,), np.float32), specs.DiscreteArray(3))
 NUM_ENVS = 3
-
-
-def sequence_spec(length, period, crosses, frame_stack=1):
-    memory = jax.ShapeDtypeStruct((2,), np.float32)
-    return SequenceSpec(
-        length=length,
-        period=period,
-        crosses_episodes=crosses,
-        frame_stack=frame_stack,
-        extras={"mu": jax.ShapeDtypeStruct((3,), np.float32), "memory": memory},
-        first_row_extras=("memory",),
-    )
-
-
-def rows_of(rng, time, first):
-    """Rows of NUM_ENVS environments whose numbers identify them."""
-    last = ~first & (rng.random(NUM_ENVS) < 0.2)
-    code = np.stack([np.arange(NUM_ENVS), np.full(NUM_ENVS, time)], 1).astype(np.float32)
-    return Row(
-        observation=code,
-        reward=rng.normal(size=NUM_ENVS).astype(np.float32),
-        discount=np.where(last & (rng.random(NUM_ENVS) < 0.5), 0, 1).astype(np.float32),
-        is_first=first,
-        is_last=last,
-        action=rng.integers(3, size=NUM_ENVS).astype(np.int32),
-        extras={"mu": np.repeat(code[:, 1:], 3, 1), "memory": code + 0.5},
-    )
 
 
 def filled(sequence, config, num_rows, look=lambda *_: None):
@@ -49,10 +21,7 @@ def filled(sequence, config, num_rows, look=lambda *_: None):
     replay = DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS)
     store = SequenceStore(SPEC, sequence, config, num_envs=NUM_ENVS, seed=0)
     state, add = replay.init(), jax.jit(replay.add)
-    rng, first = np.random.default_rng(1), np.ones(NUM_ENVS, bool)
-    for time in range(num_rows):
-        rows = rows_of(rng, time, first)
-        first = rows.is_last
+    for rows in stream(num_rows, NUM_ENVS, sequence, seed=1):
         store.add(rows)
         state = add(state, rows)
         look(state, store)
@@ -69,10 +38,10 @@ def present_of(store):
     [(4, 3, True, 1), (5, 2, True, 3), (4, 1, False, 1), (6, 3, False, 2), (2, 1, True, 1)],
 )
 def test_all_sequences_are_those_of_the_store(length, period, crosses, frame_stack):
-    sequence = sequence_spec(length, period, crosses, frame_stack)
+    sequence = sequence_spec(length, period, crosses, True, frame_stack)
     config = ReplayConfig(capacity=16 * NUM_ENVS, min_rows=1)
-    read = jax.jit(DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS).read)
-    seen = []
+    replay = DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS)
+    read, seen = jax.jit(replay.read), []
 
     def look(state, store):
         present = np.flatnonzero(present_of(store))
@@ -81,11 +50,11 @@ def test_all_sequences_are_those_of_the_store(length, period, crosses, frame_sta
         if every.size:  # one shape, one compilation
             rows, mask = store.read(every)
             jax.tree.map(np.testing.assert_array_equal, read(state, every), (rows, mask))
-            ages = DeviceReplay.ages(replay, state, every)
-            np.testing.assert_array_equal(ages, store._packed(every, 1.0).keys[2])
+            newest = store.state()["heads"][every // (present_of(store).size // NUM_ENVS)] - 1
+            ages = (newest - store.starts(every)) * NUM_ENVS
+            np.testing.assert_array_equal(replay.ages(state, every), ages)
             seen.append(mask.all())
 
-    replay = DeviceReplay(SPEC, sequence, config, num_envs=NUM_ENVS)
     _, state, store = filled(sequence, config, 45, look)
     assert len(seen) > 30
     assert all(seen) == (crosses or length == 2)
@@ -135,8 +104,7 @@ def test_proportional_draws_are_those_of_the_store(alpha):
     priorities = np.array([0.0, 9.0, 3.0, 1.0, 0.5], np.float32)
     store.set_priorities(slots, priorities)
     state = replay.set_priorities(state, jnp.asarray(slots), jnp.asarray(priorities))
-    rows = rows_of(np.random.default_rng(3), 20, np.ones(NUM_ENVS, bool))
-    for _ in range(4):  # new sequences, with the largest priority, 9
+    for rows in stream(4, NUM_ENVS, sequence, seed=3):  # new sequences have the largest one, 9
         store.add(rows)
         state = replay.add(state, rows)
     np.testing.assert_array_equal(np.asarray(state.present).ravel(), present_of(store))

@@ -8,28 +8,24 @@ import numpy as np
 import pytest
 from replay_nodes import (
     LatePeer,
-    assert_equal,
+    feed,
     local_replay,
+    make_node,
     open_replay,
     open_writer,
     packed,
+    priorities_of,
     sequence_spec,
-    stream,
+    with_counters,
 )
+from replay_rows import assert_equal, part, stream
 from waiting import wait_for
 
 from retrax.replay import remote
-from retrax.replay.node import ReplayNode
 from retrax.replay.peer import DirectPeer
 
 SECONDS = 20.0  # no wait takes as long, unless it fails
 ROUNDS = {"pace": "rounds", "on_policy": True, "replay_ratio": 1.5}
-BOTH = np.array([0, 1])
-
-
-def part(rows, column):
-
-    return jax.tree.map(lambda x: x[column : column + 1], rows)
 
 
 def one_draw(node, data):
@@ -37,7 +33,7 @@ def one_draw(node, data):
     return draw
 
 
-def draw_all(local, replay, rng, before):
+def draw_all(local, replay, used, rng=None):
     """Draws from both what is due, and sets priorities of each draw after the next one."""
     drawn = 0
     while (wanted := local.sample()) is not None:
@@ -46,24 +42,29 @@ def draw_all(local, replay, rng, before):
         assert_equal(found.sample, wanted.sample)
         assert found.updates == wanted.updates
         assert replay.metrics(found.keys) == local.metrics(wanted.keys)
-        before.append((wanted.keys, found.keys))
+        used.append((wanted.keys, found.keys))
         drawn += 1
-        if len(before) == 2:
-            ours, others = before.pop(0)
-            priorities = rng.random(ours.shape[1])
-            local.set_priorities(ours, priorities)
-            replay.set_priorities(others, priorities)
+        if len(used) == 2:
+            set_priorities(local, replay, *used.pop(0), rng or np.random.default_rng(0))
     assert replay.sample() is None
     return drawn
 
 
-def settle(local, replay, before):
+def set_priorities(local, replay, ours, others, rng):
+    priorities = rng.random(ours.shape[1])
+    local.set_priorities(ours, priorities)
+    replay.set_priorities(others, priorities)
+
+
+def settle(local, replay, used):
     """Sets the priorities of the draws that still have none."""
-    for ours, others in before:
-        local.set_priorities(ours, np.ones(ours.shape[1]))
-        replay.set_priorities(others, np.ones(ours.shape[1]))
-    before.clear()
+    while used:
+        set_priorities(local, replay, *used.pop(0), np.random.default_rng(1))
     assert replay.sample() is None, "which sends the priorities"
+
+
+def as_first(row):
+    return row._replace(is_first=np.ones_like(row.is_first))
 
 
 @pytest.mark.parametrize(
@@ -82,23 +83,22 @@ def settle(local, replay, before):
 def test_all_is_as_in_one_process(selector, cut, changes):
     """Draw by draw and bit by bit, with rows that overwrite others, and after a restore."""
     sequence, changes = sequence_spec(**cut), {**changes, "selector": selector}
-    local = local_replay(sequence, **changes)
-    node = ReplayNode(local_replay(sequence, **changes), max_lead=0)
-    rng, before, drawn = np.random.default_rng(1), [], 0
+    local, node = local_replay(sequence, **changes), make_node(sequence, max_lead=0, **changes)
+    rng, used, drawn = np.random.default_rng(1), [], 0
     for seed in range(2):
         replay = open_replay(DirectPeer(node), sequence, **changes)
         assert_equal(replay.shapes, local.shapes)
-        writers = [open_writer(DirectPeer(node), [e], sequence, chunk_rows=1) for e in BOTH]
-        for rows in stream(60, seed=seed, sequence=sequence):
+        writers = [open_writer(DirectPeer(node), [e], sequence, chunk_rows=1) for e in (0, 1)]
+        for rows in stream(60, 2, sequence, seed=seed):
             for environment, writer in enumerate(writers):
                 writer.write(part(rows, environment))
                 local.add(part(rows, environment), np.array([environment]))
-                drawn += draw_all(local, replay, rng, before)
-        settle(local, replay, before)
+                drawn += draw_all(local, replay, used, rng)
+        settle(local, replay, used)
         assert replay.status() == local.status()
         state = node.state()
-        assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
-        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=0, restarts=1)
+        assert_equal(state, with_counters(local))
+        node = make_node(sequence, seed=5, max_lead=0, restarts=1, **changes)
         node.restore(state)
         local.store.cut()  # environments begin new episodes
     assert drawn > 20
@@ -108,42 +108,36 @@ def test_all_is_as_in_one_process(selector, cut, changes):
 @pytest.mark.parametrize("num_envs", [1, 2])
 @pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.4}, ROUNDS])
 def test_rows_lead_by_the_bound_exactly(max_lead, num_envs, changes):
-    changes = {**changes, "num_envs": num_envs}
     sequence = sequence_spec(length=10, period=9)  # a round needs more rows than any lead has
-    rows = list(stream(50, num_envs))
-    free = local_replay(sequence, **changes)  # how many rows each call needs
+    rows = stream(50, num_envs)
+    free = local_replay(sequence, num_envs, **changes)  # how many rows each call needs
     needed = []
     for count, row in enumerate(rows, start=1):
         free.add(row)
         while free.sample() is not None:
             needed.append(count * num_envs)
-    node = ReplayNode(local_replay(sequence, **changes), max_lead=max_lead)
+    node = make_node(sequence, num_envs, max_lead=max_lead, **changes)
     restarts, first = node.begin(0)
-    chunk, environments = packed(rows, sequence), list(range(num_envs))
     for number, count in enumerate(needed, start=first):
         allowed = (count + max_lead) // num_envs * num_envs
-        taken = node.add(7, [0] * len(environments), environments, chunk, 0.0)
-        assert taken == (allowed >= 50 * num_envs)
+        assert feed(node, rows) == (allowed >= 50 * num_envs)
         assert node.local.counters[0] == sum(
             int(np.sum(~row.is_last)) for row in rows[: allowed // num_envs]
         )
         assert node.draw(restarts, number, 0.0) is not None
-    assert node.add(7, [0] * len(environments), environments, chunk, 0.0)
+    assert feed(node, rows)
     assert len(needed) > 5
 
 
 @pytest.mark.parametrize("changes", [{}, {"acting_steps_per_update": 0.7}, ROUNDS])
 def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(changes):
     """Though one chunk brings them all, they are those of one process."""
-    rows = list(stream(40))
-    local = local_replay(selector="proportional", **changes)
-    wanted = []
+    rows, changes = stream(40), {**changes, "selector": "proportional"}
+    local, node, wanted, found = local_replay(**changes), make_node(**changes), [], {}
     for row in rows:
         local.add(row)
         while (draw := local.sample()) is not None:
             wanted.append(draw)
-    node = ReplayNode(local_replay(selector="proportional", **changes), max_lead=1000)
-    found = {}
 
     def wait(number):
         found[number] = one_draw(node, node.draw(0, number, SECONDS))
@@ -152,7 +146,7 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
     for thread in threads:
         thread.start()
     wait_for(lambda: len(node._waiting) == len(wanted))
-    assert node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
+    assert feed(node, rows)
     for thread in threads:
         thread.join()
     assert len(wanted) > 8
@@ -165,8 +159,8 @@ def test_draws_that_are_waited_for_are_made_by_the_rows_that_make_them_due(chang
 
 def test_a_program_of_threads_ends_with_all_calls_made():
     """Two writers, whole chunks, no lead, a learner that draws two ahead: nobody waits forever."""
-    node = ReplayNode(local_replay(acting_steps_per_update=2.0), max_lead=0)
-    rows, errors = list(stream(200, ends=0.0)), []
+    node = make_node(max_lead=0, acting_steps_per_update=2.0)
+    rows, errors = stream(200, ends=0.0), []
 
     def act(environment):
         try:
@@ -220,10 +214,6 @@ GAPS = {
 }
 
 
-def as_first(row):
-    return row._replace(is_first=np.ones_like(row.is_first))
-
-
 @pytest.mark.parametrize("name", GAPS)
 @pytest.mark.parametrize("max_lead", [0, 1000])
 @pytest.mark.parametrize("crosses", [False, True])
@@ -241,10 +231,9 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
             local.store.cut(0)
         else:
             local.add(as_first(rows[index]) if before == "cut" else rows[index])
-    node = ReplayNode(local_replay(sequence, 1, min_rows=3, **options), max_lead=max_lead)
-    number = 0
+    node, number = make_node(sequence, 1, max_lead=max_lead, min_rows=3, **options), 0
     for writer, first, indices in chunks:
-        chunk = packed([rows[index] for index in indices], sequence)
+        chunk = packed(node, [rows[index] for index in indices])
         sent = chunk.copy()
         while not node.add(writer, [first], [0], chunk, 0.0):
             assert node.draw(0, number, 0.0) is not None
@@ -257,16 +246,15 @@ def test_gaps_cut_episodes(name, max_lead, crosses):
 
 def test_a_gap_concerns_each_environment_apart():
     """Two rows of one environment are missing; two of the other one arrive twice."""
-    rows = list(stream(12, ends=0.0))
-    local, node = local_replay(), ReplayNode(local_replay(), max_lead=1000)
-    assert node.add(7, [0, 0], [0, 1], packed(rows[:6]), 0.0)
+    rows = stream(12, ends=0.0)
+    local, node = local_replay(), make_node(rows=rows[:6])
     shifted = [
         jax.tree.map(lambda *x: np.concatenate(x), part(rows[n], 0), part(rows[n + 4], 1))
         for n in range(4, 8)
     ]
-    assert node.add(7, [4, 8], [0, 1], packed(shifted), 0.0)
-    for n in range(6):
-        local.add(rows[n])
+    assert node.add(7, [4, 8], [0, 1], packed(node, shifted), 0.0)
+    for row in rows[:6]:
+        local.add(row)
     local.cut(1)
     for n in range(8, 12):
         row = part(rows[n], 1)
@@ -282,33 +270,31 @@ def test_a_gap_concerns_each_environment_apart():
 @pytest.mark.parametrize("changes", [{}, ROUNDS])
 def test_a_task_without_an_end_learns_on_after_a_restart(changes):
     """The writer's rows have no first one any more: they join in the middle of the episode."""
-    sequence, rows = sequence_spec(period=3), list(stream(80, ends=0.0))
-    local = local_replay(sequence, **changes)
-    node = ReplayNode(local_replay(sequence, **changes), max_lead=1000)
+    sequence, rows = sequence_spec(period=3), stream(80, ends=0.0)
+    local, node = local_replay(sequence, **changes), make_node(sequence, **changes)
     replay, drawn, used = open_replay(DirectPeer(node), sequence, **changes), [0, 0], []
-    for half in (0, 1):
-        for number in range(40 * half, 40 * half + 40):
-            row = rows[number]
-            assert node.add(7, [number] * 2, [0, 1], packed([row], sequence), 0.0)
-            local.add(as_first(row) if number == 40 else row)
-            drawn[half] += draw_all(local, replay, np.random.default_rng(half), used)
-        settle(local, replay, used)
-        state = node.state()
-        assert_equal(state["rows"], local.state()["rows"])
-        assert state["counters"].tolist() == [*local.counters]
-        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=1000, restarts=1)
-        node.restore(state)
-        replay = open_replay(DirectPeer(node), sequence, **changes)
-        replay.restore(replay.state(), {"updates": local.counters[1]})
-        local.cut()
+    for number, row in enumerate(rows):
+        if number == 40:
+            settle(local, replay, used)
+            state = node.state()
+            assert_equal(state, with_counters(local))
+            node = make_node(sequence, seed=5, restarts=1, **changes)
+            node.restore(state)
+            replay = open_replay(DirectPeer(node), sequence, **changes)
+            replay.restore(replay.state(), {"updates": local.counters[1]})
+            local.cut()
+        assert feed(node, [row], number)
+        local.add(as_first(row) if number == 40 else row)
+        drawn[number >= 40] += draw_all(local, replay, used)
+    settle(local, replay, used)
+    assert_equal(node.state(), with_counters(local))
     assert 10 < drawn[0] <= drawn[1] + 4
 
 
 def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     """The learner and the actor go on with a node that has restored an older state."""
     monkeypatch.setattr(remote, "_DUE_SECONDS", 0.01)
-    sequence, rows = sequence_spec(), list(stream(40, 1, ends=0.0))
-    old = ReplayNode(local_replay(sequence, 1), max_lead=1000)
+    rows, old = stream(40, 1, ends=0.0), make_node(num_envs=1)
     peer, late = LatePeer(old), LatePeer(old)
     writer = open_writer(peer, [0], chunk_rows=4)
     replay = open_replay(late, num_envs=1, ahead=2)
@@ -323,7 +309,7 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     peer.silent = True
     for row in rows[12:16]:
         writer.write(row)
-    new = ReplayNode(local_replay(sequence, 1, seed=5), max_lead=1000, restarts=1)
+    new = make_node(num_envs=1, seed=5, restarts=1)
     new.restore(state)
     late.die(new)
     peer.die(new, after=True)
@@ -333,14 +319,13 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
     assert second.keys[:2] == (1, 0)
     assert_equal(second.keys.local, first.keys.local)
     assert_equal(second.sample.rows.observation, first.sample.rows.observation)
-    assert not np.any(new.local.store.state()["selector"]["priorities"] == 1e9)
-    before = new.status()[0]
-    assert before == 12
+    assert not np.any(priorities_of(new) == 1e9)
+    assert new.status()[0] == 12
     # The chunk that was sent to the old node arrives again, and joins in the middle.
     for row in rows[16:24]:
         writer.write(row)
     writer.close()
-    local = local_replay(sequence, 1)
+    local = local_replay(num_envs=1)
     for number, row in enumerate(rows[:24]):
         if number == 12:
             local.cut()
@@ -349,12 +334,10 @@ def test_a_restarted_replay_is_used_as_it_is(monkeypatch):
 
 
 def test_a_restart_is_noticed_without_a_lost_call():
-    old = ReplayNode(local_replay(), max_lead=1000)
-    peer = LatePeer(old)
+    peer = LatePeer(make_node())
     replay = open_replay(peer)
     assert replay.sample(0.0) is None  # the replay knows the old node
-    peer.node = ReplayNode(local_replay(), max_lead=1000, restarts=1)
-    peer.node.add(7, [0, 0], [0, 1], packed(stream(20)), 0.0)
+    peer.node = make_node(rows=stream(20), restarts=1)
     draw = replay.sample(SECONDS)
     assert draw.keys[:2] == (1, 0)
     assert replay._restarts == 1  # else the draw's priorities would be dropped
@@ -364,44 +347,41 @@ def test_a_restart_is_noticed_without_a_lost_call():
 @pytest.mark.parametrize("again", ["a state", "another learner"])
 def test_unused_draws_count_as_not_made(changes, again):
     """A resumed replay, or a restarted learner, draws them again; rows stay as they are."""
-    sequence, rows = sequence_spec(period=3), list(stream(60))
+    sequence, rows = sequence_spec(period=3), stream(60)
     changes = {**changes, "selector": "proportional"}
-    local = local_replay(sequence, **changes)
-    node = ReplayNode(local_replay(sequence, **changes), max_lead=1000)
+    local, node = local_replay(sequence, **changes), make_node(sequence, **changes)
     replay, used = open_replay(DirectPeer(node), sequence, **changes), []
     for number, row in enumerate(rows[:40]):
-        while not node.add(7, [number] * 2, [0, 1], packed([row], sequence), 0.0):
+        while not feed(node, [row], number):
             assert node.draw(0, node._number, 0.0) is not None
         local.add(row)
         if number < 20:
-            draw_all(local, replay, np.random.default_rng(0), used)
+            draw_all(local, replay, used)
             settle(local, replay, used)
     while node.draw(0, node._number, 0.0) is not None:
         pass
     assert len({draw.newest for draw, _ in node._unused}) == 1 + ("pace" in changes)
     state = node.state()
-    assert_equal(state, {**local.state(), "counters": np.array(local.counters)})
+    assert_equal(state, with_counters(local))
     if again == "a state":
-        node = ReplayNode(local_replay(sequence, seed=5, **changes), max_lead=1000)
+        node = make_node(sequence, seed=5, **changes)
         node.restore(state)
         local.store.cut()
     kind = replay.state()
     replay = open_replay(DirectPeer(node), sequence, **changes)
     replay.restore(kind, {"updates": local.counters[1]})
-    drawn = draw_all(local, replay, np.random.default_rng(0), used)
-    first = [row._replace(is_first=np.ones(2, bool)) for row in rows[40:41]]
-    for number, row in enumerate([*first, *rows[41:]]):
-        assert node.add(7, [40 + number] * 2, [0, 1], packed([row], sequence), 0.0)
+    drawn = draw_all(local, replay, used)
+    for number, row in enumerate([as_first(rows[40]), *rows[41:]], start=40):
+        assert feed(node, [row], number)
         local.add(row)
-        drawn += draw_all(local, replay, np.random.default_rng(0), used)
+        drawn += draw_all(local, replay, used)
     assert drawn > 6
 
 
 @pytest.mark.parametrize("changes", [{}, {"pace": "rounds", "replay_ratio": 3.0}])
 def test_updates_that_a_learner_has_lost_are_due_again(changes):
     """Its snapshot is older than its death. What the node drew before a restart is unknown."""
-    node = ReplayNode(local_replay(**changes), max_lead=1000)
-    assert node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
+    node = make_node(rows=stream(40), **changes)
 
     def learn(updates):
         replay, made = open_replay(DirectPeer(node), **changes), 0
@@ -415,22 +395,22 @@ def test_updates_that_a_learner_has_lost_are_due_again(changes):
     assert made > 5
     assert [learn(made), learn(made - 3), learn(0), learn(made)] == [0, 3, made, 0]
     state = node.state()
-    node = ReplayNode(local_replay(**changes), max_lead=1000, restarts=1)
+    node = make_node(restarts=1, **changes)
     node.restore(state)
     assert [learn(made), learn(made - 3)] == [0, 3]
 
 
 def test_no_round_begins_before_the_newest_sequences_are_drawn():
     """Whatever the lead: each round's newest sequences are those of one process."""
-    sequence, rows = sequence_spec(period=3), list(stream(40))
+    sequence, rows = sequence_spec(period=3), stream(40)
     changes = {**ROUNDS, "replay_ratio": 0.0}
     local, wanted = local_replay(sequence, **changes), []
     for row in rows:
         local.add(row)
         while (draw := local.draw()) is not None:
             wanted.append(draw.keys[:2])
-    node, found = ReplayNode(local_replay(sequence, **changes), max_lead=1000), []
-    while not node.add(7, [0, 0], [0, 1], packed(rows, sequence), 0.0):
+    node, found = make_node(sequence, **changes), []
+    while not feed(node, rows):
         found.append(one_draw(node, node.draw(0, len(found), 0.0)).keys[:2])
     assert len(wanted) == 13
     assert_equal(found, wanted[: len(found)])
@@ -438,20 +418,15 @@ def test_no_round_begins_before_the_newest_sequences_are_drawn():
 
 
 def test_priorities_are_set_once_and_use_the_draws_before():
-    node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
-    node.add(7, [0, 0], [0, 1], packed(stream(20)), 0.0)
+    node = make_node(rows=stream(20), selector="proportional")
     draws = [one_draw(node, node.draw(0, number, 0.0)) for number in range(3)]
     assert_equal(node.draw(0, 1, 0.0), draws[1].data)
     slots = draws[1].keys[0]
-
-    def priorities():
-        return node.local.store.state()["selector"]["priorities"][slots]
-
     node.set_priorities(0, [(1, np.full(3, 5.0))])
-    assert (priorities() == 5).all()
+    assert (priorities_of(node)[slots] == 5).all()
     node.set_priorities(0, [(1, np.full(3, 7.0))])
     node.set_priorities(1, [(2, np.full(3, 7.0))])
-    assert (priorities() == 5).all()
+    assert (priorities_of(node)[slots] == 5).all()
     assert node.state()["counters"][1] == 2, "two updates are used"
     with pytest.raises(
         ValueError, match=r"The draws of request 1 have been used, the next one is 3\."
@@ -460,11 +435,10 @@ def test_priorities_are_set_once_and_use_the_draws_before():
 
 
 def test_a_request_has_as_many_draws_as_are_due_and_wanted():
-    rows = list(stream(20))
-    local, node = local_replay(), ReplayNode(local_replay(), max_lead=1000)
+    rows = stream(20, ends=0.15)
+    local, node = local_replay(), make_node(rows=rows)
     for row in rows:
         local.add(row)
-    node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
     wanted = list(iter(local.draw, None))
     assert len(wanted) == 9
     answers = [node.draw(0, request, 0.0, (), 4) for request in range(3)]
@@ -486,14 +460,13 @@ def test_a_request_has_as_many_draws_as_are_due_and_wanted():
 
 def test_late_priorities_are_set():
     """Calls of a learner may overtake each other."""
-    node = ReplayNode(local_replay(selector="proportional"), max_lead=1000)
-    node.add(7, [0, 0], [0, 1], packed(stream(30, ends=0.0)), 0.0)
+    node = make_node(rows=stream(30, ends=0.0), selector="proportional")
     draws = [one_draw(node, node.draw(0, number, 0.0)) for number in range(17)]
     node.set_priorities(0, [(16, np.full(3, 5.0))])
     assert node.draw(0, 17, 0.0, [(0, np.full(3, 9.0))]) is None, "no more are due"
-    assert (node.local.store.state()["selector"]["priorities"][draws[0].keys[0]] == 9).all()
+    assert (priorities_of(node)[draws[0].keys[0]] == 9).all()
     assert node.state()["counters"][1] == 17
-    node.add(7, [30] * 2, [0, 1], packed(stream(6, ends=0.0)), 0.0)
+    feed(node, stream(6, ends=0.0), 30)
     for number, waits in [(17, True), (18, False)]:
         assert node.draw(0, number, 0.0) is not None
         node.set_priorities(0, [(number, np.ones(3))])
@@ -503,17 +476,16 @@ def test_late_priorities_are_set():
 @pytest.mark.parametrize("crosses", [False, True])
 def test_a_restored_node_cuts_the_running_episodes(crosses):
     """Though its writer is the same, and no row is missing."""
-    sequence, rows = sequence_spec(crosses=crosses), list(stream(12, ends=0.0))
-    local, node = local_replay(sequence), ReplayNode(local_replay(sequence), max_lead=1000)
-    node.add(7, [0, 0], [0, 1], packed(rows[:6], sequence), 0.0)
+    sequence, rows = sequence_spec(crosses=crosses), stream(12, ends=0.0)
+    local, node = local_replay(sequence), make_node(sequence, rows=rows[:6])
     node.restore(node.state())
-    node.add(7, [6] * 2, [0, 1], packed(rows[6:9], sequence), 0.0)
-    node.add(7, [9] * 2, [0, 1], packed(rows[9:], sequence), 0.0)
+    feed(node, rows[6:9], 6)
+    feed(node, rows[9:], 9)
     for number, row in enumerate(rows):
         if number == 6:
             local.cut()
         local.add(as_first(row) if number == 6 else row)
-    assert_equal(node.state(), {**local.state(), "counters": np.array(local.counters)})
+    assert_equal(node.state(), with_counters(local))
 
 
 def test_a_buffer_of_another_size_is_refused():
@@ -521,14 +493,14 @@ def test_a_buffer_of_another_size_is_refused():
     packing = local_replay().packing
     data = packing.empty_draw(3).data
     (draw,) = packing.read_draws(data)
-    assert [part.shape for part in draw.parts] == [(3, 4, 32)]
-    with pytest.raises(ValueError, match=r"A draw of 3 sequences has 640 bytes, got 639: learner"):
+    assert [part.shape for part in draw.parts] == [(3, 4, 36)]
+    with pytest.raises(ValueError, match=r"A draw of 3 sequences has 704 bytes, got 703: learner"):
         packing.read_draws(data[:-1])
 
 
 def test_wrong_rows_are_refused():
-    node = ReplayNode(local_replay(), max_lead=0)
-    rows = packed(stream(3))
+    node = make_node(max_lead=0)
+    rows = packed(node, stream(3))
     with pytest.raises(ValueError, match=r"uint8 \(3, 1, \d+\), got uint8 \(3, 2, \d+\)\."):
         node.add(7, [0], [0], rows, 0.0)
     with pytest.raises(ValueError, match=r"got uint8 \(3, 2, \d+\)\."):
@@ -536,12 +508,12 @@ def test_wrong_rows_are_refused():
     with pytest.raises(ValueError, match=r"Rows of environment 2 arrived, but .* made for 2"):
         node.add(7, [0, 0], [1, 2], rows, 0.0)
     with pytest.raises(ValueError, match=r"max_lead must be at least 0 rows, got -1\."):
-        ReplayNode(local_replay(), max_lead=-1)
+        make_node(max_lead=-1)
 
 
 @pytest.mark.parametrize("change", [{"length": 5}, {"stored": True}, {"frame_stack": 2}])
 def test_another_layout_is_refused(change):
-    peer = DirectPeer(ReplayNode(local_replay(), max_lead=0))
+    peer = DirectPeer(make_node(max_lead=0))
     for make in (open_replay, open_writer):
         with pytest.raises(ValueError, match=r"layout .*, those here .*: all nodes need the same"):
             make(peer, sequence=sequence_spec(**change))

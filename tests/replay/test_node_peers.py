@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from replay_nodes import (
     LatePeer,
-    assert_equal,
+    feed,
     local_replay,
+    make_node,
     open_replay,
     open_writer,
-    packed,
+    priorities_of,
     sequence_spec,
-    stream,
 )
+from replay_rows import assert_equal, stream
 
 from retrax.launchpad_programs.engines import ray_session
 from retrax.replay import node_writer, remote
@@ -24,9 +25,9 @@ from retrax.replay.node import ReplayNode
 FAST = {"chunk_rows": 4, "chunk_seconds": 1e9, "max_chunks": 3}
 
 
-def make_node(peer_is_silent=False, max_lead=1000, restarts=0, **changes):
-    node = ReplayNode(local_replay(**changes), max_lead=max_lead, restarts=restarts)
-    return node, LatePeer(node, silent=peer_is_silent)
+def make_peer(silent=False, **changes):
+    node = make_node(**changes)
+    return node, LatePeer(node, silent=silent)
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +67,8 @@ def write_until_stopped(writer, rows):
 
 
 def test_a_writer_of_a_silent_node_is_ahead_by_its_chunks():
-    node, peer = make_node(peer_is_silent=True)
-    writer, rows = open_writer(peer, stop=Stop(3), **FAST), list(stream(30, ends=0.0))
+    node, peer = make_peer(silent=True)
+    writer, rows = open_writer(peer, stop=Stop(3), **FAST), stream(30, ends=0.0)
     assert write_until_stopped(writer, rows) == 11, "row 12 completes the third chunk"
     assert sent_rows(peer) == [4], "one call at a time"
     peer.silent = False
@@ -78,8 +79,8 @@ def test_a_writer_of_a_silent_node_is_ahead_by_its_chunks():
 
 def test_a_writer_waits_while_its_rows_are_held_back():
     """`max_lead` rows are taken in beyond those that make a call due."""
-    node, peer = make_node(max_lead=10)
-    writer, rows = open_writer(peer, stop=Stop(3), **FAST), list(stream(60, ends=0.0))
+    node, peer = make_peer(max_lead=10)
+    writer, rows = open_writer(peer, stop=Stop(3), **FAST), stream(60, ends=0.0)
     free = local_replay()
     due = next(count for count, row in enumerate(rows, 1) if free.add(row) or free.is_due)
     assert write_until_stopped(writer, rows) == 11 + (due + 5) // 4 * 4
@@ -87,7 +88,7 @@ def test_a_writer_waits_while_its_rows_are_held_back():
 
 
 def test_a_writer_gives_up_in_the_end():
-    _, peer = make_node(peer_is_silent=True)
+    _, peer = make_peer(silent=True)
     writer = open_writer(peer, max_wait=0.02, **FAST)
     with pytest.raises(WaitTimeout, match=r"Waited \d+ s for the replay to take rows of .* 0 to 1"):
         write_all(writer, stream(30), [])
@@ -96,8 +97,8 @@ def test_a_writer_gives_up_in_the_end():
 def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(node_writer.time, "monotonic", lambda: now[0])
-    node, peer = make_node()
-    writer, rows = open_writer(peer, chunk_rows=16, chunk_seconds=2.0), stream(30)
+    node, peer = make_peer()
+    writer, rows = open_writer(peer, chunk_rows=16, chunk_seconds=2.0), iter(stream(30))
     kept = []
     for seconds in (0.5, 1.0, 0.6, 0.5, 2.0, 1.9):
         now[0] += seconds
@@ -108,7 +109,7 @@ def test_rows_are_sent_after_some_time_though_a_chunk_is_not_complete(monkeypatc
 
 def test_a_writer_closes_in_bounded_time(monkeypatch):
     monkeypatch.setattr(node_writer, "_CLOSE_SECONDS", 0.05)
-    node, peer = make_node(peer_is_silent=True)
+    node, peer = make_peer(silent=True)
     writer = open_writer(peer, **FAST)
     write_all(writer, stream(6), [])
     writer.close()
@@ -119,7 +120,7 @@ def test_a_writer_closes_in_bounded_time(monkeypatch):
 def test_rows_that_are_held_back_do_not_delay_a_stop():
     """Nobody draws any more; the node is asked once."""
     stop = []
-    node, peer = make_node(max_lead=0)
+    node, peer = make_peer(max_lead=0)
     writer = open_writer(peer, stop=lambda: bool(stop), **FAST)
     peer.silent = True
     write_all(writer, stream(10, ends=0.0), [])
@@ -141,12 +142,12 @@ def test_rows_that_are_held_back_do_not_delay_a_stop():
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_chunk_is_sent_again_when_its_node_has_died(after):
-    old, peer = make_node(peer_is_silent=True)
+    old, peer = make_peer(silent=True)
     writer = open_writer(peer, **FAST)
     rows = [row._replace(is_first=np.ones(2, bool)) for row in stream(12, ends=0.0)]
     for row in rows[:4]:
         writer.write(row)
-    new = ReplayNode(local_replay(), max_lead=1000, restarts=1)
+    new = make_node(restarts=1)
     peer.die(new, after=after)
     peer.silent = False
     for row in rows[4:]:
@@ -157,16 +158,16 @@ def test_a_chunk_is_sent_again_when_its_node_has_died(after):
 
 
 def test_rows_of_another_number_of_environments_are_refused():
-    _, peer = make_node()
+    _, peer = make_peer()
     writer = open_writer(peer)
     with pytest.raises(ValueError, match=r"rows must be of 2 environments, got 1\."):
-        writer.write(next(stream(1, 1)))
+        writer.write(stream(1, 1)[0])
 
 
 def test_draws_are_requested_ahead_and_arrive_in_their_order():
-    node, peer = make_node()
-    local, rows = local_replay(), list(stream(40))
-    node.add(7, [0, 0], [0, 1], packed(rows), 0.0)
+    node, peer = make_peer()
+    local, rows = local_replay(), stream(40)
+    feed(node, rows)
     for row in rows:
         local.add(row)
     peer.silent = True
@@ -185,17 +186,16 @@ def test_draws_are_requested_ahead_and_arrive_in_their_order():
 
 
 def test_a_draw_that_was_not_due_is_requested_again():
-    node, peer = make_node()
+    node, peer = make_peer()
     replay = open_replay(peer, ahead=2)
     assert replay.sample() is None
-    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
+    feed(node, stream(40))
     assert replay.sample() is None, "the answers are older"
     assert replay.sample().keys.number == 0
 
 
 def test_priorities_travel_with_requests_in_the_order_of_the_draws():
-    node, peer = make_node(selector="proportional")
-    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
+    node, peer = make_peer(selector="proportional", rows=stream(40))
     replay = open_replay(peer, ahead=1)
     draws = [replay.sample() for _ in range(4)]
     peer.silent = True
@@ -206,7 +206,7 @@ def test_priorities_travel_with_requests_in_the_order_of_the_draws():
     ((name, _, request, _, priorities, _),) = [answer.call for answer in peer.sent]
     assert (name, request, [n for n, _ in priorities]) == ("draw", 2, [0, 1, 2, 3])
     peer.answer()
-    found = node.local.store.state()["selector"]["priorities"]
+    found = priorities_of(node)
     assert (found[draws[3].keys.local[0]] == 4).all()
     with pytest.raises(ValueError, match="priorities must be finite"):
         replay.set_priorities(draws[0].keys, np.full(3, np.nan))
@@ -214,21 +214,22 @@ def test_priorities_travel_with_requests_in_the_order_of_the_draws():
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_priorities_are_sent_although_no_draw_is_due(ahead):
-    node, peer = make_node(selector="proportional", acting_steps_per_update=30.0)
-    node.add(7, [0, 0], [0, 1], packed(stream(22, ends=0.0)), 0.0)
+    node, peer = make_peer(
+        selector="proportional", acting_steps_per_update=30.0, rows=stream(22, ends=0.0)
+    )
     replay = open_replay(peer, ahead=ahead)
     draw = replay.sample()
     replay.set_priorities(draw.keys, np.full(3, 5.0))
     assert replay.sample() is None
-    found = node.local.store.state()["selector"]["priorities"]
+    found = priorities_of(node)
     assert (found[draw.keys.local[0]] == 5).all()
 
 
 def test_the_status_is_not_asked_for_again_and_again():
-    node, peer = make_node()
+    node, peer = make_peer()
     replay, exact = open_replay(peer, ahead=2), open_replay(peer)
     assert replay.status().num_rows == exact.status().num_rows == 0
-    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
+    feed(node, stream(40))
     assert exact.status() == node.local.status()
     assert replay.status().num_rows == 0
     replay._status_until = 0.0
@@ -247,8 +248,7 @@ class Keeper(ReplayNode):
 
 def test_a_state_is_kept_by_the_node():
     """After the priorities that were sent have been set; the learner's state has no rows."""
-    node = Keeper(local_replay(), max_lead=1000)
-    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
+    node = make_node(rows=stream(40), node=Keeper)
     peer = LatePeer(node)
     replay = open_replay(peer)
     replay.set_priorities(replay.sample().keys, np.ones(3))
@@ -260,7 +260,7 @@ def test_a_state_is_kept_by_the_node():
     assert sum(np.size(leaf) for leaf in state["stored_as"].values()) < 100
     replay.restore(state, {"updates": 0})
     sequence = sequence_spec(length=5)
-    other = open_replay(LatePeer(ReplayNode(local_replay(sequence), max_lead=0)), sequence)
+    other = open_replay(LatePeer(make_node(sequence, max_lead=0)), sequence)
     with pytest.raises(ValueError, match="the stored rows have length 4, and the config has 5"):
         other.restore(state, {})
     with pytest.raises(ValueError, match="or were kept by a replay node, but this replay keeps"):
@@ -270,8 +270,7 @@ def test_a_state_is_kept_by_the_node():
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_a_state_is_kept_when_all_priorities_are_set(ahead):
     """Those of requests too that have not been answered."""
-    node = Keeper(local_replay(selector="proportional"), max_lead=1000)
-    node.add(7, [0, 0], [0, 1], packed(stream(40)), 0.0)
+    node = make_node(rows=stream(40), node=Keeper, selector="proportional")
     peer = LatePeer(node)
     replay = open_replay(peer, ahead=ahead)
     draws = [replay.sample() for _ in range(2)]
@@ -281,11 +280,11 @@ def test_a_state_is_kept_when_all_priorities_are_set(ahead):
         draws.append(replay.sample())
     replay.set_priorities(draws[1].keys, np.full(3, 5.0))
     replay.keep(100)
-    found = node.local.store.state()["selector"]["priorities"]
+    found = priorities_of(node)
     assert (found[draws[1].keys.local[0]] == 5).all()
     assert set(found[draws[0].keys.local[0]]) <= {5.0, 7.0}
     peer.answer()
-    assert_equal(node.local.store.state()["selector"]["priorities"], found)
+    assert_equal(priorities_of(node), found)
 
 
 def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
@@ -295,9 +294,9 @@ def test_rows_of_a_run_with_another_replay_fill_an_empty_node():
     names = ("steps", "updates", "learning_since")
     counters = dict(zip(names, local.counters, strict=True))
     for full in (False, True):
-        node, peer = make_node()
+        node, peer = make_peer()
         if full:
-            node.add(7, [0, 0], [0, 1], packed(stream(3)), 0.0)
+            feed(node, stream(3))
         open_replay(peer).restore(local.state(), counters)
         assert node.status()[0] == (6 if full else local.status().num_rows)
     reverbs = {"stored_as": local.state()["stored_as"], "reverb_checkpoint": np.zeros(1)}
@@ -318,8 +317,7 @@ def test_a_learner_holds_no_more_answers_than_ray_has_memory_for(monkeypatch, re
                 answers.append(weakref.ref(answer))
             return answer
 
-    node = ReplayNode(local_replay(), max_lead=1000)
-    node.add(7, [0, 0], [0, 1], packed(stream(60)), 0.0)
+    node = make_node(rows=stream(60))
     replay, held = open_replay(Carrying(node), ahead=ray_session.AHEAD), []
     while (draw := replay.sample()) is not None:
         held = [*held[-2:], draw]
