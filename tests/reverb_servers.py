@@ -6,44 +6,15 @@ import threading
 
 import jax
 import numpy as np
-from replay_rows import SPEC, State
+from replay_rows import SPEC
 
-from retrax.datatypes import ReplayConfig, Row
+from retrax.datatypes import ReplayConfig
 from retrax.replay import SequenceStore
 from retrax.replay.reverb import TABLE, Layout, ReverbReplay, ReverbWriter, make_tables
 from retrax.replay.reverb.library import reverb
 
 BIG = ReplayConfig(capacity=2000, min_rows=1, batch_size=4, acting_steps_per_update=0.3)
 SECONDS = 20.0  # no wait takes as long, unless it fails
-
-
-def stream(environment, num_rows, stored=False, ends=0.2):
-    """Rows `[1, ...]` of one environment; each row's numbers identify it."""
-    rng = np.random.default_rng(environment)
-    last = True
-    for number in range(num_rows):
-        first, last = last, not last and rng.random() < ends
-        extras = {"mu": np.full((1, 3), number, np.float32)}
-        if stored:
-            extras["memory"] = State(
-                np.full((1, 4), number, "f"), np.full((1, 4), environment, "f")
-            )
-        yield Row(
-            observation=np.array([[environment, number]], np.float32),
-            reward=rng.normal(size=1).astype(np.float32),
-            discount=np.array([0 if last and rng.random() < 0.5 else 1], np.float32),
-            is_first=np.array([first]),
-            is_last=np.array([last]),
-            action=rng.integers(3, size=1).astype(np.int32),
-            extras=extras,
-        )
-
-
-def streams(num_envs, num_rows, stored=False):
-    """Rows `[n, ...]` of several environments in lockstep."""
-    each = [stream(environment, num_rows, stored) for environment in range(num_envs)]
-    for rows in zip(*each, strict=True):
-        yield jax.tree.map(lambda *x: np.concatenate(x), *rows)
 
 
 @contextlib.contextmanager
@@ -121,10 +92,10 @@ def shapes_of(sample):
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), sample)
 
 
-def expected_sequences(sequence, num_envs, num_rows, stored):
-    """Every sequence that the local store makes of the streams, by its first row."""
-    store = SequenceStore(SPEC, sequence, BIG, num_envs=num_envs, seed=0)
-    for rows in streams(num_envs, num_rows, stored):
+def expected_sequences(sequence, stream):
+    """Every sequence that the local store makes of the rows of two environments, by its first."""
+    store = SequenceStore(SPEC, sequence, BIG, num_envs=2, seed=0)
+    for rows in stream:
         store.add(rows)
     slots = np.flatnonzero(store.state()["selector"]["present"])
     rows, mask = store.read(slots)
@@ -132,8 +103,3 @@ def expected_sequences(sequence, num_envs, num_rows, stored):
         tuple(rows.observation[i, 0, -2:].tolist()): jax.tree.map(lambda x, i=i: x[i], (rows, mask))
         for i in range(len(slots))
     }
-
-
-def assert_same(found, wanted):
-    jax.tree.map(np.testing.assert_array_equal, found, wanted)
-    assert shapes_of(found) == shapes_of(wanted)

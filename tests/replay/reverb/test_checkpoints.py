@@ -5,8 +5,6 @@ import re
 import numpy as np
 import pytest
 
-pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
-
 from retrax.replay.reverb import Checkpoints, check_tables
 from retrax.replay.reverb.library import reverb, tensorflow
 

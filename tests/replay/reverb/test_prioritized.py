@@ -6,18 +6,13 @@ import time
 
 import numpy as np
 import pytest
-
-pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from replay_rows import sequence_spec
+from replay_rows import SPEC, sequence_spec, stream
 from reverb_servers import (
     BIG,
-    SPEC,
     draw,
     make_writer,
     open_replay,
     server,
-    stream,
     write_on,
     writing,
 )
@@ -50,7 +45,7 @@ def test_the_table_keeps_the_ratio_on_both_sides():
             r"at 127.0.0.1:\d+ holds \d+ of at most 10000 items \(minimum 47\), after \d+ inserts "
             r"and \d+ samples",
         ):
-            write_on(writer, stream(0, 2000))
+            write_on(writer, stream(2000, 1))
         drawn = 0
         while (batch := replay.sample(0.5)) is not None:
             drawn += len(batch[0])
@@ -88,7 +83,7 @@ def test_priorities_decide_what_the_table_draws_and_weights_correct_for_it():
         uniform_fraction=0.2,
     )
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
-        with writing(address, sequence, config, stream(0, 6)):
+        with writing(address, sequence, config, stream(6, 1)):
             wait_for(lambda: draw(replay) and replay.status().num_sequences == 5)
         assert replay.status().new_priority == 1.0
         # A second time, with the mean of the priorities that the first has set: the first may set
@@ -120,7 +115,7 @@ def test_bad_priorities_are_never_sent(selector):
     sequence = sequence_spec(length=2)
     config = dataclasses.replace(BIG, selector=selector, batch_size=2, acting_steps_per_update=2)
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
-        with writing(address, sequence, config, stream(0, 20)):
+        with writing(address, sequence, config, stream(20, 1)):
             keys = draw(replay).keys
         for wrong in (np.nan, np.inf, -1.0):
             with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
@@ -130,7 +125,7 @@ def test_bad_priorities_are_never_sent(selector):
         info = reverb.Client(address).server_info(timeout=5)
         assert len(info) == 1
         with contextlib.closing(make_writer(address, sequence, config)) as writer:
-            (row,) = stream(0, 1)
+            (row,) = stream(1, 1)
             with pytest.raises(ValueError, match="priorities must be finite, at least 0"):
                 writer.write(row, new_priority=np.nan)
 
@@ -139,7 +134,7 @@ def test_state_and_restore():
     sequence = sequence_spec(length=3)
     config = dataclasses.replace(BIG, selector="proportional", acting_steps_per_update=4)
     with server(sequence, config) as address, open_replay(address, sequence, config) as replay:
-        with writing(address, sequence, config, stream(0, 20)):
+        with writing(address, sequence, config, stream(20, 1)):
             keys = draw(replay).keys
         replay.set_priorities(keys, np.array([1.0, 2.0, 3.0, 4.0]))
         state, status = replay.state(), replay.status()

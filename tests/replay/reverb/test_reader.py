@@ -6,21 +6,16 @@ import threading
 import time
 
 import pytest
-
-pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from replay_rows import sequence_spec
+from replay_rows import SPEC, sequence_spec, stream
 from reverb_servers import (
     BIG,
     SECONDS,
-    SPEC,
     draw,
     each_once,
     make_writer,
     open_replay,
     serve,
     server,
-    stream,
     write_all,
 )
 from waiting import wait_for
@@ -50,7 +45,7 @@ def reading():
         contextlib.closing(make_writer(address, SEQUENCE, CONFIG)) as writer,
         contextlib.closing(Reader(address, layout, batch_size=4, max_wait=SECONDS)) as reader,
     ):
-        rows = stream(0, 1000, ends=0.0)
+        rows = iter(stream(1000, 1, ends=0.0))
         writer.write(next(rows))
 
         def write(count):
@@ -113,7 +108,7 @@ def test_two_batches_are_drawn_ahead():
     """One by Reverb and one by the reader: newer priorities take effect after them."""
     config = dataclasses.replace(CONFIG, acting_steps_per_update=0.01)
     with server(SEQUENCE, config) as address:
-        write_all(address, SEQUENCE, config, stream(0, 5))
+        write_all(address, SEQUENCE, config, stream(5, 1))
         table = reverb.Client(address).server_info
 
         def drawn():

@@ -1,17 +1,64 @@
+"""The table of sequences: its columns, size, and the check that a server has it."""
+
+import dataclasses
 import importlib
+import pathlib
+import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
+from dm_env import specs
+from replay_rows import SPEC, sequence_spec
+from reverb_servers import BIG, SECONDS, make_writer, open_replay, serve, server
 
-pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from replay_rows import sequence_spec
-from reverb_servers import SPEC
-
+from retrax.datatypes import EnvironmentSpec
 from retrax.replay import ReplayConfig
 from retrax.replay.reverb import Layout, make_tables
+from retrax.replay.reverb.library import reverb
 
 pytestmark = pytest.mark.distributed
+
+
+def test_rows_of_the_same_size_have_other_signatures():
+    """Of rows, and of extras of first rows; `test_packing` has other cases."""
+    config, sequence = BIG, sequence_spec(stored=True)
+    one = Layout(SPEC, sequence, config)
+    assert one.signature() == Layout(SPEC, sequence_spec(stored=True), config).signature()
+    integers = EnvironmentSpec(specs.Array((2,), np.int32), SPEC.actions)
+    memory = tuple(jax.ShapeDtypeStruct((size,), np.float32) for size in (3, 4))
+    other = dataclasses.replace(sequence, extras={**sequence.extras, "memory": memory})
+    for changed in (Layout(integers, sequence, config), Layout(SPEC, other, config)):
+        shapes = [[column.shape for column in each.signature()] for each in (one, changed)]
+        assert str(shapes[0]) == str(shapes[1])
+        assert one.signature() != changed.signature()
+
+
+def test_tables_of_another_layout_are_refused_by_writers_and_replays():
+    sequence, config, other = sequence_spec(), BIG, sequence_spec(stored=True)
+    found, wanted = (Layout(SPEC, each, config).signature()[0].name for each in (other, sequence))
+    sentence = rf"Reverb's table sequences has the columns {found} .* rows make {wanted} [^.]*\.$"
+    with server(other, config) as address:
+        with pytest.raises(ValueError, match=sentence):
+            make_writer(address, sequence, config)
+        with open_replay(address, sequence, config) as replay:
+            for _ in range(2):
+                with pytest.raises(ValueError, match=sentence):
+                    replay.sample(SECONDS)
+
+
+def test_a_missing_table_is_named():
+    sequence, config = sequence_spec(), BIG
+    expected = r"has the tables \['other'\], but the config asks for sequences"
+    with serve([reverb.Table.queue("other", 1)]) as address:
+        with pytest.raises(ValueError, match=expected):
+            make_writer(address, sequence, config)
+        with (
+            open_replay(address, sequence, config) as replay,
+            pytest.raises(ValueError, match=expected),
+        ):
+            replay.sample(SECONDS)
 
 
 def test_a_table_too_small_for_its_environments_is_refused():
@@ -39,3 +86,18 @@ def test_without_reverb_the_error_names_the_requirements(monkeypatch):
     expected = r"Reverb needs Python 3\.10 .*: pip install -r requirements\.txt \(.*reverb"
     with pytest.raises(ModuleNotFoundError, match=expected):
         importlib.import_module("retrax.replay.reverb.library")
+
+
+@pytest.mark.documents
+def test_the_benchmark_prints_both_ways():
+    script = pathlib.Path(__file__).parents[3] / "benchmarks" / "reverb_replay.py"
+    sizes = ["--batch", "4", "--rows", "400", "--seconds", "0.05", "--repeats", "1"]
+    result = subprocess.run(
+        [sys.executable, str(script), *sizes], capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr
+    read, written = result.stdout.splitlines()
+    assert read.startswith("sequences/s read")
+    assert written.startswith("steps/s written")
+    assert "ten columns" in read
+    assert "ten columns" in written

@@ -11,21 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("reverb", reason="needs the distributed tier (Python 3.10, Linux)")
-
-from replay_rows import sequence_spec
+from replay_rows import SPEC, sequence_spec, stream
 from reverb_servers import (
     BIG,
     SECONDS,
-    SPEC,
     draw,
     free_address,
     make_writer,
     open_replay,
     serve,
     server,
-    stream,
     write_on,
 )
 from waiting import wait_for
@@ -63,7 +58,7 @@ def test_without_a_server_everything_ends_with_a_sentence():
 
 SERVER = """
 import dataclasses, sys, time
-from replay_rows import sequence_spec
+from replay_rows import SPEC, sequence_spec, stream
 from reverb_servers import BIG, SPEC, Layout, make_tables, reverb
 config = dataclasses.replace(BIG, acting_steps_per_update=4, selector="proportional")
 tables = make_tables(Layout(SPEC, sequence_spec(), config), num_envs=1)
@@ -98,7 +93,7 @@ def test_nobody_waits_forever_for_a_server_that_died():
         open_replay(address, sequence, CONFIG, max_wait=0.3) as replay,
     ):
         writer = make_writer(address, sequence, CONFIG, max_wait=0.3)
-        write_on(writer, stream(0, 16))
+        write_on(writer, stream(16, 1))
         keys = draw(replay).keys
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -107,7 +102,7 @@ def test_nobody_waits_forever_for_a_server_that_died():
             WaitTimeout,
             match="replay to take the rows of environment 0: no Reverb server answers at",
         ):
-            write_on(writer, stream(1, 1000))
+            write_on(writer, stream(1000, 1))
         writer.close()
         for _ in range(10):
             if replay.sample(0.3) is None:
