@@ -83,7 +83,7 @@ def train(
         if there is none yet.
       plain: log lines instead of a progress bar.
       environment: `config.num_envs` environments of the id of the config, closed at the end; made
-        if None. See `environments.custom.as_vector`. For one actor, and not with `resume`.
+        if None. See `environments.factory.as_vector`. For one actor, and not with `resume`.
       data: `retrax.Episode`s, or Minari's, to learn from in place of acting; steps are updates.
       on_metrics: gets the steps and the numbers of each row of metrics.csv, evaluations included.
         If it returns True, the run is stopped, with a snapshot. Its errors end no run. See

@@ -10,8 +10,7 @@ your own that has the same methods.
 
 from ..datatypes import EnvironmentSpec, TimeStep, VectorEnvironment
 from .checks import check_environment
-from .custom import from_gymnasium_vector
-from .factory import known_environments, make
+from .factory import from_gymnasium_vector, known_environments, make
 
 __all__ = [
     "EnvironmentSpec",

@@ -58,6 +58,12 @@ def check_numbers(seed: int, num_envs: int) -> None:
         raise ValueError(f"seed must not be negative, got {seed}.")
 
 
+def check_limit(limit: int | None) -> None:
+    """Refuses, by a ValueError, a `max_episode_steps` that is neither None nor an integer >= 1."""
+    if limit is not None and not (isinstance(limit, int | np.integer) and limit >= 1):
+        raise ValueError(f"max_episode_steps must be an integer of at least 1, got {limit!r}.")
+
+
 def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
     """One source of randomness for each environment: the first ones stay the same when E grows.
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .arrival import integer_seeds
-from .attributes import Attributes
 from .dm_env_adapter import DmEnvVector
 from .failures import one_sentence
-from .mujoco_state import MujocoState
+from .mujoco import MujocoState
+from .plain_data import Attributes
 
 PREFIX = "bsuite:"
 _INNER = "_env"  # of bsuite's wrappers: what they wrap

@@ -11,10 +11,9 @@ import numpy as np
 
 from ..datatypes import DEFAULT_LIMIT
 from .arrival import integer_seeds
-from .attributes import Attributes
 from .dm_env_adapter import DmEnvVector
-from .mujoco_state import MujocoState
-from .opengl import choose_backend, drawing
+from .mujoco import MujocoState, choose_backend, drawing
+from .plain_data import Attributes
 
 PREFIX = "dm_control:"
 _SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws

@@ -9,10 +9,10 @@ from dm_env import specs
 
 from ..datatypes import DEFAULT_LIMIT, ActionSpec, EnvironmentSpec
 from .arrival import Convert, bounded_actions, fits
-from .attributes import Attributes
 from .failures import RefusedError, closed_on_error, drawn
-from .mujoco_state import MujocoState
+from .mujoco import MujocoState
 from .observations import Group, Part, float_array, floats, image, is_image
+from .plain_data import Attributes
 from .sequential import Result, SequentialVector, check_alike
 
 

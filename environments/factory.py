@@ -1,28 +1,47 @@
-"""One way to make every kind of environment, by its id."""
+"""One way to make every kind of environment, by its id or by a function that makes it."""
 
 import functools
+import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+from dm_env import specs
 
 from ..basics.imports import import_from, load, registered, registered_names
 from ..basics.sentences import did_you_mean
-from ..datatypes import DEFAULT_LIMIT, VectorEnvironment
+from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
+from .arrival import integer_seeds
 from .bsuite_tasks import PREFIX as BSUITE
 from .bsuite_tasks import BsuiteVector
 from .control_suite import PREFIX as CONTROL
 from .control_suite import ControlSuite, tasks
-from .custom import GROUP, LIMIT, Request, make_custom
-from .failures import failure, one_sentence
-from .opengl import choose_backend
+from .dm_env_adapter import DmEnvVector
+from .failures import closed_on_error, failure, one_sentence
+from .mujoco import choose_backend
 from .pure import PureVector
-from .pure_factory import OURS, PGX, make_pgx
-from .switches import parameters, split, values
+from .pure_factory import LIMIT, OURS, as_pure, is_written_in_jax, make_task
+from .switches import COMMON, parameters, split, values
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 
+GROUP = "retrax.environments"  # of entry points
 _ALE = "ALE/"
 _MINATAR = "MinAtar/"
+_INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
+
+
+class _Request(NamedTuple):
+    """Arguments of `make`, besides the id."""
+
+    seed: int
+    num_envs: int
+    render: bool
+    evaluation: bool
+    switches: dict[str, Any]
 
 
 def make(
@@ -51,9 +70,10 @@ def make(
     An entry point, NAME, or a function given in place of an id is called as follows. If it has the
     parameters `num_envs` and `seed`, it returns a `VectorEnvironment` or what
     `from_gymnasium_vector` takes. Any other one is called once for each environment and returns a
-    `gymnasium.Env`, a `dm_env.Environment` or a `PureEnvironment`; it may have the parameters
-    `seed` (a different one for each environment) and `render_mode` ("rgb_array" if `render`). Its
-    other parameters are switches, and so is `max_episode_steps`, after which episodes are cut off.
+    `gymnasium.Env`, a `dm_env.Environment`, a `PureEnvironment` or an environment of gymnax's form;
+    it may have the parameters `seed` (a different one for each environment) and `render_mode`
+    ("rgb_array" if `render`). Its other parameters are switches, and so is `max_episode_steps`,
+    after which episodes are cut off.
 
     Args:
       id: the id, or a function. Switches may follow an id, where only text can be given:
@@ -84,9 +104,9 @@ def make(
         the environment's own code raises an error.
       ImportError: the environment needs what is not installed; the message names it.
     """
-    request = Request(seed, num_envs, render, evaluation, switches)
+    request = _Request(seed, num_envs, render, evaluation, switches)
     if callable(id):
-        return make_custom(id, "an environment made by a function", request)
+        return _make_custom(id, "an environment made by a function", request)
     id, named = split(id)
     try:
         return _make(id, search_path, request._replace(switches={**named, **switches}))
@@ -110,13 +130,13 @@ def known_environments() -> list[str]:
     return list(dict.fromkeys(known))
 
 
-def _make(id: str, search_path: Path | None, request: Request) -> VectorEnvironment:
+def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnvironment:
     common: dict[str, Any] = {"num_envs": request.num_envs, "seed": request.seed}
     checked = functools.partial(
         values, request.switches, id=id, evaluation=request.evaluation, strict=True
     )
-    if id in OURS:
-        return PureVector(OURS[id](**checked(OURS[id])), **common)
+    if (pure := make_task(id, request.switches)) is not None:
+        return PureVector(pure, **common)
     if id.startswith(_ALE):
         from .atari import GAME, Atari, games
         from .emulated_atari import EmulatedAtari
@@ -136,9 +156,6 @@ def _make(id: str, search_path: Path | None, request: Request) -> VectorEnvironm
     if id.startswith(BSUITE):
         checked(BsuiteVector, hidden={"id"})
         return BsuiteVector(id.removeprefix(BSUITE), **common)
-    if id.startswith(PGX):
-        checked(make_pgx, hidden={"game"})
-        return PureVector(make_pgx(id.removeprefix(PGX)), **common)
     if ":" in id:
         return _make_from_module(id, search_path, request)
     if id.startswith(_MINATAR):
@@ -148,7 +165,7 @@ def _make(id: str, search_path: Path | None, request: Request) -> VectorEnvironm
     point = registered(GROUP, id)
     if point is None:
         raise _unknown(id)
-    return make_custom(load(point), id, request)
+    return _make_custom(load(point), id, request)
 
 
 def _register_minatar(id: str) -> None:
@@ -166,13 +183,13 @@ def _register_minatar(id: str) -> None:
         register_envs()
 
 
-def _make_from_module(id: str, search_path: Path | None, request: Request) -> VectorEnvironment:
+def _make_from_module(id: str, search_path: Path | None, request: _Request) -> VectorEnvironment:
     module_name, _, name = id.rpartition(":")
     module = import_from(module_name, search_path)
     if name in _gymnasium_ids():  # first: it may add a time limit to a class of the same name
         return _make_gymnasium(name, request)
     if hasattr(module, name):
-        return make_custom(getattr(module, name), id, request)
+        return _make_custom(getattr(module, name), id, request)
     makers = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
     raise ValueError(
         f"module {module_name!r} has no attribute {name!r} and registers no Gymnasium id "
@@ -180,7 +197,7 @@ def _make_from_module(id: str, search_path: Path | None, request: Request) -> Ve
     )
 
 
-def _make_gymnasium(id: str, request: Request) -> VectorEnvironment:
+def _make_gymnasium(id: str, request: _Request) -> VectorEnvironment:
     import gymnasium
 
     from .gymnasium_adapter import GymnasiumVector
@@ -225,3 +242,145 @@ def _gymnasium_ids() -> list[str]:
 def _unknown(id: str) -> ValueError:
     hint = did_you_mean(id, known_environments(), most=3)
     return ValueError(f"unknown environment {id!r}{hint or ': see known_environments()'}.")
+
+
+def _make_custom(maker: Any, name: str, request: _Request) -> VectorEnvironment:
+    """Makes a vector with a function or a class of another package; see `make`."""
+    if not callable(maker):
+        raise ValueError(
+            f"{name} must be a function or a class that makes an environment; its type is "
+            f"{type(maker).__name__}."
+        )
+    seed, num_envs, render, evaluation, switches = request
+    names, seeds = parameters(maker), [int(s) for s in integer_seeds(seed, num_envs)]
+    is_vector = names >= COMMON
+    defaults = {} if is_vector else {LIMIT: DEFAULT_LIMIT}
+    switches = values(switches, maker, name, defaults=defaults, evaluation=evaluation)
+    if is_vector:
+        made = _call(maker, name, {**switches, "num_envs": num_envs, "seed": seed})
+        with closed_on_error([made] if hasattr(made, "close") else []):
+            return as_vector(made, f"the result of {name}", num_envs=num_envs, seed=seed)
+    limit = {LIMIT: switches.pop(LIMIT)} if LIMIT in switches.keys() - names else {}
+    if render and "render_mode" in names:
+        switches = {"render_mode": "rgb_array", **switches}
+    environments: list[Any] = []
+    with closed_on_error(environments):
+        for each in seeds:
+            seeded = {**switches, "seed": each} if "seed" in names else switches
+            environments.append(_call(maker, name, seeded))
+    return _vector(environments, name, seed, limit)
+
+
+def _call(maker: Callable[..., Any], name: str, arguments: dict[str, Any]) -> Any:
+    try:
+        inspect.signature(maker).bind(**arguments)
+    except TypeError as error:
+        raise ValueError(f"{name} cannot be made: {error}.") from error
+    with one_sentence(f"{name} cannot be made"):
+        return maker(**arguments)
+
+
+def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvironment:
+    """A `gymnasium.vector.VectorEnv`, or a pool of EnvPool, as a `VectorEnvironment`.
+
+    Each environment takes the steps that it would take alone. The vector's autoreset mode
+    (`metadata["autoreset_mode"]`) must be NEXT_STEP, Gymnasium's default and EnvPool's: the step
+    after a last one begins the next episode.
+
+    Spaces become what those of single environments become; see `gymnasium_spaces`.
+
+    Args:
+      vector: the environments, owned by the result.
+      seed: of the first `reset`; as Gymnasium's vectors take it, environment e gets `seed + e`.
+        None gives none. EnvPool takes its seed where a pool is made.
+
+    Raises:
+      ValueError: it is neither, it has another autoreset mode, a space is not supported, or a pool
+        is asynchronous (`batch_size` below `num_envs`).
+    """
+    from .gymnasium_adapter import GymnasiumVectorAdapter  # takes longer than the rest
+
+    return GymnasiumVectorAdapter(vector, seed=seed)
+
+
+def as_vector(made: Any, name: str, *, num_envs: int, seed: int) -> VectorEnvironment:
+    """A `VectorEnvironment` of what a user made, of `num_envs` environments.
+
+    Args:
+      made: one already, what `from_gymnasium_vector` takes, or one `gymnasium.Env` or
+        `dm_env.Environment`.
+      name: of it, for errors.
+      num_envs: E.
+      seed: of Gymnasium's environments, where they take one from `reset`.
+
+    Raises:
+      ValueError: it is none of these, or has another number of environments.
+    """
+    single: tuple[type, ...] = (dm_env.Environment,)
+    if "gymnasium" in sys.modules:  # whose import takes longer than the rest
+        from . import gymnasium_adapter
+
+        if gymnasium_adapter.is_gymnasium_vector(made):
+            takes = not gymnasium_adapter.is_pool(made)
+            made = gymnasium_adapter.GymnasiumVectorAdapter(made, seed=seed if takes else None)
+        single = (*single, sys.modules["gymnasium"].Env)
+    if not isinstance(made, single):
+        _check_vector(made, name, num_envs)
+        return made
+    if num_envs != 1:
+        raise ValueError(
+            f"{name} must have {num_envs} environments (num_envs), but it is a single "
+            f"{type(made).__name__}: give a vector, or a function that makes one."
+        )
+    return _vector([made], name, seed, {})
+
+
+def _check_vector(made: Any, name: str, num_envs: int) -> None:
+    """Refuses what is not a `VectorEnvironment`, by the types of its attributes."""
+    kind = type(made).__name__
+    with one_sentence(f"{name} cannot be read"):
+        missing = [attribute for attribute in _INTERFACE if not hasattr(made, attribute)]
+        found = {attribute: getattr(made, attribute, None) for attribute in _INTERFACE}
+    if missing:
+        raise ValueError(
+            f"{name} must be a VectorEnvironment, but it is a {kind}, which has no "
+            f"{', '.join(missing)}."
+        )
+    for method in _INTERFACE[2:]:
+        if not callable(found[method]):
+            raise ValueError(f"{name} must be a VectorEnvironment, but its {method} is no method.")
+    spec, count = found["spec"], found["num_envs"]
+    if not isinstance(spec, EnvironmentSpec) or not isinstance(spec.observations, specs.Array):
+        raise ValueError(
+            f"{name} must be a VectorEnvironment, but it is a {kind} whose spec is "
+            f"{spec!r:.60}, not a retrax.datatypes.EnvironmentSpec of arrays."
+        )
+    if not isinstance(count, int | np.integer) or count != num_envs:
+        raise ValueError(f"{name} has {count!r} environments instead of {num_envs}.")
+
+
+def _vector(
+    environments: list[Any], name: str, seed: int, limit: dict[str, Any]
+) -> VectorEnvironment:
+    """A vector of single environments."""
+    if is_written_in_jax(environments[0]):
+        pure = as_pure(environments[0], name, **limit)
+        return PureVector(pure, num_envs=len(environments), seed=seed)
+    if all(isinstance(one, dm_env.Environment) for one in environments):
+        return DmEnvVector(environments, **limit)
+    import gymnasium  # takes longer than the rest
+
+    if hasattr(environments[0], "single_action_space") or hasattr(environments[0], "all_env_ids"):
+        raise ValueError(
+            f"{name} returns a vector of environments, so it must have the parameters num_envs and "
+            "seed: it is called once for all of them."
+        )
+    if not all(isinstance(one, gymnasium.Env) for one in environments):
+        raise ValueError(
+            f"{name} must return a gymnasium.Env or a dm_env.Environment; the type of its result "
+            f"is {type(environments[0]).__name__}."
+        )
+    from .gymnasium_adapter import GymnasiumVector
+
+    make_one = iter(environments).__next__
+    return GymnasiumVector(make_one, num_envs=len(environments), seed=seed, **limit)

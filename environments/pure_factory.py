@@ -1,7 +1,8 @@
 """Environments in JAX by their id: our tasks, pgx's games, classes like gymnax's, your own."""
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,37 @@ from dm_env import specs
 
 from ..basics.imports import import_from
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
+from .arrival import check_limit, integer_seeds
 from .failures import one_sentence
 from .pure import PureEnvironment, State, Stepped, Transition, check_pure
 from .pure_tasks import PureCartPole, PureCatch, PureDeepSea, PureMemory, PurePendulum
-from .switches import split, values
+from .switches import parameters, split, values
 
-PGX = "pgx:"
+LIMIT = "max_episode_steps"  # a switch of every environment that is not a vector
+_PGX = "pgx:"
 OURS: dict[str, Callable[..., PureEnvironment]] = {
     "catch": PureCatch,
     "memory": PureMemory,
     "deep_sea": PureDeepSea,
     "noisy_deep_sea": functools.partial(PureDeepSea, screen=16),
 }
-_TASKS: dict[str, Callable[..., PureEnvironment]] = {
-    **OURS,
+_GYMNASIUM: dict[str, Callable[..., Any]] = {
     "CartPole-v1": PureCartPole,
     "Pendulum-v1": PurePendulum,
 }
 
 
-def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
+def make_task(name: str, switches: Mapping[str, Any]) -> PureEnvironment | None:
+    """One of `OURS`, or a game of pgx; None if the name is of neither. Errors: see `make_pure`."""
+    if name in OURS:
+        return OURS[name](**values(switches, OURS[name], name, strict=True))
+    if name.startswith(_PGX):
+        values(switches, make_pgx, name, hidden={"game"})
+        return make_pgx(name.removeprefix(_PGX))
+    return None
+
+
+def make_pure(id: str, *, search_path: Path | None = None, seed: int = 0) -> PureEnvironment:
     """Makes an environment that is written in JAX.
 
     Args:
@@ -40,6 +52,7 @@ def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
         "my_module:NAME", where NAME is a function or a class that returns a `PureEnvironment`, or
         an environment of the form of gymnax's. Switches may follow, as in `make`.
       search_path: the directory from which `my_module` may be imported.
+      seed: >= 0, of the environment that a NAME with a parameter `seed` makes, as in `make`.
 
     Raises:
       ValueError: the environment is not written in JAX, is for several players, has no such switch,
@@ -47,23 +60,67 @@ def make_pure(id: str, *, search_path: Path | None = None) -> PureEnvironment:
       ImportError: pgx is not installed.
     """
     name, switches = split(id)
-    if name in _TASKS:
-        return _TASKS[name](**values(switches, _TASKS[name], name, strict=True))
-    if name.startswith(PGX):
-        values(switches, make_pgx, name, hidden={"game"})
-        return make_pgx(name.removeprefix(PGX))
+    if (task := make_task(name, switches)) is not None:
+        return task
     module_name, colon, attribute = name.rpartition(":")
-    maker = getattr(import_from(module_name, search_path), attribute, None) if colon else None
+    maker = _GYMNASIUM.get(name)
+    if colon:
+        maker = getattr(import_from(module_name, search_path), attribute, None)
     if not callable(maker):
-        known = ", ".join([*_TASKS, "pgx:ID", "module:NAME"])
+        known = ", ".join([*OURS, *_GYMNASIUM, "pgx:ID", "module:NAME"])
         raise ValueError(f"{name} is not an environment written in JAX: allowed are {known}.")
-    switches = values(switches, maker, name)
+    names = parameters(maker)
+    given = values(switches, maker, name, defaults={LIMIT: DEFAULT_LIMIT})
+    limit = {LIMIT: given.pop(LIMIT)} if LIMIT in given.keys() - names else {}
+    if "seed" in names:
+        given["seed"] = int(integer_seeds(seed, 1)[0])
     with one_sentence(f"{name} cannot be made"):
-        made = maker(**switches)
-    if hasattr(made, "step_env") and hasattr(made, "default_params"):
+        made = maker(**given)
+    return as_pure(made, name, **limit)
+
+
+def is_written_in_jax(made: Any) -> bool:
+    """Whether it looks like a `PureEnvironment`, or like an environment of gymnax."""
+    return isinstance(getattr(made, "spec", None), EnvironmentSpec) or _is_gymnax(made)
+
+
+def as_pure(made: Any, name: str, max_episode_steps: int | None = None) -> PureEnvironment:
+    """An environment that a user made, whose episodes have a limit: its own one if None is given.
+
+    Raises:
+      ValueError: see `check_pure`, or the limit is not an integer of at least 1.
+    """
+    check_limit(max_episode_steps)
+    if _is_gymnax(made):
         made = Gymnax(made)
     check_pure(made, name)
-    return made
+    limit = max_episode_steps or made.spec.max_episode_steps or DEFAULT_LIMIT
+    return made if limit == made.spec.max_episode_steps else _Limited(made, limit)
+
+
+def _is_gymnax(made: Any) -> bool:
+    return hasattr(made, "step_env") and hasattr(made, "default_params")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limited:
+    """An environment with another limit."""
+
+    environment: PureEnvironment
+    limit: int
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        return self.environment.spec._replace(max_episode_steps=self.limit)
+
+    def reset(self, key: jax.Array) -> tuple[State, jax.Array]:
+        return self.environment.reset(key)
+
+    def step(self, key: jax.Array, state: State, action: jax.Array) -> Stepped:
+        return self.environment.step(key, state, action)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.environment, name)  # draw, if it is there
 
 
 class Pgx:
@@ -115,7 +172,7 @@ def make_pgx(game: str) -> Pgx:
         import pgx
     except ImportError:
         raise ImportError(
-            f"{PGX}{game} needs the package pgx: pip install 'retrax[device]'"
+            f"{_PGX}{game} needs the package pgx: pip install 'retrax[device]'"
         ) from None
     if game not in pgx.available_envs():
         raise ValueError(

@@ -10,11 +10,11 @@ import numpy as np
 from dm_env import specs
 
 from ..datatypes import EnvironmentSpec, TimeStep
-from .arrival import Convert, arrival, checked_actions, fits
-from .attributes import Attributes
+from .arrival import Convert, arrival, check_limit, checked_actions, fits
 from .failures import RefusedError, close_all, failure, one_sentence
-from .mujoco_state import MujocoState
+from .mujoco import MujocoState
 from .observations import Group, MisfitError, Part
+from .plain_data import Attributes
 
 _FLOATS = (float, np.float64, np.float32)
 _BOOLS = (bool, np.bool_)
@@ -57,8 +57,7 @@ class SequentialVector:
         *,
         limit: int | None,
     ) -> None:
-        if limit is not None and not (isinstance(limit, int | np.integer) and limit >= 1):
-            raise ValueError(f"max_episode_steps must be an integer of at least 1, got {limit!r}.")
+        check_limit(limit)
         if 0 in spec.observations.shape:
             raise ValueError("observations have no numbers: there is nothing to see.")
         self.spec, self.num_envs = spec, num_envs

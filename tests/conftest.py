@@ -100,11 +100,11 @@ SPHERE = "<mujoco><worldbody><light pos='0 0 3'/><geom size='1'/></worldbody></m
 @pytest.fixture(scope="session")
 def opengl_works():
     """Skips where MuJoCo is not installed or cannot draw."""
-    from retrax.environments import opengl
+    from retrax.environments import mujoco
 
-    opengl.choose_backend()  # MuJoCo looks once, when it is imported
+    mujoco.choose_backend()  # MuJoCo looks once, when it is imported
     try:
-        with opengl.drawing():
+        with mujoco.drawing():
             import mujoco
 
             model = mujoco.MjModel.from_xml_string(SPHERE)

@@ -10,7 +10,7 @@ import numpy as np
 from ..agents.base import Agent
 from ..basics.sentences import first_line
 from ..datatypes import EnvironmentSpec, VectorEnvironment
-from ..environments.custom import as_vector
+from ..environments.factory import as_vector
 from ..environments.failures import close_quietly, closing_quietly, one_sentence
 from ..environments.plain_data import pack
 from ..replay.local import LocalReplay

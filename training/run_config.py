@@ -207,7 +207,7 @@ class RunConfig:
         """
         make_importable(self._search_path)
         if self.on_device and not (evaluation or render):
-            pure = make_pure(self.environment, search_path=self._search_path)
+            pure = make_pure(self.environment, search_path=self._search_path, seed=seed)
             return PureVector(pure, num_envs=num_envs, seed=seed)
         return environments.make(
             self.environment, seed=seed, num_envs=num_envs, render=render, evaluation=evaluation

@@ -4,7 +4,7 @@ import oracles
 import pytest
 from stepping import FIRST, LAST, MID, history, random_actions
 
-from retrax.environments import check_environment, played_games
+from retrax.environments import atari, check_environment
 from retrax.environments.atari import Atari, games
 
 DOWN, ACROSS = oracles.area_weights(210, 84), oracles.area_weights(160, 84).T
@@ -193,7 +193,7 @@ def test_the_step_after_a_last_one_ignores_the_action():
 def test_seeds_are_reproducible_and_depend_on_neither_number_nor_threads(
     sticky, renewal, monkeypatch
 ):
-    monkeypatch.setattr(played_games, "RENEWAL", renewal)
+    monkeypatch.setattr(atari, "RENEWAL", renewal)
 
     def run(num_envs, seed, threads):
         kwargs = {"repeat_action_probability": sticky, "max_frames": 400}

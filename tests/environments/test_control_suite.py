@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepping import FIRST, LAST, MID, history
 
-from retrax.environments import check_environment, known_environments, make, opengl
+from retrax.environments import check_environment, known_environments, make, mujoco
 from retrax.environments.arrival import integer_seeds
 
 pytest.importorskip("dm_control", reason="the mujoco extra is not installed")
-opengl.choose_backend()  # dm_control looks once, when it is imported
+mujoco.choose_backend()  # dm_control looks once, when it is imported
 
 from dm_control import suite  # noqa: E402
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from stepping import Counting
 
-from retrax.environments import make, played_games
-from retrax.environments.attributes import Attributes
-from retrax.environments.plain_data import NotPlainError, pack, unpack
+from retrax.environments import atari, make
+from retrax.environments.plain_data import Attributes, NotPlainError, pack, unpack
 
 NUM_ENVS = 2
 
@@ -127,7 +126,7 @@ def test_a_state_of_other_physics_is_refused():
 @pytest.mark.parametrize("episodic_life", [False, True])
 def test_atari_games_are_played_again(monkeypatch, episodic_life):
     """Over new games of new seeds, sticky actions and lives."""
-    monkeypatch.setattr(played_games, "RENEWAL", 150)
+    monkeypatch.setattr(atari, "RENEWAL", 150)
     options = f"episodic_life={episodic_life},repeat_action_probability=0.25,frame_stack=2"
     assert check_continuation(f"ALE/Breakout-v5,{options}", before=700, after=500) > 2
 
@@ -140,7 +139,7 @@ def test_an_atari_state_of_other_environments_is_refused():
 
 def test_few_actions_are_kept():
     """Those before the oldest seed are forgotten; each has the seed of its own number."""
-    games = played_games.PlayedGames(np.array([5, 6]))
+    games = atari.PlayedGames(np.array([5, 6]))
     for _ in range(3):
         games.add(np.array([1, 2]))
     first, second = games.seeds

@@ -1,14 +1,20 @@
-"""The complete state of a MuJoCo simulation: all arrays of its data, and what changed in its model.
+"""MuJoCo: the complete state of a simulation, and OpenGL without a screen.
 
-MuJoCo's own `mj_getState` leaves out what follows from the state. Tasks read some of it before the
-next step computes it again (`xpos`, sensors), and then it is that of the step before.
+MuJoCo, dm_control and Gymnasium read the variable MUJOCO_GL: `glfw` opens a window, `egl` draws on
+a GPU or in Mesa's software, `osmesa` in software. Without it they try a window first.
 """
 
+import contextlib
+import ctypes
 import hashlib
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+
+from ..basics.sentences import first_line
 
 _LARGE = 65_536  # bytes of an array of the model that is kept only if it has changed
 
@@ -84,3 +90,44 @@ def _arrays(struct: Any) -> dict[str, np.ndarray]:
 
 def _digest(array: np.ndarray) -> str:
     return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
+
+
+_VARIABLE = "MUJOCO_GL"
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+_LIBRARIES = (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8"), ("osmesa", "libOSMesa.so.6"))
+
+
+def choose_backend() -> None:
+    """Sets MUJOCO_GL if it is unset, on Linux without a screen; call it before the imports.
+
+    It becomes `egl` or `osmesa`, whichever library can be loaded first, or `disable`: then
+    everything except drawing works.
+    """
+    if sys.platform != "linux" or any(map(os.environ.get, (_VARIABLE, *_SCREENS))):
+        return
+    os.environ[_VARIABLE] = next((name for name, file in _LIBRARIES if _loads(file)), "disable")
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Replaces any error of the block by one sentence.
+
+    Raises:
+      ImportError: the block failed; the message gives the reason and what drawing needs.
+    """
+    try:
+        yield
+    except Exception as error:  # mujoco, PyOpenGL and ctypes have many, and no common one
+        raise ImportError(
+            f"MuJoCo cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE, '')} "
+            f"({first_line(error)}): without a screen it needs {_VARIABLE}=egl before Python "
+            "starts, and the libraries of `apt-get install libegl1 libgl1`."
+        ) from error
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from retrax.environments import opengl
+from retrax.environments import mujoco
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def bare(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     libraries = []
-    monkeypatch.setattr(opengl, "_loads", libraries.__contains__)
+    monkeypatch.setattr(mujoco, "_loads", libraries.__contains__)
     yield libraries
     monkeypatch.delenv("MUJOCO_GL", raising=False)  # what choose_backend set is not undone else
 
@@ -30,34 +30,34 @@ def bare(monkeypatch):
 )
 def test_without_a_screen_the_first_library_is_taken(bare, libraries, backend):
     bare.extend(libraries)
-    opengl.choose_backend()
+    mujoco.choose_backend()
     assert os.environ["MUJOCO_GL"] == backend
 
 
 @pytest.mark.parametrize("screen", ["DISPLAY", "WAYLAND_DISPLAY"])
 def test_with_a_screen_nothing_is_set(bare, monkeypatch, screen):
     monkeypatch.setenv(screen, ":0")
-    opengl.choose_backend()
+    mujoco.choose_backend()
     assert "MUJOCO_GL" not in os.environ
 
 
 def test_the_users_choice_stays(bare, monkeypatch):
     bare.append("libEGL.so.1")
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
-    opengl.choose_backend()
+    mujoco.choose_backend()
     assert os.environ["MUJOCO_GL"] == "osmesa"
 
 
 def test_other_systems_choose_for_themselves(bare, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    opengl.choose_backend()
+    mujoco.choose_backend()
     assert "MUJOCO_GL" not in os.environ
 
 
 def test_libraries_are_looked_for():
-    assert not opengl._loads("libNoSuchLibrary.so.1")
+    assert not mujoco._loads("libNoSuchLibrary.so.1")
     if sys.platform == "linux":
-        assert opengl._loads("libc.so.6")
+        assert mujoco._loads("libc.so.6")
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_libraries_are_looked_for():
 )
 def test_a_failure_is_one_sentence(bare, error, why):
     sentence = rf"MUJOCO_GL= {why}: without a screen .*libegl1"
-    with pytest.raises(ImportError, match=sentence) as told, opengl.drawing():
+    with pytest.raises(ImportError, match=sentence) as told, mujoco.drawing():
         raise error
     assert "\n" not in str(told.value)
     assert told.value.__cause__ is error
 
 
 def test_what_does_not_fail_passes(bare):
-    with opengl.drawing():
+    with mujoco.drawing():
         pass
