@@ -16,7 +16,7 @@ from .. import __version__
 from ..agents.entry import find_agent
 from ..basics.validation import Range
 from ..basics.writing import replacing, write_json
-from ..environments.bsuite_tasks import PREFIX
+from ..environments.switches import BSUITE_PREFIX
 from ..evaluation import bsuite, read_metrics
 from ..evaluation.comparison import normalised
 from ..evaluation.suites import BSUITE, Suite, find_suite, read_json
@@ -198,7 +198,7 @@ def write_bsuite(directory: Path, cells: Sequence[Cell]) -> None:
     for cell in cells:
         if cell.score is not None and (record := record_of(cell.directory)):
             of_seed = records.setdefault((cell.config.agent, cell.config.seed), {})
-            of_seed[cell.config.environment.removeprefix(PREFIX)] = record
+            of_seed[cell.config.environment.removeprefix(BSUITE_PREFIX)] = record
     rows = [
         [*run, *score] for run, found in sorted(records.items()) for score in bsuite.scores(found)
     ]

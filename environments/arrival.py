@@ -1,4 +1,4 @@
-"""Shared by all kinds of environments: time steps in arrival form, seeds, forms of actions.
+"""Shared by all kinds of environments: time steps in arrival form, seeds, checked actions.
 
 `E` denotes the number of environments that are stepped together.
 """
@@ -28,14 +28,10 @@ def arrival(
 
     Args:
       observation: `[E, ...]`.
-      reward: `[E]`, any real type; ignored where `first`.
-      terminated: `[E]` bool; ignored where `first`.
-      truncated: `[E]` bool; ignored where `first`. Where both are true, it is a termination.
+      reward: `[E]`, any real type; 0 where `first`.
+      terminated: `[E]` bool, the discount is 0; ignored where `first`.
+      truncated: `[E]` bool; ignored where `first` or `terminated`.
       first: `[E]` bool: these observations begin an episode.
-
-    Returns:
-      A time step whose reward is 0 and discount 1 where `first`, and whose discount is 0 on a
-      termination.
     """
     terminated = terminated & ~first
     last = terminated | (truncated & ~first)
@@ -65,11 +61,7 @@ def check_limit(limit: int | None) -> None:
 
 
 def environment_seeds(seed: int, num_envs: int) -> list[np.random.SeedSequence]:
-    """One source of randomness for each environment: the first ones stay the same when E grows.
-
-    Raises:
-      ValueError: see `check_numbers`.
-    """
+    """One source of randomness for each environment: the first ones stay the same when E grows."""
     check_numbers(seed, num_envs)
     return [np.random.SeedSequence([seed, e]) for e in range(num_envs)]
 
@@ -83,18 +75,8 @@ def integer_seeds(seed: int, num_envs: int) -> np.ndarray:
 def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.ndarray:
     """Checks actions and converts them to the type of the spec.
 
-    Continuous actions may lie out of bounds (clip them); discrete ones may not.
-
-    Args:
-      actions: `[E, ...]`: integers for a `DiscreteArray`, finite numbers otherwise.
-      spec: the action spec of one environment.
-      num_envs: E.
-
-    Returns:
-      `[E, ...]` int32 or float32.
-
-    Raises:
-      ValueError: names what is wrong, and the first environment with a wrong value.
+    Continuous actions may lie out of bounds (clip them); discrete ones may not. A ValueError names
+    what is wrong, and the first environment with a wrong value.
     """
     actions = np.asarray(actions)
     if actions.shape != (num_envs, *spec.shape):
@@ -110,27 +92,6 @@ def checked_actions(actions: np.ndarray, spec: ActionSpec, num_envs: int) -> np.
         e = int(np.argwhere(wrong)[0, 0])
         raise ValueError(f"the action of environment {e} must be {allowed}, got {actions[e]}.")
     return actions.astype(spec.dtype)
-
-
-def bounded_actions(
-    low: np.ndarray, high: np.ndarray, dtype: np.dtype
-) -> tuple[specs.BoundedArray, Convert]:
-    """The spec of continuous actions, float32 `[size]`, and the function that clips them.
-
-    The function makes float32 `[E, size]` to `dtype` `[E, ...]`, the type that the environment
-    takes, between `low` and `high` `[...]`, which are finite as float32. It clips in this type,
-    because a bound that is rounded to float32 can lie beyond it.
-
-    Raises:
-      ValueError: an action has no numbers.
-    """
-    if not low.size:
-        raise ValueError(
-            f"actions of shape {low.shape} have no numbers: there is nothing to learn."
-        )
-    bounds = (bound.astype(np.float32).ravel() for bound in (low, high))
-    spec = specs.BoundedArray((low.size,), np.float32, *bounds, "action")
-    return spec, lambda actions: np.clip(actions.reshape(-1, *low.shape).astype(dtype), low, high)
 
 
 def fits(values: Any) -> bool:

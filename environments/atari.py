@@ -19,6 +19,8 @@ SIDE = 84
 DO_NOTHING = 0  # an action
 NOT_BEGUN = "there is nothing to render before reset()."
 GAME = frozenset({"game"})  # no switch: it follows from the id
+RENEWAL = 20_000  # steps of an emulator, after which its next game has a new seed
+_RESET = 255  # in place of actions: all emulators began new games, with the generators they had
 _NOT_KEPT = ("spec", "num_envs", "_emulators", "_played")  # attributes of `Atari`
 # These cartridges are for two players; they have no mode for one.
 _TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})
@@ -187,11 +189,7 @@ class Atari:
     def render(self) -> np.ndarray:
         """What the agent sees in the first environment: uint8 `[336, 336, 3]`, gray.
 
-        It is the newest preprocessed frame, enlarged 4 times: the emulators that ale-py steps
-        together give no frames in colour beside the ones for the agent.
-
-        Raises:
-          ValueError: no episode has begun.
+        The emulators that ale-py steps together give no frames in colour beside those for agents.
         """
         if self._picture is None:
             raise ValueError(NOT_BEGUN)
@@ -204,7 +202,7 @@ class Atari:
     def _ends(
         self, lives: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, first: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which episodes end in this step, `[E]` each, if an episode is a life.
+        """The ends, `[E]` each, if an episode is a life.
 
         A first step cannot be a last one. A game that ends there ends the step after it, in which
         ale-py begins a new game.
@@ -254,12 +252,12 @@ def _check_range(name: str, value: float, low: float, high: float = math.inf) ->
         raise ValueError(f"Atari: {name} must be at least {low}{above}, got {value}.")
 
 
-RENEWAL = 20_000  # steps of an emulator, after which its next game has a new seed
-_RESET = 255  # in place of actions: all emulators began new games, with the generators they had
-
-
 class PlayedGames:
-    """Seeds of E emulators, and their actions since.
+    """Seeds of E emulators and their actions since, which repeat their games exactly.
+
+    ale-py's vector of emulators gives no access to their states. A game is a function of the seed
+    and the actions, so both are kept, and played again when a run is resumed. New seeds, between
+    two games, keep the actions few: setting a seed takes as long as some hundred steps.
 
     Args:
       seeds: `[E]`, in [0, 2^31). Later seeds of emulator e are derived from `seeds[e]` alone.
@@ -305,11 +303,7 @@ class PlayedGames:
         return {**state, "actions": bytes(self._actions)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores the state of as many emulators.
-
-        Raises:
-          ValueError: their number is another one.
-        """
+        """Restores the state of as many emulators; another number is a ValueError."""
         found, own = len(state["origins"]), len(self._origins)
         if found != own:
             raise ValueError(f"the state is one of {found} environments instead of {own}.")

@@ -11,8 +11,8 @@ from .dm_env_adapter import DmEnvVector
 from .failures import one_sentence
 from .mujoco import MujocoState
 from .plain_data import Attributes
+from .switches import BSUITE_PREFIX
 
-PREFIX = "bsuite:"
 _INNER = "_env"  # of bsuite's wrappers: what they wrap
 _NOT_KEPT = {_INNER, "_logger", "_init_fn"}  # the last is a closure over a generator that is kept
 
@@ -42,7 +42,7 @@ class BsuiteVector(DmEnvVector):
             from bsuite.utils.wrappers import Logging
         except ImportError as error:
             raise ImportError(
-                f"{PREFIX}{id} needs the package bsuite: pip install 'retrax[bsuite]'"
+                f"{BSUITE_PREFIX}{id} needs the package bsuite: pip install 'retrax[bsuite]'"
             ) from error
         experiment = id.partition("/")[0]
         if id not in sweep.SETTINGS:
@@ -50,7 +50,7 @@ class BsuiteVector(DmEnvVector):
             ids = [known for known in sweep.SWEEP if known.partition("/")[0] == experiment]
             allowed = f"{ids[0]} to {ids[-1]}" if ids else f"{', '.join(experiments)}, /0 on"
             raise ValueError(f"bsuite has no id {id!r}: allowed are {allowed}.")
-        with one_sentence(f"{PREFIX}{id} cannot be made"):
+        with one_sentence(f"{BSUITE_PREFIX}{id} cannot be made"):
             environments = [bsuite.load(experiment, sweep.SETTINGS[id]) for _ in range(num_envs)]
         for environment, number in zip(environments, integer_seeds(seed, num_envs), strict=True):
             for part in _parts_of(environment):

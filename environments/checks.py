@@ -15,10 +15,9 @@ def check_environment(environment: VectorEnvironment, *, steps: int = 200, seed:
 
     It checks the specs, and at each time step: types and shapes; finite values within the
     bounds; first steps after last ones and nowhere else, with reward 0 and discount 1; discount 0
-    on last steps only; arrays that the next step does not overwrite. It resets the environment
-    before and after. What a Gymnasium or a dm_env environment returns must also be in its space by
-    the rules of these libraries (`Space.contains`, `Array.validate`), which know exact types and
-    the bounds of floats.
+    on last steps only; arrays that the next step does not overwrite. What a Gymnasium or a dm_env
+    environment returns must also be in its space by the rules of these libraries
+    (`Space.contains`, `Array.validate`), which know exact types and the bounds of floats.
 
     Args:
       environment: E of them. It is left at the start of an episode.

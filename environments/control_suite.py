@@ -14,8 +14,8 @@ from .arrival import integer_seeds
 from .dm_env_adapter import DmEnvVector
 from .mujoco import MujocoState, choose_backend, drawing
 from .plain_data import Attributes
+from .switches import CONTROL_PREFIX
 
-PREFIX = "dm_control:"
 _SIDE = 480  # of a picture, as Gymnasium's MuJoCo draws
 _DRAWN = ("quadruped", "escape")  # dm_control draws its terrain with OpenGL on every reset
 
@@ -69,11 +69,7 @@ class ControlSuite(DmEnvVector):
         ]
 
     def render(self) -> np.ndarray:
-        """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`.
-
-        Raises:
-          ImportError: there is no OpenGL to draw with; the message says what to do.
-        """
+        """A picture of the first environment by its first camera: uint8 `[480, 480, 3]`."""
         physics = self._environments[0].physics
         camera = 0 if physics.model.ncam else -1  # -1 is the free camera
         with drawing():
@@ -96,12 +92,10 @@ class ControlSuite(DmEnvVector):
 
 
 def tasks() -> dict[str, tuple[str, str]]:
-    """All tasks: from an id ("dm_control:cartpole/swingup") to domain and task.
-
-    Raises:
-      ImportError: dm_control is missing or cannot be imported; the message says what to do.
-    """
-    return {f"{PREFIX}{domain}/{task}": (domain, task) for domain, task in _suite().ALL_TASKS}
+    """All tasks, from an id to domain and task; an ImportError without dm_control."""
+    return {
+        f"{CONTROL_PREFIX}{domain}/{task}": (domain, task) for domain, task in _suite().ALL_TASKS
+    }
 
 
 def _suite() -> Any:

@@ -23,8 +23,8 @@ from .atari import (
     check_arguments,
     games,
 )
-from .observations import image
 from .sequential import Result, SequentialVector
+from .spaces import convert
 from .switches import split, values
 
 _NEGLIGIBLE = 1e-3  # OpenCV ignores old pixels of which less is covered
@@ -41,15 +41,11 @@ class EmulatedAtari(SequentialVector):
     episode of environment e begins in state `(e + k E) mod S` of S: the first S episodes that E
     environments share begin in S different ones.
 
-    Args:
-      game: ale-py's name of the game, in snake case.
-      num_envs: E >= 1.
+    Args (others are as for `Atari`):
       seed: >= 0, of the number of no-ops.
       states: results of `emulator_state`; None for the game's own start.
-      frame_stack: as for `Atari`.
-      full_action_set: as for `Atari`.
-      max_noops: as for `Atari`; not used with `states`.
-      max_frames: as for `Atari`, counted from where the episode begins.
+      max_noops: not used with `states`.
+      max_frames: counted from where the episode begins.
 
     Raises:
       ValueError: an argument is out of its range, there is no such game, or a state is not one of
@@ -76,8 +72,8 @@ class EmulatedAtari(SequentialVector):
         if states is not None:
             _check_states(self._environments[0], states, game)
         spec = atari_spec(len(self._environments[0].actions), frame_stack, max_frames)
-        _, see, _ = image(spec.observations, (0, 255))
-        super().__init__(spec, see, lambda x: x, num_envs, limit=spec.max_episode_steps)
+        converted = convert(spec.observations, spec.actions, spec.max_episode_steps)
+        super().__init__(*converted, num_envs, limit=spec.max_episode_steps)
         self._frames = np.zeros((num_envs, *spec.observations.shape), np.uint8)  # newest last
         self._episodes = np.zeros(num_envs, np.int64)  # begun so far
 
@@ -86,11 +82,7 @@ class EmulatedAtari(SequentialVector):
         return bytes(self._environments[0].ale.cloneState().serialize())
 
     def render(self) -> np.ndarray:
-        """The newest frame of the first environment, in colour: uint8 `[210, 160, 3]` mostly.
-
-        Raises:
-          ValueError: no episode has begun.
-        """
+        """The newest frame of the first environment, in colour: uint8 `[210, 160, 3]` mostly."""
         if not self._episodes[0]:
             raise ValueError(NOT_BEGUN)
         return self._environments[0].ale.getScreenRGB()
@@ -171,13 +163,7 @@ def _check_states(emulator: _Emulator, states: Sequence[bytes], game: str) -> No
 
 
 def emulated_game(id: str) -> tuple[str, dict[str, Any]]:
-    """The game of an id, and its switches for the emulators that begin in start states.
-
-    Args:
-      id: switches may follow it.
-
-    Returns:
-      ale-py's name of the game, and arguments of `EmulatedAtari`, without those for training only.
+    """ale-py's name of the game of an id, and arguments of `EmulatedAtari` by its switches.
 
     Raises:
       ValueError: it is no Atari game, or has a switch that these emulators do not have.

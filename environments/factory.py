@@ -15,22 +15,16 @@ from ..basics.imports import import_from, load, registered, registered_names
 from ..basics.sentences import did_you_mean
 from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec, VectorEnvironment
 from .arrival import integer_seeds
-from .bsuite_tasks import PREFIX as BSUITE
-from .bsuite_tasks import BsuiteVector
-from .control_suite import PREFIX as CONTROL
-from .control_suite import ControlSuite, tasks
-from .dm_env_adapter import DmEnvVector
 from .failures import closed_on_error, failure, one_sentence
 from .mujoco import choose_backend
 from .pure import PureVector
 from .pure_factory import LIMIT, OURS, as_pure, is_written_in_jax, make_task
-from .switches import COMMON, parameters, split, values
+from .switches import BSUITE_PREFIX, COMMON, CONTROL_PREFIX, parameters, split, values
 
 # Gymnasium and ale-py are imported where they are needed: they take longer than the tasks do.
 
 GROUP = "retrax.environments"  # of entry points
-_ALE = "ALE/"
-_MINATAR = "MinAtar/"
+_ALE, _MINATAR = "ALE/", "MinAtar/"
 _INTERFACE = ("num_envs", "spec", "reset", "step", "render", "close")
 
 
@@ -121,6 +115,7 @@ def known_environments() -> list[str]:
     takes about a second.
     """
     from .atari import games
+    from .control_suite import tasks
 
     try:
         suite = list(tasks())
@@ -147,15 +142,19 @@ def _make(id: str, search_path: Path | None, request: _Request) -> VectorEnviron
         in_colour = request.render and switches.keys() <= parameters(EmulatedAtari)
         kind: Any = EmulatedAtari if in_colour else Atari
         return kind(games()[id], **common, **switches)
-    if id.startswith(CONTROL):
+    if id.startswith(CONTROL_PREFIX):
+        from .control_suite import ControlSuite, tasks
+
         known = tasks()
         if id not in known:
             raise _unknown(id)
         switches = checked(ControlSuite, hidden={"domain", "task"})
         return ControlSuite(*known[id], **common | switches)
-    if id.startswith(BSUITE):
+    if id.startswith(BSUITE_PREFIX):
+        from .bsuite_tasks import BsuiteVector
+
         checked(BsuiteVector, hidden={"id"})
-        return BsuiteVector(id.removeprefix(BSUITE), **common)
+        return BsuiteVector(id.removeprefix(BSUITE_PREFIX), **common)
     if ":" in id:
         return _make_from_module(id, search_path, request)
     if id.startswith(_MINATAR):
@@ -287,7 +286,7 @@ def from_gymnasium_vector(vector: Any, *, seed: int | None = None) -> VectorEnvi
     (`metadata["autoreset_mode"]`) must be NEXT_STEP, Gymnasium's default and EnvPool's: the step
     after a last one begins the next episode.
 
-    Spaces become what those of single environments become; see `gymnasium_spaces`.
+    Spaces become what those of single environments become; see `spaces`.
 
     Args:
       vector: the environments, owned by the result.
@@ -367,6 +366,8 @@ def _vector(
         pure = as_pure(environments[0], name, **limit)
         return PureVector(pure, num_envs=len(environments), seed=seed)
     if all(isinstance(one, dm_env.Environment) for one in environments):
+        from .dm_env_adapter import DmEnvVector
+
         return DmEnvVector(environments, **limit)
     import gymnasium  # takes longer than the rest
 

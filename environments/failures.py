@@ -22,10 +22,7 @@ class RefusedError(ValueError):
 
 @contextlib.contextmanager
 def one_sentence(what: str) -> Iterator[None]:
-    """Turns whatever a user's code raises into one sentence.
-
-    Args:
-      what: is done, as the beginning of a sentence: "my_envs:Maze cannot be made".
+    """Turns whatever a user's code raises into one sentence that begins with `what`.
 
     Raises:
       ImportError: a module is not installed; names what installs it.
@@ -61,10 +58,7 @@ def failure(what: str, error: BaseException) -> Exception:
 
 
 def close_quietly(environment: Any, name: str = "the environment") -> None:
-    """Closes a user's environment; what it raises is a line in the log.
-
-    Its work is done, and what it returned is not wrong because a viewer or a simulator cannot end.
-    """
+    """Closes a user's environment, whose work is done; what it raises is a line in the log."""
     try:
         environment.close()
     except (Exception, SystemExit) as error:
@@ -99,9 +93,7 @@ def closed_on_error(environments: Sequence[Any]) -> Iterator[None]:
 def drawn(render: Callable[[], Any]) -> np.ndarray:
     """A picture by an environment's method `render`: uint8 `[height, width, 3]`.
 
-    Raises:
-      ImportError: what it draws with is missing.
-      RefusedError: it raised an error, or returned something else.
+    Errors: see `one_sentence`. Something else than a picture is a RefusedError.
     """
     with one_sentence("the environment cannot be drawn"):
         picture = render()

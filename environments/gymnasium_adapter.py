@@ -10,13 +10,13 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from ..datatypes import DEFAULT_LIMIT, EnvironmentSpec
+from ..datatypes import DEFAULT_LIMIT
 from .arrival import integer_seeds
 from .failures import RefusedError, close_quietly, closed_on_error, drawn, one_sentence
-from .gymnasium_spaces import convert_actions, convert_observations
 from .mujoco import MujocoState, choose_backend, drawing
 from .plain_data import Attributes
 from .sequential import Result, SequentialVector, check_alike, part_of
+from .spaces import convert
 
 _WRAPPERS = "gymnasium.wrappers."
 
@@ -27,7 +27,7 @@ class GymnasiumVector(SequentialVector):
     An episode that is terminated ends with discount 0; one that is truncated (and not terminated)
     ends with discount 1. Gymnasium's `info` is dropped.
 
-    The specs follow from the spaces: see `gymnasium_spaces`.
+    The specs follow from the spaces: see `spaces`.
 
     Attributes:
       statistics: a sentence on running statistics of the environments' wrappers; empty without any.
@@ -65,24 +65,16 @@ class GymnasiumVector(SequentialVector):
             for _ in range(num_envs):
                 self._environments.append(make_one())
             seen, taken = check_alike(self._environments, "observation_space", "action_space")
-            observations, see, note = convert_observations(seen)
-            actions, act = convert_actions(taken)
             registered = self._environments[0].spec
             own = registered.max_episode_steps if registered else None
             limit = max_episode_steps if own or max_episode_steps is not None else DEFAULT_LIMIT
             self.statistics = _note_on_statistics(self._environments[0])
-            note = " ".join(filter(None, (note, self.statistics)))
-            spec = EnvironmentSpec(observations, actions, max_episode_steps=limit or own, note=note)
-            super().__init__(spec, see, act, num_envs, limit=limit)
+            converted = convert(seen, taken, limit or own, self.statistics)
+            super().__init__(*converted, num_envs, limit=limit)
             self._simulations = [_simulation(one.unwrapped) for one in self._environments]
 
     def render(self) -> np.ndarray:
-        """A picture of the first environment: uint8 `[height, width, 3]`.
-
-        Raises:
-          ValueError: the environment was made without `render_mode="rgb_array"`.
-          ImportError: what it draws with (pygame, OpenGL) is missing; the message says what to do.
-        """
+        """A picture of the first environment: uint8 `[height, width, 3]`."""
         environment = self._environments[0]
         if environment.render_mode != "rgb_array":
             raise RefusedError(
@@ -176,10 +168,7 @@ class GymnasiumVectorAdapter(SequentialVector):
             else:
                 num_envs, limit = vector.num_envs, vector.spec and vector.spec.max_episode_steps
                 seen, acted = vector.single_observation_space, vector.single_action_space
-        observations, see, note = convert_observations(seen)
-        actions, act = convert_actions(acted)
-        spec = EnvironmentSpec(observations, actions, max_episode_steps=limit, note=note)
-        super().__init__(spec, see, act, int(num_envs), limit=None)
+        super().__init__(*convert(seen, acted, limit), int(num_envs), limit=None)
         self._closed = False
 
     def render(self) -> np.ndarray:

@@ -20,14 +20,12 @@ _LARGE = 65_536  # bytes of an array of the model that is kept only if it has ch
 
 
 class MujocoState:
-    """Reads and writes the state of one simulation; made before its first reset.
+    """All arrays of a simulation's data, and what changed in its model since this was made.
 
+    MuJoCo's own `mj_getState` leaves out what follows from the state. Tasks read some of it before
+    the next step computes it again (`xpos`, sensors), and then it is that of the step before.
     Episodes of some tasks change their model (the size of a target, the terrain). So the model's
     arrays are kept too, but of the large ones (meshes, textures) only those that have changed.
-
-    Args:
-      model: a `mujoco.MjModel`.
-      data: its `mujoco.MjData`.
     """
 
     def __init__(self, model: Any, data: Any) -> None:
@@ -52,11 +50,7 @@ class MujocoState:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a state of a simulation of the same model.
-
-        Raises:
-          ValueError: the model is another one.
-        """
+        """Restores a state of a simulation of the same model; a ValueError if it is another."""
         model, unchanged = _arrays(self._model), self._unchanged()
         if (
             self._shapes != {name: array.shape for name, array in state["data"].items()}
@@ -110,11 +104,7 @@ def choose_backend() -> None:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Replaces any error of the block by one sentence.
-
-    Raises:
-      ImportError: the block failed; the message gives the reason and what drawing needs.
-    """
+    """Replaces any error of the block by an ImportError: the reason, and what drawing needs."""
     try:
         yield
     except Exception as error:  # mujoco, PyOpenGL and ctypes have many, and no common one

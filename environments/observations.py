@@ -1,14 +1,10 @@
 """Observations of other libraries: compared with their space at every step, put into one array.
 
-An adapter describes a space as a tree: a `Part` is one array (`floats`, `scaled`, `one_hot` and
-`image` make them), a `Group` is a dictionary or a tuple of parts. Reading an observation checks its
-keys, the shape and the kind of each array, and that integers lie within the space. Floats may leave
-their bounds, and whoever reads them checks that they are finite, for all environments together.
-Where it is strict, the library itself is asked, which knows types and bounds: for
-`check_environment`.
-
-A space is one of Gymnasium or a spec of dm_env. Limits are the least and the largest integers,
-arrays that fit its shape.
+A space (of Gymnasium, or a spec of dm_env) becomes a tree: a `Part` is one array, a `Group` is a
+dictionary or a tuple of parts. Reading an observation checks its keys, the shape and the kind of
+each array, and that integers lie within their limits, the least and the largest ones. Floats may
+leave their bounds; the reader checks that they are finite, for all environments together. Where it
+is strict, for `check_environment`, the library itself is asked, which knows types and bounds.
 """
 
 import functools
@@ -28,29 +24,18 @@ Limits: TypeAlias = tuple[Any, Any]
 
 
 class MisfitError(ValueError):
-    """An observation does not fit its space.
-
-    Attributes:
-      where: keys and indices of what does not fit, as in `['arm'][2]`.
-      what: came, and what the space says.
-    """
+    """`what` came at a place (`where`, as in `['arm'][2]`), and what its space says."""
 
     def __init__(self, where: str, what: str) -> None:
-        super().__init__(f"the observation{where} {what}.")
+        super().__init__(where, what)
         self.where, self.what = where, what
 
 
 class Part:
-    """One array of an observation.
+    """One array of an observation, which becomes `size` numbers (as many as it has if None).
 
-    Attributes:
-      size: the numbers that it becomes.
-
-    Args:
-      space: with a shape and a dtype; named in errors.
-      write: puts values into the place for them; integers as their distances from the least ones.
-      size: see above; that of the space if None.
-      limits: of integers; None for floats.
+    `write` puts values into the place for them; integers, which have `limits`, as their distances
+    from the least ones.
     """
 
     def __init__(
@@ -63,19 +48,15 @@ class Part:
     ) -> None:
         self._space, self._write = space, write
         self._shape, self._dtype = tuple(space.shape), np.dtype(space.dtype)
-        self._limits, self._fits_always = limits, limits is None
+        self._limits = limits
         self.size = int(np.prod(self._shape)) if size is None else size
         if limits is not None:
             self._low, self._span = _low_and_span(limits)
-            every = _largest(self._dtype)
-            self._fits_always = not self._low.any() and bool((self._span == every).all())
+            largest = {"b": 1, "u": 2 ** (8 * self._dtype.itemsize) - 1}.get(self._dtype.kind)
+            self._fits_always = not self._low.any() and bool((self._span == largest).all())
 
     def read(self, value: Any, out: np.ndarray, *, strict: bool = False) -> None:
-        """Checks a value and writes it into `out`, float32 `[size]` or the whole observation.
-
-        Raises:
-          MisfitError: it does not fit its space; if `strict`, by the library's own rules.
-        """
+        """Checks a value and writes it into `out`; a MisfitError says what does not fit."""
         try:
             array = np.asarray(value)
         except Exception as error:  # lists of several lengths, and whatever `__array__` raises
@@ -83,13 +64,11 @@ class Part:
         if array.shape != self._shape:
             what = f"has shape {array.shape}, but {_shown(self._space)} has shape {self._shape}"
             raise MisfitError("", what)
-        if array.dtype != self._dtype:
-            if array.dtype.kind not in (_NUMBERS if self._limits is None else _INTEGERS):
-                kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
-                what = f"is of type {kind}, which {_shown(self._space)} does not take"
-                raise MisfitError("", what)
-            array = array if self._limits is None else self._distances(array)
-        elif not self._fits_always:
+        if array.dtype.kind not in (_NUMBERS if self._limits is None else _INTEGERS):
+            kind = array.dtype if array.dtype.kind in "fc" else type(value).__name__
+            what = f"is of type {kind}, which {_shown(self._space)} does not take"
+            raise MisfitError("", what)
+        if self._limits is not None and not (self._fits_always and array.dtype == self._dtype):
             array = self._distances(array)
         self._write(array, out)
         if strict and not _contains(self._space, value):
@@ -133,15 +112,7 @@ class _Category(Part):
 
 
 class Group:
-    """A dictionary of parts, or a tuple of them; methods as those of `Part`.
-
-    Attributes:
-      size: the numbers that they become.
-
-    Args:
-      space: named in errors.
-      parts: by key, in their order in the flattened observation; by number, those of a tuple.
-    """
+    """A dictionary of parts, or a tuple of them, flattened in their order."""
 
     def __init__(
         self, space: Any, parts: "Mapping[Hashable, Part | Group] | list[Part | Group]"
@@ -217,22 +188,11 @@ def one_hot(space: Any, limits: Limits) -> Part:
     return kind(space, write, size=sum(counts), limits=limits)
 
 
-def is_image(space: Any) -> bool:
-    """Whether a space has unsigned integers or bools and 2 or 3 axes."""
-    return np.dtype(space.dtype).kind in "ub" and len(space.shape) in (2, 3)
-
-
 def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:
-    """Integers or bools as pixels, scaled from their limits to 0 to 255.
-
-    Args:
-      space: `[H, W, C]`, or `[C, H, W]` where the first axis is that of the channels (at most a
-        quarter of each other one, which are 16 or more), or `[H, W]`, which becomes `[H, W, 1]`.
-      limits: of each pixel or of all.
+    """Integers or bools as pixels, scaled from their limits to 0 to 255; see `spaces`.
 
     Returns:
-      The spec uint8 `[H, W, C]`, what reads the images, and what is changed in them, for
-      `EnvironmentSpec.note`.
+      The spec uint8 `[H, W, C]`, what reads the images, and `EnvironmentSpec.note`.
     """
     shape, notes = (*space.shape, 1)[:3], []
     channels_first = len(space.shape) == 3 and min(shape[1:]) >= max(_SIDE, 4 * shape[0])
@@ -257,11 +217,6 @@ def image(space: Any, limits: Limits) -> tuple[specs.Array, Part, str]:
     return spec, Part(space, write, limits=limits), note
 
 
-def float_array(shape: tuple[int, ...]) -> specs.Array:
-    """The spec of unbounded float32 observations; a scalar becomes a vector of one number."""
-    return specs.Array(shape or (1,), np.float32, "observation")
-
-
 def _contains(space: Any, value: Any) -> bool:
     """Whether the library says that a value is in its space."""
     if not isinstance(space, specs.Array):
@@ -276,19 +231,12 @@ def _contains(space: Any, value: Any) -> bool:
 
 
 def _low_and_span(limits: Limits) -> tuple[np.ndarray, np.ndarray]:
-    """The least values, and how far the largest are from them: uint64, `[size]` or `[1]`."""
+    """The least values, and the distances of the largest: uint64, `[size]` or `[1]`."""
     low, high = (np.atleast_1d(np.asarray(x)).ravel() for x in limits)
     if (low == low[:1]).all() and (high == high[:1]).all():
         low, high = low[:1], high[:1]
     low = low.astype(np.uint64)
     return low, high.astype(np.uint64) - low
-
-
-def _largest(dtype: np.dtype) -> int | None:
-    """The largest value of a type whose least one is 0; None for others."""
-    if dtype.kind == "b":
-        return 1
-    return int(np.iinfo(dtype).max) if dtype.kind == "u" else None
 
 
 def _shown(space: Any) -> str:

@@ -51,10 +51,6 @@ class NotPlainError(ValueError):
 def pack(value: Any, name: str = "the state") -> bytes:
     """Bytes of plain data.
 
-    Args:
-      value: the data.
-      name: of the data, for errors.
-
     Raises:
       NotPlainError: names what is not plain data, or that two arrays share a part of their memory.
     """
@@ -168,8 +164,7 @@ class Attributes(NamedTuple):
     def state(self) -> dict[str, Any]:
         """Values as they are, not copied, and descriptions of constants.
 
-        Raises:
-          NotPlainError: the object's class hides a state. (`pack` refuses values that are none.)
+        A NotPlainError says that the object's class hides a state; `pack` says it of values.
         """
         kind = type(self.thing)
         slots = any(getattr(base, "__slots__", ()) for base in kind.__mro__)
@@ -201,8 +196,7 @@ class Attributes(NamedTuple):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Gives the object the attributes of another one, made in the same way, and no others.
 
-        Raises:
-          ValueError: the object is of another class, or has other constants.
+        A ValueError says that the object is of another class, or has other constants.
         """
         here = self.state()
         if here["class"] != state["class"]:

@@ -143,11 +143,7 @@ class PureVector:
         return self._timestep()
 
     def step(self, actions: np.ndarray) -> TimeStep:
-        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`.
-
-        Raises:
-          ValueError: the actions are not E actions of the spec.
-        """
+        """Takes actions `[E, ...]` and returns the time steps that follow, `[E, ...]`."""
         actions = checked_actions(actions, self.spec.actions, self.num_envs)
         if self._running is None:
             return self.reset()
@@ -165,11 +161,7 @@ class PureVector:
         self._running = with_leaves(jax.eval_shape(self._begin, self._keys), state)
 
     def render(self) -> np.ndarray:
-        """A picture of the first environment: uint8 `[height, width, 3]`.
-
-        Raises:
-          ValueError: the environment has no method `draw`, or no episode has begun.
-        """
+        """A picture of the first environment: uint8 `[height, width, 3]`."""
         draw: Any = getattr(self.pure, "draw", None)
         if draw is None:
             raise RefusedError(f"{type(self.pure).__name__} has no method draw(observation).")
@@ -204,11 +196,7 @@ def leaves_of(tree: Any) -> list[np.ndarray]:
 
 
 def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
-    """The inverse of `leaves_of`.
-
-    Raises:
-      ValueError: the leaves are not those of a tree like this one.
-    """
+    """The inverse of `leaves_of`; a ValueError if the leaves are not those of a tree like this."""
     wanted, structure = jax.tree.flatten(like)
     if len(wanted) != len(leaves):
         raise ValueError(f"a state of another environment: {len(leaves)} arrays, not {len(wanted)}")
@@ -221,11 +209,7 @@ def with_leaves(like: Any, leaves: Sequence[np.ndarray]) -> Any:
 
 
 def check_pure(environment: Any, name: str = "") -> None:
-    """Refuses what is not a `PureEnvironment`, without running it.
-
-    Raises:
-      ValueError: it has no such methods, cannot be traced, or does not return what its spec says.
-    """
+    """Refuses, by a ValueError, what has no such methods, or does not return what its spec says."""
     name = name or type(environment).__name__
     is_pure = isinstance(environment, PureEnvironment) and not hasattr(environment, "num_envs")
     if not is_pure or not isinstance(environment.spec, EnvironmentSpec):

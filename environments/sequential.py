@@ -27,22 +27,13 @@ class SequentialVector:
     """Base of adapters: restarts, time steps, and checks of what the environments return.
 
     An adapter keeps its environments in `_environments`, and defines how environment e begins
-    (`_begin`) and is stepped (`_advance`), and what has its state (`_parts`).
+    (`_begin`) and is stepped (`_advance`), and what has its state (`_parts`). It has the spec of
+    one environment, what checks and converts observations (`see`) and checked actions `[E, ...]`
+    (`act`, which alone clips them), and a limit of the transitions of episodes, or None.
 
     Attributes:
       is_strict: whether observations must also be in their space by the library's own rules, which
         know bounds of floats and exact types. `check_environment` asks for it.
-
-    Args:
-      spec: of one of them.
-      see: checks and converts their observations.
-      act: converts checked actions `[E, ...]` to the form and the bounds of the environments.
-        Actions are clipped here only.
-      num_envs: E.
-      limit: transitions after which an episode is cut off; None leaves that to the environments.
-
-    Raises:
-      ValueError: a limit below 1.
     """
 
     _COUNTERS: tuple[str, ...] = ("_lengths", "_starts", "_num_steps")
@@ -151,11 +142,7 @@ class SequentialVector:
             setattr(self, name, state[name])
 
     def _parts(self, e: int) -> list[Attributes | MujocoState]:
-        """What has the state of environment e.
-
-        Raises:
-          ValueError: nothing has.
-        """
+        """What has the state of environment e; a ValueError if nothing has."""
         raise ValueError(f"{type(self).__name__} has no state that could be kept")
 
     def _results(self, given: np.ndarray, first: np.ndarray) -> Iterable[Result]:
@@ -223,13 +210,8 @@ class SequentialVector:
 def check_alike(environments: Sequence[Any], *names: str) -> list[Any]:
     """Refuses environments that cannot be stepped together; returns the spaces of one.
 
-    Args:
-      environments: at least one.
-      names: of attributes or methods that give what must be equal in all of them.
-
-    Raises:
-      ValueError: two environments are the same object or have different spaces, or the spaces
-        cannot be read.
+    `names` are of attributes or methods that give what must be equal in all of them. A ValueError
+    says that two are the same object or have different spaces, or that these cannot be read.
     """
     if len({id(environment) for environment in environments}) < len(environments):
         raise ValueError(

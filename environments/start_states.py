@@ -16,9 +16,7 @@ _KEYS = {"game", "lengths", "states"}
 class StartStates(NamedTuple):
     """States of one game.
 
-    Attributes:
-      game: ale-py's name of it.
-      states: N >= 1 of them, as `EmulatedAtari.emulator_state` gave them.
+    `game` is ale-py's name of it, `states` has what `EmulatedAtari.emulator_state` gave.
     """
 
     game: str

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..basics.validation import split_type
 
+BSUITE_PREFIX, CONTROL_PREFIX = "bsuite:", "dm_control:"  # ids begin so
 COMMON = frozenset({"num_envs", "seed"})  # arguments of every environment, so never switches
 
 _BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True)
@@ -33,17 +34,7 @@ class Text(str):
 
 
 def split(id: str) -> tuple[str, dict[str, Any]]:
-    """Separates an id from the switches that follow it.
-
-    Args:
-      id: such as "deep_sea,size=20,screen=4".
-
-    Returns:
-      The id, and the `Text` of each switch.
-
-    Raises:
-      ValueError: a switch is not NAME=VALUE.
-    """
+    """Separates an id, such as "deep_sea,size=20,screen=4", from the `Text` of its switches."""
     id, *assignments = id.split(",")
     switches: dict[str, Any] = {}
     for assignment in assignments:

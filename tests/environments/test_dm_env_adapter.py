@@ -128,9 +128,9 @@ def test_discrete_actions():
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
-        ("observation", specs.DiscreteArray(4)),
+        ("observation", specs.StringArray(())),
         ("observation", specs.Array((2,), np.int32)),
-        ("observation", {"a": VECTOR, "b": {}}),
+        ("observation", {"a": VECTOR, "b": [VECTOR]}),
         ("observation", [VECTOR]),
         ("action", specs.Array((2,), np.float32)),
         ("action", specs.BoundedArray((), np.int32, 0, 3)),
