@@ -6,32 +6,19 @@ nothing (400 MB, 2 s). So it is imported while TensorFlow looks absent. Everythi
 takes rlax and distrax from here.
 """
 
-import contextlib
 import sys
 import warnings
-from collections.abc import Iterator
 
-_MISSING = object()
-
-
-@contextlib.contextmanager
-def _without_tensorflow() -> Iterator[None]:
-    """Makes `import tensorflow` fail inside, and leaves what was loaded as it was."""
-    loaded = sys.modules.get("tensorflow", _MISSING)
-    sys.modules["tensorflow"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if loaded is _MISSING:
-            del sys.modules["tensorflow"]
-        else:
-            sys.modules["tensorflow"] = loaded  # type: ignore[assignment]
-
-
-with _without_tensorflow(), warnings.catch_warnings():
-    # TensorFlow Probability reads names of JAX that are deprecated, in every release so far.
-    warnings.filterwarnings("ignore", message="jax.*is deprecated", category=DeprecationWarning)
-    import distrax
-    import rlax
+_loaded = {name: sys.modules[name] for name in ("tensorflow",) if name in sys.modules}
+sys.modules["tensorflow"] = None  # type: ignore[assignment]  # its import fails
+try:
+    with warnings.catch_warnings():
+        # TensorFlow Probability reads names of JAX that are deprecated, in every release so far.
+        warnings.filterwarnings("ignore", message="jax.*is deprecated", category=DeprecationWarning)
+        import distrax
+        import rlax
+finally:
+    del sys.modules["tensorflow"]
+    sys.modules.update(_loaded)
 
 __all__ = ["distrax", "rlax"]

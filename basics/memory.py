@@ -13,7 +13,7 @@ def check_memory(
     Args:
       what: needs it, as the beginning of a sentence.
       needed: bytes.
-      rows: that the bytes are for, if fewer of them are an advice; 0 if not.
+      rows: that the bytes are for, if fewer of them are an advice.
       available: bytes; this machine's if None.
     """
     if available is None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import retrax
-from retrax.basics import libraries
 
 ROOT = Path(retrax.__file__).parent
 FOLDERS = (
@@ -61,17 +60,11 @@ def run(code, *arguments, options=()):
     return result.stdout.split("\n")[:-1]
 
 
-def test_finds_the_modules():
-    names = core_modules()
-    assert {"retrax", "retrax.basics.libraries", "retrax.losses", "retrax.agents.reactor"} <= set(
-        names
-    )
-    assert "retrax.command.main" in names
-    assert not [name for name in names if "reverb" in name or "launchpad" in name]
-
-
 def test_no_module_loads_the_distributed_tier_or_warns_while_it_is_imported():
-    assert run(IMPORT_EACH_FIRST, *core_modules(), options=["-W", "error"]) == []
+    names = core_modules()
+    assert {"retrax", "retrax.losses", "retrax.command.main"} <= set(names)
+    assert not [name for name in names if "reverb" in name or "launchpad" in name]
+    assert run(IMPORT_EACH_FIRST, *names, options=["-W", "error"]) == []
 
 
 @pytest.mark.parametrize("name", ["retrax.losses", "retrax.agents.reactor", "retrax.command.main"])
@@ -80,94 +73,53 @@ def test_a_module_alone_loads_nothing_of_the_distributed_tier(name):
     assert run(IMPORT_EACH, name) == []
 
 
-def test_the_check_sees_what_is_loaded(tmp_path):
+def test_the_check_sees_what_is_loaded_and_what_one_module_hides_from_the_next(tmp_path):
+    """`IMPORT_EACH_FIRST` sees it where a module is imported as if it were the first."""
     (tmp_path / "tensorflow.py").touch()
     (tmp_path / "culprit.py").write_text("import tensorflow")
-    for loop in (IMPORT_EACH, IMPORT_EACH_FIRST):
-        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{loop}"
-        assert run(code, "retrax.basics.validation", "culprit") == ["culprit changes tensorflow"]
-
-
-def test_the_check_sees_what_one_module_hides_from_the_next(tmp_path):
-    """One that is imported first as `IMPORT_EACH_FIRST` does it, not only after another."""
-    (tmp_path / "tensorflow.py").touch()
     package = tmp_path / "retrax"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "hiding.py").write_text("import sys; sys.modules['retrax.loader'] = sys")
     (package / "loader.py").write_text("import tensorflow")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    names = ("retrax.hiding", "retrax.loader")
-    assert run(code + IMPORT_EACH, *names) == []
-    assert run(code + IMPORT_EACH_FIRST, *names) == ["retrax.loader changes tensorflow"]
+    here, names = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n", ("hiding", "loader")
+    hidden = [f"retrax.{name}" for name in names]
+    assert run(here + IMPORT_EACH, "culprit") == ["culprit changes tensorflow"]
+    assert run(here + IMPORT_EACH, *hidden) == []
+    assert run(here + IMPORT_EACH_FIRST, *hidden) == ["retrax.loader changes tensorflow"]
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(
-            name,
-            marks=pytest.mark.skipif(
-                importlib.util.find_spec(name.split(".")[0]) is None,
-                reason=f"{name.split('.')[0]} is not installed",
-            ),
-        )
-        for name in ("tensorflow", "reverb", "acme", "acme.adders.reverb", "launchpad")
-    ],
+    "first", ["tensorflow", "reverb", "acme", "acme.adders.reverb", "launchpad"]
 )
 def test_imports_after_the_distributed_tier(first):
     """And leaves what was loaded as it was, TensorFlow above all."""
-    code = f"import {first}\n{IMPORT_EACH}"
-    assert run(code, *core_modules()) == []
+    if importlib.util.find_spec(first.split(".")[0]) is None:
+        pytest.skip(f"{first} is not installed")
+    assert run(f"import {first}\n{IMPORT_EACH}", *core_modules()) == []
 
 
-def test_a_distributed_tier_that_comes_later_still_works():
-    """Nothing of ours leaves `sys.modules` in a state that hides TensorFlow."""
-    code = (
-        "import importlib.util, sys, retrax.basics.libraries\n"
-        "print('tensorflow' in sys.modules, importlib.util.find_spec('tensorflow') is not None)"
-    )
-    installed = importlib.util.find_spec("tensorflow") is not None
-    assert run(code) == [f"False {installed}"]
+def test_tensorflow_is_hidden_and_put_back(tmp_path):
+    """Whether it is loaded or only installed; one that is loaded fails where it is used."""
+    (tmp_path / "tensorflow.py").touch()
+    here = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    ours = "import retrax.basics.libraries\nprint(sys.modules.get('tensorflow') is before)"
+    assert run(f"{here}before = None\n{ours}") == ["True"]
+    assert run(f"{here}import tensorflow as before\n{ours}") == ["True"]
 
 
-def test_environments_load_no_simulator():
-    code = (
-        "import sys, retrax.environments\n"
-        "print(*{'gymnasium', 'ale_py', 'dm_control', 'mujoco'} & set(sys.modules))"
-    )
-    assert run(code) == [""]
+JAX = {"jax", "haiku", "numpy", "rlax"}
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "others"),
     [
-        "retrax",
-        "retrax.basics.validation",
-        "retrax.command.main",
-        "retrax.launchpad_programs.launch_command",  # before NumPy's threads: see `isolation`
+        ("retrax", JAX),
+        ("retrax.basics.validation", JAX),
+        ("retrax.command.main", JAX),
+        ("retrax.launchpad_programs.launch_command", JAX),  # before NumPy's threads: `isolation`
+        ("retrax.environments", {"gymnasium", "ale_py", "dm_control", "mujoco"}),
     ],
 )
-def test_what_must_be_quick_loads_no_jax(name):
-    code = f"import sys, {name}\nprint(*{{'jax', 'haiku', 'numpy', 'rlax'}} & set(sys.modules))"
-    assert run(code) == [""]
-
-
-def test_tensorflow_is_hidden_and_put_back(monkeypatch):
-    stand_in = object()
-    monkeypatch.setitem(sys.modules, "tensorflow", stand_in)
-    with libraries._without_tensorflow(), pytest.raises(ImportError, match="tensorflow"):
-        import tensorflow  # noqa: F401
-    assert sys.modules["tensorflow"] is stand_in
-
-
-def test_an_absent_tensorflow_stays_absent_even_after_an_error(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-
-    def fail():
-        with libraries._without_tensorflow():
-            raise OSError("while importing")
-
-    with pytest.raises(OSError, match="while importing"):
-        fail()
-    assert "tensorflow" not in sys.modules
+def test_what_must_be_quick_loads_no_jax_and_environments_no_simulator(name, others):
+    assert run(f"import sys, {name}\nprint(*{others} & set(sys.modules))") == [""]
