@@ -9,7 +9,6 @@ JAX reads these variables when it is imported, so they are set before any test m
 
 import ctypes
 import os
-import resource
 import sys
 from pathlib import Path
 
@@ -34,32 +33,6 @@ def pytest_configure(config):
 def pytest_report_header():
     """Where compiled programs are kept: removing the folder makes the next run a cold one."""
     return f"compiled programs: {os.environ['JAX_COMPILATION_CACHE_DIR']}"
-
-
-_PEAKS = {}  # GB, from process to the largest memory that it had
-
-
-def pytest_sessionfinish(session):
-    """Measures this process; a worker sends what it finds."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["peak"] = peak
-    elif not _PEAKS:
-        _PEAKS["pytest"] = peak
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    """Receives it; a worker that crashed sends nothing."""
-    if peak := getattr(node, "workeroutput", {}).get("peak"):
-        _PEAKS[node.gateway.id] = peak
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Prints it: a worker beyond 1.5 GB would not let a laptop run four."""
-    peaks = ", ".join(f"{name} {peak:.2f} GB" for name, peak in sorted(_PEAKS.items()))
-    terminalreporter.write_line(f"largest memory: {peaks}")
 
 
 _GROWTH = 0.2e9  # bytes

@@ -32,7 +32,7 @@ for layer in ("training", "device", "evaluation", "command", "launchpad_programs
 # lowers its number in the same commit; none is ever raised.
 BUDGETS = {
     "root": 364,
-    "basics": 561,
+    "basics": 548,
     "losses": 1339,
     "networks": 1562,
     "agents": 4946,
@@ -43,7 +43,7 @@ BUDGETS = {
     "evaluation": 2179,
     "command": 2395,
     "launchpad_programs": 3826,
-    "tests": 34484,
+    "tests": 34120,
 }
 # At the root: what users import, above everything.
 PUBLIC = ("retrax", "retrax.testing")

@@ -20,10 +20,8 @@ from linear_agents import (
     memories_by_hand,
     mixed,
     random_rows,
-    random_sample,
     reactor_network,
     timestep,
-    tiny_agent,
 )
 
 from retrax.networks import VectorTorso
@@ -134,23 +132,6 @@ def test_truncation_bootstraps_and_termination_does_not(name, kind, changes):
         lambda x, y: np.abs(x - y).max(), gradients_with(1.0, 1.0), gradients_with(1.0, -2.0)
     )
     assert max(jax.tree.leaves(difference)) > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("name", "torso"),
-    [
-        ("acer", lambda: VectorTorso((4,), jax.nn.relu, name="torso")),
-        ("reactor", lambda: VectorTorso((8,), name="torso")),
-    ],
-)
-def test_a_torso_that_equals_the_default_one_gives_the_same_gradients(name, torso):
-    plain, config = tiny_agent(name, **STORED[name])
-    mine = PACKAGES[name].make_agent(SPECS["discrete"], config, torso=torso)
-    sample = random_sample(plain, SPECS["discrete"], 0)
-    found = [
-        jax.jit(agent.gradients)(agent.init(jax.random.key(0)), sample) for agent in (plain, mine)
-    ]
-    chex.assert_trees_all_equal(*found)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 
 import chex
 import jax
@@ -30,8 +29,6 @@ from retrax.agents import agent57, base
 from retrax.agents.agent57 import families, make_agent
 from retrax.agents.agent57.agent import Gradients
 from retrax.datatypes import DEFAULT_LIMIT, Row
-from retrax.testing import check_agent_shapes
-from retrax.training.config_file import differences
 
 N, T = TINY["agent57"]["num_arms"], TINY["agent57"]["trace_length"]
 SPEC = SPECS["discrete"]
@@ -155,14 +152,6 @@ def test_metrics_tell_how_far_actions_are_from_the_target_policy():
     np.testing.assert_allclose([update.metrics[name] for name in names], wanted, rtol=1e-4)
 
 
-def test_what_uses_no_ratios_has_no_metrics_of_them():
-    agent, _ = linear_agent(False, target="double_q")
-    learner = jax.eval_shape(agent.init, jax.random.key(0))
-    _, update = jax.eval_shape(agent.gradients, learner, as_sample(agent, *random_rows(0, 2)))
-    assert "trace_coefficient" in update.metrics
-    assert not {"mean_ratio", "cut_traces", "effective_sample_share"} & set(update.metrics)
-
-
 @pytest.mark.parametrize("burn_in", [0, 2])
 def test_burn_in_warms_the_memory_up_and_takes_no_gradient(burn_in):
     agent = make_agent(SPEC, tiny(burn_in=burn_in, trace_length=T - burn_in))
@@ -244,27 +233,6 @@ def test_sequences_never_cross_episodes_and_rows_are_those_of_appendix_e(changes
     ]
     assert set(sequence.extras) == {*names, *(["episodic_reward"] if recomputes else [])}
     assert sequence.extras["mu"].shape == ()
-
-
-def test_each_rung_of_the_ladder_lacks_one_part_more():
-    rungs = ("meta_controller", "split", "ngu", "r2d2_retrace", "r2d2")
-    configs = [agent57.PRESETS[name]() for name in ("small", *(f"small_{rung}" for rung in rungs))]
-    fields = [
-        {line.split(":")[0] for line in differences(*pair)} for pair in itertools.pairwise(configs)
-    ]
-    assert fields[0] == {"trace_length", "replay_period"}
-    assert fields[1] <= {"arm_choice", "evaluation", "discounts"}
-    assert fields[2:] == [{"values"}, {"values", "arm_choice"}, {"target"}]
-
-
-def test_r2d2_with_a_bandit_chooses_among_discounts_only():
-    bandit, without = (
-        agent57.PRESETS[f"small_{name}"]() for name in ("r2d2_bandit", "r2d2_retrace")
-    )
-    fields = {line.split(":")[0] for line in differences(without, bandit)}
-    assert fields == {"arm_choice", "evaluation", "discounts"}
-    chosen = (bandit.arm_choice, bandit.evaluation, bandit.discounts)
-    assert chosen == ("bandit", "alternate", "agent57")
 
 
 @pytest.mark.parametrize(
@@ -433,10 +401,3 @@ def test_optimisers_are_adam_with_the_configs_numbers():
             decay=decay,
         )
         np.testing.assert_allclose(found[name], expected, atol=1e-6, err_msg=name)
-
-
-def test_networks_for_another_number_of_actions_are_refused_before_training():
-    agent = make_agent(SPEC, tiny(), networks=tiny_agent57_networks(num_actions=A + 1))
-    with pytest.raises(ValueError, match=r"Agent\.explore cannot be traced .*shape") as error:
-        check_agent_shapes(agent, SPEC)
-    assert "\n" not in str(error.value)

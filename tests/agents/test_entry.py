@@ -1,4 +1,3 @@
-import dataclasses
 import re
 import subprocess
 import sys
@@ -99,35 +98,28 @@ def test_an_attribute_of_a_package_in_another_directory(tmp_path, forget_modules
     assert entry.name == "mine"
 
 
-def test_an_unknown_name_is_refused_with_the_nearest_and_the_list(site):
-    install(site, "one", entry_test_x="a:B", entry_test_other="a:C")
+def test_names_that_name_no_agent_or_two_are_refused(site):
+    """With the nearest name and the list, both distributions, or the one that is broken."""
+    install(site, "one", entry_test_x="entry_test_one:OTHER", entry_test_other="a:C")
     refused(
         "entry_test_z",
         r"unknown agent 'entry_test_z' \(did you mean entry_test_x\?\); registered are .*"
         r"entry_test_other, entry_test_x.*package\.module:NAME",
     )
     refused("!", r"unknown agent '!'; registered are")
-
-
-def test_two_entries_with_one_name_are_refused_with_both_distributions(site):
-    install(site, "one", entry_test_x="entry_test_one:OTHER")
-    install(site, "two", entry_test_x="entry_test_two:OTHER")
+    refused(
+        "entry_test_x",
+        "'entry_test_x', registered by one as entry_test_one:OTHER, cannot be imported: "
+        "ModuleNotFoundError: No module named 'entry_test_one'",
+    )
+    write(site, "entry_test_one")
+    install(site, "two", entry_test_x="entry_test_two:OTHER", entry_test_y="entry_test_one:ABSENT")
+    refused("entry_test_y", "AttributeError: .*ABSENT")
     refused(
         "entry_test_x",
         r"'entry_test_x' is registered more than once in the group retrax.agents: "
         r"one \(entry_test_one:OTHER\), two \(entry_test_two:OTHER\)",
     )
-
-
-def test_a_registered_agent_that_cannot_be_imported_names_the_distribution(site):
-    install(site, "one", entry_test_x="entry_test_absent:Y", entry_test_y="entry_test_one:ABSENT")
-    write(site, "entry_test_one")
-    refused(
-        "entry_test_x",
-        "'entry_test_x', registered by one as entry_test_absent:Y, cannot be imported: "
-        "ModuleNotFoundError: No module named 'entry_test_absent'",
-    )
-    refused("entry_test_y", "AttributeError: .*ABSENT")
 
 
 @pytest.mark.parametrize(
@@ -151,27 +143,21 @@ def test_a_module_that_cannot_be_imported(text, reason, tmp_path, forget_modules
     refused("entry_test_bad:ENTRY", message + reason, search_path=tmp_path)
 
 
-def test_a_wrong_attribute(tmp_path, forget_modules):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("here:ENTRI", "_here' has no attribute 'ENTRI'; its agents are ENTRY, OTHER"),
+        ("empty:X", "'X'; it has no AgentEntry"),
+        ("here:NUMBER", "must be an AgentEntry; its type is int"),
+        ("here:FUNCTION", "must be an AgentEntry; its type is function"),
+        ("here:", "as NAME or package.module:NAME, got 'entry_test_here:'"),
+    ],
+)
+def test_a_wrong_attribute(name, message, tmp_path, forget_modules):
     write(tmp_path, "entry_test_here")
     write(tmp_path, "entry_test_empty", "")
-    refused(
-        "entry_test_here:ENTRI",
-        "'entry_test_here' has no attribute 'ENTRI'; its agents are ENTRY, OTHER",
-        search_path=tmp_path,
-    )
-    refused("entry_test_empty:X", "'X'; it has no AgentEntry", search_path=tmp_path)
-    refused(
-        "entry_test_here:NUMBER", "must be an AgentEntry; its type is int", search_path=tmp_path
-    )
-    refused("entry_test_here:FUNCTION", "an AgentEntry; its type is function", search_path=tmp_path)
-    for name in (":ENTRY", "entry_test_here:"):
-        refused(name, f"as NAME or package.module:NAME, got '{name}'", search_path=tmp_path)
-
-
-def test_an_entry_must_have_a_preset():
-    entry = AgentEntry(name="a", make_agent=dict, Config=dict, presets={"default": dict})
-    with pytest.raises(ValueError, match="presets of 'a' must have at least one preset"):
-        dataclasses.replace(entry, presets={})
+    refused(f"entry_test_{name}", message, search_path=tmp_path)
+    refused(":ENTRY", "as NAME or package.module:NAME, got ':ENTRY'", search_path=tmp_path)
 
 
 def our_entry_points():
