@@ -176,7 +176,7 @@ class Host:
 
 def ray_peer(name):
     """The engine's peer; made where it is used, as it has a stop event."""
-    from retrax.launchpad_programs.engines.ray_peers import RayPeer
+    from retrax.launchpad_programs.engines.ray import RayPeer
 
     return RayPeer(name, threading.Event())
 

@@ -9,11 +9,9 @@ from ..replay.interface import Stopped
 from ..training.actor import Actor
 from ..training.parameters import ParameterClient, packing_of
 from ..training.snapshots import pack_actor, unpack_actor
-from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .kinds import publisher_of
-from .node import CounterClient, Node
-from .peers import Peers
+from .node import CounterClient, Node, Peers
 
 _POLL_SECONDS = 0.1
 
@@ -32,16 +30,15 @@ class ActorNode(Node):
         peers: Peers,
         *,
         loop: Loop | None = None,
-        stop: StopEvent,
     ):
         """Restores the actor's state where the run or the node continues.
 
-        A `loop` steps the actor in place of `step`, without end. It must call the function that it
-        is given before every step; that one raises `Stopped` at the end.
+        A `loop` steps the actor without end, and calls the function that it is given before each
+        step: that one raises `Stopped` at the end.
         """
-        super().__init__(stop)
+        super().__init__(peers)
         self._actor, self._parameters, self._loop = actor, parameters, loop
-        self._counter = CounterClient(peers.peer("counter/0"), f"actor/{index}", config.restarts)
+        self._counter = CounterClient(config, f"actor/{index}", peers)
         self._index = index
         if config.continues and (state := self._counter.peer.call("kept", index)) is not None:
             actor.state = unpack_actor(state, actor.state)
@@ -56,10 +53,7 @@ class ActorNode(Node):
         self._actor.start()
 
     def step(self) -> bool:
-        """One time step in each environment, if it is granted; whether it was.
-
-        With a loop, all its steps.
-        """
+        """One time step in each environment, if it is granted; whether it was. A loop's are all."""
         if self._loop is not None:
             self._loop(self._take)
         if not self._counter.is_granted(self._values):
@@ -98,7 +92,7 @@ class ActorNode(Node):
         self._counter.peer.call("keep", self._index, pack_actor(self._actor.state))
 
 
-def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> ActorNode:
+def make_actor(config: ProgramConfig, index: int, peers: Peers) -> ActorNode:
     """Actor number `index`."""
     run, environment = config.run, config.make_actors_environment(index)
     agent = config.make_agent(environment.spec)
@@ -106,7 +100,7 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEve
         functools.partial(peers.peer(publisher_of(run)).call, "get"),
         packing_of(agent),
         update_period=run.actor_update_period or 1,
-        stop=stop.is_set,
+        stop=peers.stop.is_set,
     )
     writer = peers.writer(environment.spec, agent.sequence, run.environments_of(index))
     actor = Actor.of_run(run, agent, environment, index, writer, parameters)
@@ -115,4 +109,4 @@ def make_actor(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEve
         from .acme_adapters import run_loop  # takes a second
 
         loop = functools.partial(run_loop, options, environment, actor, index)
-    return ActorNode(config, index, actor, parameters, peers, loop=loop, stop=stop)
+    return ActorNode(config, index, actor, parameters, peers, loop=loop)

@@ -16,11 +16,9 @@ from ..training.log import FILE_ONLY
 from ..training.metrics import Counters, MetricsAccumulator, Rate
 from ..training.recorder import Recorder
 from ..training.snapshots import actor_file
-from ..training.stop import StopEvent
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .kinds import RESTARTS_COLUMN, kind_of, newest_values
-from .node import Node
-from .peers import Peers
+from .node import Node, Peers
 
 _STATUS_SECONDS = 0.5
 _FINAL_SECONDS = 600.0  # after which an evaluator that says nothing is not waited for at the end
@@ -64,9 +62,9 @@ class Counter(Node):
     A counter that is restarted continues from status.json, which is half a second old at most.
     """
 
-    def __init__(self, config: ProgramConfig, *, stop: StopEvent):
+    def __init__(self, config: ProgramConfig, peers: Peers):
         """Starts at zero, or restores status.json if it is restarted."""
-        super().__init__(stop)
+        super().__init__(peers)
         self._run, self._directory = config.run, config.directory
         self._lock = threading.RLock()
         self._steps = config.run.schedule[0]
@@ -92,9 +90,8 @@ class Counter(Node):
     def open(self, counters: Mapping[str, Any], names: Sequence[str]) -> None:
         """Lets the actors begin; the learner calls it when it is ready.
 
-        Args:
-          counters: of the snapshot, `seconds` among them; empty for a new run.
-          names: of columns, as for `Recorder`.
+        `counters` are a snapshot's, `seconds` among them, empty for a new run; `names` as for
+        `Recorder`.
         """
         with self._lock:
             if self._phase != "starting":
@@ -111,8 +108,7 @@ class Counter(Node):
         Args:
           name: of the node: "actor/0".
           call: how often the node was restarted before, and the number of its report, larger than
-            that of the one before. An equal one is a repetition; those of processes that were
-            followed by another are ignored.
+            that of the one before. Repeated calls, and calls from replaced processes, are ignored.
           values: for the status; `metrics` for metrics.csv, means over `weight` updates (1 without
             it); `episodes` that ended, as `Actor.take_episodes` returns them; the learner's
             `updates` and `learning_since`; the evaluator's `return` and, after its last evaluation,
@@ -146,11 +142,7 @@ class Counter(Node):
             file.write(state)
 
     def kept(self, actor: int) -> bytes | None:
-        """The packed state that an actor last gave to `keep`; None if there is none.
-
-        Raises:
-          ValueError: the file is damaged.
-        """
+        """The state that an actor last gave to `keep`, if any; ValueError if it is damaged."""
         path = actor_file(self._directory, actor)
         return read_sealed(path) if path.is_file() else None
 
@@ -158,8 +150,9 @@ class Counter(Node):
         """Updates the phase, status.json and metrics.csv; False."""
         with self._lock:
             now = time.monotonic()
-            self._rates["steps"].add(now, self._counters.steps)
-            self._rates["updates"].add(now, self._counters.updates)
+            if self._phase != "starting":  # counts are not those of a snapshot yet
+                self._rates["steps"].add(now, self._counters.steps)
+                self._rates["updates"].add(now, self._counters.updates)
             done = self._counters.steps >= self._steps and self._phase != "starting"
             if done and self._phase not in ("evaluating", "finished"):
                 self._phase, self._evaluating_since = "evaluating", now
@@ -234,11 +227,10 @@ class Counter(Node):
             return
         self._leases = {name: Lease(*lease) for name, lease in status["leases"].items()}
         self._begin({name: status[name] for name in self._snapshot_counters()}, status["columns"])
-        self._phase = status["phase"]
+        self._phase, now = status["phase"], time.monotonic()
         if self._phase == "evaluating":
-            self._evaluating_since = time.monotonic()
-        for name, values in status["nodes"].items():
-            self._nodes[name], self._reported[name] = values, time.monotonic()
+            self._evaluating_since = now
+        self._nodes, self._reported = status["nodes"], dict.fromkeys(status["nodes"], now)
 
     def _note(self, name: str, values: dict[str, Any]) -> None:
         self._metrics.add(values.pop("metrics", {}), values.pop("weight", 1))
@@ -315,6 +307,6 @@ class Counter(Node):
         return float(np.mean(found)) if found else float("nan")
 
 
-def make_counter(config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent) -> Counter:
+def make_counter(config: ProgramConfig, index: int, peers: Peers) -> Counter:
     """The counter, which calls nobody."""
-    return Counter(config, stop=stop)
+    return Counter(config, peers)

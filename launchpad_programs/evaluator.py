@@ -13,11 +13,9 @@ from ..replay.interface import Stopped
 from ..training.parameters import ParameterClient, packing_of
 from ..training.seeds import Purpose
 from ..training.snapshots import BestParameters
-from ..training.stop import StopEvent
 from .config import ProgramConfig
 from .kinds import publisher_of
-from .node import CounterClient, Node
-from .peers import Peers
+from .node import CounterClient, Node, Peers
 
 _ENVIRONMENTS = 4  # stepped together
 _REPORT_SECONDS = 0.5
@@ -32,10 +30,9 @@ class _TooLong(Exception):  # noqa: N818 - not an error
 class EvaluatorNode(Node):
     """Evaluates when there are newer parameters, and once more at the end of the run.
 
-    Until the run has taken its last step, it works for a fixed share of the time. It rests within
-    evaluations too: the actors wait for no evaluation, however long its episodes are. After that
-    step it evaluates once more, unless this takes too much processor time: it has the lowest
-    priority, so on a busy machine the clock says little.
+    Until the last step of the run it works for a fixed share of the time, and rests within
+    evaluations too: the actors wait for none, however long its episodes are. The last evaluation
+    has limited processor time: at the lowest priority, the clock says little on a busy machine.
     """
 
     def __init__(
@@ -45,13 +42,11 @@ class EvaluatorNode(Node):
         environment: VectorEnvironment,
         parameters: ParameterClient,
         peers: Peers,
-        *,
-        stop: StopEvent,
     ):
         """The node closes its parts; `parameters` are not threaded."""
-        super().__init__(stop)
+        super().__init__(peers)
         self._environment, self._parameters = environment, parameters
-        self._counter = CounterClient(peers.peer("counter/0"), "evaluator/0", config.restarts)
+        self._counter = CounterClient(config, "evaluator/0", peers)
         self._evaluation = Evaluation(
             config.run,
             agent,
@@ -130,9 +125,7 @@ class EvaluatorNode(Node):
         self._rested_at = time.monotonic()
 
 
-def make_evaluator(
-    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
-) -> EvaluatorNode:
+def make_evaluator(config: ProgramConfig, index: int, peers: Peers) -> EvaluatorNode:
     """The evaluator."""
     run, seed = config.run, config.derive_seed(Purpose.EVALUATOR)
     num_envs = min(run.evaluation_episodes, _ENVIRONMENTS)
@@ -142,7 +135,7 @@ def make_evaluator(
         functools.partial(peers.peer(publisher_of(run)).call, "get"),
         packing_of(agent),
         update_period=1,
-        stop=stop.is_set,
+        stop=peers.stop.is_set,
         threaded=False,
     )
-    return EvaluatorNode(config, agent, environment, parameters, peers, stop=stop)
+    return EvaluatorNode(config, agent, environment, parameters, peers)

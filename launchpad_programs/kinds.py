@@ -14,51 +14,33 @@ from typing import NamedTuple
 from ..basics.subprocess_probe import shared_programs
 from ..networks.torsos import is_image
 from ..training.run_config import RunConfig
-from ..training.stop import StopEvent
 from .config import ProgramConfig
-from .node import Node
-from .peers import Peers
+from .node import Node, Peers
 
 _log = logging.getLogger("retrax")
 
 
 class NodeKind(NamedTuple):
-    """What distinguishes nodes.
+    """What distinguishes the nodes LABEL/0, LABEL/1, ...
 
-    Attributes:
-      label: its name; the nodes of the kind are named LABEL/0, LABEL/1, ... The module LABEL has
-        their factory make_LABEL, `(config, index, peers, *, stop) -> Node`.
-      calls: labels of the nodes that it calls, where the program has them.
-      holds_rows: whether it is the replay that actors write into and the learner draws from.
-      acts: whether it takes the steps of the run, as the counter grants them. It may run on another
-        host than the launcher's, whose files it then does not see.
-      publishes: whether it has the learner's state: it updates and snapshots it, and publishes
-        parameters.
-      saves: whether the program's end waits for it, since it may have much to save.
-      ends_last: whether the others need it to the end.
-      sees_accelerator: whether it may use one.
-      nice: added to the launcher's niceness. The learner comes first where cores are few; nobody
-        waits for the evaluator.
-      cpus: as Ray counts them; their sum must fit. Actors and workers may share a core.
-      columns: of metrics.csv, with the values of the nodes' newest reports of which they are means.
-      restores: what the log says of a node that is restarted: "{steps}" are those of the newest
-        snapshot; "" for small states.
-      begins: what it says where there is no snapshot yet.
+    A module has their factory make_LABEL, `(config, index, peers) -> Node`.
     """
 
     label: str
-    calls: tuple[str, ...] = ()
-    holds_rows: bool = False
-    acts: bool = False
-    publishes: bool = False
-    saves: bool = False
-    ends_last: bool = False
+    calls: tuple[str, ...] = ()  # labels of the nodes that it calls, where the program has them
+    module: str = ""  # LABEL if empty
+    holds_rows: bool = False  # the replay that actors write into and the learner draws from
+    acts: bool = False  # takes the run's steps; may be on a host that does not see our files
+    publishes: bool = False  # has the learner's state: updates, snapshots and publishes it
+    saves: bool = False  # the program's end waits for it, since it may have much to save
+    ends_last: bool = False  # the others need it to the end
     sees_accelerator: bool = False
-    nice: int = 0
-    cpus: float = 0.1
+    nice: int = 0  # where cores are few the learner comes first, and nobody waits for the evaluator
+    cpus: float = 0.1  # as Ray counts them; their sum must fit. Acting nodes may share a core
+    # Of metrics.csv: a column is the mean over the nodes of a value of their newest reports.
     columns: tuple[tuple[str, str], ...] = ()
-    restores: str = ""
-    begins: str = "begins again"
+    restores: str = ""  # logged at a restart, unless empty; {steps}: of the newest snapshot
+    begins: str = "begins again"  # logged where there is no snapshot yet
 
     @property
     def is_called(self) -> bool:
@@ -97,6 +79,7 @@ _KINDS = (
     NodeKind(
         "parameter_server",
         ("counter",),
+        module="learner",
         publishes=True,
         saves=True,
         cpus=0.5,
@@ -106,6 +89,7 @@ _KINDS = (
     NodeKind(
         "worker",
         ("counter", "parameter_server"),
+        module="learner",
         acts=True,
         saves=True,
         columns=(("worker_waiting_share", "idle_share"), *_REPLAY_COLUMNS),
@@ -125,13 +109,7 @@ _WORKERS = ("counter", "parameter_server", "worker", "evaluator")
 
 @dataclasses.dataclass(frozen=True)
 class NodeSpec:
-    """A node of a program.
-
-    Attributes:
-      kind: its kind.
-      index: 0, 1, ... among the nodes of the kind.
-      peers: names of the nodes that it calls.
-    """
+    """A node of a program: its index among those of its kind, the names of those that it calls."""
 
     kind: NodeKind
     index: int
@@ -175,19 +153,16 @@ def nodes_of(config: ProgramConfig) -> list[NodeSpec]:
     ]
 
 
-def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers, *, stop: StopEvent) -> Node:
+def make_node(spec: NodeSpec, config: ProgramConfig, peers: Peers) -> Node:
     """Makes a node, in its own process or thread."""
-    label = spec.kind.label
-    module = importlib.import_module(f".{label}", __package__)
-    factory: Callable[..., Node] = getattr(module, f"make_{label}")
-    return factory(config, spec.index, peers, stop=stop)
+    kind = spec.kind
+    module = importlib.import_module(f".{kind.module or kind.label}", __package__)
+    factory: Callable[..., Node] = getattr(module, f"make_{kind.label}")
+    return factory(config, spec.index, peers)
 
 
 def log_restart(kind: NodeKind, steps: int | None) -> None:
-    """Logs what a restarted node continues with, unless its state is small.
-
-    `steps` are those of the newest snapshot. If there is none, this is a warning.
-    """
+    """Logs what a restarted node continues with; a warning if there is no snapshot."""
     node = kind.label.replace("_", " ")
     sentence = f"The {node} restores {kind.restores.format(steps=steps)}."
     if steps is None and not kind.acts:  # a worker has snapshots of its own
@@ -213,11 +188,7 @@ def program_columns(run: RunConfig) -> list[str]:
 
 
 def newest_values(run: RunConfig) -> dict[str, tuple[str, str]]:
-    """Columns that are means over nodes of values of their newest reports.
-
-    Returns:
-      From column to the label of the nodes, and the value.
-    """
+    """From each column in `NodeKind.columns` to the label of the nodes, and the value."""
     kinds = kinds_of(run)
     return {column: (kind.label, value) for kind in kinds for column, value in kind.columns}
 
@@ -225,10 +196,10 @@ def newest_values(run: RunConfig) -> dict[str, tuple[str, str]]:
 def process_env(kind: NodeKind, config: ProgramConfig) -> dict[str, str]:
     """Environment variables of a node's process.
 
-    Without an accelerator a node computes on one core, as Reactor's and ACER's workers do; one that
-    may use an accelerator on those that the acting nodes leave, at least on half of all: threads
-    that wait for a core which another node has cost both of them time. A learner of images has all
-    cores, since its convolutions take most of the time. `NPROC` overrides that.
+    Nodes compute on one core, as Reactor's and ACER's workers do. One that may use an accelerator
+    has the cores that acting nodes leave, at least half of all: threads that wait for another
+    node's core cost both time. A learner of images has all, as convolutions take most of the time.
+    `NPROC` overrides that.
     """
     shared = {
         "PYTHONUNBUFFERED": "1",

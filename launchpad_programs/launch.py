@@ -104,11 +104,9 @@ def launch(
 
 
 def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
-    """Launches, and prints how it ended and what to do next.
+    """Launches, and prints how it ended and what to do next; the exit status.
 
-    Args:
-      arguments: of the command line.
-      refused: why this process has no network namespace of its own; "" if it has one.
+    `refused` says why this process has no network namespace of its own, "" if it has one.
 
     Raises:
       ValueError: one sentence about what is wrong.
@@ -148,16 +146,21 @@ def launch_with_arguments(arguments: Sequence[str], *, refused: str) -> int:
         summary = run_program(
             program, opened, mode=engine.launch, plain=given.plain, notes=notes, warnings=warnings
         )
-        return _finish(summary, engine)
+    if not summary.finished:
+        why = "A node failed. " if summary.failed else "Stopped by you. "
+        at = "" if summary.snapshot is None else f"Snapshot at {summary.snapshot} steps. "
+        options = f" --engine {engine.engine}" if engine.engine else ""
+        options += " --launch local_mt" if engine.launch == "local_mt" else ""
+        tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
+    print(
+        f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
+        flush=True,
+    )
+    return 1 if summary.failed else 0
 
 
 def check_engine(engine: EngineOptions, program: ProgramConfig) -> None:
-    """Refuses what could not run.
-
-    Raises:
-      ModuleNotFoundError: the engine is not installed.
-      ValueError: one sentence about what is wrong.
-    """
+    """Refuses in one sentence (ModuleNotFoundError, ValueError) what could not run."""
     program.acme_options()  # imported before any process starts
     if engine.name == "threads" and engine.engine is not None:
         raise ValueError(
@@ -189,10 +192,10 @@ def open_engine(engine: EngineOptions, program: ProgramConfig) -> Iterator[Engin
     elif engine.name == "ray":
         from .engines.ray_session import ray_session
 
-        with ray_session(engine.ray_address, program):
+        with ray_session(engine.ray_address, program) as ended:
             from .engines.ray import start_actors
 
-            yield functools.partial(start_actors, max_failures=engine.max_failures)
+            yield functools.partial(start_actors, max_failures=engine.max_failures, ended=ended)
     else:
         from .engines.launchpad import start_processes
 
@@ -207,7 +210,18 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
         Launchpad is asked to continue a run whose rows are not Reverb's.
     """
     directory = program.directory
-    snapshots, notes = open_snapshots(directory, check=_check_of_rows(program, engine))
+    check: Callable[[int], None] = functools.partial(check_kept, directory)
+    if engine.name == "launchpad" and has_tables(program.run.replay) and not program.has_workers:
+        newest = newest_snapshot(directory)
+        if newest is not None and is_kept(directory, newest):
+            raise ValueError(
+                f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
+                "it: resume with --engine ray or --launch local_mt."
+            )
+        from ..replay.reverb import Checkpoints
+
+        check = Checkpoints(directory).check
+    snapshots, notes = open_snapshots(directory, check=None if program.has_workers else check)
     if snapshots is None:
         return program, notes
     check_states(directory)
@@ -224,24 +238,6 @@ def resumed(program: ProgramConfig, engine: EngineOptions) -> tuple[ProgramConfi
     return dataclasses.replace(program, resumed_at=steps), notes
 
 
-def _check_of_rows(program: ProgramConfig, engine: EngineOptions) -> Callable[[int], None] | None:
-    """What a snapshot needs besides its own files: `check` of `open_snapshots`."""
-    directory = program.directory
-    if program.has_workers:
-        return None
-    if engine.name != "launchpad" or not has_tables(program.run.replay):
-        return lambda steps: check_kept(directory, steps)
-    newest = newest_snapshot(directory)
-    if newest is not None and is_kept(directory, newest):
-        raise ValueError(
-            f"The replay of {directory} is not Reverb's, and --engine launchpad cannot restore "
-            "it: resume with --engine ray or --launch local_mt."
-        )
-    from ..replay.reverb import Checkpoints
-
-    return Checkpoints(directory).check
-
-
 def _new(
     run: RunConfig, directory: Path, engine: EngineOptions, spec: EnvironmentSpec
 ) -> ProgramConfig:
@@ -249,8 +245,14 @@ def _new(
     options, run = vars(part(engine, ProgramOptions)), run.resolve(spec)
     program = ProgramConfig(run=run, directory=directory, **options)
     check_engine(engine, program)
-    if engine.name != "threads":
-        _check_processes(run)
+    available, count = psutil.virtual_memory().available, run.num_actors
+    fitting = max(int(available / _ACTOR_BYTES), 1)
+    if engine.name != "threads" and count > fitting:
+        option = "--num-workers" if run.workers.num_workers else "--num-actors"
+        raise ValueError(
+            f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
+            f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
+        )
     checked_agent(run, spec)
     return program
 
@@ -260,30 +262,3 @@ def _with_period(run: RunConfig) -> RunConfig:
     if run.actor_update_period is not None or run.workers.num_workers:
         return run
     return dataclasses.replace(run, actor_update_period=UPDATE_PERIOD)
-
-
-def _check_processes(run: RunConfig) -> None:
-    """Refuses more processes of actors or workers than the memory has room for."""
-    available = psutil.virtual_memory().available
-    fitting = max(int(available / _ACTOR_BYTES), 1)
-    if (count := run.num_actors) > fitting:
-        option = "--num-workers" if run.workers.num_workers else "--num-actors"
-        raise ValueError(
-            f"{option} {count} needs {count * _ACTOR_BYTES / 1e9:.1f} GB of memory, "
-            f"but {available / 1e9:.1f} GB are available: at most {fitting} fit."
-        )
-
-
-def _finish(summary: LaunchSummary, engine: EngineOptions) -> int:
-    directory = summary.directory
-    if not summary.finished:
-        why = "A node failed. " if summary.failed else "Stopped by you. "
-        at = "" if summary.snapshot is None else f"Snapshot at {summary.snapshot} steps. "
-        options = f" --engine {engine.engine}" if engine.engine else ""
-        options += " --launch local_mt" if engine.launch == "local_mt" else ""
-        tell(f"{why}{at}To continue: {PROG} --resume {directory}{options}")
-    print(
-        f"Run in {directory}. Next: retrax evaluate {directory}  |  retrax plot {directory}",
-        flush=True,
-    )
-    return 1 if summary.failed else 0

@@ -1,32 +1,52 @@
-"""Runs a program: starts its nodes, watches them, and ends them in the right order."""
+"""Runs a program: starts its nodes, watches and shows them, and ends them in the right order."""
 
+import contextlib
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..training.log import close_log, setup_log
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ..training.log import FILE_ONLY, close_log, setup_log
 from ..training.snapshots import newest_snapshot
 from ..training.stop import StopEvent, stop_on_signals
 from .config import RESTARTS, STATUS, ProgramConfig, read_json
 from .engines.engine import Engine, RunningNode
 from .kinds import kind_of
-from .peers import SAVE_SECONDS
-from .progress import Progress
+from .node import SAVE_SECONDS
 
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 3.0  # for processes whose end writes nothing; then they are killed
 _LAST_SECONDS = 120.0  # for those that the others needed, which write a row and a status at most
 _ENDED_EARLY = "was killed by SIGTERM"
+_STATUS_SECONDS = 0.5
+_LINE_SECONDS = 10.0  # between log lines, at least
+_SILENT_SECONDS = 15.0  # without a report, after which a node is shown as silent
+_SHOWN = {  # of a node's values
+    "steps_per_second": "{:.1f} steps/s",
+    "updates_per_second": "{:.1f} updates/s",
+    "return": "return {:.3g}",
+    "replay_rows": "{} rows",
+    "replay_sequences": "{} sequences",
+    "idle_share": "{:.0%} idle",
+    "staleness": "{:.3g} versions behind",
+    "restarts": "restarts: {}",
+}
+_log = logging.getLogger("retrax")
 
 
 class LaunchSummary(NamedTuple):
-    """How a program ended.
+    """How a program ended; steps and updates include earlier parts of the run.
 
     Attributes:
       directory: the run directory.
-      steps: transitions taken, earlier parts of the run included.
-      updates: updates of the learner, earlier parts of the run included.
+      steps: transitions taken.
+      updates: of the learner.
       finished: whether the last step was taken.
       failed: whether a node failed; `log.txt` of the run has its traceback.
       snapshot: steps of the newest snapshot, None if there is none.
@@ -52,9 +72,6 @@ def run_program(
     """Runs a program in an existing run directory to its end, or until a signal stops it.
 
     `mode` is `EngineOptions.launch`; `notes` and `warnings` are logged first.
-
-    Raises:
-      ValueError: the state of a resumed run cannot be read.
     """
     log = setup_log(config.directory)
     try:
@@ -68,12 +85,10 @@ def run_program(
             nodes = engine(config)
             where = f"; their output is in {config.directory}/logs" if mode == "local_mp" else ""
             log.info(f"{len(nodes)} nodes started{where}.")
-            with Progress(config, nodes, plain=plain, notes=mode == "local_mp") as progress:
+            with StatusView(config, nodes, plain=plain, notes=mode == "local_mp") as view:
                 seconds = _STOP_SECONDS if mode == "local_mp" else SAVE_SECONDS
-                failure = supervise(
-                    nodes, finished=progress.finished, stop=stop, stop_seconds=seconds
-                )
-            progress.tell()  # what the end had to say
+                failure = supervise(nodes, finished=view.finished, stop=stop, stop_seconds=seconds)
+            view.tell()  # what the end had to say
         if failure:
             log.error(failure)
         summary = summarise(config, failed=bool(failure))
@@ -95,20 +110,14 @@ def supervise(
 ) -> str:
     """Waits until the run is finished, stopped or failed, and then ends all nodes.
 
-    Args:
-      nodes: of the program.
-      finished: whether the run has reached its last step; called often.
-      stop: whether a stop was requested.
-      stop_seconds: how long the end of nodes may take that write nothing.
-      save_seconds: how long that of those may take which save snapshots.
-      last_seconds: how long that of the last ones may take, the counter's with the last row.
+    The end of nodes that write nothing may take `stop_seconds`, of those that save snapshots
+    `save_seconds`, of the last ones, the counter's with the last row, `last_seconds`.
 
     Returns:
       Which node failed and how, with its traceback; "" if none did.
     """
     try:
-        failed = _wait(nodes, finished, stop)
-        failure = _failure(failed) if failed is not None else ""
+        failure = _wait(nodes, finished, stop)
         first = [node for node in nodes if not kind_of(node.name).ends_last]
         saving = [node for node in first if kind_of(node.name).saves]
         for node in first:
@@ -129,16 +138,14 @@ def supervise(
     return failure
 
 
-def _wait(
-    nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent
-) -> RunningNode | None:
-    """The node that failed; None if the run is finished or stopped."""
+def _wait(nodes: Sequence[RunningNode], finished: Callable[[], bool], stop: StopEvent) -> str:
+    """How a node failed; "" if the run is finished or stopped."""
     while not stop.wait(_POLL_SECONDS) and not finished():
         ended = [node for node in nodes if node.ended() and not node.revive()]
         if ended:
             # A terminal's signal goes to all processes: the nodes may end before it is seen here.
-            return None if stop.wait(_POLL_SECONDS) else ended[0]
-    return None
+            return "" if stop.wait(_POLL_SECONDS) else _failure(ended[0])
+    return ""
 
 
 def _failure(node: RunningNode) -> str:
@@ -164,3 +171,124 @@ def summarise(config: ProgramConfig, *, failed: bool) -> LaunchSummary:
     finished = steps >= config.run.schedule[0] and not failed
     newest = newest_snapshot(config.directory)
     return LaunchSummary(config.directory, steps, updates, finished, failed, newest)
+
+
+class StatusView(contextlib.ExitStack):
+    """Follows status.json: a live table in a terminal, lines of the log elsewhere."""
+
+    def __init__(
+        self, config: ProgramConfig, nodes: Sequence[RunningNode], *, plain: bool, notes: bool
+    ):
+        """Without a table if `plain`; with `notes` the warnings of the counter are logged here."""
+        super().__init__()
+        self._directory, self._nodes = config.directory, nodes
+        self._notes, self._told = notes, set[str]()
+        console = Console(stderr=True)
+        self._live: Live | None = None
+        if console.is_terminal and not plain:
+            self._live = self.enter_context(Live(console=console, auto_refresh=False))
+        self._next, self._last_line = 0.0, time.monotonic()
+        self._change = ""  # what the last line was about
+        self._is_finished = False
+
+    def finished(self) -> bool:
+        """Whether the run has reached its last step, or a logger ends it; called often."""
+        now = time.monotonic()
+        if now < self._next:
+            return self._is_finished
+        self._next = now + _STATUS_SECONDS
+        status = read_json(self._directory / STATUS)
+        self._is_finished = status.get("phase") == "finished" or status.get("stop", False)
+        self.show(status)
+        self.tell()
+        return self._is_finished
+
+    def tell(self) -> None:
+        """Logs the warnings of the counter's process that are new, unless it is this one."""
+        for note, is_hidden in read_json(self._directory / STATUS).get("notes", []):
+            if self._notes and note not in self._told:
+                self._told.add(note)
+                _log.warning(note, extra={FILE_ONLY: is_hidden})
+
+    def show(self, status: Mapping[str, Any]) -> None:
+        """Updates the table; or logs a line, unless there was one just now about the same."""
+        if self._live:
+            self._live.update(table(status, self._nodes), refresh=True)
+            return
+        now, phase = time.monotonic(), status.get("phase", "starting")
+        is_starting = phase == "starting"
+        text = _starting(status, self._nodes) if is_starting else line(status)
+        change = text if is_starting else phase
+        is_recent = is_starting or now - self._last_line < _LINE_SECONDS
+        if change != self._change or not is_recent:
+            self._last_line, self._change = now, change
+            _log.info(text)
+
+
+def table(status: Mapping[str, Any], running: Sequence[RunningNode]) -> Table:
+    """The live table: one row for each node, the state of the run in the title."""
+    title = "starting"
+    if status.get("phase", "starting") != "starting":
+        title = f"{line(status)} | elapsed {_time(status['seconds'])}"
+    table = Table("node", "pid", "state", "newest report", title=title, title_justify="left")
+    restarts = status.get("restarts", {})
+    for node in running:
+        values = status.get("nodes", {}).get(node.name, {})
+        silent = values.get("silent_seconds", 0.0)
+        silence = f" (silent for {silent:.0f} s)" if silent > _SILENT_SECONDS else ""
+        values = {**values, "restarts": restarts.get(node.name)}
+        shown = [text.format(values[k]) for k, text in _SHOWN.items() if values.get(k) is not None]
+        table.add_row(
+            node.name,
+            "-" if node.pid is None else str(node.pid),
+            node.ended() or _state(status, node.name) + silence,
+            ", ".join(shown),
+        )
+    return table
+
+
+def _starting(status: Mapping[str, Any], running: Sequence[RunningNode]) -> str:
+    """What the nodes do until the clock runs."""
+    states: dict[str, list[str]] = {}
+    for node in running:
+        states.setdefault(node.ended() or _state(status, node.name), []).append(node.name)
+    return "starting | " + " | ".join(f"{', '.join(names)}: {s}" for s, names in states.items())
+
+
+def line(status: Mapping[str, Any]) -> str:
+    """The state of the run in one line."""
+    nodes = [(kind_of(name), values) for name, values in status["nodes"].items()]
+    actors = [values for kind, values in nodes if kind.acts]
+    others = [values for kind, values in nodes if not kind.acts]
+    rows = sum(values.get("replay_rows", 0) for _, values in nodes)
+    shares = [x["idle_share"] for kind, x in nodes if kind.publishes and "idle_share" in x]
+    idle = f"{shares[0]:.0%}" if shares else "-"
+    restarts = sum(status.get("restarts", {}).values())
+    return (
+        f"{status['phase']} | {status['steps']}/{status['last_step']} steps | "
+        f"{status['steps_per_second']:.0f} steps/s | "
+        f"{status['updates']} updates, {status['updates_per_second']:.1f}/s, idle {idle} | "
+        f"replay {rows} rows | "
+        f"staleness {_mean(actors, 'staleness')} | "
+        f"return {_mean(actors, 'return')}, "
+        f"evaluator {_mean(others, 'return')} | "
+        + (f"restarts: {restarts} | " if restarts else "")
+        + f"ETA {_time(status['eta_seconds'])}"
+    )
+
+
+def _state(status: Mapping[str, Any], name: str) -> str:
+    """What a node reported; nodes that report nothing serve the others."""
+    values = status.get("nodes", {}).get(name, {})
+    serves = kind_of(name).ends_last and status.get("phase", "starting") != "starting"
+    return str(values.get("state", "serving" if serves else "starting"))
+
+
+def _mean(nodes: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Of a value of those nodes that have it."""
+    values = [node[name] for node in nodes if name in node]
+    return f"{sum(values) / len(values):.3g}" if values else "-"
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else str(timedelta(seconds=round(seconds)))

@@ -1,25 +1,115 @@
-"""The learner's node: a `training.Learner` that reports, and saves snapshots."""
+"""Nodes with a learner: the learner's own, the parameter server's, and the workers'."""
 
+import abc
+import concurrent.futures
 import contextlib
+import functools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 
 from ..replay.interface import Replay, Stopped
-from ..training.gradient_server import GradientServer
+from ..training.gradient_server import STALENESS, GradientServer
 from ..training.learner import Learner
+from ..training.loop import Loop
 from ..training.parameters import ParameterServer, packing_of
 from ..training.snapshots import SnapshotInterval, Snapshots
 from ..training.stop import StopEvent
+from ..training.workers import LearningThread, Worker, WorkerFactory
 from .config import ProgramConfig
-from .kinds import program_columns
-from .node import CounterClient, LearningNode
-from .peers import Peers
+from .kinds import program_columns, publisher_of
+from .node import CounterClient, Node, Peers
 
+_REPORT_SECONDS = 1.0
 _WAIT_SECONDS = 1.0  # for an update to be due
 _POLL_SECONDS = 0.1
+_BEHIND_SECONDS = 1e-3
+_ACTING = "acting and learning"
+
+
+class LearningNode(Node, abc.ABC):
+    """A node with a `learner`: it reports once a second, and saves snapshots."""
+
+    def __init__(
+        self,
+        config: ProgramConfig,
+        name: str,
+        learner: Any,
+        peers: Peers,
+        *,
+        folder: Path,
+        sharers: int = 1,
+    ):
+        """Snapshots are in a folder, as often as the run asks for of all `sharers` together."""
+        super().__init__(peers)
+        run, self.learner = config.run, learner
+        self._counter = CounterClient(config, name, peers)
+        self._snapshots = Snapshots(folder, keep=run.keep_snapshots)
+        every, seconds = max(1, run.schedule[2] // sharers), run.snapshot_seconds
+        self._interval = SnapshotInterval(0, every=every, seconds=seconds)
+        self._next_report = 0.0
+        self._saved_updates = -1  # in the newest snapshot
+        self._last = time.monotonic(), 0, 0.0  # see `_learned`
+
+    def start(self) -> None:
+        """Rates and intervals begin now, at what was restored."""
+        self._last = time.monotonic(), self.learner.updates, 0.0
+        self._saved_updates = self.learner.updates
+        self._interval.saved(self._steps, took=0.0)
+
+    def save(self) -> None:
+        """Saves a snapshot, unless there is one of this step and update."""
+        steps, updates, began = self._steps, self.learner.updates, time.monotonic()
+        if steps not in self._snapshots.steps() or updates != self._saved_updates:
+            self._save(steps)
+        self._saved_updates = updates
+        self._interval.saved(steps, took=time.monotonic() - began)
+
+    @property
+    @abc.abstractmethod
+    def _steps(self) -> int:
+        """That its snapshots count."""
+
+    @abc.abstractmethod
+    def _save(self, steps: int) -> None:
+        """Saves a snapshot."""
+
+    @abc.abstractmethod
+    def _report(self) -> None:
+        """Reports to the counter."""
+
+    def _report_and_save(self) -> None:
+        """A report and a snapshot, if they are due."""
+        if time.monotonic() >= self._next_report:
+            self._report()
+        if self._interval.is_due(self._steps):
+            self.save()
+
+    def _save_last(self) -> None:
+        """A last report and a last snapshot."""
+        with contextlib.suppress(Stopped):  # the counter may have ended
+            self._report()
+            self._counter.report(state="saving a snapshot")
+        self.save()
+
+    def _learned(self, idle_seconds: float) -> dict[str, Any]:
+        """Metrics and rates since the last report; the learner has waited so long by now."""
+        now = time.monotonic()
+        self._next_report = now + _REPORT_SECONDS
+        then, updates, idle_before = self._last
+        self._last = now, self.learner.updates, idle_seconds
+        seconds = max(now - then, 1e-9)
+        weight = self.learner.metrics.weight
+        return {
+            "metrics": self.learner.metrics.flush(),
+            "weight": weight,
+            "updates_per_second": (self.learner.updates - updates) / seconds,
+            "idle_share": min(1.0, (idle_seconds - idle_before) / seconds),
+        }
 
 
 class LearnerNode(LearningNode):
@@ -38,30 +128,24 @@ class LearnerNode(LearningNode):
         kept: Any = None,
         logger: Any = None,
         serves: Mapping[str, Callable[..., Any]] | None = None,
-        stop: StopEvent,
     ):
         """Restores a snapshot if the run is resumed. The node closes `learner`.
 
         It reports the status of `replay`, whose state `kept` keeps (see `Peers.replay`), and gives
         the metrics to Acme's `logger` too. Other nodes call the functions `serves` by their names.
         """
-        run = config.run
-        counter = CounterClient(peers.peer("counter/0"), f"{label}/0", config.restarts)
-        snapshots = Snapshots(config.directory, keep=run.keep_snapshots)
-        super().__init__(learner, counter, snapshots, stop)
+        super().__init__(config, f"{label}/0", learner, peers, folder=config.directory)
         self._parameters, self._replay, self._kept, self._logger = parameters, replay, kept, logger
         vars(self).update(serves or {})
-        self._names = [*metric_names, *program_columns(run)]
+        self._names = [*metric_names, *program_columns(config.run)]
         self._counters: dict[str, Any] = {}
+        self._is_started, self._restarts = False, config.restarts
         if config.resumed_at is not None:
-            snapshots.remove_newer(config.resumed_at)
-            like = jax.eval_shape(lambda: learner.state)
-            snapshot = snapshots.read(snapshots.newest_whole(), learner=like, replay=None)
+            self._snapshots.remove_newer(config.resumed_at)
+            like, newest = jax.eval_shape(lambda: learner.state), self._snapshots.newest_whole()
+            snapshot = self._snapshots.read(newest, learner=like, replay=None)
             learner.restore(snapshot)
             self._counters = dict(snapshot.counters)
-        every, seconds = run.schedule[2], run.snapshot_seconds
-        self._interval = SnapshotInterval(self._steps, every=every, seconds=seconds)
-        self._is_started, self._restarts = False, config.restarts
 
     def get(self, known_version: int) -> tuple[int, bytes | None]:
         """`ParameterServer.get`, which the other nodes call."""
@@ -70,26 +154,23 @@ class LearnerNode(LearningNode):
     def start(self) -> None:
         """Compiles, publishes the first parameters, and lets the actors begin."""
         self._counter.report(state="compiling")
-        _unless_stopped(self._learner.compile, self._stop)
-        self._learner.publish()
+        _unless_stopped(self.learner.compile, self._stop)
+        self.learner.publish()
         self._counter.peer.call("open", self._counters, self._names)
         super().start()
         self._is_started = True
 
     def step(self) -> bool:
         """An update, for which it waits; a report and a snapshot if they are due."""
-        self._learner.step(_WAIT_SECONDS)
+        self.learner.step(_WAIT_SECONDS)
         self._report_and_save()
         return True
 
     def close(self) -> None:
         """Reports and saves a last time, if it has started; closes its parts."""
         if self._is_started:
-            with contextlib.suppress(Stopped):  # the counter may have ended
-                self._report()
-                self._counter.report(state="saving a snapshot")
-            self.save()
-            self._learner.close()
+            self._save_last()
+            self.learner.close()
         if self._logger is not None:
             self._logger.close()
 
@@ -99,7 +180,7 @@ class LearnerNode(LearningNode):
         return int(self._counters.get("steps", 0))
 
     def _save(self, steps: int) -> None:
-        snapshot = self._learner.snapshot()
+        snapshot = self.learner.snapshot()
         if self._kept is not None:
             with contextlib.suppress(Stopped):  # it died: a resumed run has an empty replay
                 self._kept.keep(steps)
@@ -110,7 +191,7 @@ class LearnerNode(LearningNode):
                 self._kept.prune(self._snapshots.steps())
 
     def _report(self) -> None:
-        updates, learned = self._learner.updates, self._learned(self._learner.idle_seconds)
+        updates, learned = self.learner.updates, self._learned(self.learner.idle_seconds)
         values = {
             "state": "learning" if updates else "waiting for rows",
             "updates": updates,
@@ -128,9 +209,90 @@ class LearnerNode(LearningNode):
             self._logger.write({**learned["metrics"], "steps": self._steps, "updates": updates})
 
 
-def make_learner(
-    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
-) -> LearnerNode:
+class WorkerNode(LearningNode):
+    """The loop of a `worker` in one process, which is advanced as often as steps are granted."""
+
+    def __init__(self, config: ProgramConfig, index: int, worker: Worker, peers: Peers):
+        """Restores its own newest snapshot where the node continues."""
+        run, folder = config.run, config.directory / "workers" / str(index)
+        folder.mkdir(parents=True, exist_ok=True)
+        name, learner = f"worker/{index}", worker.learner
+        super().__init__(config, name, learner, peers, folder=folder, sharers=run.num_actors)
+        self.worker, snapshots = worker, self._snapshots
+        self._loop = Loop([worker.actor], learner, [worker.replay])
+        if not config.continues:
+            snapshots.remove_newer(-1)  # of a program that ended before its first snapshot
+        elif snapshots.steps():
+            snapshots.remove_newer(whole := snapshots.newest_whole())
+            states = learner.state, self._loop.actor_states()
+            like, actors = jax.eval_shape(lambda: states)
+            self._loop.restore(snapshots.read(whole, learner=like, actors=actors, replay=None))
+        self._is_decoupled, self._staleness = run.workers.decoupled, 0.0
+        self._learning: LearningThread | None = None
+
+    def start(self) -> None:
+        """Compiles, and fetches the first parameters."""
+        self._counter.report(state="compiling")
+        self.worker.actor.compile()
+        self.learner.compile()
+        self._loop.start()
+        super().start()
+        if self._is_decoupled:
+            self._learning = LearningThread(self.learner)
+
+    def step(self) -> bool:
+        """A step in each environment and the gradients that are due; whether it was granted."""
+        self._report_and_save()
+        if not self._counter.is_granted(self._values):
+            return False
+        before = self._steps
+        if self._learning is None:
+            self._loop.advance()
+        else:  # acts, unless a call is due that the learner has not drawn yet
+            while self.worker.replay.is_due and not self._stop.is_set():
+                self._learning.wake()
+                self._stop.wait(_BEHIND_SECONDS)
+            self._loop.act()
+            self._learning.wake()
+        self._counter.count(self._steps - before)
+        return True
+
+    def close(self) -> None:
+        """Reports and saves a last time; closes the loop."""
+        if self._learning is not None:
+            self._learning.close()
+        self._save_last()
+        self._loop.close()
+
+    @property
+    def _steps(self) -> int:
+        """Its own."""
+        return self._loop.counters.steps
+
+    def _save(self, steps: int) -> None:
+        """Saves its copy of the learner state, replay, schedule and actor states."""
+        if steps:
+            with self._no_updates():
+                self._snapshots.save(steps, self._loop.snapshot())
+
+    def _no_updates(self) -> contextlib.AbstractContextManager[None]:
+        """A block beside which no update runs."""
+        return contextlib.nullcontext() if self._learning is None else self._learning.paused()
+
+    def _values(self) -> dict[str, Any]:
+        episodes = self._loop.take_episodes()
+        return {"state": _ACTING, "staleness": self._staleness, "episodes": episodes}
+
+    def _report(self) -> None:
+        with self._no_updates():
+            learned = self._learned(self.worker.updates.waited_seconds)
+        self._staleness = learned["metrics"].get(STALENESS, self._staleness)
+        status = self.worker.replay.status()
+        rows = {"replay_rows": status.num_rows, "replay_sequences": status.num_sequences}
+        self._counter.report(state=_ACTING, **rows, **learned)
+
+
+def make_learner(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode:
     """The learner, restored if the run is resumed."""
     agent, options = config.make_agent(config.spec), config.acme_options()
     replay, kept = peers.replay(config.spec, agent.sequence)
@@ -146,29 +308,56 @@ def make_learner(
         replay=replay,
         kept=kept,
         logger=make_logger("learner", "updates", 0) if make_logger else None,
-        stop=stop,
     )
 
 
-def _unless_stopped(work: Callable[[], None], stop: StopEvent) -> None:
-    """Does the work in a thread of its own, which is left alone if the program ends before.
+def make_parameter_server(config: ProgramConfig, index: int, peers: Peers) -> LearnerNode:
+    """The parameter server: a learner's node whose updates are the gradients of workers."""
+    agent = config.make_agent(config.spec)
+    factory = WorkerFactory(config.run, agent, config.spec)
+    parameters = ParameterServer(packing_of(agent))
+    server = factory.server(parameters)
+    serves: dict[str, Callable[..., Any]] = {"apply": server.apply, "fetch": server.get}
+    return LearnerNode(
+        config,
+        server,
+        parameters,
+        peers,
+        label="parameter_server",
+        metric_names=factory.metric_names,
+        serves={**serves, "restored": lambda: server.restored},
+    )
 
-    Raises:
-      Stopped: the program ended.
-    """
-    errors: list[BaseException] = []
+
+def make_worker(config: ProgramConfig, index: int, peers: Peers) -> WorkerNode:
+    """Worker number `index`, restored if it has a snapshot."""
+    environment = config.make_actors_environment(index)
+    factory = WorkerFactory(config.run, config.make_agent(environment.spec), environment.spec)
+    server = peers.peer(publisher_of(config.run))
+    worker = factory.worker(
+        index,
+        environment,
+        apply=functools.partial(server.call, "apply"),
+        get=functools.partial(server.call, "fetch"),
+        restored=functools.partial(server.call, "restored"),
+        restarts=config.restarts,
+    )
+    return WorkerNode(config, index, worker, peers)
+
+
+def _unless_stopped(work: Callable[[], None], stop: StopEvent) -> None:
+    """Does the work in a thread, which is left alone if the program ends before: raises Stopped."""
+    done: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def guarded() -> None:
         try:
             work()
+            done.set_result(None)
         except BaseException as error:
-            errors.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=guarded, daemon=True)
-    thread.start()
-    while thread.is_alive() and not stop.is_set():
-        thread.join(_POLL_SECONDS)
-    if errors:
-        raise errors[0]
-    if thread.is_alive():
-        raise Stopped("Stopped while compiling.")
+    threading.Thread(target=guarded, daemon=True).start()
+    while not stop.is_set():
+        with contextlib.suppress(concurrent.futures.TimeoutError):
+            return done.result(_POLL_SECONDS)
+    raise Stopped("Stopped while compiling.")

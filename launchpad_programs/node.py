@@ -1,26 +1,76 @@
-"""A node of a program, which works in steps until it is stopped; its side of the counter."""
+"""A node of a program, and what it has of the others, from which an engine keeps it apart."""
 
 import abc
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..replay.interface import Stopped
-from ..replay.peer import Peer
-from ..training.snapshots import SnapshotInterval, Snapshots
+from ..datatypes import EnvironmentSpec, SequenceSpec
+from ..replay.interface import PeerLost, Replay, Stopped, WaitTimeout, Writer
+from ..replay.node_writer import NodeWriter
+from ..replay.peer import Answer
+from ..replay.remote import RemoteReplay
 from ..training.stop import StopEvent
+from .config import ProgramConfig
 
+# A save may take so long: of a replay of 100 GB, on a slow disk. Whoever waits for a node that may
+# be saving waits as long.
+SAVE_SECONDS = 3600.0
+_SILENT_SECONDS = 120.0  # without an answer of another node, or of one that is not there
+_ANSWER_SECONDS = 1.0  # between looks whether the program stops
+_PAUSE_SECONDS = 0.1  # before a node that is not there is called again
 _POLL_SECONDS = 0.1
-_REPORT_SECONDS = 1.0
+
+
+class Peers:
+    """How one node reaches the others: `peer("learner/0")` is a `replay.peer.Peer`.
+
+    All waits end with `stop`, the stop event of the node. The learner requests draws `ahead`.
+    """
+
+    def __init__(
+        self,
+        config: ProgramConfig,
+        stop: StopEvent,
+        peer: Callable[[str], Any],
+        *,
+        ahead: int = 0,
+    ):
+        self.peer, self.stop = peer, stop
+        self._config, self._ahead = config, ahead
+
+    def writer(
+        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
+    ) -> Writer:
+        """A writer of the rows of some environments of the run."""
+        peer, stop = self.peer("replay/0"), self.stop.is_set
+        return NodeWriter(
+            peer, spec, sequence, environments=environments, stop=stop, max_wait=SAVE_SECONDS
+        )
+
+    def replay(self, spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
+        """The learner's side of the replay, and what keeps the rest of its state, or None.
+
+        That has `keep(steps)`, called before the snapshot at `steps` is saved, and `prune(steps)`,
+        which removes the states of all snapshots but those at `steps`.
+        """
+        run, peer = self._config.run, self.peer("replay/0")
+        replay = RemoteReplay(
+            peer, spec, sequence, run.replay, num_envs=run.num_envs, ahead=self._ahead
+        )
+        return replay, replay
 
 
 class Node:
-    """A node is run by one thread of its own; its public methods may be called by other nodes."""
+    """A node is run by one thread of its own; its public methods may be called by other nodes.
 
-    def __init__(self, stop: StopEvent):
-        self._stop = stop
+    A module has the factory of a kind of nodes (see `kinds`), called in the node's own process.
+    """
+
+    def __init__(self, peers: Peers):
+        self._stop = peers.stop
 
     def start(self) -> None:
         """Prepares its work; raises `Stopped` if the program ends before."""
@@ -50,8 +100,8 @@ class CounterClient:
       total: steps counted since the start.
     """
 
-    def __init__(self, counter: Peer, name: str, restarts: int):
-        self.peer, self._name, self._restarts = counter, name, restarts
+    def __init__(self, config: ProgramConfig, name: str, peers: Peers):
+        self.peer, self._name, self._restarts = peers.peer("counter/0"), name, config.restarts
         self._granted = self._taken = self.total = 0
         self._numbers = itertools.count()
         self._asked_at = time.monotonic()
@@ -78,61 +128,50 @@ class CounterClient:
         self.total += taken
 
 
-class LearningNode(Node, abc.ABC):
-    """A node with a learner: it reports once a second, and saves snapshots."""
+class Starting(PeerLost):
+    """The node is being made: it lives, and the call must be made again."""
 
-    def __init__(self, learner: Any, counter: CounterClient, snapshots: Snapshots, stop: StopEvent):
-        super().__init__(stop)
-        self._learner, self._counter, self._snapshots = learner, counter, snapshots
-        self._interval: SnapshotInterval  # begins at the steps of the snapshot that was restored
-        self._next_report = 0.0
-        self._saved_updates = -1  # in the newest snapshot
-        self._last = time.monotonic(), 0, 0.0  # see `_learned`
 
-    def start(self) -> None:
-        """Rates begin now."""
-        self._last = time.monotonic(), self._learner.updates, 0.0
-        self._saved_updates = self._learner.updates
+class RemotePeer(abc.ABC):
+    """A node in another process; a `replay.peer.Peer`.
 
-    def save(self) -> None:
-        """Saves a snapshot, unless there is one of this step and update."""
-        steps, updates, began = self._steps, self._learner.updates, time.monotonic()
-        if steps not in self._snapshots.steps() or updates != self._saved_updates:
-            self._save(steps)
-        self._saved_updates = updates
-        self._interval.saved(steps, took=time.monotonic() - began)
+    A call is repeated until it is answered, also while the node is restarted. It is made at least
+    once, even if the stop event is set.
+    """
 
-    @property
-    @abc.abstractmethod
-    def _steps(self) -> int:
-        """That its snapshots count."""
+    def __init__(self, name: str, stop: StopEvent, *, ends_last: bool):
+        """Calls the node `name` until `stop` is set.
+
+        With `ends_last` the other node lives until all those have ended that save: it may be
+        saving, so its answer is waited for as long as it lives, even if the stop event is set.
+        """
+        label, _, index = name.partition("/")
+        self.title = f"The {label.replace('_', ' ')}" if index == "0" else name
+        self._stop, self._ends_last = stop, ends_last
 
     @abc.abstractmethod
-    def _save(self, steps: int) -> None:
-        """Saves a snapshot."""
+    def send(self, method: str, *arguments: Any) -> Answer:
+        """As `Peer.send`."""
 
-    @abc.abstractmethod
-    def _report(self) -> None:
-        """Reports to the counter."""
-
-    def _report_and_save(self) -> None:
-        """A report and a snapshot, if they are due."""
-        if time.monotonic() >= self._next_report:
-            self._report()
-        if self._interval.is_due(self._steps):
-            self.save()
-
-    def _learned(self, idle_seconds: float) -> dict[str, Any]:
-        """Metrics and rates since the last report; the learner has waited so long by now."""
-        now = time.monotonic()
-        self._next_report = now + _REPORT_SECONDS
-        then, updates, idle_before = self._last
-        self._last = now, self._learner.updates, idle_seconds
-        seconds = max(now - then, 1e-9)
-        weight = self._learner.metrics.weight
-        return {
-            "metrics": self._learner.metrics.flush(),
-            "weight": weight,
-            "updates_per_second": (self._learner.updates - updates) / seconds,
-            "idle_share": min(1.0, (idle_seconds - idle_before) / seconds),
-        }
+    def call(self, method: str, *arguments: Any) -> Any:
+        """As `Peer.call`; a call is made again only if the node was lost."""
+        answer: Answer | None = None
+        sent = seen = time.monotonic()
+        while True:
+            try:
+                if answer is None:
+                    answer, sent = self.send(method, *arguments), time.monotonic()
+                return answer.result(_ANSWER_SECONDS)
+            except TimeoutError:
+                is_busy, pause = self._ends_last, 0.0
+            except PeerLost as error:
+                answer, is_busy, pause = None, False, _PAUSE_SECONDS
+                if isinstance(error, Starting):
+                    seen = time.monotonic()
+            if not is_busy and (self._stop.wait(pause) if pause else self._stop.is_set()):
+                raise Stopped(f"{self.title} gave no answer before the program ended.")
+            if is_busy:
+                seen = time.monotonic()
+            waited = time.monotonic() - (sent if is_busy else seen)
+            if waited >= (SAVE_SECONDS if is_busy else _SILENT_SECONDS):
+                raise WaitTimeout(f"{self.title} gave no answer for {waited:.0f} s.")

@@ -8,10 +8,8 @@ from ..replay.local import LocalReplay
 from ..replay.node import ReplayNode
 from ..training.learner import Snapshot
 from ..training.snapshots import Snapshots
-from ..training.stop import StopEvent
 from .config import ProgramConfig
-from .node import Node
-from .peers import Peers
+from .node import Node, Peers
 
 
 class KeptReplayNode(ReplayNode, Node):
@@ -20,9 +18,9 @@ class KeptReplayNode(ReplayNode, Node):
     A restarted node restores its newest state, a node of a resumed run that of the snapshot.
     """
 
-    def __init__(self, config: ProgramConfig, local: LocalReplay, *, stop: StopEvent):
+    def __init__(self, config: ProgramConfig, local: LocalReplay, peers: Peers):
         ReplayNode.__init__(self, local, max_lead=config.max_lead, restarts=config.restarts)
-        Node.__init__(self, stop)
+        Node.__init__(self, peers)
         self._snapshots = _states(config.directory)
         self._snapshots.directory.parent.mkdir(exist_ok=True)
         if not config.restarts:  # states of later steps, or of an earlier run
@@ -43,9 +41,7 @@ class KeptReplayNode(ReplayNode, Node):
         self._snapshots.remove_others(kept)
 
 
-def make_replay(
-    config: ProgramConfig, index: int, peers: Peers, *, stop: StopEvent
-) -> KeptReplayNode:
+def make_replay(config: ProgramConfig, index: int, peers: Peers) -> KeptReplayNode:
     """The replay, which calls nobody."""
     run = config.run
     local = LocalReplay(
@@ -55,7 +51,7 @@ def make_replay(
         num_envs=run.num_envs,
         seed=run.seed,
     )
-    return KeptReplayNode(config, local, stop=stop)
+    return KeptReplayNode(config, local, peers)
 
 
 def is_kept(directory: Path, steps: int) -> bool:
@@ -64,11 +60,7 @@ def is_kept(directory: Path, steps: int) -> bool:
 
 
 def check_kept(directory: Path, steps: int) -> None:
-    """Compares the state for the snapshot at `steps`, if there is one, with its checksum.
-
-    Raises:
-      ValueError: names a file that is damaged, without a full stop.
-    """
+    """Compares the state for the snapshot at `steps`, if there is one, with its checksum."""
     if is_kept(directory, steps):
         check_sealed(_states(directory).path(steps))
 

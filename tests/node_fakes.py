@@ -1,5 +1,6 @@
 """Stand-ins for what actors, learners and the nodes of a program call."""
 
+import threading
 import time
 
 import jax
@@ -28,8 +29,9 @@ def acting_agent(act, **extras):
 class DirectPeers:
     """`Peers` that are objects of this process: the counter, and who publishes parameters."""
 
-    def __init__(self, counter=None, publisher=None):
+    def __init__(self, counter=None, publisher=None, stop=None):
         self.counter, self.publisher = counter, publisher
+        self.stop = stop or threading.Event()
 
     def peer(self, name):
         return DirectPeer(self.counter if name == "counter/0" else self.publisher)
@@ -69,6 +71,7 @@ class Parameters:
     """A parameter client whose parameters never change."""
 
     staleness, version, params, new_priority, closed, steps = 2, 7, None, 1.0, False, 0
+    wanted = False
 
     def wait(self):
         self.version = 1
@@ -114,3 +117,30 @@ class BatchReplay:
 
     def close(self):
         pass
+
+
+class Clock:
+    """In place of `time`, and of a stop event that is set at a given time: waits take no time."""
+
+    def __init__(self, now=0.0):
+        self.now, self.waits = now, []
+        self.stops_at = self.interrupts_at = float("inf")
+
+    def monotonic(self):
+        return self.now
+
+    process_time = monotonic
+
+    def sleep(self, seconds):
+        self.now += seconds
+        if self.now >= self.interrupts_at:
+            self.interrupts_at = float("inf")
+            raise KeyboardInterrupt
+
+    def is_set(self):
+        return self.now >= self.stops_at
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        self.sleep(seconds)
+        return self.is_set()

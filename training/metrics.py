@@ -115,6 +115,8 @@ class Rate:
 
     def add(self, now: float, count: int) -> None:
         """Adds a count at a time, in seconds; to be called at least once a second."""
+        if self._points and count < self._points[-1][1]:  # what counts was restarted
+            self._points.clear()
         self._points.append((now, count))
         while now - self._points[0][0] > _RATE_SECONDS:
             self._points.popleft()

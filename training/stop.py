@@ -17,11 +17,9 @@ class StopEvent(Protocol):
 
     def is_set(self) -> bool:
         """Whether the loop must end."""
-        ...
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleeps until the event is set, at most `timeout` seconds; whether it is set."""
-        ...
 
 
 class EitherStop(threading.Event):

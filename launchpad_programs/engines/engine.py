@@ -8,11 +8,7 @@ from ..config import ProgramConfig
 
 
 class RunningNode(abc.ABC):
-    """A node that was started.
-
-    Attributes:
-      name: LABEL/INDEX.
-    """
+    """A node that was started; `name` is LABEL/INDEX."""
 
     name: str
 

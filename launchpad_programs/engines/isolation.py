@@ -23,10 +23,7 @@ def isolate() -> str:
     """Moves this process, and those that it starts, into a network namespace of their own.
 
     Without root this must come before the process has a second thread: before NumPy is imported.
-
-    Returns:
-      "" if from now on no other process, on this machine or elsewhere, can connect; otherwise the
-      reason.
+    Returns "" if from now on no other process can connect; otherwise the reason.
     """
     user, group = os.getuid(), os.getgid()
     try:
@@ -50,11 +47,7 @@ def probe() -> str:
 
 
 def check_allowed(refused: str) -> None:
-    """Refuses to run where others could connect, for the reason that `isolate` returned.
-
-    Raises:
-      ValueError: there is one; names both ways to continue.
-    """
+    """Refuses to run where others could connect, for a reason that `isolate` returned."""
     if refused:
         raise ValueError(
             "Whoever can connect to a program can execute code in it, and this system refuses it a "
@@ -74,11 +67,8 @@ def _unshare(flags: int) -> None:
 
 def _keep_identity(user: int, group: int) -> None:
     """Keeps user and group, which a new user namespace does not know."""
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{user} {user} 1"),
-        ("gid_map", f"{group} {group} 1"),
-    ):
+    kept = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+    for name, text in kept.items():
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
 

@@ -1,48 +1,62 @@
-"""Launchpad: every node is a process on this machine; the first that dies ends the program."""
+"""Launchpad: every node is a process on this machine; the first that dies ends the program.
 
+Nodes reach each other by calls over Courier, and rows through Reverb where it has the selector.
+"""
+
+import concurrent.futures
 import contextlib
 import ctypes
 import io
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import launchpad as lp
 from absl import flags
+from courier.python.client import StatusNotOk
 from launchpad.address import get_port_from_address
 from launchpad.launch import worker_manager
 from launchpad.launch.run_locally import launch_local_output_to_files
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
-from ...replay.reverb import Checkpoints, Layout, check_tables, make_tables
+from ...datatypes import EnvironmentSpec, SequenceSpec
+from ...replay.interface import PeerLost, Replay, Writer
+from ...replay.reverb import (
+    Checkpoints,
+    Layout,
+    ReverbReplay,
+    ReverbWriter,
+    check_tables,
+    make_tables,
+)
 from ...replay.reverb.library import reverb
 from ...replay.selectors import has_tables
+from ...training.stop import StopEvent
 from ..config import ProgramConfig
-from ..kinds import NodeKind, NodeSpec, kinds_of, make_node, nodes_of, process_env
-from ..peers import SAVE_SECONDS
-from .courier import CourierPeers
+from ..kinds import NodeKind, NodeSpec, kind_of, kinds_of, make_node, nodes_of, process_env
+from ..node import SAVE_SECONDS, Peers, RemotePeer
 from .engine import RunningNode
 
 _LOG_LINES = 10  # shown of a node that left no traceback
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SPARE_THREADS = 8  # of Courier's servers, besides one for each actor
 _NOTICE_SECONDS = 10  # between SIGTERM and the end of a node without a save, which kills itself
+_AHEAD = 2  # requests of draws
+_CONNECT_SECONDS = 1.0
+_NO_ANSWER = ("DEADLINE_EXCEEDED", "UNAVAILABLE")
 _ANSWER_SECONDS = 60  # until Reverb describes its tables; it may be reading a checkpoint
 
 
 def start_processes(config: ProgramConfig) -> "list[ProcessNode]":
-    """Starts every node of a program as a process, whose output goes to `logs/LABEL/N`.
-
-    Raises:
-      ValueError: the Reverb checkpoint of a resumed run is missing or incomplete.
-    """
+    """Starts every node of a program; ValueError if a resumed run lacks Reverb's checkpoint."""
     if has_tables(config.run.replay) and not config.has_workers:
         Checkpoints(config.directory).prepare(config.resumed_at)
     logs = config.directory / "logs"
@@ -84,8 +98,7 @@ class Node(lp.CourierNode):
         self, config: ProgramConfig, spec: NodeSpec, handles: Mapping[str, Any], launcher: int
     ):
         def make(**clients: Any) -> Any:  # in the node's own thread, which has its stop event
-            stop = lp.stop_event()
-            return make_node(spec, config, CourierPeers(config, clients, stop), stop=stop)
+            return make_node(spec, config, CourierPeers(config, clients, lp.stop_event()))
 
         # Actors wait a moment for parameters, each in a thread of the learner's server.
         threads = _SPARE_THREADS + config.run.num_actors
@@ -222,3 +235,79 @@ def _exit(status: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+class CourierPeers(Peers):
+    """`Peers` over Courier; over Reverb where the replay has tables."""
+
+    def __init__(self, config: ProgramConfig, clients: Mapping[str, Any], stop: StopEvent):
+        super().__init__(
+            config, stop, lambda name: CourierPeer(clients[name], name, stop), ahead=_AHEAD
+        )
+        self._clients = clients
+
+    def writer(
+        self, spec: EnvironmentSpec, sequence: SequenceSpec, environments: Sequence[int]
+    ) -> Writer:
+        """As `Peers.writer`."""
+        config, stop = self._config.run.replay, self.stop.is_set
+        if not has_tables(config):
+            return super().writer(spec, sequence, environments)
+        client, layout = self._clients["replay/0"], Layout(spec, sequence, config)
+        return ReverbWriter(
+            client, layout, environments=environments, stop=stop, max_wait=SAVE_SECONDS
+        )
+
+    def replay(self, spec: EnvironmentSpec, sequence: SequenceSpec) -> tuple[Replay, Any]:
+        """As `Peers.replay`."""
+        run, client = self._config.run, self._clients["replay/0"]
+        if not has_tables(run.replay):
+            return super().replay(spec, sequence)
+        layout = Layout(spec, sequence, run.replay)
+        address, num_envs = client.server_address, run.num_envs
+        replay = ReverbReplay(address, layout, num_envs=num_envs, max_wait=SAVE_SECONDS)
+        return replay, Checkpoints(self._config.directory)
+
+
+class CourierPeer(RemotePeer):
+    """A node with a server of Courier, whose client may wait as long as a save takes."""
+
+    def __init__(self, client: Any, name: str, stop: StopEvent):
+        super().__init__(name, stop, ends_last=kind_of(name).ends_last)
+        self._client = client
+
+    def send(self, method: str, *arguments: Any) -> "CourierAnswer":
+        """As `Peer.send`."""
+        return CourierAnswer(self, getattr(self._client.futures, method)(*arguments))
+
+    def is_there(self) -> bool:
+        """Whether the node's port is open: Courier does not say that a server has died."""
+        host, _, port = self._client.address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        except TimeoutError:  # it is too busy
+            return True
+        except OSError:
+            return False
+        return True
+
+
+class CourierAnswer:
+    """The answer to a call over Courier; a `replay.peer.Answer`."""
+
+    def __init__(self, peer: CourierPeer, future: "concurrent.futures.Future[Any]"):
+        self._peer, self._future = peer, future
+
+    def result(self, timeout: float) -> Any:
+        """As `Answer.result`."""
+        title = self._peer.title
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.TimeoutError:
+            if not timeout or self._peer.is_there():  # a look must cost nothing
+                raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
+        except StatusNotOk as error:
+            if error.code.name not in _NO_ANSWER:
+                raise RuntimeError(f"{title} refused a call: {error}") from None
+        self._future.cancel()
+        raise PeerLost(f"{title} is not there.")

@@ -68,13 +68,9 @@ class EngineOptions(ProgramOptions):
         return not is_private and not self.listen_everywhere
 
     def network(self, refused: str) -> list[str]:
-        """Sentences for the log: who can connect.
+        """Sentences for the log: who can connect; ValueError if others could unasked.
 
-        Args:
-          refused: why this process has no network namespace of its own; "" if it has one.
-
-        Raises:
-          ValueError: others could connect, and nobody asked for that.
+        `refused` says why this process has no network namespace of its own, "" if it has one.
         """
         if self.name == "threads":
             return []

@@ -1,33 +1,41 @@
-"""Runs a program's nodes in actors of Ray, and starts them again when they die.
+"""Ray: a program's nodes in actors, which are started again when they die and call each other.
 
-Ray places, starts and ends the processes, and carries all data. What the nodes that others call and
-the evaluator write is in the run directory, so they stay on the launcher's host; actors and workers
-may be anywhere.
+Ray places, starts and ends the processes, and carries all data: rows, draws and parameters, too.
+What the nodes that others call and the evaluator write is in the run directory, so they stay on the
+launcher's host; actors and workers may be anywhere. The process of a node may die and another one
+take its name: calls then find the new one, and are made again.
 """
 
 import contextlib
 import dataclasses
 import functools
 import logging
+import os
+import threading
 import time
+import traceback
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...basics.writing import write_json
+from ...replay.interface import PeerLost
 from ...training.snapshots import newest_snapshot
+from ...training.stop import StopEvent
 from ..config import RESTARTS, ProgramConfig
-from ..kinds import NodeSpec, kinds_of, log_restart, nodes_of, process_env
+from ..kinds import NodeSpec, kind_of, kinds_of, log_restart, make_node, nodes_of, process_env
+from ..node import Peers, RemotePeer, Starting
 from .engine import RunningNode
-from .ray_peers import Host
-from .ray_session import home_resources
+from .ray_session import AHEAD, home_resources
 
 Result = TypeVar("Result")
 _STABLE_SECONDS = 60.0  # a process that ran for so long does not count as one of a row of failures
 _NAME_SECONDS = 10.0  # until the name of a process that was killed is free again
+_MAKING_SECONDS = 1.0  # that a call waits for a node which is not made yet
 _SPARE_THREADS, _THREADS_EACH = 8, 3  # of a node that others call, and for each actor
 _DEATHS = {  # from what Ray says
     "node has died": "was lost with its host",
@@ -46,6 +54,10 @@ class Connection:
 
     lost = ""
 
+    def __init__(self, ended: Callable[[], str] = str):
+        """`ended()` says why Ray has ended, "" while it runs."""
+        self._ended = ended
+
     def ask(self, call: Callable[[], Result]) -> Result | None:
         """What a function returns that calls Ray.
 
@@ -54,6 +66,8 @@ class Connection:
         if self.lost:
             return None
         try:
+            if reason := self._ended():
+                raise OSError(reason)
             return call()
         except OSError as error:
             if error.errno is not None:  # of a file; Ray's own have no number
@@ -159,65 +173,61 @@ class RayNode(RunningNode):
             self._address, self._pid = ray.get(self._place, timeout=0)
 
 
-def start_actors(config: ProgramConfig, *, max_failures: int) -> list[RayNode]:
-    """Starts every node of a program within a `ray_session`; see `EngineOptions.max_failures`."""
-    connection, restarts = Connection(), dict[str, int]()
+def start_actors(
+    config: ProgramConfig, *, max_failures: int, ended: Callable[[], str]
+) -> list[RayNode]:
+    """Starts every node of a program within a `ray_session`, which gives `ended`.
+
+    See `EngineOptions.max_failures`.
+    """
+    connection, restarts = Connection(ended), dict[str, int]()
     home = ray.get_runtime_context().get_node_id()
     gpus = int(home_resources().get("GPU", 0) >= 1)  # for the learner
     # Once, not with every restart: it asks an environment what it shows.
     variables = {kind.label: process_env(kind, config) for kind in kinds_of(config.run)}
     # The processes of other hosts have other working directories.
     config = dataclasses.replace(config, directory=config.directory.absolute())
+    progress = functools.partial(newest_snapshot, config.directory)
 
     def on_restart(name: str, number: int) -> None:
         restarts[name] = number
         write_json(config.directory / RESTARTS, restarts)
 
+    def start(spec: NodeSpec, restarts: int) -> tuple[Any, Any]:
+        """A new process of a node: its handle, and its result."""
+        kind, settings = spec.kind, config
+        if restarts:
+            newest = newest_snapshot(config.directory)
+            settings = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
+            log_restart(kind, newest)
+        # Callers wait in the threads of those that they call, for a second or so.
+        threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
+        host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
+        options = host.options(
+            name=spec.name,
+            max_concurrency=4,  # it runs, and answers the launcher
+            num_cpus=kind.cpus,
+            num_gpus=gpus if kind.sees_accelerator else 0,
+            runtime_env={"env_vars": variables[kind.label]},
+            scheduling_strategy="SPREAD"
+            if kind.acts
+            else NodeAffinitySchedulingStrategy(home, soft=False),
+        )
+        handle = _named(lambda: options.remote(home))
+        log = config.directory / "logs" / kind.label / str(spec.index)
+        return handle, handle.run.remote(cloudpickle.dumps((spec, settings)), log)
+
     return [
         RayNode(
             spec.name,
-            functools.partial(_start, config, spec, variables[spec.kind.label], home, gpus),
+            functools.partial(start, spec),
             max_failures=max_failures,
             on_restart=on_restart,
             connection=connection,
-            progress=functools.partial(newest_snapshot, config.directory)
-            if spec.kind.publishes or spec.kind.holds_rows
-            else None,
+            progress=progress if spec.kind.publishes or spec.kind.holds_rows else None,
         )
         for spec in nodes_of(config)
     ]
-
-
-def _start(
-    config: ProgramConfig,
-    spec: NodeSpec,
-    variables: dict[str, str],
-    home: str,
-    gpus: int,
-    restarts: int,
-) -> tuple[Any, Any]:
-    """A new process of a node: its handle, and its result."""
-    kind = spec.kind
-    if restarts:
-        newest = newest_snapshot(config.directory)
-        config = dataclasses.replace(config, restarts=restarts, resumed_at=newest)
-        log_restart(kind, newest)
-    # Callers wait in the threads of those that they call, for a second or so.
-    threads = _SPARE_THREADS + _THREADS_EACH * config.run.num_actors
-    host = ray.remote(concurrency_groups={"calls": threads if kind.is_called else 1})(Host)
-    options = host.options(
-        name=spec.name,
-        max_concurrency=4,  # it runs, and answers the launcher
-        num_cpus=kind.cpus,
-        num_gpus=gpus if kind.sees_accelerator else 0,
-        runtime_env={"env_vars": variables},
-        scheduling_strategy="SPREAD"
-        if kind.acts
-        else NodeAffinitySchedulingStrategy(home, soft=False),
-    )
-    handle = _named(lambda: options.remote(home))
-    log = config.directory / "logs" / kind.label / str(spec.index)
-    return handle, handle.run.remote(cloudpickle.dumps((spec, config)), log)
 
 
 def _named(create: Callable[[], Any]) -> Any:
@@ -241,15 +251,134 @@ def _ending(result: Any) -> tuple[str, str]:
     except ray.exceptions.OutOfMemoryError:
         return "ran out of memory", ""
     except ray.exceptions.RayError as error:
-        return _death(str(error)), str(error)
+        reason = str(error)
+        unknown = f"failed in Ray ({' '.join(reason.split()).rstrip('.')})"
+        return next((how for sign, how in _DEATHS.items() if sign in reason), unknown), reason
     if not text:
         return "done", ""
     return f"failed with {text.rstrip().splitlines()[-1].rstrip('.')}", text
 
 
-def _death(reason: str) -> str:
-    """How a node ended without an answer, from Ray's reason."""
-    for sign, how in _DEATHS.items():
-        if sign in reason:
-            return how
-    return f"failed in Ray ({' '.join(reason.split()).rstrip('.')})"
+class NoResult(NamedTuple):
+    """The answer of a node whose method returned nothing.
+
+    Attributes:
+      traceback: of the method's error; "" where the node is not made yet.
+    """
+
+    traceback: str
+
+
+class Host:
+    """The process of one node, placed by Ray."""
+
+    def __init__(self, home: str):
+        self._is_home = ray.get_runtime_context().get_node_id() == home
+        self._stop, self._made = threading.Event(), threading.Event()
+        self._node: Any = None
+
+    def where(self) -> tuple[str, int]:
+        """The address of the machine, and the process."""
+        return str(ray.util.get_node_ip_address()), os.getpid()
+
+    def run(self, pickled: bytes, log: Path) -> str:
+        """Runs a node to its end; returns the traceback of its error, "" if there was none.
+
+        `pickled` are its spec and the program's config. Its output goes to `log` on the launcher's
+        host.
+        """
+        try:
+            if self._is_home:
+                _redirect_output(log)
+            spec, config = cloudpickle.loads(pickled)
+            _add_nice(spec.kind.nice)
+            stop = self._stop
+            peers = Peers(config, stop, lambda name: RayPeer(name, stop), ahead=AHEAD)
+            self._node = make_node(spec, config, peers)
+            self._made.set()
+            self._node.run()
+        except BaseException:  # sys.exit() too
+            text = traceback.format_exc()
+            print(text, flush=True)
+            return text
+        return ""
+
+    @ray.method(concurrency_group="calls")
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method of the node."""
+        if not self._made.wait(_MAKING_SECONDS):
+            return NoResult("")
+        try:
+            return getattr(self._node, method)(*arguments)
+        except Exception:  # Ray's own tracebacks have colours
+            return NoResult(traceback.format_exc())
+
+    def stop(self) -> None:
+        """Sets the node's stop event."""
+        self._stop.set()
+
+
+class RayAnswer:
+    """The answer to a call of a node; a `replay.peer.Answer`."""
+
+    def __init__(self, peer: "RayPeer", reference: Any):
+        self._peer, self._reference = peer, reference
+
+    def result(self, timeout: float) -> Any:
+        """As `Answer.result`."""
+        title = self._peer.title
+        if self._reference is None:
+            raise PeerLost(f"{title} is not there.")
+        try:
+            answer = ray.get(self._reference, timeout=timeout)
+        except ray.exceptions.GetTimeoutError:
+            raise TimeoutError(f"{title} gave no answer for {timeout} s.") from None
+        except ray.exceptions.RayError as error:
+            self._peer.actor = None
+            raise PeerLost(f"{title} died before it answered.") from error
+        if not isinstance(answer, NoResult):
+            return answer
+        if answer.traceback:
+            raise RuntimeError(f"{title} refused a call: {answer.traceback}")
+        raise Starting(f"{title} starts.")
+
+
+class RayPeer(RemotePeer):
+    """A node in an actor of Ray.
+
+    Attributes:
+      actor: its handle; None until the next call looks for it.
+    """
+
+    actor: Any = None
+
+    def __init__(self, name: str, stop: StopEvent):
+        super().__init__(name, stop, ends_last=kind_of(name).ends_last)
+        self._node = name
+
+    def send(self, method: str, *arguments: Any) -> RayAnswer:
+        """As `Peer.send`."""
+        try:
+            self.actor = self.actor or ray.get_actor(self._node)
+            return RayAnswer(self, self.actor.call.remote(method, *arguments))
+        except (ValueError, ray.exceptions.RayActorError):  # no actor has the name
+            self.actor = None
+            return RayAnswer(self, None)
+
+
+def _redirect_output(log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+
+def _add_nice(nice: int) -> None:
+    """Lowers the priority of this process, whose other threads Ray has started already."""
+    if not os.path.isdir("/proc/self/task"):
+        os.nice(nice)
+        return
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it may end
+            now = os.getpriority(os.PRIO_PROCESS, int(thread))
+            os.setpriority(os.PRIO_PROCESS, int(thread), now + nice)

@@ -1,45 +1,46 @@
 """Ray on this machine, as long as the launcher lives: a process between the two.
 
-It starts Ray, prints the address, and waits for the end of its standard input, whose other end the
-launcher holds. Then it ends Ray and removes its folder of logs and sockets, even if the launcher
-was killed: without it, some of Ray's processes would live on for a minute, and the folder for ever.
-It is in a session of its own, so a terminal's signals do not reach Ray; and Ray forks, which a
-process that has used JAX must not.
+It starts Ray, reports the address, and waits for the end of its standard input, whose other end the
+launcher holds, or of one of Ray's processes. Then it ends Ray and removes its folder of logs and
+sockets, even if the launcher was killed: without it, some of Ray's processes would live on for a
+minute, and the folder for ever. It is in a session of its own, so a terminal's signals do not reach
+Ray; and Ray forks, which a process that has used JAX must not.
 
-    python -m retrax.launchpad_programs.engines.ray_head FOLDER CPUS OBJECT_BYTES
+    python -m retrax.launchpad_programs.engines.ray_head FOLDER CPUS OBJECT_BYTES REPORT
+
+REPORT is the number of an open pipe, since whatever Python imports may print to standard output. It
+gets the address, or a sentence with spaces that says why there is none.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import sys
+import threading
 import time
-import traceback
+from collections.abc import Callable
+from typing import Any
 
 import psutil
 
 _SECONDS = 10.0  # for processes that do not die, and for those that a dying one still starts
+_START_SECONDS = 120.0  # until Ray's processes know each other; Ray itself waits for 30
+_TRIES = 2
+_WATCH_SECONDS = 0.1
 
 
-def main(folder: str, cpus: int, object_bytes: int) -> None:
-    """Serves until the launcher ends."""
-    try:
-        import ray
+def main(folder: str, cpus: int, object_bytes: int, report: int) -> None:
+    """Serves until the launcher or Ray ends."""
+    threading.Thread(target=_end_with_launcher, args=(folder,), daemon=True).start()
+    with os.fdopen(report, "w") as pipe:
+        pipe.write(_start(folder, cpus, object_bytes))
+    import ray
 
-        context = ray.init(
-            "local",
-            num_cpus=cpus,
-            include_dashboard=False,
-            object_store_memory=object_bytes,
-            log_to_driver=False,
-            logging_level="ERROR",
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-        )
-        print(context.address_info["gcs_address"], flush=True)
-        sys.stdin.read()
-    finally:
-        _remove(folder)
+    node = ray._private.worker._global_node
+    while node is not None and not node.dead_processes():
+        time.sleep(_WATCH_SECONDS)
+    _remove(folder)
 
 
 def users(folder: str) -> set[psutil.Process]:
@@ -52,20 +53,65 @@ def users(folder: str) -> set[psutil.Process]:
     return found
 
 
-def _remove(folder: str) -> None:
-    """Ends Ray's processes, which takes seconds where Ray does it, and removes the folder."""
+def _start(folder: str, cpus: int, object_bytes: int) -> str:
+    """Starts Ray; returns its address, or why it does not start."""
+    import ray
+
+    services = ray._private.services
+    services.get_node = functools.partial(_patiently, services.get_node)
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            context = ray.init(
+                "local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=object_bytes,
+                log_to_driver=False,
+                logging_level="ERROR",
+                _node_ip_address="127.0.0.1",
+                _temp_dir=folder,
+            )
+            return str(context.address_info["gcs_address"])
+        except Exception as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ray.shutdown()
+            _kill(folder)
+    return reason
+
+
+def _patiently(get_node: Callable[..., Any], *arguments: Any) -> Any:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            return get_node(*arguments)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_WATCH_SECONDS)
+
+
+def _end_with_launcher(folder: str) -> None:
+    sys.stdin.read()
+    _remove(folder)
+    os._exit(0)  # Ray would wait for its processes
+
+
+def _kill(folder: str) -> None:
+    """Ends Ray's processes, which takes seconds where Ray does it."""
     deadline = time.monotonic() + _SECONDS
     while (found := users(folder)) and time.monotonic() < deadline:
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(found, timeout=1.0)
+
+
+def _remove(folder: str) -> None:
+    _kill(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
-    except BaseException:
-        traceback.print_exc()
-    os._exit(0)  # Ray would wait for its processes
+    main(sys.argv[1], *map(int, sys.argv[2:]))
+    os._exit(0)

@@ -11,7 +11,8 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -30,6 +31,7 @@ from .options import OLDEST_RAY, ray_version
 
 AHEAD = 2  # requests of draws by the learner, while it updates
 _ANSWER_SECONDS = 5.0
+_LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0  # at a cluster; until it is lost that does not answer
 _HOST_SECONDS = 120.0  # for a host to import and make what an actor needs
 _MAX_PREFIX = 30  # letters of the temporary folder: the names of its sockets may have 107
 _LEAST_OBJECT_BYTES = 256 * 2**20
@@ -37,12 +39,7 @@ _ANSWERS = AHEAD + 3  # with draws: also of the update that runs, those before a
 
 
 def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: bool) -> None:
-    """Refuses what Ray could not run at `EngineOptions.ray_address`.
-
-    Raises:
-      ModuleNotFoundError: Ray is not installed.
-      ValueError: one sentence about what is wrong.
-    """
+    """Refuses (ModuleNotFoundError, ValueError) what Ray could not run at an address."""
     if not (version := ray_version())[0]:
         raise ModuleNotFoundError(
             "--engine ray needs Ray: pip install -e '.[cluster]' in a clone, elsewhere pip install "
@@ -68,8 +65,10 @@ def check_ray(address: str | None, config: ProgramConfig, *, listen_everywhere: 
 
 
 @contextlib.contextmanager
-def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
+def ray_session(address: str | None, config: ProgramConfig) -> Iterator[Callable[[], str]]:
     """Joins a cluster, or starts Ray on this machine and ends it at the end of the block.
+
+    Gives a function that says why Ray has ended; "" while it runs.
 
     Raises:
       ValueError: Ray does not start, this machine is not part of the cluster, the cluster has too
@@ -78,7 +77,10 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         # Where a signal interrupts Ray, it may wait for a minute, or leave its folder behind.
         with stop_on_signals() as stop:
-            joined = stack.enter_context(_head(config)) if address is None else address
+            if address is None:
+                joined, ended = stack.enter_context(_head(config))
+            else:
+                joined, ended = address, _Watch(address).ended
             _join(joined, stack)
         if stop.is_set():
             raise KeyboardInterrupt
@@ -89,7 +91,29 @@ def ray_session(address: str | None, config: ProgramConfig) -> Iterator[None]:
             home = home_resources().get("CPU", 0.0)
             check_cpus(config, available, f"the cluster at {address} has", home=home)
             check_hosts(config)
-        yield
+        yield ended
+
+
+class _Watch:
+    """Looks now and then whether a cluster answers, and whether this host is part of it."""
+
+    def __init__(self, address: str):
+        host, _, port = address.rpartition(":")
+        self._address = host, int(port)
+        self._looked = self._answered = time.monotonic()
+
+    def ended(self) -> str:
+        """As `ray_session` gives it."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return ""
+        self._looked = now
+        try:
+            socket.create_connection(self._address, _ANSWER_SECONDS).close()
+        except OSError as error:
+            return str(error) if now - self._answered > _SILENT_SECONDS else ""
+        self._answered = now
+        return "" if home_resources() else "this host is no part of its cluster any more"
 
 
 def _join(address: str, stack: contextlib.ExitStack) -> None:
@@ -115,11 +139,7 @@ def _join(address: str, stack: contextlib.ExitStack) -> None:
 def check_cpus(
     config: ProgramConfig, available: float, where: str, *, home: float = math.inf
 ) -> None:
-    """Refuses a program that Ray could not place: there, and its other nodes on the home host.
-
-    Raises:
-      ValueError: names what is asked and what is there.
-    """
+    """Refuses a program that Ray could not place: there, and its other nodes on the home host."""
     acting = acting_kind(config.run)
     others = sum(kind.cpus for kind in kinds_of(config.run) if kind is not acting)
     if others > home + 1e-6:
@@ -138,19 +158,15 @@ def check_cpus(
 
 
 def home_resources() -> dict[str, float]:
-    """Ray's resources of this host, such as CPU and GPU."""
+    """Ray's resources of this host, such as CPU and GPU; empty if Ray believes that it is dead."""
     import ray
 
     home = ray.get_runtime_context().get_node_id()
-    return next(host["Resources"] for host in ray.nodes() if host["NodeID"] == home)
+    return next((x["Resources"] for x in ray.nodes() if x["NodeID"] == home and x["Alive"]), {})
 
 
 def check_hosts(config: ProgramConfig) -> None:
-    """Refuses a cluster with a host that cannot make what an actor needs.
-
-    Raises:
-      ValueError: names the host and what it lacks.
-    """
+    """Refuses a cluster with a host that cannot make what an actor needs."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -210,21 +226,27 @@ def object_bytes(config: ProgramConfig, agent: Agent) -> int:
 
 
 @contextlib.contextmanager
-def _head(config: ProgramConfig) -> Iterator[str]:
-    """A `ray_head`; its address."""
+def _head(config: ProgramConfig) -> Iterator[tuple[str, Callable[[], str]]]:
+    """A `ray_head`: its address, and why it has ended."""
     size = object_bytes(config, config.make_agent(config.spec))
     parent = tempfile.gettempdir()
     folder = tempfile.mkdtemp(
         prefix="retrax-ray-", dir=parent if len(parent) <= _MAX_PREFIX else "/tmp"
     )
     os.environ.update(_variables(folder))
-    command = [sys.executable, "-m", f"{__package__}.ray_head", folder, str(cpus()), str(size)]
-    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, start_new_session=True) as head:
-        assert head.stdout is not None
-        address = head.stdout.readline().strip()
-        if not address:
-            raise ValueError("Ray does not start on this machine; its message is above.")
-        yield address  # the end of the block closes the standard input
+    reader, writer = os.pipe()
+    words = folder, str(cpus()), str(size), str(writer)
+    command = [sys.executable, "-m", f"{__package__}.ray_head", *words]
+    # The end of the block closes its standard input.
+    with Popen(
+        command, stdin=PIPE, stdout=sys.stderr, pass_fds=[writer], start_new_session=True
+    ) as head:
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            address = pipe.read()
+        if not address or " " in address:
+            raise ValueError(f"Ray does not start on this machine ({address or 'see above'}).")
+        yield address, lambda: "" if head.poll() is None else "one of its processes has died"
 
 
 def _variables(folder: str) -> dict[str, str]:

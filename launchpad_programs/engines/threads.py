@@ -8,23 +8,18 @@ import traceback
 from ...replay.peer import DirectPeer
 from ..config import ProgramConfig
 from ..kinds import make_node, nodes_of
-from ..node import Node
-from ..peers import Peers
+from ..node import Node, Peers
 from .engine import RunningNode
 
 
 def start_threads(config: ProgramConfig) -> "list[ThreadNode]":
-    """Makes all nodes of a program, then starts them in threads, which print to the terminal.
-
-    Raises:
-      Exception: a node cannot be made; its own error.
-    """
+    """Makes all nodes of a program, then starts them in threads, which print to the terminal."""
     made: dict[str, Node] = {}
     stops: dict[str, threading.Event] = {}
     for spec in nodes_of(config):
         stop = stops[spec.name] = threading.Event()
         peers = Peers(config, stop, lambda name: DirectPeer(made[name]))
-        made[spec.name] = make_node(spec, config, peers, stop=stop)
+        made[spec.name] = make_node(spec, config, peers)
     return [ThreadNode(name, node, stops[name]) for name, node in made.items()]
 
 

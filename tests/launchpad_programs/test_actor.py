@@ -1,7 +1,5 @@
 """The actor's node by hand: no Launchpad, no processes, stand-ins for the other nodes."""
 
-import threading
-
 import dm_env
 import jax
 import numpy as np
@@ -63,27 +61,15 @@ AGENT = acting_agent(act, arm=jax.ShapeDtypeStruct((), np.float32))
 class Parts:
     """A node and what it is made of."""
 
-    def __init__(self, directory, grants, states=None, loop=None, **changes):
+    def __init__(self, directory, grants=(), states=None, loop=None, **changes):
         self.counter, self.writer, self.environments = Counter(grants), Writer(), Environments()
         self.counter.states.update(states or {})
-        self.parameters, self.stop = Parameters(), threading.Event()
-        self.actor = Actor(
-            AGENT,
-            self.environments,
-            self.writer,
-            self.parameters,
-            keys=jax.random.split(jax.random.key(0), 2),
-            episode_metrics=("arm",),
-        )
-        self.node = ActorNode(
-            make_config(directory, **changes),
-            1,
-            self.actor,
-            self.parameters,
-            DirectPeers(self.counter),
-            loop=loop,
-            stop=self.stop,
-        )
+        self.parameters, peers = Parameters(), DirectPeers(self.counter)
+        self.stop, keys = peers.stop, jax.random.split(jax.random.key(0), 2)
+        world = self.environments, self.writer, self.parameters
+        self.actor = Actor(AGENT, *world, keys=keys, episode_metrics=("arm",))
+        config = make_config(directory, **changes)
+        self.node = ActorNode(config, 1, self.actor, self.parameters, peers, loop=loop)
 
     def saved(self):
         template = jax.tree.map(np.zeros_like, self.actor.state)
@@ -125,13 +111,16 @@ def test_a_resumed_or_restarted_actor_restores_its_state(tmp_path):
     first.node.step()
     first.node.close()
     states = first.counter.states
-    assert Parts(tmp_path, [], states).actor.state.tolist() == [0, 0]
-    assert Parts(tmp_path, [], states, resumed_at=500).actor.state.tolist() == [1, 1]
-    assert Parts(tmp_path, [], resumed_at=500).actor.state.tolist() == [0, 0]  # it kept none
-    restarted = Parts(tmp_path, [100], states, restarts=3)
-    assert restarted.actor.state.tolist() == [1, 1]
-    restarted.node.step()
-    assert (first.counter.processes, restarted.counter.processes) == ([0], [3])
+    for kept, changes, restored in (
+        (states, {}, [0, 0]),
+        (states, {"resumed_at": 500}, [1, 1]),
+        ({}, {"resumed_at": 500}, [0, 0]),  # it kept none
+        (states, {"restarts": 3}, [1, 1]),
+    ):
+        parts = Parts(tmp_path, [100], kept, **changes)
+        assert parts.actor.state.tolist() == restored
+    parts.node.step()
+    assert (first.counter.processes, parts.counter.processes) == ([0], [3])
     states[1] = pack_actor(np.zeros(3))
     with pytest.raises(
         ValueError, match=r"of another agent or config \(actor has .* shape \(3,\), "
@@ -147,10 +136,8 @@ def test_it_ends_without_an_error_when_it_is_stopped_while_it_writes(tmp_path):
 
     parts.writer.write = write
     parts.node.run()
-    assert [values["state"] for _, values in parts.counter.reports] == [
-        "compiling",
-        "waiting for the learner",
-    ]
+    states = [values["state"] for _, values in parts.counter.reports]
+    assert states == ["compiling", "waiting for the learner"]
     assert parts.environments.closed
     assert parts.saved() == [1, 1]
 

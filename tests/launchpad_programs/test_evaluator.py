@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from node_fakes import Counter, DirectPeers, Parameters, acting_agent
+from node_fakes import Clock, Counter, DirectPeers, Parameters, acting_agent
 from program_configs import make_config
 
 from retrax.agents.base import Decision
@@ -23,25 +23,24 @@ def exploit(params, state, timestep):
     return Decision(np.int32(1), {"greedy": np.bool_(True), "other": np.bool_(False)}, state)
 
 
-AGENT = acting_agent(exploit)
-
-
 @pytest.fixture
 def make_node(tmp_path, monkeypatch):
-    def make_node(counter, stop=None, modes=(), resumed_at=None):
+    """Makes a node; `episodes(before_step)` may play the episodes: their mean return."""
+
+    def make_node(counter, stop=None, modes=(), resumed_at=None, episodes=None):
         entry = AgentEntry(
             name="a", make_agent=None, Config=int, presets={"a": int}, evaluation_modes=modes
         )
         monkeypatch.setattr(RunConfig, "entry", entry)
-        environment, parameters = make("catch", seed=1, num_envs=2), Parameters()
-        return EvaluatorNode(
-            make_config(tmp_path, evaluation_episodes=4, resumed_at=resumed_at),
-            AGENT,
-            environment,
-            parameters,
-            DirectPeers(counter),
-            stop=stop or threading.Event(),
-        )
+        if episodes is not None:
+
+            def run_episodes(agent, params, environment, *, before_step, **options):
+                return EpisodeResults(np.array([episodes(before_step)]), np.array([9]), {}, {})
+
+            monkeypatch.setattr(evaluations, "run_episodes", run_episodes)
+        config = make_config(tmp_path, evaluation_episodes=4, resumed_at=resumed_at)
+        world = acting_agent(exploit), make("catch", seed=1, num_envs=2), Parameters()
+        return EvaluatorNode(config, *world, DirectPeers(counter, stop=stop))
 
     return make_node
 
@@ -51,11 +50,14 @@ def reported(counter):
 
 
 def test_each_version_is_evaluated_once_and_the_last_one_again_at_the_end(make_node):
+    """Modes that occurred are reported separately."""
     counter = Counter()
-    node = make_node(counter)
+    node = make_node(counter, modes=("greedy", "other"))
     node.evaluate()
     node.evaluate()
-    assert [(e["version"], e["length"], e["final"]) for e in reported(counter)] == [(7, 9.0, False)]
+    (values,) = reported(counter)
+    assert (values["version"], values["length"], values["final"]) == (7, 9.0, False)
+    assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
     counter.phase = "evaluating"
     node.evaluate()
     assert [e["final"] for e in reported(counter)] == [False, True]
@@ -76,79 +78,48 @@ def test_the_last_evaluation_takes_limited_time(make_node, monkeypatch):
     assert counter.reports[-1][1] == {"state": "waiting", "final": True}
 
 
-def test_modes_that_occurred_are_reported_separately(make_node):
-    counter = Counter()
-    node = make_node(counter, modes=("greedy", "other"))
-    node.evaluate()
-    (values,) = reported(counter)
-    assert values["metrics"] == {"evaluator_return_greedy": values["return"]}
-
-
 def test_the_best_parameters_are_kept_with_the_steps_at_which_they_were_fetched(
-    make_node, tmp_path, monkeypatch
+    make_node, tmp_path
 ):
-    counter, returns = Counter(), [0.5, 0.25, 0.75]
+    counter, returns, best = Counter(), [0.5, 0.25, 0.75], BestParameters(tmp_path)
     counter.phase = "evaluating"  # each step is an evaluation
 
-    def run_episodes(agent, params, environment, **options):
-        counter.steps += 7  # while the episodes run
-        return EpisodeResults(np.array([returns.pop(0)]), np.array([9]), {}, {})
+    def episodes(before_step):
+        counter.steps += 7  # while they run
+        return returns.pop(0)
 
-    monkeypatch.setattr(evaluations, "run_episodes", run_episodes)
-    node, best = make_node(counter), BestParameters(tmp_path)
+    node = make_node(counter, episodes=episodes)
     for steps, expected in ((100, (0.5, 100)), (200, (0.5, 100))):
         counter.steps = steps
         node.evaluate()
         assert best.read()[:2] == expected
     counter.steps = 300
-    make_node(counter, resumed_at=250).evaluate()
+    make_node(counter, resumed_at=250, episodes=episodes).evaluate()
     assert best.read()[:2] == (0.75, 300)
     make_node(counter)  # which forgets it
     assert not best.exists
-
-
-class Clock:
-    """In place of `time` and of the stop event: waits take no time."""
-
-    def __init__(self):
-        self.now, self.rests = 100.0, []
-
-    def monotonic(self):
-        return self.now
-
-    process_time = monotonic
-
-    def is_set(self):
-        return False
-
-    def wait(self, seconds):
-        self.rests.append(seconds)
-        self.now += seconds
-        return False
 
 
 @pytest.mark.parametrize(("phase", "share"), [("learning", 0.1), ("evaluating", 1.0)])
 def test_an_evaluation_takes_a_tenth_of_the_time_until_the_last_step_is_taken(
     make_node, monkeypatch, phase, share
 ):
-    clock, counter = Clock(), Counter()
+    clock, counter, shares = Clock(100.0), Counter(), []
     counter.phase = phase
     monkeypatch.setattr(evaluator, "time", clock)
-    shares = []
 
-    def run_episodes(agent, params, environment, *, before_step, **options):
+    def episodes(before_step):
         began = clock.now
         for _ in range(1000):
             clock.now += 0.01  # the work of a step
             before_step(None)
             shares.append(0.01 * (len(shares) + 1) / (clock.now - began))
-        return EpisodeResults(np.array([1.0]), np.array([9]), {}, {})
+        return 1.0
 
-    monkeypatch.setattr(evaluations, "run_episodes", run_episodes)
-    make_node(counter, stop=clock).evaluate()
+    make_node(counter, stop=clock, episodes=episodes).evaluate()
     assert shares[-1] == pytest.approx(share, rel=0.05)
     assert max(shares[100:]) == pytest.approx(share, rel=0.2)  # at no time much more
-    assert all(seconds <= 0.5 for seconds in clock.rests)  # it notices the end of the run
+    assert all(seconds <= 0.5 for seconds in clock.waits)  # it notices the end of the run
 
 
 def test_it_is_stopped_in_the_middle_of_an_episode(make_node):
@@ -166,7 +137,6 @@ def test_its_environments_are_without_switches_for_training_only(tmp_path, monke
         raise Stopped
 
     monkeypatch.setattr(RunConfig, "make_environment", make_environment)
-    config = make_config(tmp_path, evaluation_episodes=3)
     with pytest.raises(Stopped):
-        evaluator.make_evaluator(config, 0, DirectPeers(), stop=threading.Event())
+        evaluator.make_evaluator(make_config(tmp_path, evaluation_episodes=3), 0, DirectPeers())
     assert (asked["evaluation"], asked["num_envs"]) == (True, 3)

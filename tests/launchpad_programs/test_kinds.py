@@ -16,6 +16,7 @@ from retrax.launchpad_programs.kinds import (
     log_restart,
     nodes_of,
     process_env,
+    program_columns,
     publisher_of,
 )
 
@@ -41,6 +42,13 @@ def test_the_nodes_of_both_topologies(tmp_path):
     for node in nodes:  # called nodes are made before those that call them
         assert set(node.peers) <= {other.name for other in nodes[: nodes.index(node)]}
         assert pickle.loads(pickle.dumps(node)) == node
+
+
+def test_columns_of_both_topologies():
+    columns = program_columns(make_workers())
+    assert {"worker_0_episode_return", "server_idle_share", "worker_waiting_share"} <= {*columns}
+    assert "learner_idle_share" not in columns
+    assert "actor_1_episode_return" in program_columns(make_run())
 
 
 def test_only_the_learner_may_take_the_accelerator(tmp_path):

@@ -1,39 +1,50 @@
 """`retrax launch`: wrong input is refused in one sentence, before any process starts."""
 
+import contextlib
+import dataclasses
+import importlib.metadata
 import os
+import pathlib
+import re
+import signal
+import socket
 import subprocess
 import sys
 
 import pytest
-from program_configs import make_run
+from program_configs import make_config, make_run, make_workers
 
 import retrax
 from retrax.command.main import main
 from retrax.launchpad_programs import launch as launch_module
 from retrax.launchpad_programs import launch_command
 from retrax.launchpad_programs.engines import options as options_module
+from retrax.launchpad_programs.engines import ray_session
 from retrax.launchpad_programs.engines.options import (
     OLDEST_RAY,
     EngineOptions,
     missing_packages,
     ray_version,
 )
+from retrax.launchpad_programs.engines.ray_head import users
+from retrax.launchpad_programs.engines.ray_session import check_cpus, object_bytes
 from retrax.launchpad_programs.launcher import LaunchSummary
+from retrax.replay.packing import Packing
+from retrax.replay.rows import row_spec
 from retrax.training import checks
 from retrax.training.config_file import write_config
 from retrax.training.directory_lock import DirectoryLock
+from retrax.training.parameters import packing_of
 from retrax.training.state_file import write_state
 
 needs_launchpad = pytest.mark.skipif(
     missing_packages() != [],
     reason="needs the distributed tier (Python 3.10, Linux)",
 )
-
 needs_engine = pytest.mark.skipif(
     missing_packages() != [] and ray_version() < OLDEST_RAY,
     reason="needs the distributed or the cluster tier",
 )
-
 FAILING = """
 import gymnasium
 
@@ -44,23 +55,103 @@ class Reset(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         raise RuntimeError("no maze")
 """
-
-ENGINES = {"local_mp": "start_processes", "local_mt": "start_threads"}
 CATCH = ["reactor", "--environment", "catch"]
 WORKERS = [*CATCH, "--num-workers", 2]
+MT = ["--launch", "local_mt"]
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys):
+def isolated(monkeypatch):
+    """Decides why there is no network namespace; "" if there is one."""
+
+    def decide(refused=""):
+        monkeypatch.setattr(launch_command.isolation, "isolate", lambda: refused)
+        monkeypatch.setattr(launch_command.isolation, "probe", lambda: refused)
+
+    decide()
+    return decide
+
+
+@pytest.fixture
+def refused(isolated, capsys):
     """Runs `retrax launch ...`, which must refuse, and returns its message in one line."""
-    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
 
     def run(*arguments):
+        capsys.readouterr()
         assert main(["launch", *map(str, arguments)]) == 2
         message = capsys.readouterr().err.removeprefix("retrax: ")
         return " ".join(message.replace("│", " ").split())
 
     return run
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Pretends that a version of Ray is installed, or none."""
+    real = importlib.metadata.version
+
+    def install(version):
+        def find(name):
+            if name == "ray" and version is None:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return version if name == "ray" else real(name)
+
+        monkeypatch.setattr(importlib.metadata, "version", find)
+
+    return install
+
+
+OLDER = "needs Ray 2.48 or newer, but {} is installed: pip install 'ray>=2.48'"
+RAY = ["--engine", "ray"]
+JOINED = [*RAY, "--listen-everywhere", "--ray-address"]
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "expected"),
+    [
+        (None, RAY, "--engine ray needs Ray: pip install -e '.[cluster]' in a clone, elsewhere"),
+        ("2.47.1", RAY, OLDER.format("2.47")),
+        ("1.13.0", RAY, OLDER.format("1.13")),
+        ("2.9.3", RAY, OLDER.format("2.9")),
+        ("2.48.0", [*RAY, "--num-actors", 50], "asks for 5.8 CPUs (0.8, and 0.1 for each of 50"),
+        ("2.48.0", [*RAY, "--ray-address", "here:1"], "needs --listen-everywhere: the nodes conn"),
+        *(
+            ("2.48.0", [*JOINED, wrong], f"--ray-address must be HOST:PORT, got {wrong}.")
+            for wrong in ("here", ":1", "here:", "ray://here", "here:one")
+        ),
+        ("2.48.0", [*JOINED, "localhost:6379"], "the one that ray start printed, got localhost"),
+        ("2.48.0", [*JOINED, "127.0.0.1:6379"], "the one that ray start printed, got 127.0.0.1"),
+        ("2.48.0", [*JOINED, "127.0.0.2:7"], "No Ray answers at --ray-address 127.0.0.2:7 ("),
+        ("2.48.0", [*JOINED, "127.0.0.2:70000"], "No Ray answers at --ray-address 127.0.0.2:700"),
+        ("2.60.0", ["--engine", "launchpad", *MT], "leave --launch local_mt out"),
+        ("2.60.0", ["--engine", "ray", *MT], "leave --launch local_mt out"),
+        ("2.60.0", ["--ray-address", "here:1", *MT], "--ray-address needs --engine ray"),
+        ("2.60.0", ["--launch", "sync"], "invalid choice 'sync' for argument '--launch'"),
+        ("2.60.0", ["--ray-address", "a:1", "--engine", "launchpad"], "needs --engine ray"),
+        ("2.60.0", ["--max-failures", -1], "max_failures must be an integer >= 0, got -1"),
+        ("2.60.0", ["--max-lead", -1], "max_lead must be an integer >= 0"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
+    refused, install, monkeypatch, version, options, expected, tmp_path
+):
+    install(version)
+    monkeypatch.setattr(ray_session, "cpus", lambda: 2)
+    assert expected in refused(*CATCH, "--run-directory", tmp_path / "run", *options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("version", "has_tokens"), [("2.51.2", False), ("2.52.0", True)])
+def test_what_ray_can_do_is_not_refused(install, version, has_tokens):
+    install(version)
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        address = f"127.0.0.2:{server.getsockname()[1]}"
+        for run in (make_run(), make_workers()):
+            config = make_config(pathlib.Path("run"), run=run)
+            launch_module.check_engine(EngineOptions(engine="ray"), config)
+            joined = EngineOptions(engine="ray", ray_address=address, listen_everywhere=True)
+            launch_module.check_engine(joined, config)
+    assert options_module.has_tokens() == has_tokens
 
 
 def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypatch, tmp_path):
@@ -107,7 +198,7 @@ def test_without_the_tier_the_pinned_requirements_are_advised(refused, monkeypat
 def test_wrong_arguments(refused, arguments, expected, tmp_path, monkeypatch):
     (tmp_path / "failing_maze.py").write_text(FAILING)
     monkeypatch.syspath_prepend(tmp_path)
-    if "--environment" in arguments and "--run-directory" not in arguments:
+    if "--environment" in arguments:
         arguments = [*arguments, "--run-directory", tmp_path / "run"]
     assert expected in refused(*arguments)
     assert not (tmp_path / "run").exists()
@@ -116,10 +207,10 @@ def test_wrong_arguments(refused, arguments, expected, tmp_path, monkeypatch):
 @pytest.mark.distributed
 @needs_launchpad
 @pytest.mark.parametrize("name", ["run", "sync"])  # a directory's name must not matter
-def test_without_a_namespace_it_is_refused(refused, monkeypatch, tmp_path, name):
-    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "not permitted")
+def test_without_a_namespace_it_is_refused(refused, isolated, monkeypatch, tmp_path, name):
+    isolated("not permitted")
     monkeypatch.chdir(tmp_path)
-    sentence = refused("reactor", "--environment", "catch", "--run-directory", name)
+    sentence = refused(*CATCH, "--run-directory", name)
     assert "can execute code in it" in sentence
     assert "private network namespace (not permitted)" in sentence
     assert "--listen-everywhere" in sentence
@@ -127,35 +218,34 @@ def test_without_a_namespace_it_is_refused(refused, monkeypatch, tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_from_python_it_is_refused_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(launch_command.isolation, "probe", lambda: "not permitted")
+def test_from_python_it_is_refused_too(isolated, monkeypatch, tmp_path):
+    """Without a namespace, and if the agent fails its conformance test."""
+    isolated("not permitted")
     with pytest.raises(ValueError, match=r"namespace \(not permitted\).* or give --listen-every"):
         retrax.launch(make_run(), tmp_path / "run", engine=EngineOptions(engine="launchpad"))
+    isolated()
+
+    def check_agent_shapes(agent, spec, entry):
+        raise ValueError("Agent.explore is wrong.")
+
+    monkeypatch.setattr(checks, "check_agent_shapes", check_agent_shapes)
+    with pytest.raises(ValueError, match=r"Agent\.explore is wrong\."):
+        retrax.launch(make_run(), tmp_path / "run", engine=EngineOptions(launch="local_mt"))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.distributed
-@needs_launchpad
-@pytest.mark.parametrize("switch", ["--listen-everywhere", "--listen_everywhere"])
-def test_listening_everywhere_is_asked_for(launched, told, monkeypatch, tmp_path, switch):
-    def isolate():
-        raise AssertionError("it must not be isolated")
-
-    monkeypatch.setattr(launch_command.isolation, "isolate", isolate)
-    run = ["--environment", "catch", "--run-directory", str(tmp_path / "run")]
-    assert main(["launch", "reactor", *run, switch]) == 0
-    assert "whoever can connect can execute code in this program" in told[0][1]
-
-
 @needs_engine
-def test_run_directories_that_are_in_use(refused, tmp_path):
-    launch = ["reactor", "--environment", "catch", "--run-directory"]
+def test_run_directories_that_are_refused(refused, tmp_path):
+    new = [*CATCH, "--run-directory"]
     (tmp_path / "file").write_text("")
-    assert refused(*launch, tmp_path / "file").endswith("is a file.")
-    assert "is not empty, and holds no run" in refused(*launch, tmp_path)
+    assert refused(*new, tmp_path / "file").endswith("is a file.")
+    assert "is not empty, and holds no run" in refused(*new, tmp_path)
     (tmp_path / "file").unlink()
     write_config(tmp_path, make_run())
-    assert "holds a run with another config" in refused(*launch, tmp_path)
+    assert "holds a run with another config" in refused(*new, tmp_path)
+    sentence = refused("--resume", tmp_path)
+    assert "was trained in one process" in sentence
+    assert f"retrax train --resume {tmp_path}" in sentence
 
 
 @pytest.mark.parametrize(
@@ -171,33 +261,24 @@ def test_the_run_directory_is_made_before_the_engine_starts(
         raise ValueError("no engine today.")
 
     monkeypatch.setattr(launch_module, "open_engine", open_engine)
-    run = ["--launch", "local_mt", "--run-directory", tmp_path / directory]
-    assert expected in refused(*CATCH, *run)
+    assert expected in refused(*CATCH, *MT, "--run-directory", tmp_path / directory)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def launched(monkeypatch, told):
-    """Programs that would have been run: their configs and modes."""
-    programs = []
+def launched(isolated, monkeypatch):
+    """Programs that would have been run: their configs, modes, and notes for their logs."""
+    programs, engines = [], {"local_mp": "start_processes", "local_mt": "start_threads"}
 
     def run_program(config, engine, *, mode, plain, notes, warnings):
         with pytest.raises(ValueError, match=f"is in use by process {os.getpid()}"):
             DirectoryLock(config.directory)
-        assert engine.__name__ == ENGINES[mode]
-        programs.append((config, mode))
-        told.append([*notes, *warnings])
+        assert engine.__name__ == engines[mode]
+        programs.append((config, mode, [*notes, *warnings]))
         return LaunchSummary(config.directory, 0, 0, finished=True, failed=False, snapshot=None)
 
     monkeypatch.setattr(launch_module, "run_program", run_program)
-    monkeypatch.setattr(launch_command.isolation, "isolate", lambda: "")
     return programs
-
-
-@pytest.fixture
-def told():
-    """Notes for the logs of the programs that `launched` has."""
-    return []
 
 
 @pytest.mark.distributed
@@ -210,62 +291,56 @@ def told():
         (["--num-actors", "3"], "3 actors * 4 environments"),
         (["--acme", "acme_options:OPTIONS"], "2 actors * 1 environments"),
         (["--num-workers", "2"], "2 workers * 1 environments"),
+        (["--listen-everywhere"], "2 actors * 4 environments"),
+        (["--listen_everywhere"], "2 actors * 4 environments"),
     ],
 )
 def test_the_environments_of_each_actor_are_printed(
     launched, tmp_path, capsys, monkeypatch, flags, expected
 ):
+    """Who can connect is logged."""
     (tmp_path / "acme_options.py").write_text(
         "from retrax.launchpad_programs.config import AcmeOptions\nOPTIONS = AcmeOptions()\n"
     )
     monkeypatch.chdir(tmp_path)
-    new = ["launch", "reactor", "--environment", "catch", "--steps", "1000", *flags]
+    if listens := "--listen" in "".join(flags):
+        monkeypatch.setattr(launch_command.isolation, "isolate", None)  # which is not called
+    new = ["launch", *CATCH, "--steps", "1000", *flags]
     assert main([*new, "--run-directory", str(tmp_path / "run")]) == 0
     assert expected in capsys.readouterr().err
-    ((config, _),) = launched
+    ((config, _, told),) = launched
     count, _, _, each, _ = expected.split()
     assert config.run.num_envs == int(count) * int(each)
+    everybody = "whoever can connect can execute code in this program"
+    assert any(everybody in note for note in told) == listens
 
 
 @pytest.mark.distributed
 @needs_launchpad
-def test_a_program_is_launched_and_resumed_with_its_options(
-    launched, told, refused, tmp_path, capsys
-):
+def test_a_program_is_launched_and_resumed_with_its_options(launched, refused, tmp_path):
     directory = tmp_path / "run"
-    new = ["launch", "reactor", "--environment", "catch", "--num-actors", "3", "--steps", "1000"]
-    new += ["--num-envs", "6", "--actor-update-period", "7", "--launch", "local_mt"]
-    new += ["--evaluation-episodes", "4", "--run-directory", str(directory)]
-    assert main(new) == 0
-    ((config, mode),) = launched
+    new = [*CATCH, "--num-actors", "3", "--steps", "1000", "--num-envs", "6", *MT]
+    new += ["--actor-update-period", "7", "--evaluation-episodes", "4"]
+    new += ["--run-directory", str(directory)]
+    assert main(["launch", *new]) == 0
+    ((config, mode, told),) = launched
     run = config.run
     assert (mode, run.num_envs, run.num_actors, run.actor_update_period) == ("local_mt", 6, 3, 7)
     assert (run.evaluation_episodes, run.schedule) == (4, (1000, 10, 200))
-    assert "with 3 discrete actions: the default preset of reactor for them is small" in told[0][0]
-    capsys.readouterr()
-    assert f"retrax launch --resume {directory}" in refused(*new[1:])
-    resume = ["launch", "--resume", str(directory), "--steps", "2000"]
-    assert main(resume) == 0
+    assert "with 3 discrete actions: the default preset of reactor for them is small" in told[0]
+    assert f"retrax launch --resume {directory}" in refused(*new)
+    resume = ["--resume", str(directory), "--steps", "2000"]
+    assert main(["launch", *resume]) == 0
     (directory / "snapshots").mkdir()
     write_state(directory / "snapshots" / "300.npz", {})
-    assert main([*resume[:1], "reactor", *resume[1:]]) == 0
-    assert [resumed.resumed_at for resumed, _ in launched[1:]] == [None, 300]
-    capsys.readouterr()
+    assert main(["launch", "reactor", *resume]) == 0
+    assert [resumed.resumed_at for resumed, *_ in launched[1:]] == [None, 300]
     with DirectoryLock(directory):
-        assert f"is in use by process {os.getpid()}" in refused(*resume[1:])
-        assert f"is in use by process {os.getpid()}" in refused(*new[1:])
-    for resumed, mode in launched[1:]:
+        for arguments in (resume, new):
+            assert f"is in use by process {os.getpid()}" in refused(*arguments)
+    for resumed, mode, _ in launched[1:]:
         assert (mode, resumed.run.steps) == ("local_mp", 2000)
-        assert resumed.run.evaluation_episodes == 4
-        assert resumed.run.num_actors == 3
-
-
-@needs_engine
-def test_a_run_of_one_process_is_not_resumed_as_a_program(refused, tmp_path):
-    write_config(tmp_path, make_run())
-    sentence = refused("--resume", tmp_path)
-    assert "was trained in one process" in sentence
-    assert f"retrax train --resume {tmp_path}" in sentence
+        assert (resumed.run.evaluation_episodes, resumed.run.num_actors) == (4, 3)
 
 
 @pytest.mark.parametrize("missing", [[], ["launchpad"]])
@@ -276,28 +351,9 @@ def test_the_default_is_launchpad_where_it_is_installed(missing, monkeypatch):
         assert EngineOptions(engine=name).name == name
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--engine", "launchpad", "--launch", "local_mt"], "leave --launch local_mt out"),
-        (["--engine", "ray", "--launch", "local_mt"], "leave --launch local_mt out"),
-        (["--ray-address", "here:1", "--launch", "local_mt"], "--ray-address needs --engine ray"),
-        (["--launch", "sync"], "invalid choice 'sync' for argument '--launch'"),
-        (["--ray-address", "here:1", "--engine", "launchpad"], "--ray-address needs --engine ray"),
-        (["--max-failures", -1], "max_failures must be an integer >= 0, got -1"),
-        (["--max-lead", -1], "max_lead must be an integer >= 0"),
-    ],
-)
-def test_what_an_engine_cannot_do_is_refused_before_anything_is_written(
-    refused, options, expected, tmp_path
-):
-    assert expected in refused(*CATCH, "--run-directory", tmp_path / "run", *options)
-    assert not (tmp_path / "run").exists()
-
-
 def test_the_module_is_the_command():
     """Python starts programs so: a wrong option is named there too, with exit status 2."""
-    command = [sys.executable, "-m", "retrax.launchpad_programs", "reactor", "--launch", "local_mt"]
+    command = [sys.executable, "-m", "retrax.launchpad_programs", "reactor", *MT]
     refused = subprocess.run([*command, "--stepz", "3"], capture_output=True, text=True)
     assert refused.returncode == 2
     assert "Unrecognized options" in refused.stderr
@@ -311,13 +367,114 @@ def test_help_lists_the_agents_fields(capsys):
     assert "--agent.replay.selector" in shown
 
 
-def test_an_agent_that_fails_the_conformance_test_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch
-):
-    def check_agent_shapes(agent, spec, entry):
-        raise ValueError("Agent.explore is wrong.")
+TWO = "each of 13 actors), but this machine has 2: at most 12 actors fit."
 
-    monkeypatch.setattr(checks, "check_agent_shapes", check_agent_shapes)
-    with pytest.raises(ValueError, match=r"Agent\.explore is wrong\."):
-        retrax.launch(make_run(), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+
+@pytest.mark.parametrize(
+    ("num_actors", "there", "home", "expected"),
+    [
+        (2, 1.0, 9.0, None),  # 0.5 for the learner, 0.1 for each other node
+        (12, 2.0, 9.0, None),
+        (13, 2.0, 9.0, f"--engine ray asks for 2.1 CPUs (0.8, and 0.1 for {TWO}"),
+        (1, 0.5, 9.0, "this machine has 0.5: no actor fits"),
+        ("workers", 0.9, 9.0, None),
+        ("workers", 0.8, 9.0, "asks for 0.9 CPUs (0.7, and 0.1 for each of 2 workers), but"),
+        (2, 1.0, 0.8, None),
+        (2, 1.0, 0.0, "asks for 0.8 CPUs on this host for the nodes that stay here, but Ray has 0"),
+    ],
+)
+def test_cpus_by_hand(tmp_path, num_actors, there, home, expected):
+    workers = num_actors == "workers"
+    run = make_workers() if workers else make_run(num_envs=num_actors, num_actors=num_actors)
+    config, options = make_config(tmp_path, run=run), {"home": home}
+    if expected is None:
+        check_cpus(config, there, "this machine has", **options)
+    else:
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            check_cpus(config, there, "this machine has", **options)
+
+
+def test_processes_that_use_a_folder_are_found(tmp_path):
+    command = [sys.executable, "-c", "print(flush=True); input()", str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdout.readline()  # it has its command line now
+        assert {user.pid for user in users(str(tmp_path))} == {process.pid}
+        process.kill()
+    assert users(str(tmp_path)) == set()
+
+
+def test_memory_for_what_ray_carries_by_hand(tmp_path, monkeypatch):
+    """Twice five draws; for each actor 2 chunks of 32 rows of 2 environments, parameters twice.
+
+    Small draws travel together: up to four in an answer, which has then 2^20 bytes at most.
+    """
+    agent = make_config(tmp_path).make_agent(make_config(tmp_path).spec)
+    assert object_bytes(make_config(tmp_path), agent) == 2**28
+    large = dataclasses.replace(make_run().agent_config.replay, batch_size=10_000)
+    run = make_run(num_envs=4)
+    run = dataclasses.replace(run, agent_config=dataclasses.replace(run.agent_config, replay=large))
+    config = make_config(tmp_path, run=run)
+    agent = config.make_agent(config.spec)
+    row = Packing(row_spec(config.spec, agent.sequence)).dtype.itemsize
+    each = 2 * 32 * 2 * row + 2 * packing_of(agent).num_bytes
+    # Numbers, three keys and a weight for each sequence, and the rows; each from a multiple of 64.
+    parts = 8 * 8, 10_000 * 3 * 8, 10_000 * 4, 10_000 * agent.sequence.length * row
+    draw = sum(-(-part // 64) * 64 for part in parts)
+    assert object_bytes(config, agent) == 2 * (5 * draw + 2 * each)
+    monkeypatch.setattr(ray_session, "_LEAST_OBJECT_BYTES", 0)
+    config = make_config(tmp_path, num_envs=4)
+    assert 4 * config.run.replay.draw_size * agent.sequence.length * row < 2**20
+    assert object_bytes(config, agent) == 2 * (5 * 2**20 + 2 * each)
+
+
+def test_only_the_owner_can_read_the_token_of_a_program(tmp_path):
+    tokens = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        variables = ray_session._variables(str(tmp_path / name))
+        path = pathlib.Path(variables["RAY_AUTH_TOKEN_PATH"])
+        assert path.stat().st_mode & 0o777 == 0o600
+        tokens.append(path.read_text())
+        assert variables["RAY_AUTH_MODE"] == "token"
+    assert len(set(tokens)) == 2
+    assert all(re.fullmatch("[0-9a-f]{64}", token) for token in tokens)
+
+
+def test_a_signal_waits_until_ray_has_started(tmp_path, monkeypatch):
+    """Ray that is interrupted while it starts hangs, or leaves its folder behind."""
+    tape = []
+
+    @contextlib.contextmanager
+    def head(config):
+        signal.raise_signal(signal.SIGINT)
+        tape.append("started")
+        try:
+            yield "127.0.0.1:1", str
+        finally:
+            tape.append("ended")
+
+    def join(address, stack):
+        tape.append(f"joined {address}")
+        stack.callback(tape.append, "left")
+
+    monkeypatch.setattr(ray_session, "_head", head)
+    monkeypatch.setattr(ray_session, "_join", join)
+    session = ray_session.ray_session(None, make_config(tmp_path))
+    with pytest.raises(KeyboardInterrupt), session:
+        tape.append("the program runs")
+    assert tape == ["started", "joined 127.0.0.1:1", "left", "ended"]
+
+
+def test_the_log_says_who_can_connect(install):
+    """A running cluster may have no token: that one is needed is said only of our own Ray."""
+    install("2.60.0")
+    own = EngineOptions(engine="ray")
+    joined = dataclasses.replace(own, ray_address="here:1", listen_everywhere=True)
+    (told,) = own.network("no namespace")
+    assert "know the token" in told
+    (told,) = joined.network("no namespace")
+    assert "whoever can connect can execute code" in told
+    install("2.48.0")
+    with pytest.raises(ValueError, match="refuses it a private network namespace"):
+        own.network("no namespace")

@@ -1,35 +1,24 @@
-"""How programs end: nodes that are played, on a clock of their own."""
+"""How programs end, and how they are shown: nodes that are played, on a clock of their own."""
 
+import io
+import logging
 import math
 import types
 
 import pytest
+from node_fakes import Clock
+from rich.console import Console
 
+from retrax.basics.writing import write_json
 from retrax.launchpad_programs import launcher
-
-
-class Clock:
-    """In place of `time`, and of a stop event that is set at a given time."""
-
-    def __init__(self):
-        self.now, self.stops_at, self.interrupts_at = 0.0, math.inf, math.inf
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-        if self.now >= self.interrupts_at:
-            self.interrupts_at = math.inf
-            raise KeyboardInterrupt
-
-    def wait(self, seconds):
-        self.sleep(seconds)
-        return self.now >= self.stops_at
+from retrax.launchpad_programs.config import STATUS as STATUS_FILE
+from retrax.launchpad_programs.launcher import StatusView, line, table
 
 
 class Node:
     """Ends by itself at a given time, or some seconds after it is asked to."""
+
+    pid = 4321
 
     def __init__(self, clock, name, after=0.0, at=math.inf, how="done"):
         self.clock, self.name, self.after, self.at, self.how = clock, name, after, at, how
@@ -60,8 +49,7 @@ class Node:
 @pytest.fixture
 def clock(monkeypatch):
     """The launcher's."""
-    clock = Clock()
-    monkeypatch.setattr(launcher, "time", clock)
+    monkeypatch.setattr(launcher, "time", clock := Clock())
     return clock
 
 
@@ -111,15 +99,15 @@ def test_a_node_that_returns_has_ended_too_early(play):
     assert play(actor={"at": 5.0})[0].startswith("actor/0 ended too early.")
 
 
-def test_nodes_that_end_with_a_signal_of_the_terminal_have_not_failed(play):
-    """They may end before the launcher sees its own."""
-    ending, _ = play(stops_at=5.15, actor={"at": 5.0, "how": KILLED})
-    assert ending == ""
-
-
-def test_nodes_that_are_stopped_while_they_start_have_not_failed(play):
-    ending, _ = play(stops_at=1.0, learner={"how": "was killed by SIGTERM"})
-    assert ending == ""
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stops_at": 5.15, "actor": {"at": 5.0, "how": KILLED}},  # before the launcher sees its own
+        {"stops_at": 1.0, "learner": {"how": "was killed by SIGTERM"}},  # while they start
+    ],
+)
+def test_nodes_that_end_with_a_signal_of_the_terminal_have_not_failed(play, changes):
+    assert play(**changes)[0] == ""
 
 
 def test_nodes_that_ignore_their_stop_event_are_killed(play):
@@ -144,3 +132,163 @@ def test_a_second_interrupt_waits_for_no_node(play, clock, label):
 def test_a_learner_that_fails_while_it_saves_is_reported(play):
     ending, _ = play(finished_at=5.0, learner={"after": 1.0, "how": "failed with exit code 1"})
     assert ending == "learner/0 failed with exit code 1.\nTraceback of learner/0"
+
+
+NAMES = ("replay/0", "counter/0", "learner/0", "actor/0", "actor/1", "evaluator/0")
+ACTOR = {"state": "acting", "steps_per_second": 240.0, "staleness": 3, "return": -0.5}
+LEARNER = {"state": "learning", "updates_per_second": 96.0, "idle_share": 0.25}
+ROWS = {"replay_rows": 1190, "replay_sequences": 1100}
+STATUS = {
+    "phase": "learning",
+    "last_step": 60_000,
+    "steps": 1200,
+    "episodes": 10,
+    "updates": 140,
+    "learning_since": 500,
+    "seconds": 12.0,
+    "steps_per_second": 480.0,
+    "updates_per_second": 96.0,
+    "eta_seconds": 122.4,
+    "nodes": {
+        "actor/0": {**ACTOR, "silent_seconds": 0.1},
+        "actor/1": {"state": "acting", "silent_seconds": 40.0, "staleness": 5},
+        "evaluator/0": {"state": "waiting", "return": 0.25, "silent_seconds": 1.0},
+        "learner/0": {**LEARNER, **ROWS, "silent_seconds": 0.5},
+    },
+}
+WORKERS = {
+    "parameter_server/0": {"idle_share": 0.5},
+    "worker/0": {"replay_rows": 4, "replay_sequences": 3, "staleness": 1.0, "return": 1.0},
+    "worker/1": {"replay_rows": 5, "replay_sequences": 4, "staleness": 2.0},
+}
+
+
+def running(names=NAMES, how=""):
+    return [Node(Clock(), name, at=0.0, how=how) for name in names]
+
+
+def text(table):
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+def test_the_table_has_everything():
+    shown = text(table({**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}}, running()))
+    words = " ".join(shown.split())  # the title has several lines
+    for part in (
+        "ETA 0:02:02 | elapsed 0:00:12",
+        "240.0 steps/s",
+        "3 versions behind",
+        "silent for 40 s",
+        "96.0 updates/s",
+        "25% idle",
+        "1190 rows, 1100 sequences",
+        "0.25",
+    ):
+        assert part in words
+    rows = [row.split() for row in shown.splitlines() if "/0 " in row or "/1 " in row]
+    assert [row[1] for row in rows] == list(NAMES)
+    assert {row[3] for row in rows} == {"4321"}
+    assert {row[1] for row in rows if "serving" in row} == {"replay/0", "counter/0"}
+    restarts = {row[1]: row[row.index("restarts:") + 1] for row in rows if "restarts:" in row}
+    assert restarts == {"replay/0": "2", "actor/0": "1"}
+    assert KILLED in text(table(STATUS, running(how=KILLED)))
+    shown = text(table({**STATUS, "nodes": WORKERS}, running(WORKERS)))
+    assert "5 rows, 4 sequences" in shown
+
+
+def test_the_line_by_hand():
+    assert line(STATUS) == (
+        "learning | 1200/60000 steps | 480 steps/s | 140 updates, 96.0/s, idle 25% | "
+        "replay 1190 rows | staleness 4 | return -0.5, evaluator 0.25 | ETA 0:02:02"
+    )
+    assert "| restarts: 3 |" in line({**STATUS, "restarts": {"replay/0": 2, "actor/0": 1}})
+    shown = line({**STATUS, "nodes": WORKERS})
+    assert "idle 50% | replay 9 rows | staleness 1.5 | return 1, evaluator -" in shown
+
+
+def test_a_program_that_has_just_started_can_be_shown():
+    status = {**STATUS, "phase": "starting", "eta_seconds": None, "nodes": {}}
+    assert "starting" in text(table(status, running()))
+    (thread,) = running(["learner/0"])
+    thread.pid = None
+    shown = text(table({}, [thread])).split()
+    assert [word for word in shown if word.isascii()][-3:] == ["learner/0", "-", "starting"]
+    assert "return -, evaluator - | ETA -" in line(status)
+
+
+@pytest.fixture
+def make_view(tmp_path, monkeypatch, caplog):
+    """Makes the view of a program without a terminal, whose lines are in `caplog`."""
+    monkeypatch.setattr(launcher, "_STATUS_SECONDS", 0.0)
+    caplog.set_level(logging.INFO, "retrax")
+
+    def make(nodes=(), notes=True):
+        config = types.SimpleNamespace(directory=tmp_path)
+        return StatusView(config, nodes, plain=True, notes=notes)
+
+    return make
+
+
+@pytest.fixture
+def lines(make_view, caplog):
+    """What is logged of a status, by one program with these nodes."""
+
+    def watch(nodes):
+        view = make_view(nodes)
+
+        def show(status):
+            caplog.clear()
+            view.show(status)
+            return caplog.messages
+
+        return show
+
+    return watch
+
+
+def test_plain_gives_a_line_every_ten_seconds_and_at_each_change_of_phase(lines, clock):
+    show, counts = lines([]), []
+    assert show(STATUS) == [line(STATUS)]
+    for clock.now in (0.0, 9.0, 10.0, 19.0, 20.0):
+        counts.append(len(show(STATUS)))
+    assert counts == [0, 0, 1, 0, 1]
+    (shown,) = show({**STATUS, "phase": "finished"})
+    assert shown.startswith("finished")
+
+
+def test_plain_tells_what_nodes_do_until_the_clock_runs(lines):
+    states = {"learner/0": {"state": "compiling"}, "actor/0": {"state": "compiling"}}
+    status = {**STATUS, "phase": "starting", "nodes": states}
+    show = lines(running(["learner/0", "actor/0", "actor/1"]))
+    assert show({}) == ["starting | learner/0, actor/0, actor/1: starting"]
+    assert show({}) == []
+    assert show(status) == ["starting | learner/0, actor/0: compiling | actor/1: starting"]
+    states["actor/0"]["silent_seconds"] = 20.0  # while it compiles
+    assert show(status) == []
+    (shown,) = show(STATUS)
+    assert shown.startswith("learning")
+
+
+@pytest.mark.parametrize("notes", [True, False])
+def test_warnings_of_the_counters_process_are_logged_once(make_view, tmp_path, caplog, notes):
+    view = make_view(notes=notes)
+    for told in ([], [("!", False)], [("!", False), ("its traceback", True)], []):
+        write_json(tmp_path / STATUS_FILE, {**STATUS, "notes": told})
+        assert not view.finished()
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    found = [(record.message, record.file_only) for record in warnings]
+    assert found == [("!", False), ("its traceback", True)] * notes
+
+
+def test_a_program_is_finished_when_its_status_says_so(make_view, tmp_path):
+    view = make_view()
+    assert not view.finished()
+    for phase, stop, finished in (
+        ("evaluating", False, False),
+        ("finished", False, True),
+        ("learning", True, True),  # a logger ends it
+    ):
+        write_json(tmp_path / STATUS_FILE, {**STATUS, "phase": phase, "stop": stop})
+        assert view.finished() == finished

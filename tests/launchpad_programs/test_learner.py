@@ -5,10 +5,10 @@ import threading
 
 import numpy as np
 import pytest
-from node_fakes import Counter, DirectPeers
+from node_fakes import Counter, DirectPeers, Parameters
 from program_configs import make_config, make_run
 
-from retrax.launchpad_programs import node as node_module
+from retrax.launchpad_programs import learner as learner_module
 from retrax.launchpad_programs.kinds import program_columns
 from retrax.launchpad_programs.learner import LearnerNode
 from retrax.replay.interface import ReplayStatus, Stopped
@@ -20,11 +20,11 @@ WEIGHTS = {"w": np.zeros(2, np.float32)}
 
 
 class Learner:
-    """Updates in every step, unless it is idle."""
+    """Updates in every step."""
 
     def __init__(self):
         self.updates, self.saves, self.published = 0, 0, []
-        self.idle_seconds, self.idle, self.closed = 0.0, False, False
+        self.idle_seconds, self.closed = 0.0, False
         self.metrics, self.state, self.restored = MetricsAccumulator(), WEIGHTS, None
 
     def compile(self):
@@ -34,10 +34,8 @@ class Learner:
         self.published.append(self.updates)
 
     def step(self, timeout):
-        if not self.idle:
-            self.updates += 1
-            self.metrics.add({"loss": float(self.updates)})
-        return not self.idle
+        self.updates += 1
+        self.metrics.add({"loss": float(self.updates)})
 
     def snapshot(self):
         self.saves += 1
@@ -51,12 +49,15 @@ class Learner:
 
 
 class Replay:
+    """Whose state cannot be kept: it has died."""
+
     def status(self):
         return ReplayStatus(10, 9, None, 3, 1.0)
 
+    def keep(self, steps):
+        raise Stopped
 
-class Parameters:
-    version, wanted = 0, False
+    prune = keep
 
 
 class Logger:
@@ -71,27 +72,21 @@ class Logger:
 
 
 @pytest.fixture
-def stop():
-    return threading.Event()
+def make_node(tmp_path, monkeypatch):
+    """Makes and starts a node: (counter, learner, node)."""
+    monkeypatch.setattr(learner_module, "_REPORT_SECONDS", 0.0)
 
-
-@pytest.fixture
-def make_node(tmp_path, stop, monkeypatch):
-    monkeypatch.setattr(node_module, "_REPORT_SECONDS", 0.0)
-
-    def make(counter=None, *, starts=True, logger=None, kept=None, **changes):
+    def make(counter=None, *, stop=None, starts=True, logger=None, kept=None, **changes):
         learner, counter = Learner(), counter or Counter()
-        config = make_config(tmp_path, **{"snapshot_every": 100, **changes})
         node = LearnerNode(
-            config,
+            make_config(tmp_path, **{"snapshot_every": 100, **changes}),
             learner,
             Parameters(),
-            DirectPeers(counter),
+            DirectPeers(counter, stop=stop),
             metric_names=["loss"],
             replay=Replay(),
             kept=kept,
             logger=logger,
-            stop=stop,
         )
         if starts:
             node.start()
@@ -114,7 +109,9 @@ def test_it_saves_by_time_too(make_node, tmp_path, monkeypatch):
 
 
 def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
-    counter, learner, node = make_node()
+    """The metrics go to a user's logger of Acme, too."""
+    logger = Logger()
+    counter, learner, node = make_node(logger=logger)
     assert counter.started == ({}, ["loss", *program_columns(make_run())])
     assert learner.published == [0]
     for counter.steps in (50, 99, 100, 150, 230):
@@ -127,6 +124,9 @@ def test_it_reports_and_saves_at_its_steps(make_node, tmp_path):
     assert reports[1]["updates"] == 2
     assert reports[1]["metrics"] == {"loss": 2.0}
     assert (reports[1]["replay_rows"], reports[1]["learning_since"]) == (10, 3)
+    assert logger.data[0] == {"loss": 1.0, "steps": 50, "updates": 1}
+    assert [data["steps"] for data in logger.data] == [50, 99, 100, 150, 230]
+    assert logger.closed
 
 
 def test_the_end_saves_updates_after_the_snapshot_of_the_last_step(make_node, tmp_path):
@@ -143,17 +143,8 @@ def test_the_end_saves_updates_after_the_snapshot_of_the_last_step(make_node, tm
     assert resumed.saves == 0
 
 
-class Kept:
-    """The states of a replay that has died."""
-
-    def keep(self, steps):
-        raise Stopped
-
-    prune = keep
-
-
 def test_a_replay_that_died_at_the_end_does_not_cost_the_snapshot(make_node, tmp_path):
-    counter, learner, node = make_node(kept=Kept())
+    counter, learner, node = make_node(kept=Replay())
     counter.steps = 50
     node.step()
     node.close()
@@ -176,27 +167,14 @@ def test_a_resumed_learner_continues_from_the_counters_of_the_snapshot(make_node
     counter, learner, node = make_node(resumed_at=120)
     assert (learner.restored["steps"], learner.restored["updates"]) == (120, 1)
     assert counter.started[0]["steps"] == 120
-    for counter.steps in (130, 199):
+    for counter.steps, saves in ((130, 0), (199, 0), (200, 1)):
         node.step()
-    assert learner.saves == 0
-    counter.steps = 200
-    node.step()
-    assert learner.saves == 1
+        assert learner.saves == saves
 
 
-def test_a_users_logger_receives_the_metrics(make_node):
-    logger = Logger()
-    counter, _, node = make_node(logger=logger)
-    counter.steps = 7
-    node.step()
-    node.close()
-    assert logger.data == [{"loss": 1.0, "steps": 7, "updates": 1}]
-    assert logger.closed
-
-
-def test_it_stops_while_it_compiles_and_saves_nothing(make_node, stop):
-    _, learner, node = make_node(starts=False)
-    compiling = threading.Event()
+def test_it_stops_while_it_compiles_and_saves_nothing(make_node):
+    stop, compiling = threading.Event(), threading.Event()
+    _, learner, node = make_node(starts=False, stop=stop)
     learner.compile = compiling.wait
     threading.Timer(0.2, stop.set).start()
     node.run()

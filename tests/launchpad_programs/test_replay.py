@@ -1,10 +1,9 @@
 """The replay's node: its states in the run directory."""
 
-import threading
-
 import jax
 import numpy as np
 import pytest
+from node_fakes import DirectPeers
 from program_configs import make_config
 
 from retrax.launchpad_programs.replay import check_kept, is_kept, make_replay
@@ -14,15 +13,15 @@ from retrax.replay.rows import row_spec
 @pytest.fixture
 def make(tmp_path):
     """Makes nodes of one run directory, whose files are closed."""
-    nodes = []
+    nodes, peers = [], DirectPeers()
 
     def make(**changes):
-        nodes.append(make_replay(make_config(tmp_path, **changes), 0, None, stop=threading.Event()))
+        nodes.append(make_replay(make_config(tmp_path, **changes), 0, peers))
         return nodes[-1]
 
     yield make
+    peers.stop.set()
     for node in nodes:
-        node._stop.set()
         node.run()
 
 
