@@ -87,32 +87,6 @@ def test_the_report_shows_it_and_loads_nothing(done, tmp_path, capsys):
     assert page.open == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ("atari6", "acer"),
-            "There is no suite 'atari6': allowed are atari, atari5, bsuite, classic, control",
-        ),
-        (("classic", "acer9"), "acer9"),
-        (
-            ("classic", "acer", "--tasks", "cart"),
-            "classic has no task 'cart': it has cart-pole, acr",
-        ),
-        (("classic", "acer", "--seeds", "0"), "--seeds must be an integer >= 1, got 0."),
-        (("classic", "acer", "--preset", "big"), "Unknown preset 'big' of acer"),
-        (("classic", "d4pg", "--tasks", "acrobot"), "d4pg can act in no task: "),
-        (("bsuite", "acer", "--num-envs", "2"), "--num-envs must be 1 in bsuite, whose scores are"),
-    ],
-)
-def test_refusals(retrax, tmp_path, monkeypatch, arguments, sentence):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr(benchmark, "run_shown")  # what is not refused fails at once
-    status, out, err = retrax("benchmark", *arguments)
-    assert sentence in err
-    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
-
-
 def test_a_directory_of_other_runs_is_refused(retrax, done):
     arguments = ["benchmark", "classic", AGENT, *GRID, "--directory", done]
     status, _, err = retrax(*arguments, "--steps", "300")

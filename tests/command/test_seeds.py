@@ -104,31 +104,3 @@ def test_ctrl_c_ends_all_with_snapshots(tiny, retrax, tmp_path, monkeypatch):
     assert status == 0
     assert err.endswith(f"Stopped by you. To continue: retrax train --resume {directory}\n")
     assert [each.returncode for each in spawned] == [-signal.SIGINT] * 2
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--seeds", "0"], "--seeds must be an integer >= 1, got 0."),
-        (["--seeds", "2", "--jobs", "0"], "--jobs must be an integer >= 1, got 0."),
-        (["--seeds", "2", "--seed", str(2**32 - 1)], "RunConfig.seed must be an integer"),
-        (
-            ["--seeds", "2", "--agent.replay.capacity", "3", "--agent.replay.min-rows", "3"],
-            "capacity",
-        ),
-        (["--seeds", "2", "--logger", "nothing:NAME"], "module 'nothing' cannot be imported"),
-    ],
-)
-def test_refusals(tiny, retrax, tmp_path, options, sentence):
-    status, out, err = retrax(*tiny, *options, "--run-directory", tmp_path / "runs")
-    assert (status, out) == (2, "")
-    assert sentence in err.splitlines()[-1]
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_with_something_else_is_refused(tiny, retrax, tmp_path, contents):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    status, _, err = retrax(*tiny, "--seeds", "2", "--run-directory", tmp_path)
-    assert status == 2
-    assert err == f"retrax: {tmp_path} must be a new directory or an empty one.\n"
-    assert len(contents(tmp_path)) == 1

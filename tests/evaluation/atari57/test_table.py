@@ -211,11 +211,7 @@ def test_seeds_give_an_interval_and_a_mean():
     [
         (["raibow"], {}, r"no scores of 'raibow' in the regime 'noop' \(did you mean rainbow\?\)"),
         (["a3c_lstm"], {}, "no scores of 'a3c_lstm' in the regime 'noop'.*those of random, human"),
-        (
-            ["gorila"],
-            {},
-            "'gorila' has scores of 49 games in the regime 'noop', not of all 57: ber",
-        ),
+        (["gorila"], {}, "'gorila' has scores of 49 games in the regime 'noop', not of all 57: be"),
         ([], {"dqn": np.zeros((1, 57))}, "'dqn' is a published algorithm: give your own another"),
     ],
 )
